@@ -1,0 +1,1 @@
+"""Exhibit A: attention, on the stand."""

@@ -1,0 +1,1 @@
+"""One question per file; each answers it with a function from a trace or a subject to a result."""

@@ -1,0 +1,29 @@
+"""The axes of the package, named once.
+
+batch   examples in a forward pass        layer   layer calls, in the order the model makes them
+head    attention heads (after sharing)   kv_head heads that own keys and values (before sharing)
+query   positions that look               key     positions that are looked at
+token   positions of a sequence           site    attention calls, in the order the model makes them
+d_head  width of one head's values        d_model width of the residual stream
+"""
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+Attention = Float[Tensor, "batch head query key"]
+Values = Float[Tensor, "batch head key d_head"]
+SharedValues = Float[Tensor, "batch kv_head key d_head"]
+Queries = Float[Tensor, "batch head query d_query"]
+SharedKeys = Float[Tensor, "batch kv_head key d_query"]
+Context = Float[Tensor, "batch head query d_head"]
+Hidden = Float[Tensor, "batch token d_model"]
+Scores = Float[Tensor, " batch"]
+TokenIds = Int[Tensor, "batch token"]
+
+HeadMap = Float[Tensor, "head query key"]
+HeadValues = Float[Tensor, "head key d_head"]
+HeadQueries = Float[Tensor, "head query d_query"]
+HeadKeys = Float[Tensor, "head key d_query"]
+TokenStates = Float[Tensor, "token d_model"]
+Visible = Bool[Tensor, "query key"]
+TokenMarks = Bool[Tensor, " token"]

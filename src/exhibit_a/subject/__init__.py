@@ -1,0 +1,1 @@
+"""Reaching the model: taps into attention, and what the model is made of."""

@@ -1,0 +1,1 @@
+"""Running the model: one pass remembered, and run again with something changed."""
