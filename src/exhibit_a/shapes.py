@@ -20,10 +20,16 @@ Hidden = Float[Tensor, "batch token d_model"]
 Scores = Float[Tensor, " batch"]
 TokenIds = Int[Tensor, "batch token"]
 
-HeadMap = Float[Tensor, "head query key"]
-HeadValues = Float[Tensor, "head key d_head"]
-HeadQueries = Float[Tensor, "head query d_query"]
-HeadKeys = Float[Tensor, "head key d_query"]
 TokenStates = Float[Tensor, "token d_model"]
 Visible = Bool[Tensor, "query key"]
 TokenMarks = Bool[Tensor, " token"]
+
+# One entry of a list over sites. Sites may differ in every axis (two stacks, cross-attention), and
+# the underscore says so: the name is told, the size is not compared with the other entries.
+SiteMap = Float[Tensor, "_head _query _key"]
+SiteValues = Float[Tensor, "_head _key _d_head"]
+SiteQueries = Float[Tensor, "_head _query _d_query"]
+SiteKeys = Float[Tensor, "_head _key _d_query"]
+SiteVisible = Bool[Tensor, "_query _key"]
+SiteRows = Float[Tensor, "_head _query"]
+SiteHeads = Float[Tensor, " _head"]

@@ -1,0 +1,272 @@
+"""What is this model made of?
+
+Nothing is looked up by name. One forward pass is watched and what happens is written down:
+
+1. an attention call belongs to the outermost list item (``ModuleList``) that is running: its layer;
+   every item of such a list is a layer, and layer *calls* are counted (ALBERT calls one many times);
+2. a call is cross-attention when its module was given somebody else's states to look at;
+3. a stack of layers is a decoder when a call in it is causal or crosses over, else an encoder;
+4. the output projection is the first Linear or Conv1D that eats the averaged values as they are.
+"""
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+
+from exhibit_a.errors import UnsupportedModelError
+from exhibit_a.shapes import Context
+from exhibit_a.subject.care import hooked
+from exhibit_a.subject.tap import AttentionCall, Tap, Tapping
+
+_FOREIGN_STATES = ("key_value_states", "encoder_hidden_states")
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One place where the model attends."""
+
+    index: int
+    layer: int  # within its stack
+    call: int  # among all layer calls of the model
+    stack: str  # "encoder" or "decoder"
+    kind: str  # "self" or "cross"
+    heads: int
+    kv_heads: int
+    d_head: int
+    d_query: int | None
+    causal: bool
+    window: int | None  # how far back (or around) a query sees, where that is limited
+    variants: tuple[str, ...]  # "grouped keys", "soft-cap", "sinks", "position bias", …
+    module: str
+    projection: str | None
+    projection_problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer call: the module that was called and the stack it stands in."""
+
+    module: str
+    stack: str
+    index: int  # within its stack
+
+
+@dataclass(frozen=True, slots=True)
+class Anatomy:
+    """What was observed of a model, and how faithfully we can follow it."""
+
+    tap: str
+    parity: float  # largest difference between our pass and the model's own eager pass
+    tolerance: float  # the difference that rounding explains
+    sites: tuple[Site, ...]
+    layers: tuple[Layer, ...]
+    d_model: int
+    answers: str  # "classes", "value", "tokens" or "states"
+    max_length: int | None
+
+    @property
+    def stacks(self) -> tuple[str, ...]:
+        """The stacks in the order they run."""
+        return tuple(dict.fromkeys(layer.stack for layer in self.layers))
+
+    @property
+    def scorers(self) -> list[tuple[int, int]]:
+        """What the softmax tap must know to recognise queries before they meet their keys."""
+        return [(site.heads, site.d_query or 0) for site in self.sites]
+
+
+@torch.no_grad()
+def observe(
+    model: PreTrainedModel, inputs: dict[str, Any], tapping: Tapping
+) -> tuple[tuple[Site, ...], tuple[Layer, ...], int]:
+    """Watch one pass: the attention sites, the layer calls, and the width of the hidden states."""
+    watcher = _Watcher(model)
+    with watcher.watching(), tapping(model, watcher):
+        model(**inputs)
+    if not watcher.sites:
+        raise UnsupportedModelError(
+            f"{type(model).__name__} computed no attention that this tap can see."
+        )
+    if watcher.batch_is_not_first:
+        raise UnsupportedModelError(
+            f"The layers of {type(model).__name__} do not carry (batch, token, width) states, so its "
+            "hidden states cannot be read or replayed."
+        )
+    return _named_stacks(watcher)
+
+
+def output_weight(model: PreTrainedModel, site: Site) -> Tensor | None:
+    """The rows of the output projection that each head hits: (head, d_head, d_model)."""
+    if site.projection is None:
+        return None
+    projection = model.get_submodule(site.projection)
+    assert isinstance(projection.weight, Tensor)
+    weight = projection.weight if isinstance(projection, Conv1D) else projection.weight.T
+    return weight.detach().reshape(site.heads, site.d_head, -1)
+
+
+class _Watcher(Tap):
+    """Remembers which modules are running whenever attention is computed."""
+
+    def __init__(self, model: PreTrainedModel) -> None:
+        self.model = model
+        self.running: list[tuple[str, Any]] = []  # name and named arguments of each running module
+        self.calls: list[str] = []  # every module call that may turn out to be a layer
+        self.sites: list[Site] = []
+        self.lists: set[str] = set()  # the module lists in which attention happened
+        self.open: tuple[int, Tensor] | None = None  # a context that nobody has eaten yet
+        self.d_model = 0
+        self.batch_is_not_first = False
+        self.items = {
+            f"{name}.{child}": name
+            for name, module in model.named_modules()
+            if isinstance(module, nn.ModuleList)
+            for child, _ in module.named_children()
+        }
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        handles = []
+        for name, module in self.model.named_modules():
+            handles.append(
+                module.register_forward_pre_hook(self._entering(name), with_kwargs=True)
+            )
+            handles.append(module.register_forward_hook(self._leaving, always_call=True))
+        with hooked(handles):
+            yield
+
+    def _entering(self, name: str) -> Any:
+        def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if name in self.items and not any(n in self.items for n, _ in self.running):
+                self.calls.append(name)
+            self.running.append((name, (module, args, kwargs)))
+            if self.open is not None and isinstance(module, nn.Linear | Conv1D) and args:
+                self._offer(name, args[0])
+
+        return enter
+
+    def _leaving(self, *_: Any) -> None:
+        self.running.pop()
+
+    def _offer(self, name: str, given: Any) -> None:
+        """Give the open context to the Linear that is about to run."""
+        assert self.open is not None
+        index, context = self.open
+        if isinstance(given, Tensor) and given.numel() == context.numel():
+            flat = context.transpose(1, 2).reshape(given.shape)
+            if torch.equal(flat, given):
+                found = replace(self.sites[index], projection=name, projection_problem=None)
+                self.sites[index], self.open = found, None
+
+    def result(self, call: AttentionCall, context: Context) -> None:
+        """Write the site down; who eats its context is found out next."""
+        self.open = (call.site, context)
+        layer = next((name for name, _ in self.running if name in self.items), None)
+        if layer is None:
+            raise UnsupportedModelError(
+                f"{type(self.model).__name__} attends outside any list of layers, in "
+                f"{self.running[-1][0]!r}; what a layer is cannot be observed there."
+            )
+        self.lists.add(self.items[layer])
+        hidden = first_hidden(*next(rest for name, rest in self.running if name == layer)[1:])
+        self.d_model = self.d_model or (0 if hidden is None else hidden.shape[-1])
+        self.batch_is_not_first |= hidden is not None and hidden.shape[0] != call.probs.shape[0]
+        name, (module, args, kwargs) = self.running[-1]
+        given = inspect.signature(type(module).forward).bind_partial(module, *args, **kwargs)
+        crossing = any(_look(given, foreign) is not None for foreign in _FOREIGN_STATES)
+        causal, window = _sight(call)
+        self.sites.append(
+            Site(
+                index=call.site,
+                layer=-1,
+                call=len(self.calls) - 1,
+                stack=self.items[layer],
+                kind="cross" if crossing else "self",
+                heads=call.probs.shape[1],
+                kv_heads=call.value.shape[1],
+                d_head=call.value.shape[3],
+                d_query=None if call.query is None else call.query.shape[3],
+                causal=causal and not crossing,
+                window=None if crossing else window,
+                variants=_variants(call),
+                module=name,
+                projection=None,
+                projection_problem="no Linear or Conv1D takes the averaged values as they are "
+                "(a gate, a norm or another product stands between)",
+            )
+        )
+
+
+def _named_stacks(watcher: _Watcher) -> tuple[tuple[Site, ...], tuple[Layer, ...], int]:
+    """Call every module list with attention an encoder or a decoder, and number its layers."""
+    decoders = {s.stack for s in watcher.sites if s.causal or s.kind == "cross"}
+    kept = [(i, name) for i, name in enumerate(watcher.calls) if watcher.items[name] in watcher.lists]
+    number = {old: new for new, (old, _) in enumerate(kept)}
+    layers: list[Layer] = []
+    for _, name in kept:
+        stack = "decoder" if watcher.items[name] in decoders else "encoder"
+        layers.append(Layer(name, stack, sum(layer.stack == stack for layer in layers)))
+    sites = tuple(
+        replace(
+            site,
+            call=number[site.call],
+            stack=layers[number[site.call]].stack,
+            layer=layers[number[site.call]].index,
+        )
+        for site in watcher.sites
+    )
+    return sites, tuple(layers), watcher.d_model
+
+
+def first_hidden(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+    """The hidden states a layer was called with."""
+    for given in (*args[:1], kwargs.get("hidden_states"), *args[1:], *kwargs.values()):
+        if isinstance(given, Tensor) and given.is_floating_point() and given.ndim == 3:
+            return given
+    return None
+
+
+def _look(given: inspect.BoundArguments, name: str) -> Any:
+    return given.arguments.get(name, given.arguments.get("kwargs", {}).get(name))
+
+
+def _sight(call: AttentionCall) -> tuple[bool, int | None]:
+    """Whether queries see only what came before, and how far they see."""
+    declared = call.details.get("sliding_window")
+    if call.visible is None or call.probs.shape[2] != call.probs.shape[3]:
+        return False, declared
+    visible = call.visible[0].any(0)
+    causal = visible.shape[0] > 1 and not bool(visible.triu(1).any())
+    rows, columns = visible.nonzero(as_tuple=True)
+    reach = int((rows - columns).amax()) + 1
+    return causal, declared or (reach if reach < visible.shape[0] else None)
+
+
+def _variants(call: AttentionCall) -> tuple[str, ...]:
+    """What this attention has beside softmax(QK')V, as far as one call shows."""
+    found = {
+        "grouped keys": call.value.shape[1] < call.probs.shape[1],
+        "soft-cap": call.details.get("softcap") is not None,
+        "sinks": not torch.allclose(call.probs.float().sum(-1), torch.ones(()).to(call.probs.device), atol=1e-2),
+        "position bias": call.details.get("position_bias") is not None or _adds_to_scores(call),
+    }
+    return tuple(name for name, is_there in found.items() if is_there)
+
+
+def _adds_to_scores(call: AttentionCall) -> bool:
+    """Whether the scores are more than scaled products, judged by what a scale leaves unexplained."""
+    scores = call.details.get("scores")
+    if scores is None or call.query is None or call.key is None or call.visible is None:
+        return False
+    visible = call.visible.expand_as(scores)
+    seen = scores[visible].double()
+    product = (call.query.double() @ call.key.double().mT).expand_as(scores)[visible]
+    scale = (seen @ product) / (product @ product)
+    return bool((seen - scale * product).norm() > 1e-3 * seen.norm())

@@ -1,0 +1,75 @@
+"""How do we work on a model that is not ours and leave no trace?
+
+Every change is a context manager whose undoing stands in the same function, so that a model is as
+it was after every call, and after every exception.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+from transformers import PreTrainedModel
+
+Forward = Callable[..., Any]
+
+
+@contextmanager
+def undisturbed(model: nn.Module) -> Iterator[None]:
+    """No dropout and no gradients for weights inside the block; everything as before after it."""
+    training = [(part, part.training) for part in model.modules() if part.training]
+    wanting = [weight for weight in model.parameters() if weight.requires_grad]
+    try:
+        for part, _ in training:
+            part.training = False
+        for weight in wanting:
+            weight.requires_grad_(False)
+        yield
+    finally:
+        for part, was in training:
+            part.training = was
+        for weight in wanting:
+            weight.requires_grad_(True)
+
+
+@contextmanager
+def around(modules: Sequence[nn.Module], wrap: Callable[[Forward], Forward]) -> Iterator[None]:
+    """Wrap the ``forward`` of each module while the block runs.
+
+    A module may carry a ``forward`` of its own (accelerate puts one there); it is put back.
+    """
+    own = [vars(module).get("forward") for module in modules]
+    try:
+        for module in modules:
+            module.forward = wrap(module.forward)  # type: ignore[method-assign]
+        yield
+    finally:
+        for module, forward in zip(modules, own, strict=True):
+            if forward is not None:
+                module.forward = forward  # type: ignore[method-assign]
+            elif "forward" in vars(module):
+                del module.forward
+
+
+@contextmanager
+def hooked(handles: Sequence[Any]) -> Iterator[None]:
+    """Keep torch hooks while the block runs."""
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def without_cache(model: PreTrainedModel, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Inputs that make no key-value cache: a cache would grow each time a layer is entered again."""
+    accepts = inspect.signature(model.forward).parameters
+    return {**inputs, "use_cache": False} if "use_cache" in accepts else inputs
+
+
+def floating(tree: Any) -> list[Tensor]:
+    """Every floating-point tensor of a model's output, in a fixed order."""
+    leaves = tree_leaves(dict(tree) if isinstance(tree, dict) else tree)
+    return [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.is_floating_point()]

@@ -1,0 +1,268 @@
+"""Who is on the stand?
+
+``load`` takes an embedded name, a hub id, a folder or a model object and gives a ``Subject``: the
+model, its tokenizer, and what was observed of it. Before anything is measured the model is asked
+to confirm that we follow it faithfully: our pass must give its own eager answer.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModel, PreTrainedModel
+
+from exhibit_a.errors import BadRequestError, BrokenInvariantError, UnsupportedModelError
+from exhibit_a.shapes import Attention
+from exhibit_a.subject.anatomy import Anatomy, observe, output_weight
+from exhibit_a.subject.care import floating, undisturbed, without_cache
+from exhibit_a.subject.encoding import encode, length_limit, probe
+from exhibit_a.subject.house import embedded_names, load_embedded
+from exhibit_a.subject.softmax_tap import softmax_tapping
+from exhibit_a.subject.tap import (
+    AttentionCall,
+    Tap,
+    Tapping,
+    attention_implementation,
+    registry_tapping,
+)
+
+TAPS: dict[str, Tapping] = {"registry": registry_tapping, "softmax": softmax_tapping}
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A model that can be examined."""
+
+    name: str
+    model: PreTrainedModel
+    tokenizer: Any  # a tokenizer, an image processor, or None
+    anatomy: Anatomy
+    revision: str | None = None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the classes, in the order of the output; empty for models without any."""
+        if self.anatomy.answers != "classes":
+            return ()
+        names: dict[int, str] = self.model.config.id2label
+        return tuple(names[i] for i in sorted(names))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives; inputs are moved there, the model never is."""
+        return self.model.device
+
+    def tapping(self, tap: Tap, *, first: int = 0) -> Any:
+        """Show the attention calls of the model to ``tap`` while a block runs."""
+        way = TAPS[self.anatomy.tap]
+        return way(self.model, tap, first=first, scorers=self.anatomy.scorers)
+
+    def encode(self, text: Any, pair: str | None = None, *, truncate: bool = False) -> dict[str, Any]:
+        """Model inputs, a batch of one, for a text, a pair of texts or an image."""
+        return encode(self.model, self.tokenizer, text, pair, self.anatomy.max_length, truncate)
+
+    def output_weight(self, site: int) -> Tensor | None:
+        """The output projection as each head meets it: (head, d_head, d_model), where found."""
+        return output_weight(self.model, self.anatomy.sites[site])
+
+
+def load(
+    source: str | Path | PreTrainedModel | nn.Module = "sentiment",
+    *,
+    tokenizer: Any = None,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype | None = None,
+    tap: str = "auto",
+    **from_pretrained: Any,
+) -> Subject:
+    """Put a model on the stand.
+
+    >>> load("sentiment")                          # embedded
+    >>> load("path/to/folder", dtype="bfloat16")   # or a hub id, with any from_pretrained option
+    >>> load(my_model, tokenizer=my_tokenizer)     # never moved, re-typed or left changed
+    """
+    if tap not in ("auto", *TAPS):
+        raise BadRequestError(f"There is no tap {tap!r}; choose auto, {' or '.join(TAPS)}.")
+    if isinstance(source, nn.Module):
+        model = _accept(source, device, dtype, from_pretrained)
+        name = model.name_or_path or type(model).__name__
+    else:
+        name = str(source)
+        model, found = _fetch(name, dtype, from_pretrained)
+        tokenizer = tokenizer or found
+        if device is not None:
+            model.to(device)  # type: ignore[arg-type]
+    revision = getattr(model.config, "_commit_hash", None)
+    return Subject(name, model, tokenizer, examine(model, tokenizer, tap), revision)
+
+
+def examine(model: PreTrainedModel, tokenizer: Any = None, tap: str = "auto") -> Anatomy:
+    """Observe a model through the tap that reaches it, and check that we follow it faithfully."""
+    inputs = without_cache(model, probe(model))
+    ways = [tap] if tap != "auto" else _ways(model)
+    with torch.no_grad(), undisturbed(model):
+        own = _own_answer(model, inputs)
+        for way in ways:
+            try:
+                sites, layers, d_model = observe(model, inputs, TAPS[way])
+                break
+            except UnsupportedModelError as problem:
+                if way == ways[-1]:
+                    raise UnsupportedModelError(f"{problem}{_way_out(model)}") from None
+        parity, tolerance = _parity(model, inputs, TAPS[way], own)
+    if not parity <= tolerance:
+        raise BrokenInvariantError(
+            f"{type(model).__name__} changes its answer by {parity:.2g} when its attention is handed "
+            f"back unchanged (rounding explains {tolerance:.1g}): it does more with its probabilities "
+            "than averaging values. No numbers are given for such a model."
+        )
+    return Anatomy(
+        tap=way,
+        parity=parity,
+        tolerance=tolerance,
+        sites=sites,
+        layers=layers,
+        d_model=d_model,
+        answers=_answers(model, inputs),
+        max_length=length_limit(model, tokenizer),
+    )
+
+
+class _HandBack(Tap):
+    """Returns the probabilities it was shown, so that they are multiplied by our hand."""
+
+    def weighting(self, call: AttentionCall) -> Attention:
+        """A copy of what was seen."""
+        return call.probs.clone()
+
+
+def _parity(
+    model: PreTrainedModel, inputs: dict[str, Any], tapping: Tapping, own: list[Tensor]
+) -> tuple[float, float]:
+    """How far our answer is from the model's own, looking and handing back; and what rounding allows."""
+    worst, scale = 0.0, 1.0
+    for tap in (Tap(), _HandBack()):
+        with tapping(model, tap):
+            ours = floating(model(**inputs))
+        for mine, theirs in zip(ours, own, strict=True):
+            worst = max(worst, float((mine.double() - theirs.double()).abs().amax()))
+            scale = max(scale, float(theirs.abs().amax()))
+    eps = max(torch.finfo(answer.dtype).eps for answer in own)
+    return worst, 64 * eps * scale
+
+
+def _own_answer(model: PreTrainedModel, inputs: dict[str, Any]) -> list[Tensor]:
+    """What the model itself says on its eager path; it must be numbers."""
+    with attention_implementation(model, "eager"):
+        try:
+            answer = floating(model(**inputs))
+        except Exception as problem:  # whatever the model raises, the user asked us
+            raise UnsupportedModelError(
+                f"{type(model).__name__} could not run on a probe of {_shapes(inputs)}: {problem}"
+            ) from problem
+    if not all(bool(part.isfinite().all()) for part in answer):
+        bad = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
+        where = f"the weights of {bad[0]!r} are not finite" if bad else "its weights are finite"
+        raise BrokenInvariantError(
+            f"{type(model).__name__} answers NaN or infinity to a plain probe ({where}). "
+            "Load sound weights, or a wider dtype."
+        )
+    return answer
+
+
+def _answers(model: PreTrainedModel, inputs: dict[str, Any]) -> str:
+    """What kind of answer the model gives, judged by the shape of it."""
+    with torch.no_grad(), undisturbed(model):
+        logits = getattr(model(**inputs), "logits", None)
+    if logits is None:
+        return "states"
+    if logits.ndim == 3:
+        return "tokens"
+    return "value" if logits.shape[-1] == 1 else "classes"
+
+
+def _shapes(inputs: dict[str, Any]) -> str:
+    return ", ".join(f"{k} {tuple(v.shape)}" for k, v in inputs.items() if isinstance(v, Tensor))
+
+
+def _ways(model: PreTrainedModel) -> list[str]:
+    """The taps worth trying: the registry where the model reads it, the softmax otherwise."""
+    return ["registry", "softmax"] if model._can_set_attn_implementation() else ["softmax"]
+
+
+def _way_out(model: PreTrainedModel) -> str:
+    if model.config._attn_implementation in ("eager", None):
+        return ""
+    return (
+        f" It was built with attn_implementation={model.config._attn_implementation!r}, which hides "
+        'its probabilities; build it with attn_implementation="eager".'
+    )
+
+
+def _accept(model: nn.Module, device: Any, dtype: Any, options: dict[str, Any]) -> PreTrainedModel:
+    """A model object as it is; whatever we would have to change about it is refused."""
+    if hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None:
+        raise UnsupportedModelError(
+            f"{type(model).__name__} is compiled (torch.compile), and compiled code cannot be watched. "
+            "Give the model as it was before compiling (model._orig_mod)."
+        )
+    if not isinstance(model, PreTrainedModel):
+        raise UnsupportedModelError(
+            f"{type(model).__name__} is not a transformers PreTrainedModel; only those are supported."
+        )
+    asked = [k for k, v in {"device": device, "dtype": dtype, **options}.items() if v is not None]
+    if asked:
+        raise BadRequestError(
+            f"{', '.join(asked)} was given with a model object, which is never changed; "
+            "change the model yourself or give a name or folder."
+        )
+    return model
+
+
+def _fetch(name: str, dtype: Any, options: dict[str, Any]) -> tuple[PreTrainedModel, Any]:
+    """A model and its tokenizer from the package, a folder or the hub."""
+    if name in embedded_names():
+        model, tokenizer = load_embedded(name)
+        return (model if dtype is None else model.to(_dtype(dtype))), tokenizer  # type: ignore[arg-type]
+    options = {"attn_implementation": "eager", **options}
+    if dtype is not None:
+        options["dtype"] = dtype
+    shared = {k: options[k] for k in ("revision", "trust_remote_code", "local_files_only") if k in options}
+    try:
+        config = AutoConfig.from_pretrained(name, **shared)
+        declared = getattr(transformers, (config.architectures or [""])[0], AutoModel)
+        model = declared.from_pretrained(name, **options).eval()
+    except (OSError, ValueError) as problem:
+        reason = str(problem).strip().splitlines()[0]
+        kind = "folder" if Path(name).is_dir() else "embedded model, folder or reachable hub id"
+        raise BadRequestError(
+            f"Could not load {name!r} as a {kind}: {reason} "
+            f"Embedded models: {', '.join(embedded_names())}."
+        ) from problem
+    return model, _companion(name, model, shared)
+
+
+def _companion(name: str, model: PreTrainedModel, options: dict[str, Any]) -> Any:
+    """The tokenizer or processor saved beside a model, or None."""
+    wanted: dict[str, Callable[..., Any]] = {
+        "pixel_values": transformers.AutoImageProcessor.from_pretrained,
+        "input_features": transformers.AutoProcessor.from_pretrained,
+    }
+    read = wanted.get(model.main_input_name, transformers.AutoTokenizer.from_pretrained)
+    try:
+        return read(name, **options)
+    except (OSError, ValueError, TypeError, KeyError):
+        return None  # pre-encoded inputs still work; text will be refused with a reason
+
+
+def _dtype(dtype: str | torch.dtype) -> torch.dtype:
+    if isinstance(dtype, torch.dtype):
+        return dtype
+    found = getattr(torch, dtype, None)
+    if not isinstance(found, torch.dtype):
+        raise BadRequestError(f"There is no dtype {dtype!r}; for example float32 or bfloat16.")
+    return found

@@ -1,0 +1,206 @@
+"""How do we get inside attention without rewriting anybody's model?
+
+Transformers lets a model look its attention function up by name. We register one name, ours. Our
+function runs the family's own eager attention and stops at four points where a tap may look or
+put something else in its place:
+
+1. ``scoring``    the queries and keys, before they meet;
+2. ``values``     what will be averaged;
+3. ``weighting``  the probabilities, and everything that made them;
+4. ``result``     the context: one averaged value per head and query.
+
+A point that returns ``None`` only looked. Families that do not look their attention up are reached
+by the twin of this file, ``softmax_tap.py``, through the same four points.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from jaxtyping import Bool
+from torch import Tensor, nn
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers.masking_utils import eager_mask
+
+from exhibit_a.errors import UnsupportedModelError
+from exhibit_a.shapes import Attention, Context, Queries, SharedKeys, SharedValues, Values
+
+NAME = "exhibit_a"
+
+Scorers = Sequence[tuple[int, int]]  # per site: number of heads and width of a query
+
+MASKED = -1e4  # an added score below this can only be a mask: e^-10000 is 0 in every dtype
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AttentionCall:
+    """One attention call at the moment its probabilities are known."""
+
+    site: int
+    module: nn.Module | None
+    query: Queries | None
+    key: SharedKeys | None
+    value: SharedValues
+    probs: Attention
+    visible: Bool[Tensor, "#batch #head query key"] | None  # None: every key is visible
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def values(self) -> Values:
+        """The values with shared heads repeated, one per query head."""
+        return shared_to_all(self.value, self.probs.shape[1])
+
+
+class Tap:
+    """Something that looks into attention; override the points you need."""
+
+    def scoring(self, site: int, query: Queries, key: SharedKeys) -> tuple[Tensor, Tensor] | None:
+        """Look at, or replace, the queries and keys of one call."""
+
+    def values(self, site: int, value: SharedValues) -> SharedValues | None:
+        """Look at, or replace, the values of one call."""
+
+    def weighting(self, call: AttentionCall) -> Attention | None:
+        """Look at, or replace, the probabilities of one call."""
+
+    def result(self, call: AttentionCall, context: Context) -> Context | None:
+        """Look at, or replace, the averaged values of one call."""
+
+
+@runtime_checkable
+class Tapping(Protocol):
+    """A way to show the attention calls of a model to a tap while a block runs."""
+
+    def __call__(
+        self, model: PreTrainedModel, tap: Tap, *, first: int = 0, scorers: Scorers = ()
+    ) -> AbstractContextManager[None]:
+        """Number the calls from ``first``; ``scorers`` is what is known of each call's queries."""
+
+
+def shared_to_all(shared: Tensor, heads: int) -> Tensor:
+    """Repeat key-value heads so that every query head has its own (a view when nothing is shared)."""
+    groups = heads // shared.shape[1]
+    return shared if groups == 1 else shared.repeat_interleave(groups, dim=1)
+
+
+class _Session:
+    """The active tap and how many calls it has seen."""
+
+    def __init__(self, tap: Tap, first: int) -> None:
+        self.tap, self.next = tap, first
+
+    def number(self) -> int:
+        self.next += 1
+        return self.next - 1
+
+
+_active: ContextVar[_Session | None] = ContextVar("exhibit_a_tap", default=None)
+
+
+@contextmanager
+def registry_tapping(
+    model: PreTrainedModel,
+    tap: Tap,
+    *,
+    first: int = 0,
+    scorers: Scorers = (),  # noqa: ARG001 - here queries are handed to us, nothing need be known
+) -> Iterator[None]:
+    """Show every attention call that goes through the registry to ``tap``."""
+    with attention_implementation(model, NAME):
+        if model.config._attn_implementation != NAME:
+            raise UnsupportedModelError(
+                f"{type(model).__name__} does not look its attention up in AttentionInterface. "
+                'Load it with tap="softmax" instead.'
+            )
+        token = _active.set(_Session(tap, first))
+        try:
+            yield
+        finally:
+            _active.reset(token)
+
+
+@contextmanager
+def attention_implementation(model: PreTrainedModel, name: str) -> Iterator[None]:
+    """Switch the attention of ``model`` and of every model inside it, and switch each one back."""
+    before = [(config, config._attn_implementation_internal) for config in _configs(model)]
+    try:
+        if model._can_set_attn_implementation():
+            model.set_attn_implementation(name)
+        elif name != NAME:
+            # Some of these families still read the name at every call (Falcon); the others ignore it.
+            for config, _ in before:
+                config._attn_implementation_internal = name
+        yield
+    finally:
+        for config, implementation in before:
+            config._attn_implementation_internal = implementation
+
+
+def attend(
+    module: nn.Module,
+    query: Queries,
+    key: SharedKeys,
+    value: SharedValues,
+    attention_mask: Tensor | None,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor | None]:
+    """Attention as the family computes it, with the active tap at its four points."""
+    native = _native(module)
+    session = _active.get()
+    if session is None:
+        return native(module, query, key, value, attention_mask, **kwargs)
+    site, tap = session.number(), session.tap
+
+    query, key = tap.scoring(site, query, key) or (query, key)
+    value = _or(tap.values(site, value), value)
+    context, probs = native(module, query, key, value, attention_mask, **kwargs)
+    visible = None if attention_mask is None else attention_mask > MASKED
+    call = AttentionCall(site, module, query, key, value, probs, visible, kwargs)
+
+    edited = tap.weighting(call)
+    if edited is not None:
+        context = _as_given(edited.to(value.dtype) @ call.values)
+    changed = tap.result(call, context.transpose(1, 2))
+    if changed is not None:
+        context = _as_given(changed)
+    return context, _or(edited, probs)
+
+
+def _native(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
+    """The eager attention written next to this module's class."""
+    for cls in type(module).__mro__:
+        found: Callable[..., tuple[Tensor, Tensor]] | None = getattr(
+            sys.modules[cls.__module__], "eager_attention_forward", None
+        )
+        if found is not None:
+            return found
+    raise UnsupportedModelError(f"No eager attention is defined beside {type(module).__name__}.")
+
+
+def _configs(model: PreTrainedModel) -> list[Any]:
+    """Every configuration that some part of ``model`` reads, each once."""
+    found = {id(model.config): model.config}
+    for part in model.modules():
+        if isinstance(part, PreTrainedModel):
+            found[id(part.config)] = part.config
+    for config in list(found.values()):
+        for name in config.sub_configs:
+            if (inner := getattr(config, name, None)) is not None:
+                found[id(inner)] = inner
+    return list(found.values())
+
+
+def _as_given(context: Context) -> Tensor:
+    """Heads beside their queries again, the layout the family expects."""
+    return context.transpose(1, 2).contiguous()
+
+
+def _or(replacement: Tensor | None, original: Tensor) -> Tensor:
+    return original if replacement is None else replacement
+
+
+AttentionInterface.register(NAME, attend)
+AttentionMaskInterface.register(NAME, eager_mask)  # without this, masks silently vanish

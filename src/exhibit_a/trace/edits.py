@@ -1,0 +1,162 @@
+"""The changes one can make to attention, by name.
+
+Each function gives an ``Edit`` for one site (or several); ``together`` combines them. A tensor with
+a leading batch axis gives every copy of a replay its own change.
+"""
+
+from collections.abc import Callable, Iterable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from exhibit_a.errors import BadRequestError
+from exhibit_a.shapes import Attention, Context, Queries, SharedKeys, SharedValues
+from exhibit_a.subject.tap import AttentionCall, Tap
+
+
+class Edit(Tap):
+    """A tap that acts at the sites it names."""
+
+    def __init__(self, sites: Iterable[int]) -> None:
+        self.sites = frozenset(sites)
+
+
+def scale(site: int, factor: float | Float[Tensor, " batch"]) -> Edit:
+    """Multiply the attention of a site; 0 silences it, one factor per copy walks a path."""
+
+    def scaled(call: AttentionCall) -> Attention:
+        factors = torch.as_tensor(factor, dtype=call.probs.dtype, device=call.probs.device)
+        return call.probs * factors.reshape(-1, 1, 1, 1)
+
+    return _Weighting(site, scaled)
+
+
+def replace(site: int, probs: Float[Tensor, "*batch head query key"]) -> Edit:
+    """Put other probabilities in the place of the model's."""
+    return _Weighting(site, lambda call: probs.to(call.probs.device).expand_as(call.probs))
+
+
+def permute(site: int, order: Int[Tensor, "... key"]) -> Edit:
+    """Give each key the weight of another: entry j of a row becomes entry ``order[j]``.
+
+    ``order`` is one permutation for all rows, or has leading axes for heads, queries and copies.
+    """
+    return _Weighting(
+        site, lambda call: call.probs.gather(-1, order.to(call.probs.device).expand(call.probs.shape))
+    )
+
+
+def drop_heads(heads: Iterable[tuple[int, int]]) -> Edit:
+    """Silence heads, given as (site, head) pairs."""
+    dropped: dict[int, list[int]] = {}
+    for site, head in heads:
+        dropped.setdefault(site, []).append(head)
+    return _DropHeads(dropped)
+
+
+def zero_values(site: int, tokens: Bool[Tensor, "*batch key"]) -> Edit:
+    """Let the marked keys carry nothing."""
+    return _ZeroValues(site, tokens)
+
+
+def edit_keys(site: int, change: Callable[[SharedKeys], SharedKeys]) -> Edit:
+    """Put ``change(keys)`` in the place of the keys, before queries meet them."""
+    return _EditKeys(site, change)
+
+
+def together(*edits: Edit) -> Edit:
+    """Several edits in one pass, applied in the order given."""
+    return _Together(edits)
+
+
+class _Weighting(Edit):
+    def __init__(self, site: int, change: Callable[[AttentionCall], Attention]) -> None:
+        super().__init__([site])
+        self.change = change
+
+    def weighting(self, call: AttentionCall) -> Attention | None:
+        return self.change(call) if call.site in self.sites else None
+
+
+class _DropHeads(Edit):
+    def __init__(self, dropped: dict[int, list[int]]) -> None:
+        super().__init__(dropped)
+        self.dropped = dropped
+
+    def result(self, call: AttentionCall, context: Context) -> Context | None:
+        if call.site not in self.sites:
+            return None
+        beyond = [head for head in self.dropped[call.site] if not 0 <= head < context.shape[1]]
+        if beyond:
+            raise BadRequestError(
+                f"Site {call.site} has no head {beyond[0]}; its heads are 0 to {context.shape[1] - 1}."
+            )
+        kept = torch.ones(context.shape[1], 1, 1, dtype=context.dtype, device=context.device)
+        kept[self.dropped[call.site]] = 0
+        return context * kept
+
+
+class _ZeroValues(Edit):
+    def __init__(self, site: int, tokens: Tensor) -> None:
+        super().__init__([site])
+        self.tokens = tokens
+
+    def values(self, site: int, value: SharedValues) -> SharedValues | None:
+        if site not in self.sites:
+            return None
+        marked = self.tokens.to(value.device).unsqueeze(-1)  # (…, key, 1)
+        marked = marked.unsqueeze(-3) if marked.ndim == 3 else marked
+        return value.masked_fill(marked, 0)
+
+
+class _EditKeys(Edit):
+    def __init__(self, site: int, change: Callable[[Tensor], Tensor]) -> None:
+        super().__init__([site])
+        self.change = change
+
+    def scoring(
+        self, site: int, query: Queries, key: SharedKeys
+    ) -> tuple[Queries, SharedKeys] | None:
+        return (query, self.change(key)) if site in self.sites else None
+
+
+class _Together(Edit):
+    def __init__(self, edits: tuple[Edit, ...]) -> None:
+        super().__init__(site for edit in edits for site in edit.sites)
+        self.edits = edits
+
+    def scoring(
+        self, site: int, query: Queries, key: SharedKeys
+    ) -> tuple[Queries, SharedKeys] | None:
+        before = (query, key)
+        for edit in self.edits:
+            query, key = edit.scoring(site, query, key) or (query, key)
+        return None if (query, key) == before else (query, key)
+
+    def values(self, site: int, value: SharedValues) -> SharedValues | None:
+        changed = None
+        for edit in self.edits:
+            changed = _latest(edit.values(site, value if changed is None else changed), changed)
+        return changed
+
+    def weighting(self, call: AttentionCall) -> Attention | None:
+        from dataclasses import replace as having
+
+        changed = None
+        for edit in self.edits:
+            seen = call if changed is None else having(call, probs=changed)
+            changed = _latest(edit.weighting(seen), changed)
+        return changed
+
+    def result(self, call: AttentionCall, context: Context) -> Context | None:
+        changed = None
+        for edit in self.edits:
+            changed = _latest(
+                edit.result(call, context if changed is None else changed), changed
+            )
+        return changed
+
+
+def _latest(newer: Tensor | None, older: Tensor | None) -> Tensor | None:
+    return older if newer is None else newer

@@ -1,0 +1,73 @@
+"""What if something in the middle had been different?
+
+The whole model runs again, but layer calls before the change return what they returned the first
+time. Masks, positions, the final norm and the head are computed by the model itself, so nothing
+has to be known about them, and nothing below the change is computed twice.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from exhibit_a.errors import BadRequestError
+from exhibit_a.subject.care import Forward, around, undisturbed
+from exhibit_a.subject.tap import Tap
+from exhibit_a.trace.capture import Trace, expand
+from exhibit_a.trace.edits import Edit
+
+
+def replay(trace: Trace, edit: Tap | None = None, *, start: int | None = None, copies: int = 1) -> Any:
+    """The model's answer with ``edit`` in place, computed from layer call ``start`` on.
+
+    The example of ``trace`` is repeated ``copies`` times, so that an edit can give every copy a
+    change of its own. Without ``start``, the run begins at the first layer that is edited.
+    Gradients flow to whatever the edit put in; call it under ``torch.no_grad()`` to save memory.
+    """
+    start = _first_edited(trace, edit) if start is None else start
+    if not 0 <= start <= len(trace.layers):
+        raise BadRequestError(f"There is no layer call {start}; valid are 0 to {len(trace.layers)}.")
+    if start > 0:
+        trace = trace.keeping("hidden")
+    model, entered = trace.subject.model, 0
+
+    def recall(forward: Forward) -> Forward:
+        def layer(*args: Any, **kwargs: Any) -> Any:
+            nonlocal entered
+            call, entered = entered, entered + 1
+            if call < start:
+                return expand(trace.layer_outputs[call], copies)
+            return forward(*args, **kwargs)
+
+        return layer
+
+    modules = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
+    first = sum(site.call < start for site in trace.sites)
+    inputs = {name: _repeated(part, copies) for name, part in trace.inputs.items()}
+    with (
+        undisturbed(model),
+        trace.subject.tapping(edit or Tap(), first=first),
+        around(list(modules.values()), recall),
+    ):
+        return model(**inputs)
+
+
+def _first_edited(trace: Trace, edit: Tap | None) -> int:
+    """The layer call of the first edited site; an edit that names no site may touch them all."""
+    if edit is None:
+        return len(trace.layers)
+    if not isinstance(edit, Edit) or not edit.sites:
+        return 0
+    beyond = [site for site in edit.sites if not 0 <= site < len(trace.sites)]
+    if beyond:
+        raise BadRequestError(
+            f"There is no site {beyond[0]}; this model has sites 0 to {len(trace.sites) - 1}."
+        )
+    return trace.sites[min(edit.sites)].call
+
+
+def _repeated(part: Any, copies: int) -> Any:
+    """Inputs are small; a real copy spares models that insist on contiguous ids."""
+    if not isinstance(part, Tensor) or copies == 1:
+        return part
+    return torch.repeat_interleave(part, copies, dim=0)
