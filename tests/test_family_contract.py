@@ -21,11 +21,12 @@ def answers(output):
 
 def test_the_families_promised_are_here():
     promised = (
-        "bert roberta xlm-roberta distilbert electra albert mobilebert modernbert gpt2 llama mistral "
-        "qwen2 qwen3 gemma2 gpt-oss gpt-neox phi opt t5 bart marian vit clip-text whisper"
+        "bert roberta xlm-roberta distilbert electra albert mobilebert modernbert gpt2 llama "
+        "mistral qwen2 qwen3 gemma2 gpt-oss gpt-neox phi opt t5 bart marian vit clip-text whisper"
     )
     assert set(promised.split()) <= set(REGISTRY)
-    assert set("deberta deberta-v2 gptj gpt-neo bloom falcon mpnet roformer".split()) == set(SOFTMAX)
+    by_softmax = "deberta deberta-v2 gptj gpt-neo bloom falcon mpnet roformer"
+    assert set(by_softmax.split()) == set(SOFTMAX)
 
 
 def test_the_tap_is_the_expected_one(family):
@@ -117,17 +118,14 @@ def test_replay_computes_nothing_below_its_start(family):
 def test_heads_add_up_to_the_output_projection(family):
     subject, inputs = family
     trace = capture(subject, inputs)
-    eaten, said = {}, {}
-    model = subject.model
+    model, said = subject.model, {}
+
+    def listen(name):
+        return lambda module, args, out: said.setdefault(name, []).append(out)
+
     handles = [
-        model.get_submodule(site.projection).register_forward_hook(
-            lambda module, args, out, name=site.projection: (
-                eaten.setdefault(name, []).append(args[0]),
-                said.setdefault(name, []).append(out),
-            )
-            and None
-        )
-        for site in {site.projection: site for site in trace.sites}.values()
+        model.get_submodule(name).register_forward_hook(listen(name))
+        for name in {site.projection for site in trace.sites}
     ]
     with torch.no_grad(), undisturbed(model), attention_implementation(model, "eager"):
         model(**trace.inputs)
@@ -178,7 +176,10 @@ def test_padding_changes_nothing(family):
     for site in trace.sites:
         q, k = trace.attention[site.index].shape[1:]
         assert_close(
-            longer.attention[site.index][:, :q, :k], trace.attention[site.index], rtol=1e-3, atol=1e-5
+            longer.attention[site.index][:, :q, :k],
+            trace.attention[site.index],
+            rtol=1e-3,
+            atol=1e-5,
         )
         assert (longer.attention[site.index][:, :q, k:] == 0).all()
         assert not longer.visible[site.index][:q, k:].any()

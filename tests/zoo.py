@@ -23,7 +23,9 @@ ENCODER: dict[str, Any] = {
     "num_labels": 3,
 }
 MARKS: dict[str, Any] = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-DECODER = {k: v for k, v in ENCODER.items() if k != "num_labels"} | MARKS | {"num_key_value_heads": 2}
+DECODER = (
+    {k: v for k, v in ENCODER.items() if k != "num_labels"} | MARKS | {"num_key_value_heads": 2}
+)
 GPT: dict[str, Any] = {
     "vocab_size": VOCABULARY,
     "n_embd": WIDTH,

@@ -65,6 +65,8 @@ def iterate_examples(
     if isinstance(source, str | Path):
         yield from _examples_of_rows(_rows(Path(source)), Path(source).name, (text, pair, label))
         return
+    if isinstance(source, Mapping):  # iterating would take its column names for texts
+        raise BadRequestError("A single dictionary is not a data set. Give a list of them.")
     for number, item in enumerate(source):
         yield _example_of_item(item, number, (text, pair, label))
 
@@ -95,7 +97,7 @@ def label_names(examples: Iterable[Example]) -> list[str]:
     return sorted(found)
 
 
-def known_labels(examples: Iterable[Example], labels: Iterable[str]) -> None:
+def require_known_labels(examples: Iterable[Example], labels: Iterable[str]) -> None:
     """Refuse examples whose label is none of the given ones."""
     known = list(labels)
     for example in examples:
@@ -185,12 +187,13 @@ def _rows(path: Path) -> Iterator[Row]:
         ".jsonl": _json_lines,
         ".parquet": _parquet,
     }
-    if path.suffix.lower() not in readers:
-        raise BadRequestError(
-            f'Cannot tell the format of "{path.name}". Name it {", ".join(readers)}.'
-        )
     if not path.is_file():
         raise BadRequestError(f'There is no file "{path}". Check the path.')
+    if path.suffix.lower() not in readers:
+        raise BadRequestError(
+            f"Cannot tell the format of {path.name} by its ending. "
+            f"Formats that can be read: {', '.join(readers)}."
+        )
     if path.stat().st_size == 0:
         raise BadRequestError(f"{path.name} is empty. Give a file with at least one example.")
     return readers[path.suffix.lower()](path)
@@ -207,13 +210,16 @@ def _comma_separated(path: Path) -> Iterator[Row]:
 def _table(path: Path, *, delimiter: str, quoting: Any) -> Iterator[Row]:
     csv.field_size_limit(2**31 - 1)  # the default refuses a long document
     rows = csv.DictReader(_lines(path), delimiter=delimiter, quoting=quoting)
-    for number, row in enumerate(rows):
-        if None in row:
-            raise BadRequestError(
-                f"{path.name}, row {number + 1} has more cells than the header names "
-                f"({len(rows.fieldnames or ())}). Check the separator."
-            )
-        yield row
+    try:
+        for number, row in enumerate(rows):
+            if None in row:
+                raise BadRequestError(
+                    f"{path.name}, row {number + 1} has more cells than the header has names "
+                    f"({len(rows.fieldnames or ())}). Check the separator."
+                )
+            yield row
+    except csv.Error as problem:
+        raise BadRequestError(f"{path.name} is not a table ({problem}).") from None
 
 
 def _json_lines(path: Path) -> Iterator[Row]:
@@ -239,12 +245,15 @@ def _lines(path: Path) -> Iterator[str]:
         try:
             for line in file:
                 if "\0" in line:
-                    raise BadRequestError(f"{path.name} is not text (it holds zero bytes).")
+                    raise BadRequestError(
+                        f"{path.name} is not text (it holds zero bytes). Check that this is the "
+                        f"right file."
+                    )
                 yield line
-        except UnicodeDecodeError as problem:
+        except UnicodeDecodeError:
             raise BadRequestError(
-                f"{path.name} is not text in UTF-8 (byte {problem.start}). Convert it, or check "
-                f"that this is the right file."
+                f"{path.name} is not text in UTF-8. Convert it, or check that this is the right "
+                f"file."
             ) from None
 
 
@@ -259,7 +268,9 @@ def _parquet(path: Path) -> Iterator[Row]:
     try:
         table = pyarrow.parquet.ParquetFile(path)
     except pyarrow.ArrowInvalid as problem:
-        raise BadRequestError(f"{path.name} is not a Parquet file ({problem}).") from None
+        raise BadRequestError(
+            f"{path.name} is not a Parquet file ({problem}). Check that this is the right file."
+        ) from None
     with table:
         for batch in table.iter_batches():
             yield from batch.to_pylist()

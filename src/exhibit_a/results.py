@@ -66,8 +66,7 @@ def provenance(
 class Result:
     """What every method returns; a subclass adds its numbers as fields.
 
-    ``checks`` holds the doubts about the numbers (parity, tolerance, completeness gap, standard
-    errors); they are stored and shown beside them.
+    ``checks`` holds the doubts about them (parity, tolerance, gap …), stored and shown beside them.
     """
 
     kinds: ClassVar[dict[str, type["Result"]]] = {}
@@ -172,8 +171,7 @@ def _leaves(result: Result) -> Iterator[Leaf]:
     hints = get_type_hints(type(result))
     for item in fields(result):
         declared = _declared(hints[item.name])
-        value, over = getattr(result, item.name), item.metadata.get("over")
-        for front, tensor in _tensors(value, over):
+        for front, tensor in _tensors(getattr(result, item.name), item.metadata.get("over")):
             own = declared if len(declared) == tensor.ndim else ["axis"] * tensor.ndim
             axes = _numbered([*(axis for axis, _ in front), *own])
             where = {axis: label for axis, (_, label) in zip(axes, front, strict=False)}

@@ -1,63 +1,30 @@
 """How do we get a model that knows a task? Fine-tune an encoder on labelled text or pairs.
 
-1. Read the examples, learn the label map, hold out a slice if no development set is given.
-2. Tokenise once; each epoch, cut shuffled chunks into batches of nearly equal length.
-3. AdamW with warm-up and linear decay, clipped gradients; a running average of the weights is what
-   is evaluated and kept, because it is steadier than any single step (Polyak, 1992).
-4. After each epoch, measure accuracy on the held-out examples; keep the best, stop when it no
-   longer improves.
-5. Write beside ``out`` and rename, so that a half-written model is never left behind.
+1. Read the examples, learn the label map, put a slice aside if no development set is given.
+2. Load the encoder with a head for these labels, and tokenise once.
+3. Run the loop (``fit``); what was put aside decides which weights are kept.
+4. Write beside ``out`` and rename, so that half a model is never left behind.
 """
 
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from torch import Tensor
-from torch.nn.functional import cross_entropy
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
-from transformers.utils import logging
 
 from exhibit_a.errors import BadRequestError
-from exhibit_a.examples import Example, known_labels, label_names, read_examples
+from exhibit_a.examples import Example, label_names, read_examples, require_known_labels
+from exhibit_a.fit import Encoded, Schedule, fit, share_right
+from exhibit_a.subject.house import quietly
 
-CHUNK_OF_BATCHES = 50  # batches are sorted by length inside a chunk, so order stays mostly random
 RECORD = "training.json"
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """How the weights are changed."""
-
-    epochs: int
-    batch_size: int
-    learning_rate: float
-    warmup: float = 0.06  # part of all steps
-    weight_decay: float = 0.01
-    clip: float = 1.0
-    average: float = 0.999  # of the running weights, per step
-    label_smoothing: float = 0.0
-    patience: int = 2  # epochs without improvement
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """One tokenised example and the number of its label."""
-
-    inputs: dict[str, list[int]]
-    label: int
-
-    @property
-    def length(self) -> int:
-        """The number of tokens."""
-        return len(self.inputs["input_ids"])
 
 
 def train(
@@ -78,50 +45,162 @@ def train(
     max_length: int = 128,
     holdout: float = 0.05,
     seed: int = 0,
+    device: str | None = None,
     progress: bool = True,
 ) -> Path:
     """Fine-tune ``base`` to tell the labels of ``train`` apart, and save it in the folder ``out``.
 
     ``base`` is a folder or hub id of an encoder, with or without a classification head. ``train``
-    and ``dev`` are whatever ``read_examples`` reads. Without ``dev``, a slice of ``train``
-    (``holdout``) takes its place. The same seed gives the same bytes on the same machine. What was
-    done and the accuracy reached are written to ``training.json`` in ``out``.
+    and ``dev`` are whatever ``read_examples`` reads, with columns named by ``text``, ``pair`` and
+    ``label``. Without ``dev``, the part ``holdout`` of ``train`` takes its place. The same seed
+    gives the same bytes on the same CPU. What was done and the accuracy that was reached stand
+    in ``training.json`` in ``out``.
     """
+    schedule = Schedule(epochs, batch_size, learning_rate, label_smoothing, patience, seed)
+    _require_sense(schedule)
     target = _free_folder(Path(out))
     columns = {"text": text, "pair": pair, "label": label}
     examples = read_examples(train, **columns, labelled=True)
     names = label_names(examples)
     if dev is None:
-        examples, held_out = split(examples, holdout, seed)
+        examples, aside = split(examples, holdout, seed)
     else:
-        held_out = read_examples(dev, **columns, labelled=True)
-    known_labels(held_out, names)
+        aside = read_examples(dev, **columns, labelled=True)
+    require_known_labels(aside, names)
 
-    schedule = Schedule(
-        epochs, batch_size, learning_rate, label_smoothing=label_smoothing, patience=patience
-    )
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model, tokenizer = load_base(base, names)
+        model, tokenizer = _load_base(base, names)
+        model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         if freeze_embeddings:
-            model.get_input_embeddings()
-            model.base_model.embeddings.requires_grad_(False)
-        encode = encoder(model, tokenizer, max_length)
-        history = _fit(model, tokenizer, encode(examples), encode(held_out), schedule, seed, progress)
+            _embeddings(model).requires_grad_(False)
+        learn, check = (_encode(model, tokenizer, part, max_length) for part in (examples, aside))
+        with _bar(visible=progress) as bar:
+            history = fit(model, learn, check, schedule, bar)
     record = {
         "base": Path(base).name,
         "train_examples": len(examples),
-        "dev_examples": len(held_out),
+        "dev_examples": len(aside),
         "dev_accuracy": max(history),
         "dev_accuracy_by_epoch": history,
-        "seed": seed,
-        "max_length": max_length,
         "freeze_embeddings": freeze_embeddings,
+        "max_length": max_length,
         **asdict(schedule),
     }
-    with _beside(target) as folder:
-        with _quiet():
-            model.save_pretrained(folder)
-            tokenizer.save_pretrained(folder)
+    with _beside(target) as folder, quietly():
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
         (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n")
     return target
+
+
+def accuracy(
+    model: Any, tokenizer: Any, examples: Sequence[Example], *, max_length: int = 128
+) -> float:
+    """The part of the examples whose own label gets the model's highest score."""
+    require_known_labels(examples, model.config.label2id)
+    return share_right(model, _encode(model, tokenizer, examples, max_length))
+
+
+def split(
+    examples: Sequence[Example], fraction: float, seed: int
+) -> tuple[list[Example], list[Example]]:
+    """Put a random part of the examples aside: what remains, and what was put aside."""
+    count = max(1, round(len(examples) * fraction))
+    if count >= len(examples):
+        raise BadRequestError(
+            f"{len(examples)} examples leave none to learn from when {count} are put aside. "
+            f"Give more examples, or a development set."
+        )
+    order = torch.randperm(len(examples), generator=torch.Generator().manual_seed(seed))
+    chosen = set(order[:count].tolist())
+    remaining = [example for number, example in enumerate(examples) if number not in chosen]
+    return remaining, [examples[number] for number in sorted(chosen)]
+
+
+def _encode(
+    model: Any, tokenizer: Any, examples: Sequence[Example], max_length: int
+) -> list[Encoded]:
+    """Tokenise every example, cut to what the model can take."""
+    positions = getattr(model.config, "max_position_embeddings", max_length)
+    limit = min(max_length, tokenizer.model_max_length, positions)
+    encoded = []
+    for example in examples:
+        inputs = tokenizer(example.text, example.pair, truncation=True, max_length=limit)
+        encoded.append(Encoded(dict(inputs), model.config.label2id[example.label]))
+    tokenizer("")  # a fast tokenizer remembers its last limit and would save it
+    return encoded
+
+
+def _load_base(base: str | Path, names: list[str]) -> tuple[Any, Any]:
+    """The encoder with a head for these labels; a head that knows the same labels is kept."""
+    with quietly():
+        try:
+            config = AutoConfig.from_pretrained(base)
+            if set(config.label2id) == set(names):
+                names = [config.id2label[number] for number in range(len(names))]
+            config.id2label = dict(enumerate(names))
+            config.label2id = {name: number for number, name in enumerate(names)}
+            tokenizer = AutoTokenizer.from_pretrained(base)
+            model = AutoModelForSequenceClassification.from_pretrained(
+                base, config=config, dtype=torch.float32, ignore_mismatched_sizes=True
+            )
+        except (OSError, ValueError) as problem:
+            reason = str(problem).strip().splitlines()[0]
+            raise BadRequestError(
+                f'Cannot load "{base}" as an encoder with its tokenizer: {reason} '
+                f"Give a folder that save_pretrained wrote, or a hub id."
+            ) from problem
+    if tokenizer.pad_token_id is None:
+        raise BadRequestError(
+            f'The tokenizer of "{base}" has no padding token, so texts cannot share a batch. '
+            f"Give an encoder such as BERT, RoBERTa or MPNet."
+        )
+    model.config.pad_token_id = tokenizer.pad_token_id
+    return model, tokenizer
+
+
+def _embeddings(model: Any) -> torch.nn.Module:
+    """Words, positions and types together where the family keeps them together, else the words."""
+    module: torch.nn.Module = getattr(model.base_model, "embeddings", model.get_input_embeddings())
+    return module
+
+
+def _bar(*, visible: bool) -> Progress:
+    """A progress bar on stderr, and only where somebody can see it."""
+    console = Console(stderr=True)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} steps"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=console,
+        disable=not (visible and console.is_terminal),
+    )
+
+
+def _require_sense(schedule: Schedule) -> None:
+    for name in ("epochs", "batch_size", "learning_rate", "patience"):
+        if getattr(schedule, name) <= 0:
+            raise BadRequestError(f"{name} is {getattr(schedule, name)}. It must be above zero.")
+
+
+def _free_folder(out: Path) -> Path:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise BadRequestError(f'"{out}" already exists. Name a new folder, or remove this one.')
+    return out
+
+
+@contextmanager
+def _beside(target: Path) -> Iterator[Path]:
+    """A folder next to the target that takes its place at the end, or vanishes."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    folder = target.with_name(f".{target.name}.partial")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        yield folder
+        folder.rename(target)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

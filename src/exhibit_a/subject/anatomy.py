@@ -2,8 +2,8 @@
 
 Nothing is looked up by name. One forward pass is watched and what happens is written down:
 
-1. an attention call belongs to the outermost list item (``ModuleList``) that is running: its layer;
-   every item of such a list is a layer, and layer *calls* are counted (ALBERT calls one many times);
+1. an attention call belongs to the outermost item of a ``ModuleList`` that is running: its layer;
+   every item of such a list is a layer, and layer *calls* are counted (ALBERT repeats one);
 2. a call is cross-attention when its module was given somebody else's states to look at;
 3. a stack of layers is a decoder when a call in it is causal or crosses over, else an encoder;
 4. the output projection is the first Linear or Conv1D that eats the averaged values as they are.
@@ -96,8 +96,8 @@ def observe(
         )
     if watcher.batch_is_not_first:
         raise UnsupportedModelError(
-            f"The layers of {type(model).__name__} do not carry (batch, token, width) states, so its "
-            "hidden states cannot be read or replayed."
+            f"The layers of {type(model).__name__} do not carry (batch, token, width) states, so "
+            "its hidden states cannot be read or replayed."
         )
     return _named_stacks(watcher)
 
@@ -135,9 +135,7 @@ class _Watcher(Tap):
     def watching(self) -> Iterator[None]:
         handles = []
         for name, module in self.model.named_modules():
-            handles.append(
-                module.register_forward_pre_hook(self._entering(name), with_kwargs=True)
-            )
+            handles.append(module.register_forward_pre_hook(self._entering(name), with_kwargs=True))
             handles.append(module.register_forward_hook(self._leaving, always_call=True))
         with hooked(handles):
             yield
@@ -207,7 +205,9 @@ class _Watcher(Tap):
 def _named_stacks(watcher: _Watcher) -> tuple[tuple[Site, ...], tuple[Layer, ...], int]:
     """Call every module list with attention an encoder or a decoder, and number its layers."""
     decoders = {s.stack for s in watcher.sites if s.causal or s.kind == "cross"}
-    kept = [(i, name) for i, name in enumerate(watcher.calls) if watcher.items[name] in watcher.lists]
+    kept = [
+        (i, name) for i, name in enumerate(watcher.calls) if watcher.items[name] in watcher.lists
+    ]
     number = {old: new for new, (old, _) in enumerate(kept)}
     layers: list[Layer] = []
     for _, name in kept:
@@ -254,14 +254,16 @@ def _variants(call: AttentionCall) -> tuple[str, ...]:
     found = {
         "grouped keys": call.value.shape[1] < call.probs.shape[1],
         "soft-cap": call.details.get("softcap") is not None,
-        "sinks": not torch.allclose(call.probs.float().sum(-1), torch.ones(()).to(call.probs.device), atol=1e-2),
+        "sinks": not torch.allclose(
+            call.probs.float().sum(-1), torch.ones(()).to(call.probs.device), atol=1e-2
+        ),
         "position bias": call.details.get("position_bias") is not None or _adds_to_scores(call),
     }
     return tuple(name for name, is_there in found.items() if is_there)
 
 
 def _adds_to_scores(call: AttentionCall) -> bool:
-    """Whether the scores are more than scaled products, judged by what a scale leaves unexplained."""
+    """Whether the scores are more than scaled products: a scale leaves something unexplained."""
     scores = call.details.get("scores")
     if scores is None or call.query is None or call.key is None or call.visible is None:
         return False

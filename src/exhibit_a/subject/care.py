@@ -43,12 +43,12 @@ def around(modules: Sequence[nn.Module], wrap: Callable[[Forward], Forward]) -> 
     own = [vars(module).get("forward") for module in modules]
     try:
         for module in modules:
-            module.forward = wrap(module.forward)  # type: ignore[method-assign]
+            module.forward = wrap(module.forward)
         yield
     finally:
         for module, forward in zip(modules, own, strict=True):
             if forward is not None:
-                module.forward = forward  # type: ignore[method-assign]
+                module.forward = forward
             elif "forward" in vars(module):
                 del module.forward
 
@@ -64,7 +64,7 @@ def hooked(handles: Sequence[Any]) -> Iterator[None]:
 
 
 def without_cache(model: PreTrainedModel, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Inputs that make no key-value cache: a cache would grow each time a layer is entered again."""
+    """Inputs that make no key-value cache: it would grow each time a layer is entered again."""
     accepts = inspect.signature(model.forward).parameters
     return {**inputs, "use_cache": False} if "use_cache" in accepts else inputs
 

@@ -4,6 +4,7 @@ Text, pairs of texts and images become a batch of one; positions get names and a
 special (added by the tokenizer, not written by anybody) or as padding.
 """
 
+import inspect
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,7 +32,7 @@ def encode(
         return _given(model, text, pair)
     if tokenizer is None:
         raise BadRequestError(
-            "There is no tokenizer for this model: give load(..., tokenizer=...), or encoded inputs."
+            "There is no tokenizer for this model: give load(..., tokenizer=...) or encoded inputs."
         )
     if model.main_input_name == "pixel_values":
         return _image(model, tokenizer, text)
@@ -54,7 +55,8 @@ def encode(
         encoded = tokenizer(
             text, pair, return_tensors="pt", truncation=True, max_length=limit, verbose=False
         )
-    return {name: part.to(model.device) for name, part in encoded.items()}
+    understood = inspect.signature(model.forward).parameters
+    return {name: part.to(model.device) for name, part in encoded.items() if name in understood}
 
 
 def positions(tokenizer: Any, ids: Tensor | None, count: int) -> tuple[tuple[str, ...], Tensor]:
@@ -67,7 +69,8 @@ def positions(tokenizer: Any, ids: Tensor | None, count: int) -> tuple[tuple[str
     if tokenizer is None:
         return tuple(str(i) for i in listed), torch.zeros(len(listed), dtype=torch.bool)
     special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
-    names = tuple(tokenizer.convert_ids_to_tokens(listed))
+    found = tokenizer.convert_ids_to_tokens(listed)
+    names = tuple(name or str(i) for name, i in zip(found, listed, strict=True))
     return names, torch.tensor([i in special for i in listed])
 
 
@@ -98,6 +101,7 @@ def probe(model: PreTrainedModel) -> dict[str, Any]:
     config, seeded = model.config, torch.Generator().manual_seed(0)
     kind = model.main_input_name
     inputs: dict[str, Any] = {}
+    shape: tuple[int, ...]
     if kind == "input_ids":
         inputs = {"input_ids": _ids(model, 7, seeded)}
         inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
@@ -110,7 +114,7 @@ def probe(model: PreTrainedModel) -> dict[str, Any]:
         inputs = {"input_features": torch.randn(shape, generator=seeded).to(model.dtype)}
     else:
         raise UnsupportedModelError(
-            f"{type(model).__name__} takes {kind!r}; text, images and log-mel features are supported."
+            f"{type(model).__name__} takes {kind!r}; text, images and mel features are supported."
         )
     if config.is_encoder_decoder:
         inputs["decoder_input_ids"] = _ids(model, 5, seeded)
@@ -127,7 +131,9 @@ def _given(model: PreTrainedModel, inputs: Mapping[str, Any], pair: str | None) 
         raise BadRequestError("A pair was given with encoded inputs; encode both texts together.")
     sizes = {part.shape[0] for part in inputs.values() if isinstance(part, Tensor)}
     if sizes != {1}:
-        raise BadRequestError(f"Encoded inputs must be a batch of 1, found batches of {sorted(sizes)}.")
+        raise BadRequestError(
+            f"Encoded inputs must be a batch of 1, found batches of {sorted(sizes)}."
+        )
     if "input_ids" in inputs and inputs["input_ids"].shape[1] == 0:
         raise BadRequestError("The text is empty; there is nothing to attend to.")
     return {k: v.to(model.device) if isinstance(v, Tensor) else v for k, v in inputs.items()}

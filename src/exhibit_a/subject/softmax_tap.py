@@ -104,7 +104,7 @@ class _SoftmaxMode(TorchFunctionMode):
         before, beside, after = equation.replace(" ", "").replace("->", ",").split(",")
         if self.announced is None or not _eats(left, self.announced.probs) or len(beside) != 4:
             return torch.einsum(equation, left, right)
-        batch, head, query, key = before
+        batch, head, query, key = tuple(before)
         (width,) = set(beside) - set(before)
         value = torch.einsum(f"{beside}->{batch}{head}{key}{width}", right)
         context = self._average(self.announced, torch.matmul, left, value)
@@ -115,7 +115,7 @@ class _SoftmaxMode(TorchFunctionMode):
             return False
         heads, width = self.scorers[self.site]
         folded = left.ndim == 3 and left.shape[0] % heads == 0
-        return left.shape[-1] == width and (folded or left.ndim == 4 and left.shape[1] == heads)
+        return left.shape[-1] == width and (folded or (left.ndim == 4 and left.shape[1] == heads))
 
     def _score(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
         self.scored = True
@@ -137,7 +137,9 @@ class _SoftmaxMode(TorchFunctionMode):
     def _what_made(self, probs: Tensor) -> tuple[Tensor | None, Tensor | None]:
         rows, heads = probs.numel() // probs.shape[-1], probs.shape[1]
         for left, right in self.products:
-            scores_made = left.numel() // left.shape[-1] == rows and left.shape[-2] == probs.shape[-2]
+            scores_made = (
+                left.numel() // left.shape[-1] == rows and left.shape[-2] == probs.shape[-2]
+            )
             if scores_made and right.shape[-1] == probs.shape[-1]:
                 return _unfold(left, heads), _unfold(right.transpose(-1, -2), heads)
         return None, None
@@ -178,4 +180,4 @@ def _eats(operand: Tensor, probs: Tensor) -> bool:
 
 def _unfold(operand: Tensor, heads: int) -> Tensor:
     """``(batch, head, row, column)`` from an operand that may have batch and head folded."""
-    return operand if operand.ndim == 4 else operand.unflatten(0, (-1, heads))
+    return operand if operand.ndim == 4 else operand.reshape(-1, heads, *operand.shape[1:])

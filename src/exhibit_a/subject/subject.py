@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import transformers
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
@@ -27,6 +28,8 @@ from exhibit_a.subject.tap import (
     Tap,
     Tapping,
     attention_implementation,
+    built_on,
+    reads_registry,
     registry_tapping,
 )
 
@@ -54,14 +57,17 @@ class Subject:
     @property
     def device(self) -> torch.device:
         """Where the model lives; inputs are moved there, the model never is."""
-        return self.model.device
+        where: torch.device = self.model.device
+        return where
 
     def tapping(self, tap: Tap, *, first: int = 0) -> Any:
         """Show the attention calls of the model to ``tap`` while a block runs."""
         way = TAPS[self.anatomy.tap]
         return way(self.model, tap, first=first, scorers=self.anatomy.scorers)
 
-    def encode(self, text: Any, pair: str | None = None, *, truncate: bool = False) -> dict[str, Any]:
+    def encode(
+        self, text: Any, pair: str | None = None, *, truncate: bool = False
+    ) -> dict[str, Any]:
         """Model inputs, a batch of one, for a text, a pair of texts or an image."""
         return encode(self.model, self.tokenizer, text, pair, self.anatomy.max_length, truncate)
 
@@ -95,7 +101,7 @@ def load(
         model, found = _fetch(name, dtype, from_pretrained)
         tokenizer = tokenizer or found
         if device is not None:
-            model.to(device)  # type: ignore[arg-type]
+            model.to(device)
     revision = getattr(model.config, "_commit_hash", None)
     return Subject(name, model, tokenizer, examine(model, tokenizer, tap), revision)
 
@@ -116,9 +122,9 @@ def examine(model: PreTrainedModel, tokenizer: Any = None, tap: str = "auto") ->
         parity, tolerance = _parity(model, inputs, TAPS[way], own)
     if not parity <= tolerance:
         raise BrokenInvariantError(
-            f"{type(model).__name__} changes its answer by {parity:.2g} when its attention is handed "
-            f"back unchanged (rounding explains {tolerance:.1g}): it does more with its probabilities "
-            "than averaging values. No numbers are given for such a model."
+            f"{type(model).__name__} changes its answer by {parity:.2g} when its attention is "
+            f"handed back unchanged (rounding explains {tolerance:.1g}): it does more with its "
+            "probabilities than averaging values. No numbers are given for such a model."
         )
     return Anatomy(
         tap=way,
@@ -143,7 +149,7 @@ class _HandBack(Tap):
 def _parity(
     model: PreTrainedModel, inputs: dict[str, Any], tapping: Tapping, own: list[Tensor]
 ) -> tuple[float, float]:
-    """How far our answer is from the model's own, looking and handing back; and what rounding allows."""
+    """How far our answer is from the model's own, and how far rounding would put it."""
     worst, scale = 0.0, 1.0
     for tap in (Tap(), _HandBack()):
         with tapping(model, tap):
@@ -191,15 +197,15 @@ def _shapes(inputs: dict[str, Any]) -> str:
 
 def _ways(model: PreTrainedModel) -> list[str]:
     """The taps worth trying: the registry where the model reads it, the softmax otherwise."""
-    return ["registry", "softmax"] if model._can_set_attn_implementation() else ["softmax"]
+    return ["registry", "softmax"] if reads_registry(model) else ["softmax"]
 
 
 def _way_out(model: PreTrainedModel) -> str:
-    if model.config._attn_implementation in ("eager", None):
+    if built_on(model) == "eager":
         return ""
     return (
-        f" It was built with attn_implementation={model.config._attn_implementation!r}, which hides "
-        'its probabilities; build it with attn_implementation="eager".'
+        f" It was built on {built_on(model)!r}, which hides its probabilities; "
+        'build it with attn_implementation="eager".'
     )
 
 
@@ -207,12 +213,12 @@ def _accept(model: nn.Module, device: Any, dtype: Any, options: dict[str, Any]) 
     """A model object as it is; whatever we would have to change about it is refused."""
     if hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None:
         raise UnsupportedModelError(
-            f"{type(model).__name__} is compiled (torch.compile), and compiled code cannot be watched. "
-            "Give the model as it was before compiling (model._orig_mod)."
+            f"{type(model).__name__} is compiled (torch.compile), and compiled code cannot be "
+            "watched. Give the model as it was before compiling (model._orig_mod)."
         )
     if not isinstance(model, PreTrainedModel):
         raise UnsupportedModelError(
-            f"{type(model).__name__} is not a transformers PreTrainedModel; only those are supported."
+            f"{type(model).__name__} is no transformers PreTrainedModel; only those are supported."
         )
     asked = [k for k, v in {"device": device, "dtype": dtype, **options}.items() if v is not None]
     if asked:
@@ -227,21 +233,25 @@ def _fetch(name: str, dtype: Any, options: dict[str, Any]) -> tuple[PreTrainedMo
     """A model and its tokenizer from the package, a folder or the hub."""
     if name in embedded_names():
         model, tokenizer = load_embedded(name)
-        return (model if dtype is None else model.to(_dtype(dtype))), tokenizer  # type: ignore[arg-type]
+        return (model if dtype is None else model.to(_dtype(dtype))), tokenizer
     options = {"attn_implementation": "eager", **options}
     if dtype is not None:
         options["dtype"] = dtype
-    shared = {k: options[k] for k in ("revision", "trust_remote_code", "local_files_only") if k in options}
+    shared: dict[str, Any] = {
+        k: options[k] for k in ("revision", "trust_remote_code", "local_files_only") if k in options
+    }
     try:
         config = AutoConfig.from_pretrained(name, **shared)
         declared = getattr(transformers, (config.architectures or [""])[0], AutoModel)
         model = declared.from_pretrained(name, **options).eval()
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, SafetensorError) as problem:
         reason = str(problem).strip().splitlines()[0]
-        kind = "folder" if Path(name).is_dir() else "embedded model, folder or reachable hub id"
+        if Path(name).is_dir():
+            raise BadRequestError(f"The folder {name!r} holds no model: {reason}") from problem
         raise BadRequestError(
-            f"Could not load {name!r} as a {kind}: {reason} "
-            f"Embedded models: {', '.join(embedded_names())}."
+            f"There is no model {name!r}: not among the embedded ones "
+            f"({', '.join(embedded_names())}), not a folder, and not to be had from the hub "
+            f"({reason.rstrip('.')})."
         ) from problem
     return model, _companion(name, model, shared)
 

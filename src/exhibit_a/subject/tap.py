@@ -81,7 +81,7 @@ class Tapping(Protocol):
 
 
 def shared_to_all(shared: Tensor, heads: int) -> Tensor:
-    """Repeat key-value heads so that every query head has its own (a view when nothing is shared)."""
+    """Repeat key-value heads so that every query head has its own; nothing is copied if it has."""
     groups = heads // shared.shape[1]
     return shared if groups == 1 else shared.repeat_interleave(groups, dim=1)
 
@@ -110,7 +110,7 @@ def registry_tapping(
 ) -> Iterator[None]:
     """Show every attention call that goes through the registry to ``tap``."""
     with attention_implementation(model, NAME):
-        if model.config._attn_implementation != NAME:
+        if built_on(model) != NAME:
             raise UnsupportedModelError(
                 f"{type(model).__name__} does not look its attention up in AttentionInterface. "
                 'Load it with tap="softmax" instead.'
@@ -127,16 +127,26 @@ def attention_implementation(model: PreTrainedModel, name: str) -> Iterator[None
     """Switch the attention of ``model`` and of every model inside it, and switch each one back."""
     before = [(config, config._attn_implementation_internal) for config in _configs(model)]
     try:
-        if model._can_set_attn_implementation():
+        if reads_registry(model):
             model.set_attn_implementation(name)
         elif name != NAME:
-            # Some of these families still read the name at every call (Falcon); the others ignore it.
+            # Some of these families still read the name at every call (Falcon); others ignore it.
             for config, _ in before:
                 config._attn_implementation_internal = name
         yield
     finally:
         for config, implementation in before:
             config._attn_implementation_internal = implementation
+
+
+def reads_registry(model: PreTrainedModel) -> bool:
+    """Whether the model says that it looks its attention function up by name."""
+    return bool(model._can_set_attn_implementation())
+
+
+def built_on(model: PreTrainedModel) -> str:
+    """The name of the attention the model uses when nobody is looking."""
+    return model.config._attn_implementation or "eager"
 
 
 def attend(

@@ -59,7 +59,9 @@ class Trace:
     values: tuple[SiteValues, ...] = ()
     queries: tuple[SiteQueries | None, ...] = ()
     keys: tuple[SiteKeys | None, ...] = ()
-    entries: dict[str, Tensor] = field(default_factory=dict)  # what each stack's first layer was given
+    entries: dict[str, Tensor] = field(
+        default_factory=dict
+    )  # what each stack's first layer was given
     layer_outputs: tuple[Any, ...] = ()
 
     @property
@@ -160,25 +162,24 @@ class _Recorder(Tap):
 
     def weighting(self, call: AttentionCall) -> None:
         """Remember the call."""
-        heads = call.probs.shape[1]
-        key = None if call.key is None else shared_to_all(call.key, heads)
-        query = None if call.query is None else call.query[0]
-        offers = (
-            ("attention", lambda: call.probs[0]),
-            ("values", lambda: call.values[0]),
-            ("queries", lambda: query),
-            ("keys", lambda: None if key is None else key[0]),
-        )
-        for name, offer in offers:
-            if name in self.keep:
-                self.kept[name].append(offer())
+        if "attention" in self.keep:
+            self.kept["attention"].append(call.probs[0])
+        if "values" in self.keep:
+            self.kept["values"].append(call.values[0])
+        if "queries" in self.keep:
+            self.kept["queries"].append(None if call.query is None else call.query[0])
+        if "keys" in self.keep:
+            keys = None if call.key is None else shared_to_all(call.key, call.probs.shape[1])[0]
+            self.kept["keys"].append(keys)
         self.kept["visible"].append(self._visible(call))
 
     def _visible(self, call: AttentionCall) -> Visible:
         """Which keys each query may see; layers with the same mask share one tensor."""
         rows, columns = call.probs.shape[-2:]
         if call.visible is None:
-            return torch.ones(1, 1, dtype=torch.bool, device=call.probs.device).expand(rows, columns)
+            return torch.ones(1, 1, dtype=torch.bool, device=call.probs.device).expand(
+                rows, columns
+            )
         seen = call.visible[0].any(0).expand(rows, columns)
         for known in reversed(self.kept["visible"]):
             if known.shape == seen.shape and torch.equal(known, seen):
@@ -252,10 +253,13 @@ def _sequences(
             continue
         says = site.stack == "decoder" and subject.model.config.is_encoder_decoder
         ids = inputs.get("decoder_input_ids" if says else "input_ids")
-        tokens, special = positions(subject.tokenizer, None if ids is None else ids[0], seen.shape[0])
+        tokens, special = positions(
+            subject.tokenizer, None if ids is None else ids[0], seen.shape[0]
+        )
         mask = inputs.get("decoder_attention_mask" if says else "attention_mask")
-        whole = mask is None or mask.ndim != 2 or mask.shape[1] != len(tokens)
-        real = torch.ones(len(tokens), dtype=torch.bool) if whole else mask[0].bool().cpu()
+        real = torch.ones(len(tokens), dtype=torch.bool)
+        if mask is not None and mask.shape == (1, len(tokens)):
+            real = mask[0].bool().cpu()
         found[site.stack] = Sequence(tokens, special, real)
     return found
 

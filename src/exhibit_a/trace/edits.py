@@ -43,7 +43,8 @@ def permute(site: int, order: Int[Tensor, "... key"]) -> Edit:
     ``order`` is one permutation for all rows, or has leading axes for heads, queries and copies.
     """
     return _Weighting(
-        site, lambda call: call.probs.gather(-1, order.to(call.probs.device).expand(call.probs.shape))
+        site,
+        lambda call: call.probs.gather(-1, order.to(call.probs.device).expand(call.probs.shape)),
     )
 
 
@@ -90,7 +91,8 @@ class _DropHeads(Edit):
         beyond = [head for head in self.dropped[call.site] if not 0 <= head < context.shape[1]]
         if beyond:
             raise BadRequestError(
-                f"Site {call.site} has no head {beyond[0]}; its heads are 0 to {context.shape[1] - 1}."
+                f"Site {call.site} has no head {beyond[0]}; its heads are 0 to "
+                f"{context.shape[1] - 1}."
             )
         kept = torch.ones(context.shape[1], 1, 1, dtype=context.dtype, device=context.device)
         kept[self.dropped[call.site]] = 0
@@ -152,9 +154,7 @@ class _Together(Edit):
     def result(self, call: AttentionCall, context: Context) -> Context | None:
         changed = None
         for edit in self.edits:
-            changed = _latest(
-                edit.result(call, context if changed is None else changed), changed
-            )
+            changed = _latest(edit.result(call, context if changed is None else changed), changed)
         return changed
 
 

@@ -17,7 +17,9 @@ from exhibit_a.trace.capture import Trace, expand
 from exhibit_a.trace.edits import Edit
 
 
-def replay(trace: Trace, edit: Tap | None = None, *, start: int | None = None, copies: int = 1) -> Any:
+def replay(
+    trace: Trace, edit: Tap | None = None, *, start: int | None = None, copies: int = 1
+) -> Any:
     """The model's answer with ``edit`` in place, computed from layer call ``start`` on.
 
     The example of ``trace`` is repeated ``copies`` times, so that an edit can give every copy a
@@ -26,7 +28,9 @@ def replay(trace: Trace, edit: Tap | None = None, *, start: int | None = None, c
     """
     start = _first_edited(trace, edit) if start is None else start
     if not 0 <= start <= len(trace.layers):
-        raise BadRequestError(f"There is no layer call {start}; valid are 0 to {len(trace.layers)}.")
+        raise BadRequestError(
+            f"There is no layer call {start}; valid are 0 to {len(trace.layers)}."
+        )
     if start > 0:
         trace = trace.keeping("hidden")
     model, entered = trace.subject.model, 0

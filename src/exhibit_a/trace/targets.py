@@ -61,8 +61,8 @@ def choose_target(
     answers = trace.subject.anatomy.answers
     if answers == "states":
         raise NotComputableError(
-            f"{type(trace.subject.model).__name__} answers with hidden states only; there is no class, "
-            "token or value to explain. Load it with a head."
+            f"{type(trace.subject.model).__name__} answers with hidden states only; there is no "
+            "class, token or value to explain. Load it with a head."
         )
     if answers == "value":
         return Target(0, None, "logit", "output")

@@ -1,0 +1,49 @@
+# Each target sets up all it needs: a virtual environment in .venv, at the versions in constraints.txt.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+DATA ?= ../shared/data
+
+export HF_HUB_OFFLINE = 1
+export TOKENIZERS_PARALLELISM = false
+
+.PHONY: demo test slow check format bench families models docs clean
+
+demo: $(READY)  ## explain a sentence with the embedded model
+	$(BIN)/exhibit-a doctor sentiment
+	$(BIN)/exhibit-a predict "a gripping , beautifully shot film"
+
+test: $(READY)  ## every test but the slow sweeps
+	$(BIN)/python -m pytest -q -m "not slow"
+
+slow: $(READY)  ## the sweeps
+	$(BIN)/python -m pytest -q -m slow
+
+check: $(READY)  ## format, lint, types, import direction
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+format: $(READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## every method beside the released or naive algorithm, in one process each
+	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+families: $(READY)  ## the supported families and their parity, into docs
+	$(BIN)/python studies/families.py > docs/families.md
+
+models: $(READY)  ## train the embedded models again (DATA=folder with SST-2, MNLI-subset, SNLI-subset, wikitext-2)
+	$(BIN)/python studies/make_models.py --data $(DATA)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,207 @@
+"""What can be asked of this model, and what would it cost?
+
+Nothing here is guessed from a name: the anatomy was observed when the model was loaded, one pass of
+the asked length is run and timed, and every method says for itself what it needs.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from exhibit_a.errors import BadRequestError
+from exhibit_a.subject.anatomy import Anatomy
+from exhibit_a.subject.care import undisturbed, without_cache
+from exhibit_a.subject.encoding import probe
+from exhibit_a.subject.subject import Subject
+from exhibit_a.subject.tap import attention_implementation
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a method applies, and why not; what it costs in passes and in bytes kept."""
+
+    method: str
+    applies: bool
+    reason: str
+    seconds: float | None
+    megabytes: float | None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a model is made of and what it allows."""
+
+    model: str
+    architecture: str
+    tap: str
+    parity: float
+    tolerance: float
+    parameters: int
+    dtype: str
+    answers: str
+    labels: tuple[str, ...]
+    max_length: int | None
+    d_model: int
+    stacks: dict[str, int]
+    heads: tuple[int, ...]
+    kv_heads: tuple[int, ...]
+    d_head: tuple[int, ...]
+    variants: tuple[str, ...]
+    sites_without_projection: tuple[str, ...]
+    identifiable_up_to: int  # visible keys; beyond, other attention gives the same head output
+    length: int
+    pass_seconds: float
+    methods: tuple[Verdict, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for machines."""
+        return asdict(self)
+
+
+def diagnose(subject: Subject, *, length: int = 32) -> Diagnosis:
+    """Say what the model allows, and what each method would cost at ``length`` tokens."""
+    anatomy = subject.anatomy
+    if length < 1 or (anatomy.max_length is not None and length > anatomy.max_length):
+        raise BadRequestError(
+            f"A length of {length} tokens was asked; this model takes 1 to {anatomy.max_length}."
+        )
+    seconds = _timed_pass(subject, length)
+    widest = max(site.d_head for site in anatomy.sites)
+    return Diagnosis(
+        model=subject.name,
+        architecture=type(subject.model).__name__,
+        tap=anatomy.tap,
+        parity=anatomy.parity,
+        tolerance=anatomy.tolerance,
+        parameters=sum(weight.numel() for weight in subject.model.parameters()),
+        dtype=str(subject.model.dtype).removeprefix("torch."),
+        answers=anatomy.answers,
+        labels=subject.labels,
+        max_length=anatomy.max_length,
+        d_model=anatomy.d_model,
+        stacks={s: sum(layer.stack == s for layer in anatomy.layers) for s in anatomy.stacks},
+        heads=_different(site.heads for site in anatomy.sites),
+        kv_heads=_different(site.kv_heads for site in anatomy.sites),
+        d_head=_different(site.d_head for site in anatomy.sites),
+        variants=_variants(anatomy),
+        sites_without_projection=tuple(
+            f"{site.module}: {site.projection_problem}"
+            for site in anatomy.sites
+            if site.projection is None
+        ),
+        identifiable_up_to=widest,
+        length=length,
+        pass_seconds=seconds,
+        methods=_verdicts(subject, length, seconds),
+    )
+
+
+Need = Callable[[Subject], str | None]  # why a method does not apply, or None
+
+
+def _verdicts(subject: Subject, n: int, alone: float) -> tuple[Verdict, ...]:
+    """Every method with its need, its cost in forward passes, and the floats it keeps.
+
+    The passes of the two sweeps are counts (one tangent is about two passes; twelve points of a
+    path are three passes each, over half of the layers on average) and run in batches, so they are
+    priced by a pass inside a batch. Methods over a data set have no price here.
+    """
+    anatomy, batched = subject.anatomy, _timed_pass(subject, n, copies=8)
+    maps = sum(site.heads for site in anatomy.sites) * float(n) * n
+    layers, width = len(anatomy.layers) + 1, anatomy.d_model
+    table: list[tuple[str, Need, float, float]] = [
+        ("capture", _nothing, alone, maps + layers * n * width),
+        ("effective_attention", _nothing, 2 * alone, 3 * maps),
+        ("alternative_attention", _nothing, 2 * alone, maps),
+        ("attention_identifiability", _nothing, 3 * alone, 2 * maps),
+        ("hidden_attribution, 16 probes", _nothing, 2 * 16 * n * batched, layers * n * n),
+        ("hidden_attribution, exact", _nothing, 2 * width * n * batched, layers * n * n),
+        ("self_attribution", _a_target, 3 * 12 * layers / 2 * batched, 2 * maps),
+        ("head_importance", _first(_classes, _text), 0, 0),
+        ("prune", _projections, 0, 0),
+        ("token_identifiability", _text, 0, 0),
+    ]
+    return tuple(_verdict(subject, *row) for row in table)
+
+
+def _verdict(subject: Subject, method: str, need: Need, seconds: float, floats: float) -> Verdict:
+    obstacle = need(subject)
+    priced = obstacle is None and seconds > 0
+    return Verdict(
+        method=method,
+        applies=obstacle is None,
+        reason=obstacle or ("" if priced else "over a data set"),
+        seconds=seconds if priced else None,
+        megabytes=floats * 4 / 1e6 if priced else None,
+    )
+
+
+def _nothing(_: Subject) -> str | None:
+    return None
+
+
+def _a_target(subject: Subject) -> str | None:
+    if subject.anatomy.answers == "states":
+        return "the model answers with hidden states; load it with a head"
+    return None
+
+
+def _classes(subject: Subject) -> str | None:
+    return None if subject.labels else "needs a classifier, so that answers can be right or wrong"
+
+
+def _projections(subject: Subject) -> str | None:
+    missing = [site for site in subject.anatomy.sites if site.projection is None]
+    return f"{missing[0].module}: {missing[0].projection_problem}" if missing else None
+
+
+def _text(subject: Subject) -> str | None:
+    return None if subject.tokenizer is not None else "no tokenizer; texts cannot be read"
+
+
+def _first(*needs: Need) -> Need:
+    return lambda subject: next((why for need in needs if (why := need(subject))), None)
+
+
+@torch.no_grad()
+def _timed_pass(subject: Subject, length: int, copies: int = 1) -> float:
+    """Seconds for one example of made-up input of the asked length, among ``copies`` of it.
+
+    The best of three passes, after one to warm up.
+    """
+    model = subject.model
+    inputs = {name: _stretched(part, length) for name, part in probe(model).items()}
+    inputs = without_cache(model, {name: _copied(part, copies) for name, part in inputs.items()})
+    spent = []
+    with undisturbed(model), attention_implementation(model, "eager"):
+        for _ in range(4):
+            started = time.perf_counter()
+            model(**inputs)
+            spent.append(time.perf_counter() - started)
+    return min(spent[1:]) / copies
+
+
+def _stretched(part: Tensor, length: int) -> Tensor:
+    """Token ids of the asked length; images and sound have a length of their own."""
+    return part if part.ndim > 2 else part.repeat(1, -(-length // part.shape[1]))[:, :length]
+
+
+def _copied(part: Tensor, copies: int) -> Tensor:
+    return part.repeat(copies, *[1] * (part.ndim - 1))
+
+
+def _variants(anatomy: Anatomy) -> tuple[str, ...]:
+    found = [variant for site in anatomy.sites for variant in site.variants]
+    found += ["causal"] if any(site.causal for site in anatomy.sites) else []
+    found += ["cross-attention"] if any(site.kind == "cross" for site in anatomy.sites) else []
+    windows = [site.window for site in anatomy.sites if site.window is not None]
+    found += [f"sliding window of {window}" for window in windows]
+    return tuple(dict.fromkeys(found))
+
+
+def _different(numbers: Any) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(numbers))

@@ -1,0 +1,49 @@
+"""How should many small matrices be shared between a few cores?
+
+Torch splits every operation over all threads and waits for the slowest. For a 64 × 64 matrix that
+costs more than it brings, and a hundred times more on a busy machine. Heads do not depend on each
+other, so each core takes heads of its own and no operation waits.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+import torch
+
+Part = TypeVar("Part")
+Done = TypeVar("Done")
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread; torch keeps the setting per calling thread, and it is put back."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def spread(work: Callable[[Part], Done], parts: Sequence[Part], device: torch.device) -> list[Done]:
+    """``work`` on every part, in order; on a CPU, as many parts at a time as torch has threads."""
+    threads = min(torch.get_num_threads(), len(parts))
+    if device.type != "cpu" or threads < 2:
+        return [_quietly(work, part) for part in parts]
+    with one_thread(), ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(lambda part: _quietly(work, part), parts))
+
+
+def _quietly(work: Callable[[Part], Done], part: Part) -> Done:
+    """Gradients are recorded per thread, so each has to be told that none are wanted."""
+    with torch.no_grad(), one_thread():
+        return work(part)
+
+
+def shares(count: int, largest: int, device: torch.device) -> list[slice]:
+    """``count`` things cut into even runs of at most ``largest``, at least one for each thread."""
+    workers = torch.get_num_threads() if device.type == "cpu" else 1
+    step = max(1, min(largest, -(-count // workers)))
+    return [slice(start, min(start + step, count)) for start in range(0, count, step)]

@@ -1,0 +1,80 @@
+"""What does a row that lacks a few keys need instead of a factorisation of its own?
+
+Let B be an orthonormal basis for the values, (key, width). A row that sees the keys S needs
+G⁻¹z with G = B[S]ᵀB[S] and z = row @ B. Rows of a block see almost the same keys: their union U
+without at most a few contested keys D. With the Cholesky factor B[U]ᵀB[U] = LLᵀ and W = B[D]L⁻ᵀ,
+
+    G  =  L (I − WᵀW) Lᵀ,        (I − WᵀW)⁻¹  =  I + Wᵀ(I − WWᵀ)⁻¹W.
+
+So a block pays for one factor of width × width, and a row for one as small as the contested keys.
+Removing keys loses digits exactly where the smaller set is nearly dependent; the smallest pivots
+of both factors say where, and such rows are not to be trusted.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from exhibit_a.methods.visibility import KeySets
+
+CONTESTED = 16  # keys on which the rows of a block may differ
+
+
+def coefficients(
+    seen: Float[Tensor, "head query width"],
+    basis: Float[Tensor, "own key width"],
+    owner: Int[Tensor, " head"],
+    sets: KeySets,
+) -> tuple[Float[Tensor, "head query width"], Float[Tensor, "head set"]]:
+    """G⁻¹z for every row, and the smallest squared pivot of G on every key set.
+
+    ``seen`` is z. Heads may share values: head h uses ``basis[owner[h]]``. Columns of zeros in the
+    basis are directions that were dropped.
+    """
+    found = torch.empty_like(seen)
+    pivots = seen.new_zeros(len(seen), len(sets))
+    order = sets.of_row.argsort(stable=True)
+    places = sets.of_row[order]
+    counted = torch.zeros_like(sets.everything)
+    gram = torch.diag_embed((basis == 0).all(1).to(seen))
+    for block in sets.blocks(CONTESTED):
+        member = sets.member[block]
+        union = member.any(0)
+        gained, lost = basis[:, union & ~counted], basis[:, counted & ~union]
+        gram = gram + gained.mT @ gained - lost.mT @ lost
+        counted = union
+        edges = torch.tensor([block.start, block.stop], device=places.device)
+        start, stop = torch.searchsorted(places, edges).tolist()
+        rows, own_set = order[start:stop], places[start:stop] - block.start
+        factor, smallest = _cholesky(gram)
+        half = torch.linalg.solve_triangular(factor[owner], seen[:, rows].mT, upper=False).mT
+        contested = union & ~member.all(0)
+        if bool(contested.any()):
+            rim = torch.linalg.solve_triangular(factor, basis[:, contested].mT, upper=False).mT
+            inner, inner_smallest = _lacking(rim, ~member[:, contested])
+            smallest = smallest * inner_smallest
+            lacked = (half @ rim[owner].mT) * ~member[own_set][:, contested]
+            repaid = torch.cholesky_solve(lacked.unsqueeze(-1), inner[owner][:, own_set])
+            half = half + repaid.squeeze(-1) @ rim[owner]
+        found[:, rows] = torch.linalg.solve_triangular(factor[owner].mT, half.mT, upper=True).mT
+        pivots[:, block] = smallest[owner].square()
+    return found, pivots
+
+
+def _lacking(
+    rim: Float[Tensor, "own contested width"], absent: Tensor
+) -> tuple[Float[Tensor, "own set contested contested"], Float[Tensor, "own set"]]:
+    """Factors of I − WWᵀ for every set, W being the contested keys that the set lacks."""
+    both = absent.unsqueeze(-1) & absent.unsqueeze(-2)
+    identity = torch.eye(rim.shape[1], dtype=rim.dtype, device=rim.device)
+    return _cholesky(identity - (rim @ rim.mT).unsqueeze(1) * both)
+
+
+def _cholesky(
+    matrix: Float[Tensor, "own *set width width"],
+) -> tuple[Float[Tensor, "own *set width width"], Float[Tensor, "own any"]]:
+    """The factor and its smallest pivot, which is zero where there is no factor."""
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    pivot = factor.diagonal(dim1=-2, dim2=-1).amin(-1)
+    smallest = torch.where(failed == 0, pivot, 0.0)
+    return factor, smallest.unsqueeze(-1) if smallest.ndim == 1 else smallest

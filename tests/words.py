@@ -1,0 +1,43 @@
+"""A small tokenizer made here, so that tests can speak without downloading one."""
+
+from pathlib import Path
+
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+WORDS = "a fine film is not the dull plot but great acting saves it . , really very long text".split()
+SPECIAL = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]"]
+
+
+def tokenizer(**options) -> PreTrainedTokenizerFast:
+    """BERT-like: lower case, whole words, [CLS] text [SEP] pair [SEP]."""
+    vocabulary = {word: i for i, word in enumerate([*SPECIAL, *WORDS])}
+    core = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    core.normalizer = normalizers.Lowercase()
+    core.pre_tokenizer = pre_tokenizers.Whitespace()
+    core.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
+    )
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core, model_input_names=inputs, **_marks(options)
+    )
+
+
+def plain_tokenizer() -> PreTrainedTokenizerFast:
+    """Words and nothing else: no way to mark a pair."""
+    vocabulary = {word: i for i, word in enumerate([*SPECIAL, *WORDS])}
+    core = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    core.pre_tokenizer = pre_tokenizers.Whitespace()
+    return PreTrainedTokenizerFast(tokenizer_object=core, unk_token="[UNK]")
+
+
+def save_tokenizer(folder: Path) -> None:
+    tokenizer().save_pretrained(folder)
+
+
+def _marks(options: dict) -> dict:
+    names = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]", "unk": "[UNK]"}
+    return {f"{name}_token": mark for name, mark in names.items()} | options
