@@ -210,8 +210,8 @@ RECIPES = {
         title="Does the second text follow from the first?",
         task="text-classification",
         data="8,999 pairs each of MNLI (Williams et al., 2018) and SNLI (Bowman et al., 2015). "
-        "600 of the MNLI pairs were put aside to choose the best epoch. The base had met pairs of both "
-        "collections, without their labels as such, when it learnt to embed sentences.",
+        "600 of the MNLI pairs were put aside to choose the best epoch. The base, too, had "
+        "learnt to embed sentences from pairs of these two collections, among many others.",
         limits="It has seen about 18,000 pairs, a small part of the full collections, and is well "
         "below models trained on all of them. Both collections are known to give the answer away "
         "in the second text alone (negations, for one); the model will have learnt that too.",

@@ -117,7 +117,9 @@ def test_bad_files_get_one_clear_line(tmp_path, name, content, message):
 
 def test_a_missing_column_lists_those_that_exist(tmp_path):
     path = write(tmp_path, "x.tsv", "sentence\tlabel\nfine\t1\n")
-    with pytest.raises(BadRequestError, match='no column "review". Columns found: sentence, label'):
+    with pytest.raises(
+        BadRequestError, match=r'no column "review"\. Columns found: sentence, label'
+    ):
         read_examples(path, text="review")
 
 
@@ -153,7 +155,7 @@ def test_one_class_is_nothing_to_tell_apart():
 
 
 def test_an_unknown_label_lists_the_known_ones():
-    with pytest.raises(BadRequestError, match='label "maybe".*Its labels: no, yes'):
+    with pytest.raises(BadRequestError, match=r'label "maybe".*Its labels: no, yes'):
         require_known_labels([Example("0", "fine", None, "maybe")], ["no", "yes"])
 
 

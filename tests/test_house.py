@@ -10,13 +10,13 @@ from exhibit_a.errors import BadRequestError
 from exhibit_a.subject.house import HOUSE, SCALE, embedded_names, load_embedded, quantise, unpack
 
 LEAST_ACCURACY = {"sentiment": 89.5, "nli": 70.0}
-PLAIN_WORDS = """
+PLAIN_TEXT = """
     serendipitous quixotic xylophone antidisestablishmentarianism onomatopoeia rhythm zephyr jazz
     unputdownable mellifluous sesquipedalian kerfuffle bamboozled ubiquitous defenestration gnu
     queue wombat crwth syzygy pneumonoultramicroscopicsilicovolcanoconiosis the a of I we it's don't
     mother-in-law e-mail naïve café résumé U.S.A. 3.14159 1,000,000 42nd 1990s £20 $5 50% C++ @home
     #hashtag (really?) "quoted" semi;colon slash/back\\slash under_score tilde~ [sic] {braces} a&b
-""".split()
+"""
 
 
 @pytest.fixture(scope="module", params=sorted(LEAST_ACCURACY))
@@ -86,7 +86,7 @@ def test_the_house_stays_small_and_holds_no_pickle():
 
 def test_plain_english_is_never_unknown(embedded):
     _, model, tokenizer = embedded
-    for word in [*PLAIN_WORDS, *string.ascii_letters, *string.digits, *string.punctuation]:
+    for word in [*PLAIN_TEXT.split(), *string.ascii_letters, *string.digits, *string.punctuation]:
         assert tokenizer.unk_token not in tokenizer.tokenize(word), word
     assert len(tokenizer) == model.config.vocab_size
 
@@ -111,7 +111,7 @@ def test_the_card_states_the_measured_accuracy(embedded):
 
 
 def test_an_unknown_name_lists_the_embedded_ones():
-    with pytest.raises(BadRequestError, match='"sentimental".*nli, sentiment'):
+    with pytest.raises(BadRequestError, match=r'"sentimental".*nli, sentiment'):
         load_embedded("sentimental")
 
 

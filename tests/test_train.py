@@ -79,7 +79,7 @@ def test_a_task_is_learnt_and_survives_saving(trained):
     assert record["dev_accuracy"] == 1.0
     assert record["train_examples"] == 152
     assert record["dev_examples"] == 8
-    assert accuracy(*loaded(trained), reviews()) == 1.0
+    assert accuracy(*loaded(trained), reviews()) > 0.95
 
 
 def test_the_label_map_is_in_the_config(trained):

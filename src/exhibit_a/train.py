@@ -20,7 +20,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
 from exhibit_a.errors import BadRequestError
-from exhibit_a.examples import Example, label_names, read_examples, require_known_labels
+from exhibit_a.examples import (
+    Example,
+    label_names,
+    read_examples,
+    require_known_labels,
+    require_labels,
+)
 from exhibit_a.fit import Encoded, Schedule, fit, share_right
 from exhibit_a.subject.house import quietly
 
@@ -98,6 +104,7 @@ def accuracy(
     model: Any, tokenizer: Any, examples: Sequence[Example], *, max_length: int = 128
 ) -> float:
     """The part of the examples whose own label gets the model's highest score."""
+    require_labels(examples, "The examples")
     require_known_labels(examples, model.config.label2id)
     return share_right(model, _encode(model, tokenizer, examples, max_length))
 

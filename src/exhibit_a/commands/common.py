@@ -1,6 +1,8 @@
 """What the verbs share: their options, a quiet way to load a model, and two ways to answer."""
 
-import json
+import math
+from dataclasses import asdict
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,7 +54,7 @@ def capture_text(
     return capture(load_quietly(model), text, pair=pair, truncate=truncate, **options)
 
 
-def deliver(result: "Result", *, out: Path | None = None, plot: Path | None = None) -> None:
+def deliver(result: "Result", *, out: Path | None, plot: Path | None) -> None:
     """Write what was asked for to files, whole or not at all."""
     if out is not None:
         result.save(out)
@@ -78,6 +80,57 @@ def save_figure(result: "Result", path: Path) -> None:
     write_whole(path, drawn.getvalue())
 
 
+Rows = list[dict[str, Any]]
+
+
+def present(
+    result: "Result", title: str, rows: Rows, *, json: bool, out: Path | None, plot: Path | None
+) -> None:
+    """Answer with a table and the doubts about it, or with JSON; write what was asked for."""
+    deliver(result, out=out, plot=plot)
+    if json:
+        about = {"result": type(result).__name__, "title": title, "tokens": result.tokens}
+        origin = asdict(result.provenance)
+        print_json(plain(about | {"provenance": origin, "checks": result.checks, "rows": rows}))
+        return
+    from rich.table import Table
+
+    screen = console()
+    table = Table(title=title, title_justify="left")
+    for name, value in rows[0].items() if rows else ():
+        table.add_column(name, justify="right" if isinstance(value, int | float) else "left")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row.values()))
+    screen.print(table)
+    for name, value in result.checks.items():
+        screen.print(f"[dim]{name}: {_cell(value)}[/dim]", markup=True)
+    for path in filter(None, (out, plot)):
+        screen.print(f"written to {path}")
+
+
+def plain(value: Any) -> Any:
+    """A value that JSON can say; what is not a number there is null."""
+    if isinstance(value, dict):
+        return {str(name): plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _cell(value: Any) -> str:
+    from rich.markup import escape
+
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}" if abs(value) < 1e-3 and value else f"{value:.3f}"
+    if isinstance(value, tuple | list):
+        return ", ".join(map(_cell, value))
+    return escape(str(value))
+
+
 def console() -> "Console":
     """Where people read."""
     from rich.console import Console
@@ -87,4 +140,4 @@ def console() -> "Console":
 
 def print_json(value: Any) -> None:
     """Answer a machine."""
-    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    typer.echo(dumps(value, ensure_ascii=False, indent=2))

@@ -237,7 +237,8 @@ class _Ridge:
 
     def representation(self) -> Tensor:
         """The coefficients."""
-        return self.coefficients.float()
+        found: Tensor = self.coefficients.float()
+        return found
 
 
 def _sampled(q: Question, written: Tensor, surrogate: Any) -> tuple[Scores, dict[str, Any]]:

@@ -43,7 +43,7 @@ def _quietly(work: Callable[[Part], Done], part: Part) -> Done:
 
 
 def shares(count: int, largest: int, device: torch.device) -> list[slice]:
-    """``count`` things cut into even runs of at most ``largest``, at least one for each thread."""
+    """``count`` things in runs of at most ``largest``; several runs are evened out over threads."""
     workers = torch.get_num_threads() if device.type == "cpu" else 1
-    step = max(1, min(largest, -(-count // workers)))
+    step = max(1, count if count <= largest else min(largest, -(-count // workers)))
     return [slice(start, min(start + step, count)) for start in range(0, count, step)]

@@ -7,15 +7,15 @@ can tell us about the row. For row i, with S the keys it may see, c = row @ V an
 
     effective row i  =  c G⁺ V[S]ᵀ  on S, and nothing outside S.
 
-1. The masks are read as key sets (``visibility``), and the rank of V on each is counted (``ranks``).
+1. The mask is read as key sets (``visibility``), and the rank of V on each is counted (``ranks``).
 2. Rows whose keys have independent values have no null space and stay as they are, bit for bit.
 3. V is replaced by an orthonormal basis B of its columns: the formula does not change, and G = I
    when a row sees everything, which settles bidirectional, padded and cross-attention.
 4. Otherwise G is I minus the outer products of what the row cannot see. Neighbouring rows differ in
    few keys, so a block of rows shares one factor of G, and each row corrects it for the few keys it
    lacks (Woodbury). G⁻¹c is found for all rows, then one product with Bᵀ gives all effective rows.
-5. Rows with a smaller rank than the whole, or whose correction is ill-conditioned, are projected one
-   key set at a time by a singular value decomposition.
+5. Rows with a smaller rank than the whole, or whose correction is ill-conditioned, are projected
+   one key set at a time by a singular value decomposition.
 
 Everything is computed in float64, a few heads at a time.
 """
@@ -28,7 +28,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from exhibit_a.methods.parallel import shares, spread
-from exhibit_a.methods.ranks import Ranks, Tolerance, ranks, tolerance_for
+from exhibit_a.methods.ranks import Ranks, Tolerance, ranks, tolerance_for, with_ones
 from exhibit_a.methods.visibility import KeySets, key_sets
 from exhibit_a.methods.woodbury import coefficients
 
@@ -92,36 +92,23 @@ def project(
     tolerance = tolerance_for(dtype or values.dtype, values.shape[-1] + simplex, rtol)
     effective = torch.empty_like(maps, dtype=torch.promote_types(maps.dtype, torch.float32))
 
-    def part(heads: slice) -> _Rows:
+    def part(heads: slice) -> dict[str, Tensor]:
         exact = own_values[heads].to(torch.float64)
-        exact = _with_ones(exact, sets) if simplex else exact
+        exact = with_ones(exact, sets) if simplex else exact
         weights = maps[heads].to(torch.float64, copy=True)
         if not bool(visible.all()):
             weights.masked_fill_(~visible, 0)
         return _project(weights, exact, sets, tolerance, effective[heads])
 
-    a_map = 8 * visible.numel()
-    parts = spread(part, shares(len(maps), WORKSPACE // a_map, maps.device), maps.device)
-    rows = {
-        name: torch.cat([getattr(each, name) for each in parts]).unflatten(0, attention.shape[:-2])
-        for name in _Rows.__dataclass_fields__
+    at_a_time = WORKSPACE // (8 * visible.numel())
+    parts = spread(part, shares(len(maps), at_a_time, maps.device), maps.device)
+    rows = {name: torch.cat([each[name] for each in parts]) for name in parts[0]}
+    shaped = {
+        name: row.reshape(*attention.shape[:-2], *row.shape[1:]) for name, row in rows.items()
     }
     seen = sets.size[sets.of_row]
     relative = torch.tensor([tolerance.of(size) for size in seen.tolist()], dtype=torch.float64)
-    return Projection(effective.reshape(attention.shape), keys_seen=seen, rtol=relative, **rows)
-
-
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """What ``Projection`` says about some heads."""
-
-    rank: Tensor
-    least_rank: Tensor
-    most_rank: Tensor
-    null_fraction: Tensor
-    moved: Tensor
-    pearson: Tensor
-    spectrum: Tensor
+    return Projection(effective.reshape(attention.shape), keys_seen=seen, rtol=relative, **shaped)
 
 
 def _project(
@@ -130,25 +117,28 @@ def _project(
     sets: KeySets,
     tolerance: Tolerance,
     effective: Float[Tensor, "head query key"],
-) -> _Rows:
-    """Fill ``effective`` for some heads; ``weights`` is used up."""
+) -> dict[str, Tensor]:
+    """Fill ``effective`` for some heads and tell the rest about them; ``weights`` is used up."""
     own, owner = _distinct(values)
     found = ranks(own, sets, tolerance)
-    counts = [count[owner][:, sets.of_row] for count in (found.rank, found.least, found.most)]
+    counts = {"rank": found.rank, "least_rank": found.least, "most_rank": found.most}
+    about = {name: count[owner][:, sets.of_row] for name, count in counts.items()}
+    about["spectrum"] = found.spectrum[owner]
     if bool((found.rank == sets.size).all()):
         effective.copy_(weights)
         nothing = weights.new_zeros(weights.shape[:2])
-        return _Rows(*counts, nothing, nothing, nothing.new_ones(len(weights)), found.spectrum[owner])
+        same = weights.new_ones(len(weights))
+        return about | {"null_fraction": nothing, "moved": nothing, "pearson": same}
     shown = _shown(weights, own, owner, sets, found, tolerance)
     effective.copy_(shown)
     raw, kept = _moments(weights), _moments(shown)
     hidden = weights.sub_(shown)
-    null, moved = hidden.norm(dim=-1), hidden.norm(p=1, dim=-1) / 2
-    length = raw[1].sqrt()
-    fraction = null / torch.where(length > 0, length, 1.0)
-    pairs = int(sets.size[sets.of_row].sum())
-    pearson = _pearson(raw, kept, null.square(), pairs)
-    return _Rows(*counts, fraction, moved, pearson, found.spectrum[owner])
+    null, length = hidden.norm(dim=-1), raw[1].sqrt()
+    return about | {
+        "null_fraction": null / torch.where(length > 0, length, 1.0),
+        "moved": hidden.norm(p=1, dim=-1) / 2,
+        "pearson": _pearson(raw, kept, null.square(), int(sets.size[sets.of_row].sum())),
+    }
 
 
 def _shown(
@@ -161,25 +151,23 @@ def _shown(
 ) -> Float[Tensor, "head query key"]:
     """The part of every row that the output can show (steps 2 to 5)."""
     basis, same_rank, blur = _basis(values, sets, found, tolerance)
-    solution, free = weights @ basis[owner], (found.rank < sets.size)[owner]
-    stubborn = torch.zeros_like(free)
-    if len(sets) > 1:
-        solution, pivots = coefficients(solution, basis, owner, sets)
-        enough = (blur / SAME_SPACE).square().clamp_min(WELL_CONDITIONED).unsqueeze(-1)
-        stubborn = free & ~(same_rank & (enough < 1))[owner] | free & (pivots < enough[owner])
-    shown = solution @ basis[owner].mT
-    if len(sets) > 1:
-        shown.masked_fill_(~sets.member[sets.of_row], 0)
+    free, seen = (found.rank < sets.size)[owner], weights @ basis[owner]
+    if len(sets) == 1:
+        shown = seen @ basis[owner].mT
+        return torch.where(free.unsqueeze(-1), shown, weights) if not bool(free.all()) else shown
+    solution, pivots = coefficients(seen, basis, owner, sets)
+    shown = (solution @ basis[owner].mT).masked_fill_(~sets.member[sets.of_row], 0)
     untouched = ~free[:, sets.of_row]
-    if bool(untouched.any()):
-        shown[untouched] = weights[untouched]
+    shown[untouched] = weights[untouched]
+    enough = (blur / SAME_SPACE).square().clamp_min(WELL_CONDITIONED).unsqueeze(-1)
+    stubborn = free & ~(same_rank[owner] & (pivots > enough[owner]))
     for index in stubborn.any(0).nonzero().flatten().tolist():
         heads = stubborn[:, index].nonzero().flatten()
-        seen = sets.member[index].nonzero().flatten()
+        keys = sets.member[index].nonzero().flatten()
         rows = (sets.of_row == index).nonzero().flatten()
-        kinds, place = owner[heads].unique(return_inverse=True)
-        directions = _leading(values[kinds][:, seen], found.rank[kinds, index])[place]
-        there = (heads[:, None, None], rows[:, None], seen)
+        kinds, place = torch.unique(owner[heads], return_inverse=True)
+        directions = _leading(values[kinds][:, keys], found.rank[kinds, index])[place]
+        there = (heads[:, None, None], rows[:, None], keys)
         shown[there] = weights[there] @ directions @ directions.mT
     return shown
 
@@ -216,7 +204,8 @@ def _leading(
     """The ``rank`` strongest left singular vectors, then zeros."""
     left, _, _ = torch.linalg.svd(values, full_matrices=False)
     kept = torch.arange(left.shape[-1], device=rank.device) < rank.unsqueeze(-1)
-    return left * kept.unsqueeze(1)
+    leading: Tensor = left * kept.unsqueeze(1)
+    return leading
 
 
 def _distinct(
@@ -228,15 +217,6 @@ def _distinct(
     return values[new], new.cumsum(0) - 1
 
 
-def _with_ones(
-    values: Float[Tensor, "head key d_head"], sets: KeySets
-) -> Float[Tensor, "head key width"]:
-    """Values with a constant column, as large as the values so that the rank is fairly judged."""
-    size = values[:, sets.everything].square().mean((1, 2)).sqrt()
-    constant = torch.where(size > 0, size, 1.0).reshape(-1, 1, 1)
-    return torch.cat([values, constant.expand(-1, values.shape[1], 1)], dim=-1)
-
-
 def _moments(rows: Float[Tensor, "head query key"]) -> tuple[Tensor, Tensor]:
     """Sums and squared lengths of rows."""
     return rows.sum(-1), rows.norm(dim=-1).square()
@@ -245,11 +225,11 @@ def _moments(rows: Float[Tensor, "head query key"]) -> tuple[Tensor, Tensor]:
 def _pearson(
     raw: Sequence[Tensor], kept: Sequence[Tensor], null: Float[Tensor, "head query"], pairs: int
 ) -> Float[Tensor, " head"]:
-    """Correlation of raw and effective weights, from row sums, squared lengths and 2ab = a² + b² − (a−b)²."""
+    """Correlation of raw and effective weights; their product is (a² + b² − (a − b)²) / 2."""
     (raw_sum, raw_square), (kept_sum, kept_square) = (
         [part.sum(-1) for part in moments] for moments in (raw, kept)
     )
     product = (raw_square + kept_square - null.sum(-1)) / 2
     covariance = product - raw_sum * kept_sum / pairs
-    spread_ = (raw_square - raw_sum**2 / pairs) * (kept_square - kept_sum**2 / pairs)
-    return covariance / spread_.clamp_min(0).sqrt()
+    variances = (raw_square - raw_sum**2 / pairs) * (kept_square - kept_sum**2 / pairs)
+    return covariance / variances.clamp_min(0).sqrt()

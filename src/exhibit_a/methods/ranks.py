@@ -93,6 +93,15 @@ def ranks(values: Float[Tensor, "head key width"], sets: KeySets, tolerance: Tol
     return Ranks(least, rank, most, spectrum)
 
 
+def with_ones(
+    values: Float[Tensor, "head key d_head"], sets: KeySets
+) -> Float[Tensor, "head key width"]:
+    """Values with a constant column, as large as the values so that the rank is fairly judged."""
+    size = values[:, sets.everything].square().mean((1, 2)).sqrt()
+    constant = torch.where(size > 0, size, 1.0).reshape(-1, 1, 1)
+    return torch.cat([values, constant.expand(-1, values.shape[1], 1)], dim=-1)
+
+
 def singular_values(
     matrix: Float[Tensor, "*batch row column"], finest: float
 ) -> Float[Tensor, "*batch direction"]:
@@ -101,10 +110,12 @@ def singular_values(
     The eigenvalues of the Gram matrix are cheaper by far, but squares of small numbers drown.
     """
     if finest**2 < 1e3 * EXACT or 0 in matrix.shape:
-        return torch.linalg.svdvals(matrix)
+        plainly: Tensor = torch.linalg.svdvals(matrix)
+        return plainly
     tall = matrix.shape[-2] > matrix.shape[-1]
     gram = matrix.mT @ matrix if tall else matrix @ matrix.mT
-    return torch.linalg.eigvalsh(gram).clamp_min(0).sqrt().flip(-1)
+    squares: Tensor = torch.linalg.eigvalsh(gram)
+    return squares.clamp_min(0).sqrt().flip(-1)
 
 
 Strengths = Callable[[Tensor, Tensor], Tensor]

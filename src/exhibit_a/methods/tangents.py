@@ -1,26 +1,29 @@
 """How does everything a model computes change when one of its input tokens does?
 
-That is a Jacobian times a vector: forward mode. Layers of other people's models rarely offer it
-(custom kernels lack the rule, tracing them takes seconds), but all of them can be differentiated
-backwards, and transposing twice gives the forward derivative:
+That is a Jacobian times a vector: forward mode. Few models offer it (kernels lack the rule, tracing
+takes seconds), but all can be differentiated backwards, and transposing twice is forward mode:
 
-1. the model runs once more from x, the input of a stack's first layer, and whatever is watched on
-   the way (hidden states, head outputs) is caught; what comes after the last of them is not run;
+1. the model runs again from x, the input of a stack's first layer. Whatever is watched (hidden
+   states, head outputs) is caught on the way; what comes after the last of them is not run.
+   Norms, softmax and activations are put in as value + slope · change, slopes being constants;
 2. backwards once: g(u) = Σₖ Jₖᵀuₖ, with one stand-in uₖ for every watched output k; g is linear;
-3. backwards through g: along a change v of x it gives Jₖv, for every k in one pass, and for many
-   v at a time (vmap). The activations of step 1 are shared by all of them.
+3. backwards through g: along a change v of x it gives Jₖv, for every k in one pass and for many v
+   at a time (vmap). Thanks to step 1 only products and sums are met there.
 
-The pass of step 1 must give the states that were recorded, and ⟨g(u), v⟩ = Σₖ⟨uₖ, Jₖv⟩ must hold;
-both are measured before any number is used.
+Before any number is used the pass must give the states that were recorded, and ⟨Σₖ Jₖᵀuₖ, v⟩, from
+an ordinary gradient, must be Σₖ⟨uₖ, Jₖv⟩.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError
 from exhibit_a.shapes import Context
@@ -42,17 +45,14 @@ class Pushforward:
     entry: Float[Tensor, "1 token d_model"]
     stand_ins: tuple[Tensor, ...]
     transposed: Float[Tensor, "1 token d_model"]  # g(u), with its graph
-    mode: str  # "batched", or "one by one" where the model's kernels cannot be batched
     checks: dict[str, Any]
 
     def __call__(self, tangents: Tangents) -> list[Pushed]:
         """Jₖv for every watched output k and every tangent v."""
-        if self.mode == "batched":
-            return _batched(self.transposed, self.stand_ins, tangents)
-        return _one_by_one(self.transposed, self.stand_ins, tangents)
+        return _push(self.transposed, self.stand_ins, tangents)
 
     def chunks(self, count: int) -> Iterator[slice]:
-        """Runs of at most as many tangents as are best pushed together."""
+        """Runs of as many tangents as are best pushed together."""
         size = max(1, ROWS // self.entry.shape[1])
         yield from (slice(start, min(start + size, count)) for start in range(0, count, size))
 
@@ -60,12 +60,12 @@ class Pushforward:
 def push_to_layers(trace: Trace, source: str, stack: str) -> Pushforward:
     """From the input of ``source`` to the output of every layer of ``stack``."""
     calls = [call for call, layer in enumerate(trace.layers) if layer.stack == stack]
-    return _prepare(trace, source, calls=calls)
+    return _prepare(trace, source, _Watched(calls=calls))
 
 
 def push_to_heads(trace: Trace, source: str, sites: Sequence[int]) -> Pushforward:
     """From the input of ``source`` to what every head of the ``sites`` averaged."""
-    return _prepare(trace, source, sites=sites)
+    return _prepare(trace, source, _Watched(sites=sites))
 
 
 def known_stack(trace: Trace, stack: str | None) -> str:
@@ -76,7 +76,92 @@ def known_stack(trace: Trace, stack: str | None) -> str:
     return stack
 
 
-class _Enough(Exception):
+@dataclass(frozen=True)
+class _Watched:
+    """Layer calls whose output is watched, and sites whose averaged values are."""
+
+    calls: Sequence[int] = ()
+    sites: Sequence[int] = ()
+
+
+def _prepare(trace: Trace, source: str, watched: _Watched) -> Pushforward:
+    """Steps 1 and 2, and the checks on them."""
+    trace = trace.keeping("hidden")
+    entry = trace.entries[source].detach().clone().requires_grad_()
+    with torch.enable_grad():
+        plain, _ = _run_from(trace, source, entry, watched)
+        outputs, parity = _run_from(trace, source, entry, watched, _FirstOrder())
+        chance = torch.Generator().manual_seed(0)
+        stand_ins = tuple(
+            torch.randn(part.shape, generator=chance).to(part).requires_grad_() for part in outputs
+        )
+        gradient = _transposed(plain, entry, stand_ins)
+        del plain
+        transposed = _transposed(outputs, entry, stand_ins, create_graph=True)
+    probe = torch.randn((2, *entry.shape[1:]), generator=chance).to(entry)
+    try:
+        pushed = _push(transposed, stand_ins, probe)
+    except RuntimeError as problem:
+        reason = str(problem).strip().splitlines()[0]
+        raise NotComputableError(
+            f"{type(trace.subject.model).__name__} has a kernel that cannot be differentiated "
+            f"twice, and token mixing needs that: {reason}"
+        ) from problem
+    gap = _adjoint_gap(gradient, stand_ins, probe, pushed)
+    rounding = 1e4 * torch.finfo(entry.dtype).eps
+    if not (parity <= trace.subject.anatomy.tolerance and gap <= rounding):
+        raise BrokenInvariantError(
+            f"{type(trace.subject.model).__name__} does not repeat itself: run again from layer 0 "
+            f"its states move by {parity:.2g}, and its derivative forwards differs from that "
+            f"backwards by {gap:.2g} (rounding explains {rounding:.1g}). No numbers are given."
+        )
+    checks = {"parity": parity, "adjoint_gap": gap, "dtype": str(entry.dtype)[6:]}
+    return Pushforward(entry, stand_ins, transposed, checks)
+
+
+def _run_from(
+    trace: Trace,
+    source: str,
+    entry: Tensor,
+    watched: _Watched,
+    mode: TorchFunctionMode | None = None,
+) -> tuple[list[Tensor], float]:
+    """What is watched in a pass whose stack ``source`` starts from ``entry``; and its parity."""
+    model, heads = trace.subject.model, _Heads(watched.sites)
+    first = next(call for call, layer in enumerate(trace.layers) if layer.stack == source)
+    last = max([*watched.calls, *(trace.sites[site].call for site in watched.sites)])
+    states: list[Tensor] = []
+
+    def watch(forward: Forward) -> Forward:
+        def layer(*args: Any, **kwargs: Any) -> Any:
+            if len(states) == first:
+                args, kwargs = _starting_from(entry, args, kwargs)
+            output = forward(*args, **kwargs)
+            states.append(leading(output))
+            if len(states) > last:
+                raise _Enough
+            return output
+
+        return layer
+
+    modules = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
+    with (
+        suppress(_Enough),
+        undisturbed(model),
+        mode or nullcontext(),
+        trace.subject.tapping(heads),
+        around(list(modules.values()), watch),
+    ):
+        model(**trace.inputs)
+    pairs = zip(states, map(leading, trace.layer_outputs), strict=False)
+    parity = max(float((now.detach() - then).abs().amax()) for now, then in pairs)
+    return [
+        *(states[call] for call in watched.calls),
+        *(heads.seen[site] for site in watched.sites),
+    ], parity
+
+
+class _Enough(Exception):  # noqa: N818 - it is not an error
     """Everything watched has been seen; the rest of the model need not run."""
 
 
@@ -93,79 +178,6 @@ class _Heads(Tap):
             self.seen[call.site] = context
 
 
-def _prepare(
-    trace: Trace, source: str, *, calls: Sequence[int] = (), sites: Sequence[int] = ()
-) -> Pushforward:
-    """Steps 1 and 2, and the checks on them."""
-    trace = trace.keeping("hidden")
-    entry = trace.entries[source].detach().clone().requires_grad_()
-    with torch.enable_grad():
-        outputs, parity = _run_from(trace, source, entry, calls, sites)
-        chance = torch.Generator().manual_seed(0)
-        stand_ins = tuple(
-            torch.randn(output.shape, generator=chance).to(output).requires_grad_()
-            for output in outputs
-        )
-        reached = [(o, u) for o, u in zip(outputs, stand_ins, strict=True) if o.requires_grad]
-        if not reached:
-            raise NotComputableError(
-                f"Nothing in the {trace.layers[-1].stack} depends on the input of the {source}."
-            )
-        (transposed,) = torch.autograd.grad(
-            [output for output, _ in reached],
-            entry,
-            [stand_in for _, stand_in in reached],
-            create_graph=True,
-        )
-    probe = torch.randn((2, *entry.shape[1:]), generator=chance).to(entry)
-    mode, pushed = _first_push(transposed, stand_ins, probe)
-    gap = _adjoint_gap(transposed, stand_ins, probe, pushed)
-    tolerance = 64 * torch.finfo(entry.dtype).eps * max(1.0, float(entry.shape[1]) ** 0.5)
-    if not (parity <= trace.subject.anatomy.tolerance and gap <= 100 * tolerance):
-        raise BrokenInvariantError(
-            f"{type(trace.subject.model).__name__} does not repeat itself: run again from its layer "
-            f"0 its states move by {parity:.2g}, and its derivative forwards differs from the one "
-            f"backwards by {gap:.2g} (relative). No numbers are given for such a model."
-        )
-    checks = {"mode": mode, "parity": parity, "adjoint_gap": gap, "dtype": str(entry.dtype)[6:]}
-    return Pushforward(entry, stand_ins, transposed, mode, checks)
-
-
-def _run_from(
-    trace: Trace, source: str, entry: Tensor, calls: Sequence[int], sites: Sequence[int]
-) -> tuple[list[Tensor], float]:
-    """The watched outputs of a pass whose stack ``source`` starts from ``entry``; and its parity."""
-    model, heads = trace.subject.model, _Heads(sites)
-    first = next(call for call, layer in enumerate(trace.layers) if layer.stack == source)
-    last = max([*calls, *(trace.sites[site].call for site in sites)])
-    states: list[Tensor] = []
-
-    def watch(forward: Forward) -> Forward:
-        def layer(*args: Any, **kwargs: Any) -> Any:
-            if len(states) == first:
-                args, kwargs = _starting_from(entry, args, kwargs)
-            output = forward(*args, **kwargs)
-            states.append(leading(output))
-            if len(states) > last:
-                raise _Enough
-            return output
-
-        return layer
-
-    modules = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
-    with undisturbed(model), trace.subject.tapping(heads), around(list(modules.values()), watch):
-        try:
-            model(**trace.inputs)
-        except _Enough:
-            pass
-    recorded = map(leading, trace.layer_outputs)
-    parity = max(
-        float((now.detach() - then).abs().amax())
-        for now, then in zip(states, recorded, strict=False)
-    )
-    return [*(states[call] for call in calls), *(heads.seen[site] for site in sites)], parity
-
-
 def _starting_from(
     entry: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -177,26 +189,99 @@ def _starting_from(
     )
 
 
-def _first_push(
-    transposed: Tensor, stand_ins: tuple[Tensor, ...], probe: Tangents
-) -> tuple[str, list[Tensor]]:
-    """The fastest way that works for this model, and what it gives for a probe."""
-    try:
-        return "batched", _batched(transposed, stand_ins, probe)
-    except RuntimeError:  # a kernel without a batching rule
-        pass
-    try:
-        return "one by one", _one_by_one(transposed, stand_ins, probe)
-    except RuntimeError as problem:
-        reason = str(problem).strip().splitlines()[0]
-        raise NotComputableError(
-            f"This model cannot be differentiated twice, and token mixing needs that: {reason}"
-        ) from problem
+class _FirstOrder(TorchFunctionMode):
+    """Puts value + slope · change in the place of curved kernels: the same to first order."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Call ``func``, or its expansion where one is known and a derivative is wanted."""
+        kwargs = kwargs or {}
+        given = args[0] if args else kwargs.get("input")
+        if not (isinstance(given, Tensor) and given.requires_grad):
+            return func(*args, **kwargs)
+        if func in _ACTIVATIONS:
+            return _activation(func, *args, **kwargs)
+        if func in _SOFTMAX:
+            return _softmax(func, *args, **kwargs)
+        if func is F.layer_norm:
+            return _layer_norm(*args, **kwargs)
+        return func(*args, **kwargs)
 
 
-def _batched(
-    transposed: Tensor, stand_ins: tuple[Tensor, ...], tangents: Tangents
-) -> list[Tensor]:
+_ACTIVATIONS = {F.gelu, F.silu, torch.tanh, Tensor.tanh}
+_SOFTMAX = {F.softmax, torch.softmax, Tensor.softmax}
+
+
+class _Change(torch.autograd.Function):
+    """Zero that depends on its input as the input itself does (x − x would be NaN at infinity)."""
+
+    @staticmethod
+    def forward(ctx: Any, given: Tensor) -> Tensor:  # noqa: ARG004
+        return torch.zeros_like(given)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:  # noqa: ARG004
+        return grads[0]
+
+
+def _change(given: Tensor) -> Tensor:
+    zero: Tensor = _Change.apply(given)  # type: ignore[no-untyped-call]
+    return zero
+
+
+def _activation(func: Callable[..., Tensor], given: Tensor, **options: Any) -> Tensor:
+    point = given.detach().requires_grad_()
+    value = func(point, **options)
+    (slope,) = torch.autograd.grad(value.sum(), point)
+    return value.detach() + slope * _change(given)
+
+
+def _softmax(func: Callable[..., Tensor], given: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    probs = func(given.detach(), *args, **kwargs)
+    dim = args[0] if args else kwargs["dim"]
+    weighted = probs * _change(given).to(probs.dtype)
+    return probs + weighted - probs * weighted.sum(dim, keepdim=True)
+
+
+def _layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    if len(normalized_shape) != 1:
+        return F.layer_norm(input, normalized_shape, weight, bias, eps)
+    point = input.detach()
+    variance, mean = torch.var_mean(point, -1, unbiased=False, keepdim=True)
+    steepness = (variance + eps).rsqrt()
+    standard = (point - mean) * steepness
+    change = _change(input)
+    along = (standard * change).mean(-1, keepdim=True)
+    slope = steepness if weight is None else weight * steepness
+    value = F.layer_norm(point, normalized_shape, weight, bias, eps)
+    return value + slope * (change - change.mean(-1, keepdim=True) - standard * along)
+
+
+def _transposed(
+    outputs: list[Tensor], entry: Tensor, stand_ins: tuple[Tensor, ...], create_graph: bool = False
+) -> Float[Tensor, "1 token d_model"]:
+    """g(u); outputs that ``entry`` does not reach have no part in it."""
+    pairs = zip(outputs, stand_ins, strict=True)
+    reached = [(part, stand_in) for part, stand_in in pairs if part.requires_grad]
+    if not reached:
+        raise NotComputableError("Nothing that is asked for depends on these tokens.")
+    parts, cotangents = zip(*reached, strict=True)
+    (found,) = torch.autograd.grad(parts, entry, cotangents, create_graph=create_graph)
+    return found
+
+
+def _push(transposed: Tensor, stand_ins: tuple[Tensor, ...], tangents: Tangents) -> list[Pushed]:
     pushed = torch.autograd.grad(
         transposed,
         stand_ins,
@@ -208,23 +293,11 @@ def _batched(
     return [part.squeeze(1) for part in pushed]
 
 
-def _one_by_one(
-    transposed: Tensor, stand_ins: tuple[Tensor, ...], tangents: Tangents
-) -> list[Tensor]:
-    pushed = [
-        torch.autograd.grad(
-            transposed, stand_ins, one.unsqueeze(0), retain_graph=True, materialize_grads=True
-        )
-        for one in tangents
-    ]
-    return [torch.cat(parts) for parts in zip(*pushed, strict=True)]
-
-
 def _adjoint_gap(
-    transposed: Tensor, stand_ins: tuple[Tensor, ...], probe: Tangents, pushed: list[Tensor]
+    gradient: Tensor, stand_ins: tuple[Tensor, ...], probe: Tangents, pushed: list[Tensor]
 ) -> float:
-    """How far ⟨g(u), v⟩ is from Σₖ⟨uₖ, Jₖv⟩, relative to the size of the terms."""
-    backwards = (transposed.detach().double() * probe.double()).sum((1, 2))
+    """How far ⟨Jᵀu, v⟩ is from ⟨u, Jv⟩, relative to the size of the vectors."""
+    backwards = (gradient.double() * probe.double()).sum((1, 2))
     terms = [
         (stand_in.detach().double() * part.double()).flatten(1)
         for stand_in, part in zip(stand_ins, pushed, strict=True)

@@ -5,13 +5,15 @@ padded or not; a causal mask has one for every row, each inside the next; a slid
 that overlap with their neighbours. Nothing else about the kind of mask has to be known.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
+
+CONTESTED = 16  # keys on which the rows of a block may differ
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,19 +36,20 @@ class KeySets:
     def __len__(self) -> int:
         return len(self.member)
 
-    def blocks(self, contested: int) -> Iterator[slice]:
-        """Runs of neighbouring sets that agree on all but at most ``contested`` keys."""
-        start, every, some = 0, self.member[0], self.member[0]
+    @cached_property
+    def blocks(self) -> tuple[slice, ...]:
+        """Runs of neighbouring sets that agree on all but a few keys."""
+        cuts, every, some = [0], self.member[0], self.member[0]
         for index in range(1, len(self)):
             every, some = every & self.member[index], some | self.member[index]
-            if int((some & ~every).sum()) > contested:
-                yield slice(start, index)
-                start, every, some = index, self.member[index], self.member[index]
-        yield slice(start, len(self))
+            if int((some & ~every).sum()) > CONTESTED:
+                cuts.append(index)
+                every = some = self.member[index]
+        return tuple(slice(*edges) for edges in pairwise([*cuts, len(self)]))
 
 
 def key_sets(visible: Bool[Tensor, "query key"]) -> KeySets:
-    """The key sets of a mask; sets that form a chain are ordered from the smallest to the largest."""
+    """The key sets of a mask; sets that form a chain are ordered from small to large."""
     first_row: dict[bytes, int] = {}
     rows = visible.cpu().numpy()
     seen = [first_row.setdefault(row.tobytes(), index) for index, row in enumerate(rows)]

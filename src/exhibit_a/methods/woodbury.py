@@ -17,8 +17,6 @@ from torch import Tensor
 
 from exhibit_a.methods.visibility import KeySets
 
-CONTESTED = 16  # keys on which the rows of a block may differ
-
 
 def coefficients(
     seen: Float[Tensor, "head query width"],
@@ -37,7 +35,7 @@ def coefficients(
     places = sets.of_row[order]
     counted = torch.zeros_like(sets.everything)
     gram = torch.diag_embed((basis == 0).all(1).to(seen))
-    for block in sets.blocks(CONTESTED):
+    for block in sets.blocks:
         member = sets.member[block]
         union = member.any(0)
         gained, lost = basis[:, union & ~counted], basis[:, counted & ~union]
