@@ -1,7 +1,6 @@
 """Adversaries: far away attention, the same answer, and nobody cheats about either."""
 
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,6 +11,7 @@ from test_permutation import opinionated, sentences, talking, tokenizer
 from torch import nn
 from torch.testing import assert_close
 from transformers import AttentionInterface, PretrainedConfig, PreTrainedModel
+from transformers.modeling_outputs import SequenceClassifierOutput
 from zoo import FAMILIES
 
 from exhibit_a.errors import BadRequestError, NotComputableError, UnsupportedModelError
@@ -33,6 +33,7 @@ def eager_attention_forward(module, query, key, value, attention_mask, **kwargs)
 
 class OneLookConfig(PretrainedConfig):
     model_type = "one-look"
+    vocab_size = 80
 
 
 class OneLook(nn.Module):
@@ -68,7 +69,7 @@ class OneLookModel(PreTrainedModel):
 
     def forward(self, input_ids, attention_mask=None):
         hidden = self.layers[0](self.embeddings(input_ids))
-        return SimpleNamespace(logits=self.classifier(hidden[:, 0]))
+        return SequenceClassifierOutput(logits=self.classifier(hidden[:, 0]))
 
 
 @st.composite
@@ -162,6 +163,17 @@ def test_rows_that_are_never_read_can_be_anything():
     found = adversarial_attention(trace, epsilon=0.001, steps=40)
     last = found.rows[-1]
     assert last[:, 1:].mean() > 0.9 * found.bound[-2]
+
+
+def test_a_free_lunch_needs_more_keys_than_the_values_have_dimensions():
+    subject = opinionated()
+    words = " ".join(f"w{i}" for i in range(12))
+    few, many = (capture(subject, text) for text in ("w1 w2 w3", words))
+    options = {"restarts": 1, "steps": 0, "compare": True}
+    assert_close(adversarial_attention(few, **options).free[:-1], torch.zeros(3))
+    free = adversarial_attention(many, **options).free
+    assert (free[:-1] > 0.01).all()
+    assert free[-1].isnan()
 
 
 def test_an_adversary_is_the_same_bytes_again_and_survives_a_file(tmp_path):

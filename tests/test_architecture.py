@@ -79,7 +79,9 @@ def test_no_family_is_known_by_name():
 
 def test_nothing_is_pickled():
     assert not [
-        p for p in FILES if re.search(r"\bpickle\b|(?<!safetensors\.)torch\.(load|save)\(", p.read_text("utf-8"))
+        p
+        for p in FILES
+        if re.search(r"\bpickle\b|(?<!safetensors\.)torch\.(load|save)\(", p.read_text("utf-8"))
     ]
 
 
@@ -87,3 +89,9 @@ def test_every_public_name_of_the_contract_is_importable():
     missing = [name for name in exhibit_a.__all__ if not hasattr(exhibit_a, name)]
     assert exhibit_a.__all__
     assert not missing
+
+
+def test_names_for_the_type_checker_are_the_names_there_are():
+    source = (ROOT / "__init__.py").read_text("utf-8")
+    told = re.findall(r"from exhibit_a\.([\w.]+) import (\w+) as \2", source)
+    assert {name: home for home, name in told} == exhibit_a._HOME

@@ -9,6 +9,7 @@ from words import save_tokenizer
 from zoo import FAMILIES
 
 from exhibit_a.cli import main
+from exhibit_a.store import read
 
 
 @pytest.fixture(scope="module")
@@ -83,9 +84,7 @@ def test_training_from_the_command_line(capsys, folder, tmp_path):
     data = tmp_path / "data.tsv"
     data.write_text("\n".join(rows))
     out = tmp_path / "trained"
-    code, told, _ = run(
-        capsys, "train", folder, data, "--out", out, "--epochs", 1, "--dev", data
-    )
+    code, told, _ = run(capsys, "train", folder, data, "--out", out, "--epochs", 1, "--dev", data)
     assert code == 0
     assert str(out) in "".join(told.split())
     assert json.loads((out / "config.json").read_text())["id2label"] == {"0": "bad", "1": "good"}
@@ -106,3 +105,38 @@ def test_a_traceback_only_comes_when_asked_for(tmp_path):
     assert (plain.returncode, plain.stderr.count("\n")) == (2, 1)
     debug = subprocess.run([*command, "--debug"], capture_output=True, text=True)
     assert "Traceback" in debug.stderr
+
+
+LONG = "the plot is not great but acting saves it . really a very fine film , not dull"
+
+
+def test_effective_attention_from_the_command_line(capsys, folder, tmp_path):
+    out, plot = tmp_path / "result.safetensors", tmp_path / "map.svg"
+    code, told, _ = run(capsys, "effective", LONG, "--model", folder, "--out", out, "--plot", plot)
+    assert code == 0
+    assert "encoder 2 self" in told
+    assert "largest change of a head's output" in told
+    assert read(out).provenance.method == "effective_attention"
+    assert plot.read_text().startswith("<?xml")
+
+
+def test_effective_attention_for_machines(capsys, folder):
+    code, told, _ = run(capsys, "effective", LONG, "--model", folder, "--json")
+    answer = json.loads(told)
+    assert code == 0
+    assert [row["nullity"] for row in answer["rows"]] == [len(answer["tokens"]) - 8] * 3
+    assert answer["checks"]["parity"] == 0
+
+
+def test_effective_attention_by_length(capsys, folder):
+    code, told, _ = run(capsys, "effective", LONG, "--model", folder, "--by-length", "--json")
+    rows = {row["tokens"]: row for row in json.loads(told)["rows"]}
+    assert code == 0
+    assert rows[8]["Pearson"] == 1
+    assert rows[9]["Pearson"] < 1
+
+
+def test_a_plot_of_no_known_kind_leaves_nothing_behind(capsys, folder, tmp_path):
+    line = refusal(capsys, "effective", LONG, "--model", folder, "--plot", tmp_path / "map.txt")
+    assert "choose" in line
+    assert list(tmp_path.iterdir()) == []

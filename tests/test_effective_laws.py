@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from torch.testing import assert_close
 
 from exhibit_a.methods import projection as module
+from exhibit_a.methods.parallel import one_thread
 from exhibit_a.methods.projection import project
 from exhibit_a.methods.visibility import key_sets
 
-law = settings(max_examples=40, deadline=None)
+law = settings(max_examples=30, deadline=None)
 EXACT = torch.finfo(torch.float64).eps
 SINGLE = torch.finfo(torch.float32).eps
 
@@ -64,6 +65,11 @@ def layers(draw, kinds=KINDS):
 
 def row_by_row(attention, values, visible, *, eps=EXACT, how="svd"):
     """The definition: one factorisation for every row of every head, on the keys it sees."""
+    with one_thread():
+        return _row_by_row(attention, values, visible, eps, how)
+
+
+def _row_by_row(attention, values, visible, eps, how):
     out = torch.zeros_like(attention, dtype=torch.float64)
     rank = torch.zeros(attention.shape[:2], dtype=torch.long)
     for head, query in ((h, q) for h in range(len(attention)) for q in range(len(visible))):
@@ -285,13 +291,11 @@ def test_one_projection_for_all_causal_rows_would_break_both_laws():
 # Three traps of the released implementation, each in a few lines, each failing a law above.
 
 
-def released(attention, values, mask, *, tolerance=None, shared_rank=True):
+def released(attention, values, mask, *, tolerance=None):
     """A − (A N)Nᵀ with a full basis, PAD rows in it, an absolute tolerance and one rank for all."""
     full, strength, _ = torch.linalg.svd(values, full_matrices=True)
     bound = EXACT * len(values) if tolerance is None else tolerance
-    rank = (strength > bound).sum(-1)
-    rank = rank.max().expand_as(rank) if shared_rank else rank
-    null = torch.stack([basis * (torch.arange(len(basis)) >= r) for basis, r in zip(full, rank)])
+    null = full * (torch.arange(full.shape[-1]) >= (strength > bound).sum(-1).max())
     return (attention - attention @ null @ null.mT) * mask
 
 
@@ -306,20 +310,18 @@ def test_trap_padding_counts_as_tokens():
     assert torch.equal(project(attention, values, visible).effective, attention)
 
 
-def test_trap_the_tolerance_ignores_the_scale():
+@pytest.mark.parametrize("scale", [1e-8, 1.0, 1e9])
+def test_trap_the_tolerance_ignores_the_scale(scale):
     generator, visible = seeded(7), masks("all", 24)
-    low = torch.randn(1, 24, 2, generator=generator, dtype=torch.float64) @ torch.randn(
-        1, 2, 6, generator=generator, dtype=torch.float64
-    )
-    attention = attention_over(visible, 1, generator)
-    for scale, old_is_right in ((1.0, False), (1e-3, True), (1e6, False)):
-        bound = 1.4e-16
-        old = released(attention, low * scale, visible[0], tolerance=bound)
-        found = project(attention, low * scale, visible)
-        assert found.rank.unique().tolist() == [2]
-        expected, _ = row_by_row(attention, low * scale, visible)
-        assert_close(found.effective, expected, rtol=0, atol=1e-12)
-        assert torch.allclose(old, expected, atol=1e-6) == old_is_right or not old_is_right
+    mixing = torch.randn(1, 2, 6, generator=generator)
+    values = torch.randn(1, 24, 2, generator=generator) @ mixing * scale  # rank 2, and rounding
+    attention = attention_over(visible, 1, generator, torch.float32)
+    expected, _ = row_by_row(attention, values, visible, eps=SINGLE)
+    old = released(attention, values, visible[0], tolerance=12 * SINGLE)
+    assert ((old - expected).abs().max() > 1e-3) == (scale != 1)
+    found = project(attention, values, visible)
+    assert found.rank.unique().tolist() == [2]
+    assert_close(found.effective.double(), expected, rtol=0, atol=1e-6)
 
 
 def test_trap_one_rank_for_all_heads():
@@ -328,7 +330,9 @@ def test_trap_one_rank_for_all_heads():
     values[1, :, 2:] = 0
     attention = attention_over(visible, 2, generator)
     expected, _ = row_by_row(attention, values, visible)
-    assert (released(attention, values, visible[0], tolerance=1e-10) - expected)[1].abs().max() > 1e-2
+    assert (released(attention, values, visible[0], tolerance=1e-10) - expected)[
+        1
+    ].abs().max() > 1e-2
     found = project(attention, values, visible)
     assert_close(found.effective, expected, rtol=0, atol=1e-12)
     assert found.rank[:, 0].tolist() == [6, 2]
@@ -353,8 +357,9 @@ def test_ranks_and_doubts_are_those_of_every_row_by_itself(kind, seed, exponent,
     values = (values @ turn).to(dtype)
     found = project(attention_over(visible, 2, generator, dtype), values, visible)
     eps = torch.finfo(dtype).eps
-    for head, query in ((h, q) for h in range(2) for q in range(48)):
-        strength = torch.linalg.svdvals(values[head, visible[query]].double())
+    for head, query in ((h, q) for h in range(2) for q in range(0, 48, 5)):
+        with one_thread():
+            strength = torch.linalg.svdvals(values[head, visible[query]].double())
         if not len(strength):
             continue
         line = max(int(visible[query].sum()), 6) * eps * strength[0]
@@ -366,7 +371,9 @@ def test_ranks_and_doubts_are_those_of_every_row_by_itself(kind, seed, exponent,
         assert found.rtol[query] == pytest.approx(float(line / strength[0]))
 
 
-@pytest.mark.parametrize(("strength", "verdict"), [(1e-2, "identifiable"), (3e-7, "borderline"), (1e-9, "not")])
+@pytest.mark.parametrize(
+    ("strength", "verdict"), [(1e-2, "identifiable"), (3e-7, "borderline"), (1e-9, "not")]
+)
 def test_a_verdict_says_when_it_hangs_on_the_tolerance(strength, verdict):
     values = torch.diag(torch.tensor([1.0, 1.0, strength])).unsqueeze(0)
     visible = masks("all", 3)
@@ -387,13 +394,13 @@ def test_more_keys_than_dimensions_are_never_identifiable_however_borderline_the
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_computed_exactly_and_judged_as_single(dtype):
-    generator, visible = seeded(11), masks("causal", 300)
-    values = torch.randn(2, 300, 8, generator=generator).to(dtype)
-    attention = attention_over(visible, 2, generator, torch.float32).to(dtype)
+    generator, visible = seeded(11), masks("causal", 150)
+    values = torch.randn(1, 150, 8, generator=generator).to(dtype)
+    attention = attention_over(visible, 1, generator, torch.float32).to(dtype)
     found = project(attention, values, visible)
     expected, rank = row_by_row(attention, values, visible, eps=SINGLE)
     assert torch.equal(found.rank, rank)
-    assert found.rtol[-1] == pytest.approx(300 * SINGLE)
+    assert found.rtol[-1] == pytest.approx(150 * SINGLE)
     assert found.effective.dtype is torch.float32
     assert_close(found.effective.double(), expected, rtol=0, atol=1e-6)
 
@@ -417,7 +424,9 @@ def test_sites_and_heads_can_be_stacked_and_cut_anywhere(kind, monkeypatch):
     generator = seeded(13)
     visible = masks(kind, 30, generator=generator)
     values = torch.randn(3, 4, 30, 5, generator=generator)
-    attention = torch.stack([attention_over(visible, 4, generator, torch.float32) for _ in range(3)])
+    attention = torch.stack(
+        [attention_over(visible, 4, generator, torch.float32) for _ in range(3)]
+    )
     together = project(attention, values, visible)
     monkeypatch.setattr(module, "WORKSPACE", 1)
     for site in range(3):
@@ -458,7 +467,7 @@ def test_gradients_are_not_recorded():
 
 
 def test_a_long_causal_map_agrees_with_the_rows_taken_one_by_one():
-    generator, n, visible = seeded(17), 400, masks("causal", 400)
+    generator, n, visible = seeded(17), 300, masks("causal", 300)
     values = torch.randn(1, n, 32, generator=generator)
     attention = attention_over(visible, 1, generator, torch.float32)
     found = project(attention, values, visible)

@@ -53,7 +53,7 @@ def test_contributions_are_those_of_the_jacobian(name):
         jacobian = torch.autograd.functional.jacobian(run, trace.entries[source], vectorize=True)
         norms = jacobian.squeeze(3).square().sum((2, 4)).sqrt()  # (head, query, source)
         expected = norms / norms.sum(-1, keepdim=True)
-        assert_close(found.contribution[site.index], expected, rtol=1e-9, atol=1e-12)
+        assert_close(found.contribution[site.index], expected, rtol=1e-5, atol=1e-7)
         assert torch.equal(found.attention[site.index], trace.attention[site.index])
 
 
@@ -96,7 +96,7 @@ def test_agreement_is_what_scipy_says():
 def test_a_sketch_comes_close():
     trace = trace_of("bert")
     exact, sketch = head_mixing(trace), head_mixing(trace, probes=16)
-    for one, other in zip(exact.contribution, sketch.contribution):
+    for one, other in zip(exact.contribution, sketch.contribution, strict=True):
         assert (one - other).abs().mean() < 0.02
     assert sketch.checks["probes"] == 16
 

@@ -20,6 +20,21 @@ if TYPE_CHECKING:
     from exhibit_a.errors import UnsupportedModelError as UnsupportedModelError
     from exhibit_a.examples import Example as Example
     from exhibit_a.examples import read_examples as read_examples
+    from exhibit_a.methods.alternatives import AlternativeAttention as AlternativeAttention
+    from exhibit_a.methods.alternatives import alternative_attention as alternative_attention
+    from exhibit_a.methods.effective import EffectiveAttention as EffectiveAttention
+    from exhibit_a.methods.effective import effective_attention as effective_attention
+    from exhibit_a.methods.identifiability import (
+        AttentionIdentifiability as AttentionIdentifiability,
+    )
+    from exhibit_a.methods.identifiability import IdentifiabilityByLength as IdentifiabilityByLength
+    from exhibit_a.methods.identifiability import (
+        attention_identifiability as attention_identifiability,
+    )
+    from exhibit_a.methods.identifiability import (
+        identifiability_by_length as identifiability_by_length,
+    )
+    from exhibit_a.results import Provenance as Provenance
     from exhibit_a.results import Result as Result
     from exhibit_a.store import read as read
     from exhibit_a.subject.subject import Subject as Subject
@@ -35,23 +50,32 @@ if TYPE_CHECKING:
     from exhibit_a.train import train as train
 
 _HOME = {
+    "AlternativeAttention": "methods.alternatives",
     "AttentionCall": "subject.tap",
+    "AttentionIdentifiability": "methods.identifiability",
     "BadRequestError": "errors",
     "BrokenInvariantError": "errors",
     "Diagnosis": "doctor",
+    "EffectiveAttention": "methods.effective",
     "Example": "examples",
     "ExhibitError": "errors",
+    "IdentifiabilityByLength": "methods.identifiability",
     "NotComputableError": "errors",
+    "Provenance": "results",
     "Result": "results",
     "Subject": "subject.subject",
     "Tap": "subject.tap",
     "Target": "trace.targets",
     "Trace": "trace.capture",
     "UnsupportedModelError": "errors",
+    "alternative_attention": "methods.alternatives",
+    "attention_identifiability": "methods.identifiability",
     "capture": "trace.capture",
     "choose_target": "trace.targets",
     "diagnose": "doctor",
     "edits": "trace",
+    "effective_attention": "methods.effective",
+    "identifiability_by_length": "methods.identifiability",
     "load": "subject.subject",
     "read": "store",
     "read_examples": "examples",

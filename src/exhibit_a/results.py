@@ -92,7 +92,7 @@ class Result:
         Axes are positions; where a token stands at the position, ``<axis>_token`` names it. Values
         keep their dtype when all fields share it and are float64 otherwise.
         """
-        pd, leaves = _extra("pandas"), _some_leaves(self)
+        pd, leaves = extra("pandas"), _some_leaves(self)
         frames = [pd.DataFrame(_columns(leaf, self.tokens_along(leaf))) for leaf in leaves]
         if len({frame["value"].dtype for frame in frames}) > 1:
             frames = [frame.astype({"value": "float64"}) for frame in frames]
@@ -109,7 +109,7 @@ class Result:
 
         What does not exist, where shapes differ, is NaN; booleans beside it are 0 and 1.
         """
-        xr, leaves = _extra("xarray"), _some_leaves(self)
+        xr, leaves = extra("xarray"), _some_leaves(self)
         variables = groupby(leaves, lambda leaf: leaf.field)
         arrays = [_stacked(list(group)).rename(name) for name, group in variables]
         dataset: xarray.Dataset = xr.merge(arrays, join="outer", compat="no_conflicts")
@@ -219,7 +219,7 @@ def _columns(leaf: Leaf, tokens: dict[str, tuple[str, ...]]) -> dict[str, Any]:
 
 def _stacked(leaves: list[Leaf]) -> Any:
     """The tensors of a field as one labelled array, joined along the axes in front of them."""
-    xr, first = _extra("xarray"), leaves[0]
+    xr, first = extra("xarray"), leaves[0]
     if any(leaf.axes != first.axes for leaf in leaves):
         raise NotComputableError(f"The entries of {first.field} do not have the same axes.")
     if not first.where:
@@ -243,8 +243,12 @@ def _text(value: object) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]} …"
 
 
-def _extra(module: str) -> Any:
+def extra(module: str) -> Any:
+    """A library of the extra ``viz``, or an error that names the extra."""
     try:
         return importlib.import_module(module)
     except ImportError as missing:
         raise BadRequestError(f"{module} is missing: pip install 'exhibit-a[viz]'") from missing
+
+
+_extra = extra

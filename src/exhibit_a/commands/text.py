@@ -1,6 +1,7 @@
 """Verbs about one text."""
 
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,8 +16,12 @@ from exhibit_a.commands.common import (
     Truncate,
     capture_text,
     console,
+    load_quietly,
     present,
 )
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Text = Annotated[str, typer.Argument(help="The text to examine.")]
 Probes = Annotated[
@@ -29,8 +34,71 @@ Target = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the verbs of this file."""
-    for verb in (mixing, attribute, tree):
+    for verb in (effective, mixing, attribute, tree):
         app.command()(verb)
+
+
+def effective(
+    text: Text,
+    pair: Pair = None,
+    model: Model = "sentiment",
+    by_length: Annotated[
+        bool, typer.Option("--by-length", help="Growing beginnings of the text instead.")
+    ] = False,
+    value_bias: Annotated[str, typer.Option(help="include or exclude.")] = "include",
+    simplex: Annotated[bool, typer.Option("--simplex", help="Rows keep their sum.")] = False,
+    truncate: Truncate = False,
+    json: Json = False,
+    out: Out = None,
+    plot: Plot = None,
+) -> None:
+    """Show how much of attention can reach the output, and where other attention would do."""
+    if by_length:
+        _effective_by_length(text, model, json, out, plot)
+        return
+    from exhibit_a.methods.effective import effective_attention
+
+    trace = capture_text(model, text, pair, truncate=truncate)
+    result = effective_attention(trace, value_bias=value_bias, simplex=simplex)
+    rows: Rows = [
+        {
+            "site": f"{here.stack} {here.layer} {here.kind}",
+            "not identifiable": float((result.verdict[i] == 2).double().mean()),
+            "nullity": int(result.nullity[i].amax()),
+            "Pearson": float(result.pearson[i].mean()),
+            "null fraction": float(result.null_fraction[i].nanmean()),
+            "moved": float(result.moved[i].nanmean()),
+            "special": _before_after(result.special_raw[i], result.special_effective[i]),
+            "first": _before_after(result.first_raw[i], result.first_effective[i]),
+        }
+        for i, here in enumerate(result.sites)
+    ]
+    title = f"raw and effective attention, {len(trace.tokens)} tokens, means over heads and rows"
+    present(result, title, rows, json=json, out=out, plot=plot)
+
+
+def _effective_by_length(
+    text: str, model: str, json: bool, out: Path | None, plot: Path | None
+) -> None:
+    from exhibit_a.methods.identifiability import identifiability_by_length
+
+    result = identifiability_by_length(load_quietly(model), text)
+    rows: Rows = [
+        {
+            "tokens": length,
+            "Pearson": float(result.pearson[i].mean()),
+            "null fraction": float(result.null_fraction[i].mean()),
+            "nullity": float(result.nullity[i].mean()),
+            "special": _before_after(result.special_raw[i], result.special_effective[i]),
+        }
+        for i, length in enumerate(result.lengths)
+    ]
+    widths = ", ".join(map(str, sorted(set(result.d_head))))
+    present(result, f"by length; heads are {widths} wide", rows, json=json, out=out, plot=plot)
+
+
+def _before_after(before: "Tensor", after: "Tensor") -> str:
+    return f"{float(before.mean()):.3f} → {float(after.mean()):.3f}"
 
 
 def mixing(

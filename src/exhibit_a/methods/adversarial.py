@@ -39,7 +39,7 @@ from exhibit_a.methods.distances import (
     total_variation,
 )
 from exhibit_a.methods.flow import readout
-from exhibit_a.results import Result, _extra, provenance
+from exhibit_a.results import Result, extra, provenance
 from exhibit_a.shapes import Attention, SiteMap, SiteRows
 from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.capture import Trace
@@ -69,6 +69,7 @@ class AdversarialAttention(Result):
     at_answer: Float[Tensor, " condition"]  # over the rows that the answer is read from
     change: Float[Tensor, " condition"]  # of the answer, in a plain run
     exact: Float[Tensor, " condition"]  # 1 where the optimum is exact
+    free: Float[Tensor, " condition"]  # at_answer of a map with exactly the same head outputs
     maps: tuple[SiteMap, ...]  # the adversary of each site alone
     rows: tuple[SiteRows, ...]  # its divergence, row by row
     maps_together: tuple[SiteMap, ...]
@@ -76,12 +77,16 @@ class AdversarialAttention(Result):
 
     def plot(self) -> "matplotlib.figure.Figure":
         """Divergence under each condition, against what is possible at all."""
-        figure: matplotlib.figure.Figure = _extra("matplotlib.figure").Figure(
+        figure: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
             figsize=(7, 3.2), layout="constrained"
         )
         axes, places = figure.subplots(), torch.arange(len(self.conditions)).numpy()
-        axes.bar(places, self.divergence, color=BLUE, label=f"answer within {self.epsilon:g}")
-        axes.plot(places, self.bound, "_", color=VERMILION, markersize=24, label="any answer")
+        axes.bar(
+            places, self.divergence.tolist(), color=BLUE, label=f"answer within {self.epsilon:g}"
+        )
+        axes.plot(
+            places, self.bound.tolist(), "_", color=VERMILION, markersize=24, label="any answer"
+        )
         axes.axhline(FARTHEST, color="0.4", linestyle="--", label="ln 2")
         axes.set_xticks(places, self.conditions)
         axes.set_ylabel("Jensen–Shannon divergence")
@@ -96,9 +101,14 @@ def adversarial_attention(
     target: Target | None = None,
     restarts: int = 3,
     steps: int = 60,
+    compare: bool = False,
     seed: int = 0,
 ) -> AdversarialAttention:
-    """Find the attention farthest from the model's whose answer stays within ``epsilon``."""
+    """Find the attention farthest from the model's whose answer stays within ``epsilon``.
+
+    With ``compare``, ``free`` says how far the row that the answer is read from could move at each
+    site without moving any head's output at all (``alternative_attention``; slow for long texts).
+    """
     if not 0 <= epsilon <= 1:
         raise BadRequestError(f"epsilon is a total variation, from 0 to 1; {epsilon:g} is not.")
     if restarts < 1 or steps < 0:
@@ -117,17 +127,11 @@ def adversarial_attention(
         exact.append(float(corner is not None))
     rows = [search.rows(maps) for maps in found]
     change = torch.tensor([search.plain_change(maps) for maps in found])
+    options = {"epsilon": epsilon, "target": str(chosen), "restarts": restarts, "steps": steps}
     return AdversarialAttention(
         tokens=trace.tokens,
         provenance=provenance(
-            trace.subject.name,
-            "adversarial_attention",
-            trace.subject.revision,
-            seed,
-            epsilon=epsilon,
-            target=str(chosen),
-            restarts=restarts,
-            steps=steps,
+            trace.subject.name, "adversarial_attention", trace.subject.revision, seed, **options
         ),
         checks={"largest change in a plain run": float(change.amax()), "allowed": epsilon},
         target=str(chosen),
@@ -138,6 +142,7 @@ def adversarial_attention(
         at_answer=torch.stack([search.at_answer(one) for one in rows]),
         change=change,
         exact=torch.tensor(exact),
+        free=torch.tensor([search.free(group, seed) if compare else torch.nan for group in groups]),
         maps=tuple(found[site][site] for site in range(count)),
         rows=tuple(rows[site][site] for site in range(count)),
         maps_together=tuple(found[-1][site] for site in range(count)),
@@ -184,12 +189,15 @@ class _Search:
     def __init__(self, trace: Trace, target: Target, epsilon: float) -> None:
         self.trace, self.position, self.epsilon = trace, target.position, epsilon
         self.own = [attention.detach() for attention in trace.attention]
-        self.real = [
-            trace.queries_of(s).real.to(trace.subject.device) for s in range(len(self.own))
-        ]
+        self.real = [self._real(site) for site in range(len(self.own))]
         self.answer = self._answers(trace.output)[0].detach()
         self.read = readout(trace, target)
         self.inner = max(0.0, epsilon * (1 - 1e-3) - ROUNDING)  # room for rounding
+
+    def _real(self, site: int) -> Tensor:
+        """Which rows count; a learned question that belongs to no token always does."""
+        real, rows = self.trace.queries_of(site).real, self.own[site].shape[1]
+        return (real if len(real) == rows else torch.ones(rows).bool()).to(self.own[site].device)
 
     def _answers(self, output: Any) -> Float[Tensor, "copy answer"]:
         logits: Tensor = output.logits.float()
@@ -228,11 +236,26 @@ class _Search:
 
     def at_answer(self, rows: Mapping[int, Tensor]) -> Tensor:
         """The average over heads, and over rows by how much the answer is read from each."""
-        stack = self.trace.sites[-1].stack
-        read = [
-            one @ self.read for site, one in rows.items() if self.trace.sites[site].stack == stack
-        ]
+        stack, size = self.trace.sites[-1].stack, len(self.read)
+        here = [one for site, one in rows.items() if self.trace.sites[site].stack == stack]
+        read = [one @ self.read for one in here if one.shape[-1] == size]
         return torch.cat(read).mean() if read else torch.tensor(torch.nan)
+
+    def free(self, group: tuple[int, ...], seed: int) -> float:
+        """How far the answer's row of one site can go with every head output as it is."""
+        from exhibit_a.methods.alternatives import alternative_attention
+
+        row, site = int(self.read.argmax()), group[0]
+        if len(group) > 1 or self.own[site].shape[1] != len(self.read):
+            return float("nan")
+        found = [
+            alternative_attention(
+                self.trace, site=site, head=head, query=row, samples=1, seed=seed
+            ).farthest
+            for head in range(len(self.own[site]))
+        ]
+        own = self.own[site][:, row].double().cpu()
+        return float(jensen_shannon(torch.stack(found), own).mean())
 
     def climb(self, group: tuple[int, ...], restarts: int, steps: int, seeded: Any) -> Maps:
         """The farthest map that a few climbs find, brought back into the ε-ball."""

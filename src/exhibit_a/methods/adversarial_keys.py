@@ -30,7 +30,7 @@ from exhibit_a.errors import BadRequestError, BrokenInvariantError, UnsupportedM
 from exhibit_a.examples import Example, read_examples
 from exhibit_a.methods.batches import classes_of, encoded, grouped, padded, stand_alone
 from exhibit_a.methods.distances import BLUE, VERMILION, bootstrap_interval, jensen_shannon
-from exhibit_a.results import Result, _extra, provenance
+from exhibit_a.results import Result, extra, provenance
 from exhibit_a.shapes import Attention, Queries, SharedKeys
 from exhibit_a.subject.care import undisturbed, without_cache
 from exhibit_a.subject.subject import Subject
@@ -59,17 +59,17 @@ class AdversarialKeys(Result):
 
     def plot(self) -> "matplotlib.figure.Figure":
         """Training curves of the adversary, and how far its attention really moved."""
-        figure: matplotlib.figure.Figure = _extra("matplotlib.figure").Figure(
+        figure: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
             figsize=(8, 3), layout="constrained"
         )
         left, right = figure.subplots(1, 2)
         for place, (term, color) in enumerate(zip(self.terms, (BLUE, VERMILION), strict=True)):
-            left.plot(self.curves["adversary"][:, place], color=color, label=term)
+            left.plot(self.curves["adversary"][:, place].tolist(), color=color, label=term)
         left.set_xlabel("step")
         left.legend(frameon=False)
         for name, marks in (("adversary", "o-"), ("opposite", "s--"), ("random", "^:")):
             place = self.conditions.index(name)
-            right.plot(self.divergence[place], marks, label=name)
+            right.plot(self.divergence[place].tolist(), marks, label=name)
         right.set_xlabel("site")
         right.set_ylabel("Jensen–Shannon divergence")
         right.legend(frameon=False)

@@ -5,7 +5,8 @@ length, run once and remembered. Rows can be picked and repeated, and what is pi
 trace, so that ``replay`` takes it up from any layer. Padding is marked, never guessed.
 """
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,17 @@ from torch.utils._pytree import tree_map_only
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError
 from exhibit_a.examples import Example, label_names, require_labels
+from exhibit_a.shapes import Context
 from exhibit_a.subject.care import Forward, around, floating, undisturbed, without_cache
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap
 from exhibit_a.trace.capture import Trace
+from exhibit_a.trace.edits import Edit
 
 Maps = Float[Tensor, "batch _head _query _key"]
 Averaged = Float[Tensor, "batch _head _key _d_head"]
 RowIndex = Int[Tensor, " row"]
+Source = str | Path | Iterable[Any]  # of examples
 
 PADDED_WITH = {"attention_mask": 0, "token_type_ids": 0}
 TOKENS_AT_ONCE = 1024  # in one batch: larger ones are no faster on a processor
@@ -61,11 +65,17 @@ class Batch:
         return replace(self.trace, inputs=inputs, layer_outputs=outputs)
 
     def real_queries(self, site: int) -> Bool[Tensor, "batch query"]:
-        """Which queries of a site are not padding; another stack's sequences have none."""
-        queries = self.attention[site].shape[2]
-        if queries == self.real.shape[1]:
+        """Which queries of a site are not padding."""
+        return self._real(self.attention[site].shape[2])
+
+    def real_keys(self, site: int) -> Bool[Tensor, "batch key"]:
+        """Which keys of a site are not padding."""
+        return self._real(self.attention[site].shape[3])
+
+    def _real(self, count: int) -> Tensor:
+        if count == self.real.shape[1]:
             return self.real
-        return torch.ones(len(self), queries, dtype=torch.bool, device=self.real.device)
+        return torch.ones(len(self), count, dtype=torch.bool, device=self.real.device)
 
 
 def of_one(trace: Trace) -> Batch:
@@ -203,6 +213,27 @@ def limited(examples: Sequence[Example], limit: int | None) -> list[Example]:
     if limit is not None and limit < 1:
         raise BadRequestError(f"A limit of {limit} leaves no examples; give at least 1.")
     return list(examples[:limit])
+
+
+def fingerprint(example: Example) -> str:
+    """A short name for the text of an example, the same in every file."""
+    text = f"{example.text.strip()}\0{(example.pair or '').strip()}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class KeptHeads(Edit):
+    """Lets only some heads through: 1 or 0 for every copy, site and head."""
+
+    def __init__(self, kept: Float[Tensor, "#copy site head"]) -> None:
+        super().__init__((kept != 1).flatten(2).any(-1).any(0).nonzero().flatten().tolist())
+        self.kept = kept
+
+    def result(self, call: AttentionCall, context: Context) -> Context | None:
+        """The context with some heads silenced."""
+        if call.site not in self.sites:
+            return None
+        kept = self.kept[:, call.site, : context.shape[1]].to(context)
+        return context * kept.unsqueeze(-1).unsqueeze(-1)
 
 
 def free_bytes(device: torch.device) -> int:

@@ -3,15 +3,15 @@
 Attention is one candidate explanation among many. Here are the usual others, all in one shape: a
 score for each input token, for one number of the answer. They come in three kinds:
 
-maps     what can be read off attention maps: attention, rollout, flow, attention_gradient,
-         relevance (Chefer et al., 2021);
+maps     what can be read off attention maps: raw (the last layer's), rollout, flow,
+         attention_gradient, relevance (Chefer et al., 2021);
 vectors  the same with the length of what is handed on: norm (Kobayashi et al., 2020),
          norm_residual (2021), alti (Ferrando et al., 2022), value_zeroing (Mohebbi et al., 2023);
 inputs   what happens when the input changes, through captum: gradient_input,
          integrated_gradients, occlusion, lime, kernel_shap.
 
 Maps of single layers become one score for each token by rollout from the positions that the answer
-is read from. ``norm`` leaves the residual out, so half of each step stays put, as with attention;
+is read from. ``norm`` leaves the residual out, so half of each step stays put, as in rollout;
 the other vector methods count the residual themselves.
 """
 
@@ -36,7 +36,7 @@ from exhibit_a.methods.flow import (
     rollout,
     steps,
 )
-from exhibit_a.results import Result, _extra, provenance
+from exhibit_a.results import Result, extra, provenance
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target, choose_target
 
@@ -60,7 +60,7 @@ class TokenAttribution(Result):
 
     def plot(self) -> "matplotlib.figure.Figure":
         """One bar for each token."""
-        figure: matplotlib.figure.Figure = _extra("matplotlib.figure").Figure(
+        figure: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
             figsize=(6, 0.6 + 0.22 * len(self.scores)), layout="constrained"
         )
         axes, places = figure.subplots(), torch.arange(len(self.scores)).numpy()
@@ -119,7 +119,7 @@ def companions(
     }
 
 
-def _attention(q: Question) -> tuple[Scores, dict[str, Any]]:
+def _raw(q: Question) -> tuple[Scores, dict[str, Any]]:
     last = steps(q.trace)[-1]
     return readout(q.trace, q.target) @ last, {"read from": "the last layer, mean over heads"}
 
@@ -202,7 +202,7 @@ def _kernel_shap(q: Question) -> tuple[Scores, dict[str, Any]]:
 
 
 METHODS: dict[str, Method] = {
-    "attention": _attention,
+    "raw": _raw,
     "rollout": _rolled(steps, residual=True),
     "flow": _flow,
     "attention_gradient": _attention_gradient,

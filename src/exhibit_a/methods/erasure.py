@@ -6,7 +6,8 @@ A token can be taken away in three ways, and a result always says which one was 
 ``mask``    the tokenizer's mask token stands in its place;
 ``pad``     the token stays where it is, but nobody may see it.
 
-What the tokenizer itself added ([CLS], [SEP], …) is never taken away. Answers are compared as
+What the tokenizer itself added ([CLS], [SEP], …) is never taken away, nor the token at which a
+language model is asked to go on. Answers are compared as
 distributions: over the classes, or over the next token. Where a gradient is wanted, what changes
 is the input of the first layer: the word embeddings themselves will not do, since a norm right
 after them makes input times gradient zero whatever the model does.
@@ -77,14 +78,18 @@ def require_way(subject: Subject, how: str) -> None:
 
 
 def removable(trace: Trace) -> Bool[Tensor, " token"]:
-    """The positions that somebody wrote: neither padding nor the tokenizer's own marks."""
-    written = trace.real & ~trace.special
+    """The positions that somebody wrote: neither padding nor the tokenizer's own marks.
+
+    Something must be left to read the answer from: a language model keeps the last token, and so
+    does a text to which the tokenizer added nothing.
+    """
     if "input_ids" not in trace.inputs:
         raise NotComputableError("Only tokens of a text can be taken away; this input is no text.")
+    written = trace.real & ~trace.special
+    if trace.subject.anatomy.answers == "tokens" or torch.equal(written, trace.real):
+        written[trace.real.nonzero()[-1]] = False
     if not bool(written.any()):
-        raise NotComputableError(
-            "The text holds nothing but special tokens; none can be taken away."
-        )
+        raise NotComputableError("There is no token in this text that could be taken away.")
     return written
 
 

@@ -41,7 +41,7 @@ from exhibit_a.methods.erasure import (
     require_way,
 )
 from exhibit_a.methods.flow import readout, require_one_stack
-from exhibit_a.results import Result, _extra, provenance
+from exhibit_a.results import Result, extra, provenance
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.capture import Trace, capture
 from exhibit_a.trace.targets import Target, choose_target
@@ -96,10 +96,10 @@ class Faithfulness(Result):
 
     def plot(self) -> "matplotlib.figure.Figure":
         """The probability of the answer while top-ranked tokens leave, and while only they stay."""
-        figure: matplotlib.figure.Figure = _extra("matplotlib.figure").Figure(
+        figure: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
             figsize=(9, 3.6), layout="constrained"
         )
-        shades = _extra("matplotlib").colormaps["viridis"]
+        shades = extra("matplotlib").colormaps["viridis"]
         for axes, curves, title in zip(
             figure.subplots(1, 2, sharey=True),
             (self.deletion, self.insertion),
@@ -110,7 +110,7 @@ class Faithfulness(Result):
                 look = {"color": shades(place / len(self.attributions)), "linewidth": 1.2}
                 if name == RANDOM:
                     look = {"color": "0.3", "linewidth": 2.5, "linestyle": "--"}
-                axes.plot(self.fractions, curves[name].mean(0), label=name, **look)
+                axes.plot(self.fractions, curves[name].mean(0).tolist(), label=name, **look)
             axes.set_xlabel(f"share of tokens, {title}")
         figure.axes[0].set_ylabel("probability of the model's answer", color=BLUE)
         figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center")

@@ -40,7 +40,7 @@ from exhibit_a.methods.distances import (
     total_variation,
 )
 from exhibit_a.methods.erasure import cut_short, distributions, require_distribution
-from exhibit_a.results import Result, _extra, provenance
+from exhibit_a.results import Result, extra, provenance
 from exhibit_a.shapes import Attention, Queries, SharedKeys
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap
@@ -83,18 +83,17 @@ class PermutationTest(Result):
 
     def plot(self) -> "matplotlib.figure.Figure":
         """Accuracy under each condition, beside the model's own and the uniform extreme."""
-        figure: matplotlib.figure.Figure = _extra("matplotlib.figure").Figure(
+        figure: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
             figsize=(7, 3.2), layout="constrained"
         )
         axes, places = figure.subplots(), torch.arange(len(self.conditions)).numpy()
         axes.axhline(self.own_accuracy, color="0.4", linestyle="--", label="as trained")
-        uniform = (self.uniform_accuracy, self.uniform_accuracy_interval)
-        for shift, look, color, label, (mean, ends) in (
-            (-0.1, "o", BLUE, f"{self.what} shuffled", (self.accuracy, self.accuracy_interval)),
-            (0.1, "s", VERMILION, "uniform attention", uniform),
+        for shift, look, color, mean, ends, label in (
+            (-0.1, "o", BLUE, self.accuracy, self.accuracy_interval, f"{self.what} shuffled"),
+            (0.1, "s", VERMILION, self.uniform_accuracy, self.uniform_accuracy_interval, "uniform"),
         ):
-            spread = (ends.mT - mean).abs()
-            axes.errorbar(places + shift, mean, spread, fmt=look, color=color, label=label)
+            spread = (ends.mT - mean).abs().numpy()
+            axes.errorbar(places + shift, mean.numpy(), spread, fmt=look, color=color, label=label)
         axes.set_xticks(places, self.conditions)
         axes.set_ylabel("accuracy")
         axes.legend(frameon=False)
@@ -118,8 +117,8 @@ def permutation_test(
     to all rows of a head, so for keys and features ``row`` means ``head``.
     """
     data = read_examples(examples)
-    chosen = _chosen(subject, what, sites)
-    used_scope = _used(what, scope)
+    chosen = _chosen(subject, what, scope, sites)
+    used_scope = "head" if what != "attention" and scope == "row" else scope
     if repeats < 1:
         raise BadRequestError(f"{repeats} repeats were asked for; give at least 1.")
     require_distribution(subject)
@@ -132,9 +131,8 @@ def permutation_test(
     change = torch.zeros(len(groups), repeats + 1, size)  # the last place is the uniform extreme
     chose = torch.zeros(len(groups), repeats + 1, size, dtype=torch.long)
     for places in grouped(encodings, TOKENS // repeats, alone=stand_alone(subject)):
-        again = _Again(
-            run(subject, [encodings[place] for place in places]), lengths[places], places
-        )
+        batch = run(subject, [encodings[place] for place in places])
+        again = _Again(batch, lengths[places], places)
         answers[places] = again.own.argmax(-1).cpu()
         for row, group in enumerate(groups):
             plan = _Plan(what, used_scope, group, seed, int(lengths.amax()))
@@ -144,31 +142,27 @@ def permutation_test(
             change[row][:, places] = moved.to("cpu", change.dtype)
             chose[row][:, places] = given.argmax(-1).T.cpu()
 
-    gold = classes_of(subject, data).cpu() if data[0].label is not None else None
-    outcome = _Outcome(answers, chose, change, gold)
+    labelled = data[0].label is not None
+    gold = classes_of(subject, data).cpu() if labelled else answers
     checks = {
         "examples": size,
         "cut at the model's length": cut_short(subject, lengths),
-        "labels": "none: correct is the model's own answer" if outcome.gold is None else "given",
+        "labels": "given" if labelled else "none: correct is the model's own answer",
     }
     if used_scope != scope:
         checks["scope"] = f"{used_scope}: {what} are shared by all rows of a head"
+    options = {"what": what, "scope": used_scope, "sites": list(chosen), "repeats": repeats}
+    together = (f"all {len(chosen)}",) if len(chosen) > 1 else ()
+    found = _summed_up(answers == gold, chose == gold, chose != answers, change, seed)
+    if not labelled:
+        found["p_value"] = torch.full_like(found["p_value"], torch.nan)
     return PermutationTest(
-        provenance=provenance(
-            subject.name,
-            "permutation_test",
-            subject.revision,
-            seed,
-            what=what,
-            scope=used_scope,
-            sites=list(chosen),
-            repeats=repeats,
-        ),
+        provenance=provenance(subject.name, "permutation_test", subject.revision, seed, **options),
         checks=checks,
         what=what,
         scope=used_scope,
-        conditions=_names(chosen, groups),
-        **_summed_up(outcome, seed),
+        conditions=(*(f"site {site}" for site in chosen), *together),
+        **found,
     )
 
 
@@ -298,24 +292,16 @@ class _Again:
         return torch.cat(parts, 1)
 
 
-@dataclass(frozen=True, eq=False)
-class _Outcome:
-    """What the model chose by itself, and under each condition; the last repeat is uniform."""
-
-    answers: Int[Tensor, " example"]
-    chose: Int[Tensor, "condition repeat example"]
-    change: Float[Tensor, "condition repeat example"]
-    gold: Int[Tensor, " example"] | None
-
-
-def _summed_up(outcome: _Outcome, seed: int) -> dict[str, Any]:
-    """Averages over repeats and examples, with their intervals."""
-    gold = outcome.answers if outcome.gold is None else outcome.gold
-    own, correct = outcome.answers == gold, outcome.chose == gold
-    flipped, change = outcome.chose != outcome.answers, outcome.change
+def _summed_up(
+    own: Bool[Tensor, " example"],
+    correct: Bool[Tensor, "condition repeat example"],
+    flipped: Bool[Tensor, "condition repeat example"],
+    change: Float[Tensor, "condition repeat example"],
+    seed: int,
+) -> dict[str, Any]:
+    """Averages over repeats and examples, with their intervals; the last repeat is uniform."""
     right, extreme = correct[:, :-1].float().mean(1), correct[:, -1]
     lost = own.float() - right
-    p_value = sign_flip_p_value(lost, seed=seed)
     return {
         "change": change[:, :-1],
         "flipped": flipped[:, :-1],
@@ -330,7 +316,7 @@ def _summed_up(outcome: _Outcome, seed: int) -> dict[str, Any]:
         "accuracy_interval": bootstrap_interval(right, seed=seed),
         "drop": lost.mean(-1),
         "drop_interval": bootstrap_interval(lost, seed=seed),
-        "p_value": p_value if outcome.gold is not None else torch.full_like(p_value, torch.nan),
+        "p_value": sign_flip_p_value(lost, seed=seed),
         "mean_change": change[:, :-1].mean((1, 2)),
         "mean_change_interval": bootstrap_interval(change[:, :-1].mean(1), seed=seed),
         "flip_rate": flipped[:, :-1].float().mean((1, 2)),
@@ -339,19 +325,21 @@ def _summed_up(outcome: _Outcome, seed: int) -> dict[str, Any]:
     }
 
 
-def _chosen(subject: Subject, what: str, sites: Sequence[int] | None) -> tuple[int, ...]:
+def _chosen(
+    subject: Subject, what: str, scope: str, sites: Sequence[int] | None
+) -> tuple[int, ...]:
     """The sites that were asked for, where shuffling ``what`` respects the mask."""
     if what not in WHAT:
         raise BadRequestError(f"Cannot shuffle {what!r}; choose {', '.join(WHAT)}.")
+    if scope not in SCOPES:
+        raise BadRequestError(f"There is no scope {scope!r}; choose {', '.join(SCOPES)}.")
     count = len(subject.anatomy.sites)
     chosen = tuple(range(count)) if sites is None else tuple(dict.fromkeys(sites))
     if not chosen:
         raise BadRequestError("No site was named; leave sites out to take them all.")
     for site in chosen:
         if not 0 <= site < count:
-            raise BadRequestError(
-                f"There is no site {site}; this model has sites 0 to {count - 1}."
-            )
+            raise BadRequestError(f"There is no site {site}; there are sites 0 to {count - 1}.")
         here = subject.anatomy.sites[site]
         if what == "keys" and (here.causal or here.window is not None):
             raise NotComputableError(
@@ -359,17 +347,6 @@ def _chosen(subject: Subject, what: str, sites: Sequence[int] | None) -> tuple[i
                 'moving keys would show it hidden ones. Shuffle "attention" instead.'
             )
     return chosen
-
-
-def _used(what: str, scope: str) -> str:
-    if scope not in SCOPES:
-        raise BadRequestError(f"There is no scope {scope!r}; choose {', '.join(SCOPES)}.")
-    return "head" if what != "attention" and scope == "row" else scope
-
-
-def _names(sites: Sequence[int], groups: Sequence[frozenset[int]]) -> tuple[str, ...]:
-    alone = tuple(f"site {site}" for site in sites)
-    return alone if len(groups) == len(sites) else (*alone, f"all {len(sites)}")
 
 
 def _mixed(*numbers: int) -> int:

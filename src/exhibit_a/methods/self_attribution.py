@@ -21,7 +21,7 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.batches import Batch, of_one
 from exhibit_a.methods.paths import ENOUGH, FIRST_POINTS, PathIntegral, Plan, integrate, wide
-from exhibit_a.results import Leaf, Result, _extra, provenance
+from exhibit_a.results import Leaf, Result, extra, provenance
 from exhibit_a.shapes import SiteHeads, SiteMap
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.trace.capture import Trace
@@ -87,8 +87,10 @@ class SelfAttribution(Result):
         limit = max(float(one.sum(0).abs().amax()) for one in self.scores)
         limit = limit if head is None else float(self.scores[site].abs().amax())
         queries, keys = self.tokens_of(site)
-        pyplot = _extra("matplotlib.pyplot")
-        figure, axes = pyplot.subplots(figsize=(2 + 0.28 * len(keys), 1.5 + 0.28 * len(queries)))
+        figure = extra("matplotlib.figure").Figure(
+            figsize=(2 + 0.28 * len(keys), 1.5 + 0.28 * len(queries)), layout="constrained"
+        )
+        axes = figure.subplots()
         limit = limit or 1.0
         image = axes.imshow(shown.numpy(force=True), cmap="RdBu_r", vmin=-limit, vmax=limit)
         axes.set_xticks(range(len(keys)), keys, rotation=90)
@@ -97,7 +99,6 @@ class SelfAttribution(Result):
         here = self.sites[site]
         axes.set(xlabel="key", ylabel="query", title=f"{here.stack} layer {here.layer}, {which}")
         figure.colorbar(image, label=f"contribution to {self.target}")
-        figure.tight_layout()
         return figure
 
 

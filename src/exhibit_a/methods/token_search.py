@@ -122,7 +122,7 @@ class Score:
 
     def intervals(self) -> Bounds:
         """Where 95 % of the bootstrap replicates of the rate lie."""
-        rates = self.replicates / self.replicate_words.clamp_min(1).reshape(-1, 1, 1)
+        rates = self.replicates / self.replicate_words.reshape(-1, 1, 1)  # NaN where none was drawn
         ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
-        bounds = rates.quantile(ends, dim=0).permute(1, 2, 0).float()  # (map, layer, bound)
+        bounds = rates.nanquantile(ends, dim=0).permute(1, 2, 0).float()  # (map, layer, bound)
         return dict(zip(self.names, bounds, strict=True))

@@ -123,8 +123,9 @@ def _run(subject: Subject, inputs: dict[str, Any]) -> StateBatch:
         ids, marks = torch.arange(tokens).expand(count, -1), special.expand(count, -1)
     else:
         marks = torch.stack([positions(subject.tokenizer, row, tokens)[1] for row in ids.cpu()])
-    whole = mask is None or mask.shape != (count, tokens)
-    real = torch.ones(count, tokens, dtype=torch.bool) if whole else mask.bool()
+    real = torch.ones(count, tokens, dtype=torch.bool)
+    if mask is not None and mask.shape == real.shape:
+        real = mask.bool()
     device = hidden.device
     return StateBatch(hidden, ids.to(device), marks.to(device), real.to(device))
 

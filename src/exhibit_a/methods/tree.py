@@ -31,7 +31,7 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.self_attribution import SelfAttribution
-from exhibit_a.results import Result, _extra
+from exhibit_a.results import Result, extra
 
 if TYPE_CHECKING:
     import networkx
@@ -92,7 +92,7 @@ class AttributionTree(Result):
 
     def to_networkx(self) -> "networkx.DiGraph":
         """The tree as a directed graph; nodes carry their token, edges their layer and score."""
-        graph = _extra("networkx").DiGraph(target=self.target, root=self.root)
+        graph = extra("networkx").DiGraph(target=self.target, root=self.root)
         for node in self.nodes:
             graph.add_node(node, token=self._name(node))
         for edge in self.edges:
@@ -142,9 +142,11 @@ class AttributionTree(Result):
 
     def plot(self) -> Any:
         """The same drawing with matplotlib."""
-        pyplot = _extra("matplotlib.pyplot")
         tokens, levels = self.tokens or (), self._levels()
-        figure, axes = pyplot.subplots(figsize=(1 + 0.6 * len(tokens), 1.5 + 0.4 * self.layers))
+        figure = extra("matplotlib.figure").Figure(
+            figsize=(1 + 0.6 * len(tokens), 1.5 + 0.4 * self.layers), layout="constrained"
+        )
+        axes = figure.subplots()
         for edge in self.edges:
             ends = (edge.parent, edge.child)
             heights = [levels[node] for node in ends]
@@ -155,7 +157,6 @@ class AttributionTree(Result):
         names = [*(f"layer {layer}" for layer in range(self.layers)), "answer"]
         axes.set_yticks(range(self.layers + 1), names)
         axes.set_title(self.target)
-        figure.tight_layout()
         return figure
 
     def _name(self, node: int) -> str:

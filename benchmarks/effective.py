@@ -1,0 +1,183 @@
+"""What does effective attention cost, beside the released way and beside the model itself?
+
+Three questions, each answered in one process with the rivals taken in turns, so that a noisy
+machine disturbs both alike:
+
+1. one layer of BERT-base shape, bidirectional: the projection beside a full singular value
+   decomposition of T = V·W_O for every head, as the released code does it (written anew here);
+2. the same layer, causal: beside one decomposition for every row of every head, timed on a sample
+   of rows and scaled up;
+3. all twelve layers, and the whole of ``effective_attention`` on a trace of them: beside one eager
+   forward pass of the model, bidirectional (BERT) and causal (GPT-2).
+
+Then the peak memory of one layer at 4096 tokens, in a process of its own.
+"""
+
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import transformers
+from torch import Tensor
+
+from exhibit_a.methods.effective import effective_attention
+from exhibit_a.methods.projection import project
+from exhibit_a.subject.subject import Subject, load
+from exhibit_a.trace.capture import capture
+
+LAYERS, HEADS, WIDTH, MODEL = 12, 12, 64, 768
+REPEATS = 5
+SAMPLED_ROWS = range(16, 512, 31)
+
+
+def main() -> None:
+    tokens = 512
+    weight = torch.randn(HEADS, WIDTH, MODEL, generator=seeded(9)) / WIDTH**0.5
+    print(f"one layer, {HEADS} heads × {WIDTH}, {tokens} tokens")
+    attention, values, visible = layer(tokens, causal=False)
+    spent, released = once(lambda: by_full_svd(attention, values @ weight))
+    report("bidirectional", "full SVD of T", spent, attention, values, visible, released)
+
+    attention, values, visible = layer(tokens, causal=True)
+    spent, rows = once(lambda: by_rows(attention[:1], values[:1], SAMPLED_ROWS))
+    spent *= HEADS * tokens / len(SAMPLED_ROWS)
+    report("causal", "SVD of every row*", spent, attention, values, visible, rows)
+    print(f"* {len(SAMPLED_ROWS)} rows of one head were timed and scaled to {HEADS} × {tokens}\n")
+
+    print(
+        f"{LAYERS} layers, {LAYERS * HEADS} heads, {tokens} tokens, beside one eager forward pass"
+    )
+    for name, subject in models().items():
+        against_the_model(name, subject, tokens)
+
+    for name in ("bidirectional", "causal"):
+        command = [sys.executable, __file__, name]
+        told = subprocess.run(command, check=True, capture_output=True, text=True)
+        print(f"\none layer at 4096 tokens, {name}: {told.stdout.strip()}", end="")
+    print()
+
+
+def models() -> dict[str, Subject]:
+    torch.manual_seed(0)
+    eager = {"attn_implementation": "eager"}
+    bert = transformers.BertForSequenceClassification(transformers.BertConfig(**eager))
+    gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(**eager))
+    return {"bidirectional": load(bert.eval()), "causal": load(gpt2.eval())}
+
+
+def against_the_model(name: str, subject: Subject, tokens: int) -> None:
+    """Two lines: the bare projection and the whole method, each in turns with the forward pass."""
+    ids = torch.randint(1000, 2000, (1, tokens), generator=seeded(0))
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
+    inputs = inputs if name == "causal" else {k: inputs[k] for k in ("input_ids", "attention_mask")}
+    trace = capture(subject, inputs, keep=("attention", "values"))
+    maps, values = torch.stack(trace.attention), torch.stack(trace.values)
+    rivals: dict[str, Callable[[], object]] = {
+        "projection": lambda: project(maps, values, trace.visible[0]),
+        "effective_attention": lambda: effective_attention(trace),
+    }
+    for rival, run in rivals.items():
+        forward, ours = beside(lambda: subject.model(**inputs), run)
+        print(
+            f"  {name:14} forward {forward:6.2f} s  {rival:20} {ours:6.2f} s"
+            f"  {ours / forward:5.2f} of a pass"
+        )
+
+
+def report(
+    name: str,
+    rival: str,
+    spent: float,
+    attention: Tensor,
+    values: Tensor,
+    visible: Tensor,
+    expected: dict[tuple[int, int], Tensor],
+) -> None:
+    """One line: both times, their ratio, and the largest difference."""
+    runs = [once(lambda: project(attention, values, visible)) for _ in range(REPEATS)]
+    took = statistics.median(spent for spent, _ in runs)
+    found = runs[0][1].effective.double()
+    apart = max(float((found[place] - there).abs().max()) for place, there in expected.items())
+    print(
+        f"  {name:14} {rival:18} {spent:8.2f} s  ours {took:6.3f} s"
+        f"  {spent / took:7.0f} × faster  apart {apart:.1e}"
+    )
+
+
+@torch.no_grad()
+def by_full_svd(attention: Tensor, passed: Tensor) -> dict[tuple[int, int], Tensor]:
+    """A − (A N)Nᵀ, with N from a complete n × n basis for every head."""
+    found = {}
+    for head, (weights, own) in enumerate(zip(attention, passed, strict=True)):
+        basis, strength, _ = torch.linalg.svd(own, full_matrices=True)
+        line = max(own.shape) * torch.finfo(own.dtype).eps * strength[0]
+        null = basis[:, int((strength > line).sum()) :]
+        effective = weights - weights @ null @ null.T
+        found |= {(head, row): effective[row].double() for row in range(len(weights))}
+    return found
+
+
+@torch.no_grad()
+def by_rows(attention: Tensor, values: Tensor, rows: range) -> dict[tuple[int, int], Tensor]:
+    """The definition for causal rows: a decomposition of the values up to each."""
+    found = {}
+    for head, row in ((head, row) for head in range(len(attention)) for row in rows):
+        own = values[head, : row + 1].double()
+        left, strength, _ = torch.linalg.svd(own, full_matrices=False)
+        line = max(own.shape) * torch.finfo(values.dtype).eps * strength[0]
+        left = left[:, strength > line]
+        there = torch.zeros(attention.shape[-1], dtype=torch.float64)
+        there[: row + 1] = attention[head, row, : row + 1].double() @ left @ left.T
+        found[head, row] = there
+    return found
+
+
+def layer(tokens: int, *, causal: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Random attention and values of one layer, with their mask."""
+    generator = seeded(tokens)
+    visible = torch.ones(tokens, tokens, dtype=torch.bool)
+    visible = visible.tril() if causal else visible
+    attention = torch.randn(HEADS, tokens, tokens, generator=generator)
+    attention.masked_fill_(~visible, -torch.inf)
+    values = torch.randn(HEADS, tokens, WIDTH, generator=generator)
+    for weights in attention:
+        weights.copy_(torch.softmax(weights, dim=-1))
+    return attention, values, visible
+
+
+def beside(first: Callable[[], object], second: Callable[[], object]) -> tuple[float, float]:
+    """Median seconds of two things, taken in turns."""
+    spent: tuple[list[float], list[float]] = ([], [])
+    with torch.no_grad():
+        for _ in range(REPEATS + 1):
+            for times, run in zip(spent, (first, second), strict=True):
+                times.append(once(run)[0])
+    return statistics.median(spent[0][1:]), statistics.median(spent[1][1:])
+
+
+def once(run: Callable[[], Any]) -> tuple[float, Any]:
+    started = time.perf_counter()
+    found = run()
+    return time.perf_counter() - started, found
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def alone(name: str) -> None:
+    """Peak resident memory of a fresh process that projects one long layer."""
+    attention, values, visible = layer(4096, causal=name == "causal")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    spent, _ = once(lambda: project(attention, values, visible))
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    print(f"{spent:.1f} s, peak {after:.2f} GB, of which {before:.2f} GB before the projection")
+
+
+if __name__ == "__main__":
+    alone(sys.argv[1]) if len(sys.argv) > 1 else main()
