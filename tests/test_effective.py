@@ -4,6 +4,7 @@ import pytest
 import torch
 from conftest import subject_of
 from torch.testing import assert_close
+from transformers.pytorch_utils import Conv1D
 from words import tokenizer
 from zoo import FAMILIES
 
@@ -112,9 +113,8 @@ def test_without_the_bias_the_bias_free_output_stays(name):
     model = FAMILIES[name].build()
     with torch.no_grad():
         for part in model.modules():
-            if isinstance(part, torch.nn.Linear) or type(part).__name__ == "Conv1D":
-                if part.bias is not None:
-                    part.bias.normal_(generator=torch.Generator().manual_seed(0))
+            if isinstance(part, torch.nn.Linear | Conv1D) and part.bias is not None:
+                part.bias.normal_(generator=torch.Generator().manual_seed(0))
     trace = capture(load(model), long_inputs(name))
     include, exclude = effective_attention(trace), effective_attention(trace, value_bias="exclude")
     assert (include.effective[0] - exclude.effective[0]).abs().amax() > 1e-3

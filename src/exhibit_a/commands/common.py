@@ -97,8 +97,9 @@ def present(
 
     screen = console()
     table = Table(title=title, title_justify="left")
-    for name, value in rows[0].items() if rows else ():
-        table.add_column(name, justify="right" if isinstance(value, int | float) else "left")
+    for place, (name, value) in enumerate(rows[0].items() if rows else ()):
+        number = isinstance(value, int | float)
+        table.add_column(name, justify="right" if number else "left", no_wrap=place == 0)
     for row in rows:
         table.add_row(*(_cell(value) for value in row.values()))
     screen.print(table)
