@@ -51,7 +51,7 @@ def verdict(model: transformers.PreTrainedModel) -> str:
     except ExhibitError as refused:
         return f"{type(refused).__name__}: {refused}"
     problem = next(site.projection_problem for site in sites if site.projection is None)
-    return f"attention can be read and edited; methods that need the output projection cannot run: {problem}."
+    return f"can be read and edited; methods that need the output projection cannot run: {problem}."
 
 
 if __name__ == "__main__":

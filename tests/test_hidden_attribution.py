@@ -15,9 +15,8 @@ from exhibit_a.methods.hidden_attribution import (
     contributions,
     displaced,
     hidden_attribution,
-    orthonormal,
 )
-from exhibit_a.methods.tangents import push_to_heads, push_to_layers
+from exhibit_a.methods.tangents import orthonormal, push_to_heads, push_to_layers
 from exhibit_a.store import read
 from exhibit_a.subject.care import around, undisturbed
 from exhibit_a.subject.subject import load
@@ -96,9 +95,7 @@ def test_norms_are_those_of_the_jacobian(name, stack, source):
     trace = precise(name)
     blocks = blocks_by_definition(trace, source, stack)
     found = hidden_attribution(trace, stack=stack, source=source)
-    close = (
-        1e-6 if name in ("llama", "t5") else 1e-10
-    )  # their norms work in float32, whatever comes
+    close = 1e-10 if name in ("bert", "gpt2") else 1e-6  # the others have a float32 softmax
     assert_close(found.norms[1:], blocks.square().sum((-2, -1)).sqrt(), rtol=close, atol=close)
     assert found.checks["parity"] == 0
     assert found.checks["adjoint_gap"] < 10 * close

@@ -293,8 +293,8 @@ def test_a_language_model_is_shuffled_within_each_prefix():
     [
         ({"what": "values"}, BadRequestError, "choose attention, keys, features"),
         ({"scope": "layer"}, BadRequestError, "choose row, head, example, global"),
-        ({"sites": [9]}, BadRequestError, "sites 0 to 2"),
-        ({"sites": []}, BadRequestError, "leave sites out"),
+        ({"sites": [9]}, BadRequestError, "no such site; there are 0 to 2"),
+        ({"sites": []}, BadRequestError, "no such site; there are 0 to 2"),
         ({"repeats": 0}, BadRequestError, "at least 1"),
     ],
 )

@@ -79,7 +79,7 @@ def train(
         model, tokenizer = _load_base(base, names)
         model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         if freeze_embeddings:
-            _embeddings(model).requires_grad_(False)
+            model.get_input_embeddings().requires_grad_(False)
         learn, check = (_encode(model, tokenizer, part, max_length) for part in (examples, aside))
         with _bar(visible=progress) as bar:
             history = fit(model, learn, check, schedule, bar)
@@ -165,12 +165,6 @@ def _load_base(base: str | Path, names: list[str]) -> tuple[Any, Any]:
         )
     model.config.pad_token_id = tokenizer.pad_token_id
     return model, tokenizer
-
-
-def _embeddings(model: Any) -> torch.nn.Module:
-    """Words, positions and types together where the family keeps them together, else the words."""
-    module: torch.nn.Module = getattr(model.base_model, "embeddings", model.get_input_embeddings())
-    return module
 
 
 def _bar(*, visible: bool) -> Progress:

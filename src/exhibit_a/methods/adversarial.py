@@ -30,6 +30,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError
+from exhibit_a.methods.alternatives import alternative_attention
 from exhibit_a.methods.distances import (
     BLUE,
     FARTHEST,
@@ -51,7 +52,9 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 ROUNDING = 1e-6  # between a pass with copies and a plain one
-HALVINGS = 12
+HALVINGS = 10
+NEARLY = 0.99  # of the bound is far enough
+PATIENCE, PROGRESS = 20, 1.01  # so many steps without one per cent of progress end a climb
 RATE = 0.3  # of Adam, on the scores
 
 Maps = dict[int, Tensor]  # by site: (head, query, key), with copies in front while searching
@@ -243,17 +246,14 @@ class _Search:
 
     def free(self, group: tuple[int, ...], seed: int) -> float:
         """How far the answer's row of one site can go with every head output as it is."""
-        from exhibit_a.methods.alternatives import alternative_attention
-
         row, site = int(self.read.argmax()), group[0]
         if len(group) > 1 or self.own[site].shape[1] != len(self.read):
             return float("nan")
-        found = [
-            alternative_attention(
-                self.trace, site=site, head=head, query=row, samples=1, seed=seed
-            ).farthest
+        others = [
+            alternative_attention(self.trace, site=site, head=head, query=row, samples=1, seed=seed)
             for head in range(len(self.own[site]))
         ]
+        found = [one.farthest for one in others]
         own = self.own[site][:, row].double().cpu()
         return float(jensen_shannon(torch.stack(found), own).mean())
 
@@ -263,12 +263,16 @@ class _Search:
         optimiser = torch.optim.Adam(list(scores.values()), lr=RATE)
         pull = torch.ones(restarts, device=self.answer.device)
         best = {site: self.own[site].expand_as(one).clone() for site, one in scores.items()}
-        farthest = torch.zeros_like(pull)
+        farthest, reached = torch.zeros_like(pull), [0.0] * PATIENCE
+        ceiling = NEARLY * float(self.mean(self.bounds(scores)))
         for _ in range(steps):
+            if reached[-1] >= ceiling or 0 < reached[-1] <= PROGRESS * min(reached[-PATIENCE:]):
+                break
             maps = {site: self._map(site, one) for site, one in scores.items()}
             answers, far = self.run(maps), self.mean(self.rows(maps))
             inside = total_variation(answers.detach(), self.answer) <= self.inner
             self._keep(best, farthest, maps, torch.where(inside, far.detach(), -1.0))
+            reached.append(float(farthest.amax()))
             surprise = (self.answer * (self.answer.log() - answers.log())).nan_to_num().sum(-1)
             loss = torch.where(inside, 0.0, pull * surprise) - far
             optimiser.zero_grad()

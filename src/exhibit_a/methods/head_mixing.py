@@ -21,8 +21,14 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.distances import BLUE, FARTHEST, VERMILION, jensen_shannon, total_variation
-from exhibit_a.methods.hidden_attribution import Changes, check_probes, contributions, positions
-from exhibit_a.methods.tangents import push_to_heads
+from exhibit_a.methods.hidden_attribution import contributions
+from exhibit_a.methods.tangents import (
+    Changes,
+    check_probes,
+    lengths_of,
+    positions,
+    push_to_heads,
+)
 from exhibit_a.results import Leaf, Result, _extra, provenance
 from exhibit_a.shapes import SiteHeads, SiteMap
 from exhibit_a.subject.anatomy import Site
@@ -108,8 +114,8 @@ def head_mixing(
     attention, contribution, scores = [], [], []
     for index, site in enumerate(trace.sites):
         rows, columns = kept[site.stack], kept[key_stack(site.stack, site.kind, trace.sequences)]
-        local = trace.attention[index][:, rows][:, :, columns]
-        visible = trace.visible[index][rows][:, columns]
+        local = trace.attention[index][:, rows][:, :, columns].cpu()
+        visible = trace.visible[index][rows][:, columns].cpu()
         scores.append(agreement(local.double(), found[index], visible | (found[index] > 0)))
         attention.append(local)
         contribution.append(found[index].to(local.dtype))
@@ -208,7 +214,7 @@ def _contributions(
         for number, part in enumerate(push(tangents)):  # (tangent, head, query, d_head)
             weight = weights[number]
             moved = part if weight is None else part @ weight
-            lengths = torch.linalg.vector_norm(moved, dim=-1)[:, :, kept[sites[number].stack]]
+            lengths = lengths_of(moved)[:, :, kept[sites[number].stack]]
             squares[number].index_add_(0, places, lengths.double().square().cpu())
     shares = {
         site.index: contributions(square.permute(1, 2, 0).sqrt())

@@ -37,7 +37,7 @@ def observe_feeding(
         def run(*args: Any, **kwargs: Any) -> Tensor:
             leaf: Tensor = forward(*args, **kwargs).detach().requires_grad_()
             watcher.leaves[name] = leaf
-            return leaf
+            return leaf.clone()  # some families add to it in place
 
         return run
 

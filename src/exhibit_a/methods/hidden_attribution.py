@@ -17,16 +17,24 @@ the gradient of the *sum* of e_j, measures nothing: a layer norm makes that sum 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from scipy import stats
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError
-from exhibit_a.methods.tangents import Pushforward, known_stack, push_to_layers
+from exhibit_a.methods.tangents import (
+    Changes,
+    Pushforward,
+    check_probes,
+    known_stack,
+    lengths_of,
+    positions,
+    push_to_layers,
+)
 from exhibit_a.results import Leaf, Result, _extra, provenance
 from exhibit_a.trace.capture import Trace
 
@@ -137,19 +145,20 @@ def hidden_attribution(
     _check_norm(norm, probes)
     targets, sources = (positions(trace, name, special) for name in (stack, source))
     push = push_to_layers(trace, source, stack)
-    scale = _scale(push.entry[0, sources], norm)
-    start = scale.double().square().sum(-1).sqrt() if norm != "spectral" else scale[:, 0].double()
+    inputs = push.entry[0, sources].detach()
 
     spread: Tensor | None = None
     if norm == "spectral":
         norms = _spectral_norms(push, sources, targets)
     else:
-        changes = Changes.unit(push.entry, sources, probes, seed).scaled(scale)
+        changes = Changes.unit(push.entry, sources, probes, seed)
+        changes = changes.scaled(inputs) if norm == "times_input" else changes
         squares = _squares(push, changes, targets, keep_directions=probes is not None)
         norms = (squares.sum(0) * width / changes.directions.shape[1]).sqrt()
         spread = None if probes is None else _jackknife(squares, width)
-    first = torch.diag(start) if stack == source else norms.new_zeros(len(targets), len(sources))
-    norms = torch.cat([first.unsqueeze(0).to(norms), norms])
+    first = torch.diag(_at_the_start(inputs, norm).to(norms))
+    first = first if stack == source else norms.new_zeros(len(targets), len(sources))
+    norms = torch.cat([first.unsqueeze(0), norms])
     if not bool(norms.isfinite().all()):
         raise BrokenInvariantError(
             f"A derivative of {type(trace.subject.model).__name__} is NaN or infinite; no numbers "
@@ -219,51 +228,6 @@ def by_distance(
     return total, torch.bincount(distance, minlength=count).to(contribution.dtype)
 
 
-def orthonormal(
-    sources: int, count: int, width: int, seed: int
-) -> Float[Tensor, "source direction d_model"]:
-    """Random orthonormal directions for every source; the same for the same seed."""
-    chance = torch.Generator().manual_seed(seed)
-    drawn = torch.randn(sources, width, count, generator=chance, dtype=torch.float64)
-    basis, triangle = torch.linalg.qr(drawn)
-    signs = triangle.diagonal(dim1=1, dim2=2).sign()  # without them the basis is not uniform
-    uniform: Tensor = basis * signs.unsqueeze(1)
-    return uniform.mT
-
-
-@dataclass(frozen=True, eq=False)
-class Changes:
-    """Every direction at every source token, one after the other."""
-
-    directions: Float[Tensor, "source direction d_model"]
-    sources: Sequence[int]
-
-    @classmethod
-    def unit(cls, entry: Tensor, sources: Sequence[int], probes: int | None, seed: int) -> "Changes":
-        """Unit changes: all d of them at every source, or as many random ones as ``probes``."""
-        width = entry.shape[-1]
-        if probes is not None:
-            return cls(orthonormal(len(sources), probes, width, seed), sources)
-        return cls(torch.eye(width).expand(len(sources), -1, -1), sources)
-
-    def scaled(self, scale: Float[Tensor, "source d_model"]) -> "Changes":
-        """The same changes with every component weighed by what stands at the source."""
-        return replace(self, directions=self.directions * scale.cpu().double().unsqueeze(1))
-
-    def __len__(self) -> int:
-        return len(self.sources) * self.directions.shape[1]
-
-    def within(self, run: slice, like: Tensor) -> tuple[Tensor, Int[Tensor, " tangent"]]:
-        """The changes of a run as tangents of ``like``, and the source each belongs to."""
-        number = torch.arange(run.start, run.stop)
-        source, direction = number // self.directions.shape[1], number % self.directions.shape[1]
-        places = torch.tensor(self.sources)[source]
-        tangents = like.new_zeros(len(number), *like.shape[1:])
-        chosen = self.directions[source, direction].to(like)
-        tangents[torch.arange(len(number)), places] = chosen
-        return tangents, source
-
-
 def _squares(
     push: Pushforward, changes: Changes, targets: Sequence[int], *, keep_directions: bool
 ) -> Float[Tensor, "direction layer target source"]:
@@ -275,7 +239,7 @@ def _squares(
     for run in push.chunks(len(changes)):
         tangents, source = changes.within(run, push.entry.detach())
         rows = torch.arange(run.start, run.stop) if keep_directions else source
-        lengths = [torch.linalg.vector_norm(part, dim=-1)[:, targets] for part in push(tangents)]
+        lengths = [lengths_of(part)[:, targets] for part in push(tangents)]
         table.index_add_(0, rows, torch.stack(lengths, 1).double().square().cpu())
     return table.reshape(-1, kept, *table.shape[1:]).permute(1, 2, 3, 0)
 
@@ -307,27 +271,11 @@ def _jackknife(squares: Float[Tensor, "direction layer target source"], width: i
     return (scatter * (count - 1) / count * (1 - count / width)).sqrt() * few
 
 
-def _scale(entry: Float[Tensor, "source d_model"], norm: str) -> Float[Tensor, "source d_model"]:
-    entry = entry.detach()
-    return entry if norm == "times_input" else torch.ones_like(entry)
-
-
-def positions(trace: Trace, stack: str, special: bool) -> list[int]:
-    """The positions of a stack that are not padding nor, unless they are wanted, special."""
-    sequence = trace.sequences[stack]
-    kept = sequence.real if special else sequence.real & ~sequence.special
-    if not bool(kept.any()):
-        raise BadRequestError("The text has no tokens of its own; keep the special ones.")
-    return [int(place) for place in kept.nonzero()]
-
-
-def check_probes(probes: int | None, width: int) -> None:
-    """Refuse numbers of probes that say nothing, or more than there are directions."""
-    if probes is not None and not 2 <= probes <= width:
-        raise BadRequestError(
-            f"{probes} probes were asked for; 2 to {width} (the model's width) make sense, and "
-            "probes=None is exact."
-        )
+def _at_the_start(inputs: Float[Tensor, "source d_model"], norm: str) -> Float[Tensor, " source"]:
+    """The norm of the identity, which is the Jacobian of the input itself."""
+    if norm == "times_input":
+        return lengths_of(inputs.double())
+    return inputs.new_full((len(inputs),), inputs.shape[1] ** 0.5 if norm == "frobenius" else 1)
 
 
 def _check_norm(norm: str, probes: int | None) -> None:

@@ -66,7 +66,6 @@ class PermutationTest(Result):
     correct: Bool[Tensor, "condition repeat example"]
     own_correct: Bool[Tensor, " example"]
     uniform_change: Float[Tensor, "condition example"]
-    uniform_flipped: Bool[Tensor, "condition example"]
     uniform_correct: Bool[Tensor, "condition example"]
     own_accuracy: float
     own_accuracy_interval: Float[Tensor, " bound"]
@@ -151,13 +150,14 @@ def permutation_test(
     }
     if used_scope != scope:
         checks["scope"] = f"{used_scope}: {what} are shared by all rows of a head"
-    options = {"what": what, "scope": used_scope, "sites": list(chosen), "repeats": repeats}
+    options = {"what": what, "scope": used_scope, "sites": chosen, "repeats": repeats}
+    source = provenance(subject.name, "permutation_test", subject.revision, seed, **options)
     together = (f"all {len(chosen)}",) if len(chosen) > 1 else ()
     found = _summed_up(answers == gold, chose == gold, chose != answers, change, seed)
     if not labelled:
         found["p_value"] = torch.full_like(found["p_value"], torch.nan)
     return PermutationTest(
-        provenance=provenance(subject.name, "permutation_test", subject.revision, seed, **options),
+        provenance=source,
         checks=checks,
         what=what,
         scope=used_scope,
@@ -308,7 +308,6 @@ def _summed_up(
         "correct": correct[:, :-1],
         "own_correct": own,
         "uniform_change": change[:, -1],
-        "uniform_flipped": flipped[:, -1],
         "uniform_correct": extreme,
         "own_accuracy": float(own.float().mean()),
         "own_accuracy_interval": bootstrap_interval(own.float(), seed=seed),
@@ -325,21 +324,17 @@ def _summed_up(
     }
 
 
-def _chosen(
-    subject: Subject, what: str, scope: str, sites: Sequence[int] | None
-) -> tuple[int, ...]:
+def _chosen(subject: Subject, what: str, scope: str, sites: Sequence[int] | None) -> list[int]:
     """The sites that were asked for, where shuffling ``what`` respects the mask."""
     if what not in WHAT:
         raise BadRequestError(f"Cannot shuffle {what!r}; choose {', '.join(WHAT)}.")
     if scope not in SCOPES:
         raise BadRequestError(f"There is no scope {scope!r}; choose {', '.join(SCOPES)}.")
     count = len(subject.anatomy.sites)
-    chosen = tuple(range(count)) if sites is None else tuple(dict.fromkeys(sites))
-    if not chosen:
-        raise BadRequestError("No site was named; leave sites out to take them all.")
-    for site in chosen:
+    chosen = list(range(count) if sites is None else dict.fromkeys(sites))
+    for site in chosen or [-1]:
         if not 0 <= site < count:
-            raise BadRequestError(f"There is no site {site}; there are sites 0 to {count - 1}.")
+            raise BadRequestError(f"There is no such site; there are 0 to {count - 1}.")
         here = subject.anatomy.sites[site]
         if what == "keys" and (here.causal or here.window is not None):
             raise NotComputableError(

@@ -19,6 +19,7 @@ import copy
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -34,13 +35,14 @@ from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.care import floating, undisturbed, without_cache
 from exhibit_a.subject.encoding import probe
 from exhibit_a.subject.subject import Subject, examine
-from exhibit_a.subject.tap import attention_implementation
+from exhibit_a.subject.tap import AttentionCall, Tap, attention_implementation
 
 ROUNDING = 8.0  # sums in another order may differ by this much more than parity allows
 MOST_TRIALS = 256
 
 Heads = Iterable[tuple[int, int]]
 Known = dict[type, tuple[str, ...]]  # what a kind of module remembers
+Shapes = dict[int, tuple[int, int, int]]  # by site: heads, heads that own values, their width
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -68,13 +70,15 @@ def prune(subject: Subject, heads: Heads) -> Subject:
     feeding = observe_feeding(smaller, inputs, set(gone))
     sites, silenced = subject.anatomy.sites, list[tuple[int, int]]()
     adapted: Known = {}
+    expected: Shapes = {}
     for own in _sharing_a_module(subject, gone):
         silenced += [(site, head) for site in own for head in gone[site]]
         site = sites[own[0]]
         change = settle(site, gone[own[0]], feeding[own[0]])
         remove(model, site, change, feeding[own[0]])
         wanted = _silenced_answer(subject, inputs, silenced)
-        _adapt(smaller, site, change, adapted, partial(_off_by, smaller, inputs, wanted))
+        expected |= dict.fromkeys(own, (len(change.queries), len(change.shared), site.d_head))
+        _adapt(smaller, site, change, adapted, partial(_off_by, smaller, inputs, wanted, expected))
     smaller = replace(smaller, anatomy=examine(model, subject.tokenizer, subject.anatomy.tap))
     _check_longer(subject, smaller, silenced)
     problem = _unsayable(smaller, inputs)
@@ -208,13 +212,33 @@ def _silenced_answer(subject: Subject, inputs: dict[str, Any], heads: Heads) -> 
 
 
 @torch.no_grad()
-def _off_by(subject: Subject, inputs: dict[str, Any], wanted: list[Tensor]) -> float:
-    """How far the model's own answer is from the one wanted, at the worst place."""
-    model = subject.model
-    with undisturbed(model), attention_implementation(model, "eager"):
+def _off_by(
+    subject: Subject, inputs: dict[str, Any], wanted: list[Tensor], expected: Shapes | None = None
+) -> float:
+    """How far the model's answer is from the one wanted, at the worst place.
+
+    Where heads hardly matter a wrong shape may still answer well, so shapes are compared first.
+    """
+    model, seen = subject.model, _Shapes()
+    with undisturbed(model), subject.tapping(seen):
         found = floating(model(**without_cache(model, inputs)))
-    pairs = [(mine, theirs) for mine, theirs in zip(found, wanted, strict=True)]
+    for site, shape in (expected or {}).items():
+        if seen.shapes[site] != shape:
+            raise ValueError(f"site {site} has {seen.shapes[site]} instead of {shape}")
+    pairs = zip(found, wanted, strict=True)
     return max(float((mine.double() - theirs.double()).abs().amax()) for mine, theirs in pairs)
+
+
+class _Shapes(Tap):
+    """Remembers how many heads every site has, and how wide they are."""
+
+    def __init__(self) -> None:
+        self.shapes: Shapes = {}
+
+    def weighting(self, call: AttentionCall) -> None:
+        """Write the numbers down."""
+        shared, width = call.value.shape[1], call.value.shape[3]
+        self.shapes[call.site] = (call.probs.shape[1], shared, width)
 
 
 def _check_longer(subject: Subject, smaller: Subject, heads: Heads) -> None:
@@ -237,22 +261,21 @@ def _unsayable(smaller: Subject, inputs: dict[str, Any]) -> str | None:
     if len({(site.heads, site.kv_heads, site.d_head) for site in sites}) > 1:
         return "its sites have different numbers of heads"
     config = copy.deepcopy(model.config)
-    told = {"num_attention_heads": sites[0].heads, "num_key_value_heads": sites[0].kv_heads}
-    told["head_dim"] = sites[0].d_head
-    for name, number in told.items():
-        if getattr(config, name, None) is not None:
-            setattr(config, name, number)
+    told = {"num_attention_heads": sites[0].heads, "head_dim": sites[0].d_head}
+    if hasattr(config, "num_key_value_heads"):
+        told["num_key_value_heads"] = sites[0].kv_heads
     try:
+        for name, number in told.items():
+            setattr(config, name, number)
         again = type(model)(config).to(model.dtype)
         again.load_state_dict(model.state_dict())
         difference = _off_by(replace(smaller, model=again), inputs, _plain(smaller, inputs))
-    except (RuntimeError, ValueError, ZeroDivisionError) as fact:
+    except (RuntimeError, ValueError, AttributeError, ZeroDivisionError) as fact:
         return f"a model built from it differs ({str(fact).strip().splitlines()[0]})"
     if difference > ROUNDING * smaller.anatomy.tolerance:
         return "a model built from it answers differently"
-    for name in told:
-        if hasattr(model.config, name):
-            setattr(model.config, name, getattr(config, name))
+    for name, number in told.items():
+        setattr(model.config, name, number)
     return None
 
 

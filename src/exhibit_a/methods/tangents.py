@@ -5,7 +5,7 @@ takes seconds), but all can be differentiated backwards, and transposing twice i
 
 1. the model runs again from x, the input of a stack's first layer. Whatever is watched (hidden
    states, head outputs) is caught on the way; what comes after the last of them is not run.
-   Norms, softmax and activations are put in as value + slope · change, slopes being constants;
+   Curved kernels are put in by their tangents (``first_order.py``);
 2. backwards once: g(u) = Σₖ Jₖᵀuₖ, with one stand-in uₖ for every watched output k; g is linear;
 3. backwards through g: along a change v of x it gives Jₖv, for every k in one pass and for many v
    at a time (vmap). Thanks to step 1 only products and sums are met there.
@@ -14,18 +14,18 @@ Before any number is used the pass must give the states that were recorded, and 
 an ordinary gradient, must be Σₖ⟨uₖ, Jₖv⟩.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError
+from exhibit_a.methods.first_order import FirstOrder
 from exhibit_a.shapes import Context
 from exhibit_a.subject.anatomy import first_hidden
 from exhibit_a.subject.care import Forward, around, undisturbed
@@ -76,6 +76,80 @@ def known_stack(trace: Trace, stack: str | None) -> str:
     return stack
 
 
+def check_probes(probes: int | None, width: int) -> None:
+    """Refuse numbers of probes that say nothing, or more than there are directions."""
+    if probes is not None and not 2 <= probes <= width:
+        raise BadRequestError(
+            f"{probes} probes were asked for; 2 to {width} (the model's width) make sense, and "
+            "probes=None is exact."
+        )
+
+
+def positions(trace: Trace, stack: str, special: bool) -> list[int]:
+    """The positions of a stack that are not padding nor, unless they are wanted, special."""
+    sequence = trace.sequences[stack]
+    kept = sequence.real if special else sequence.real & ~sequence.special
+    if not bool(kept.any()):
+        raise BadRequestError("The text has no tokens of its own; keep the special ones.")
+    return [int(place) for place in kept.nonzero()]
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """Every direction at every source token, one after the other."""
+
+    directions: Float[Tensor, "source direction d_model"]
+    sources: Sequence[int]
+    scale: Float[Tensor, "source d_model"] | None = None
+
+    @classmethod
+    def unit(
+        cls, entry: Tensor, sources: Sequence[int], probes: int | None, seed: int
+    ) -> "Changes":
+        """Unit changes: all d of them at every source, or as many random ones as ``probes``."""
+        width = entry.shape[-1]
+        if probes is not None:
+            return cls(orthonormal(len(sources), probes, width, seed), sources)
+        return cls(torch.eye(width).expand(len(sources), -1, -1), sources)
+
+    def scaled(self, scale: Float[Tensor, "source d_model"]) -> "Changes":
+        """The same changes with every component weighed by what stands at the source."""
+        return replace(self, scale=scale)
+
+    def __len__(self) -> int:
+        return len(self.sources) * self.directions.shape[1]
+
+    def within(self, run: slice, like: Tensor) -> tuple[Tangents, Int[Tensor, " tangent"]]:
+        """The changes of a run as tangents of ``like``, and the source each belongs to."""
+        number = torch.arange(run.start, run.stop)
+        source, direction = number // self.directions.shape[1], number % self.directions.shape[1]
+        places = torch.tensor(self.sources)[source]
+        tangents = like.new_zeros(len(number), *like.shape[1:])
+        chosen = self.directions[source, direction].to(like)
+        weighed = chosen if self.scale is None else chosen * self.scale[source.to(like.device)]
+        tangents[torch.arange(len(number)), places] = weighed
+        return tangents, source
+
+
+def orthonormal(
+    sources: int, count: int, width: int, seed: int
+) -> Float[Tensor, "source direction d_model"]:
+    """Random orthonormal directions for every source; the same for the same seed."""
+    chance = torch.Generator().manual_seed(seed)
+    drawn = torch.randn(sources, width, count, generator=chance, dtype=torch.float64)
+    basis, triangle = torch.linalg.qr(drawn)
+    signs = triangle.diagonal(dim1=1, dim2=2).sign()  # without them the basis is not uniform
+    uniform: Tensor = basis * signs.unsqueeze(1)
+    return uniform.mT
+
+
+def lengths_of(vectors: Float[Tensor, "*any width"]) -> Float[Tensor, "*any"]:
+    """Euclidean lengths, in float32 at least."""
+    wide = torch.promote_types(vectors.dtype, torch.float32)
+    lengths: Tensor = torch.linalg.vector_norm(vectors, dim=-1, dtype=wide)
+    return lengths
+
+
 @dataclass(frozen=True)
 class _Watched:
     """Layer calls whose output is watched, and sites whose averaged values are."""
@@ -90,7 +164,7 @@ def _prepare(trace: Trace, source: str, watched: _Watched) -> Pushforward:
     entry = trace.entries[source].detach().clone().requires_grad_()
     with torch.enable_grad():
         plain, _ = _run_from(trace, source, entry, watched)
-        outputs, parity = _run_from(trace, source, entry, watched, _FirstOrder())
+        outputs, parity = _run_from(trace, source, entry, watched, FirstOrder())
         chance = torch.Generator().manual_seed(0)
         stand_ins = tuple(
             torch.randn(part.shape, generator=chance).to(part).requires_grad_() for part in outputs
@@ -116,7 +190,12 @@ def _prepare(trace: Trace, source: str, watched: _Watched) -> Pushforward:
             f"its states move by {parity:.2g}, and its derivative forwards differs from that "
             f"backwards by {gap:.2g} (rounding explains {rounding:.1g}). No numbers are given."
         )
-    checks = {"parity": parity, "adjoint_gap": gap, "dtype": str(entry.dtype)[6:]}
+    checks = {
+        "mode": "forward, by transposing twice",
+        "parity": parity,
+        "adjoint_gap": gap,
+        "dtype": str(entry.dtype)[6:],
+    }
     return Pushforward(entry, stand_ins, transposed, checks)
 
 
@@ -188,85 +267,6 @@ def _starting_from(
         tuple(entry if arg is given else arg for arg in args),
         {name: entry if arg is given else arg for name, arg in kwargs.items()},
     )
-
-
-class _FirstOrder(TorchFunctionMode):
-    """Puts value + slope · change in the place of curved kernels: the same to first order."""
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """Call ``func``, or its expansion where one is known and a derivative is wanted."""
-        kwargs = kwargs or {}
-        given = args[0] if args else kwargs.get("input")
-        if not (isinstance(given, Tensor) and given.requires_grad):
-            return func(*args, **kwargs)
-        if func in _ACTIVATIONS:
-            return _activation(func, *args, **kwargs)
-        if func in _SOFTMAX:
-            return _softmax(func, *args, **kwargs)
-        if func is F.layer_norm:
-            return _layer_norm(*args, **kwargs)
-        return func(*args, **kwargs)
-
-
-_ACTIVATIONS = {F.gelu, F.silu, torch.tanh, Tensor.tanh}
-_SOFTMAX = {F.softmax, torch.softmax, Tensor.softmax}
-
-
-class _Change(torch.autograd.Function):
-    """Zero that depends on its input as the input itself does (x − x would be NaN at infinity)."""
-
-    @staticmethod
-    def forward(ctx: Any, given: Tensor) -> Tensor:  # noqa: ARG004
-        return torch.zeros_like(given)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:  # noqa: ARG004
-        return grads[0]
-
-
-def _change(given: Tensor) -> Tensor:
-    zero: Tensor = _Change.apply(given)  # type: ignore[no-untyped-call]
-    return zero
-
-
-def _activation(func: Callable[..., Tensor], given: Tensor, **options: Any) -> Tensor:
-    point = given.detach().requires_grad_()
-    value = func(point, **options)
-    (slope,) = torch.autograd.grad(value.sum(), point)
-    return value.detach() + slope * _change(given)
-
-
-def _softmax(func: Callable[..., Tensor], given: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    probs = func(given.detach(), *args, **kwargs)
-    dim = args[0] if args else kwargs["dim"]
-    weighted = probs * _change(given).to(probs.dtype)
-    return probs + weighted - probs * weighted.sum(dim, keepdim=True)
-
-
-def _layer_norm(
-    input: Tensor,
-    normalized_shape: Sequence[int],
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    eps: float = 1e-5,
-) -> Tensor:
-    if len(normalized_shape) != 1:
-        return F.layer_norm(input, normalized_shape, weight, bias, eps)
-    point = input.detach()
-    variance, mean = torch.var_mean(point, -1, unbiased=False, keepdim=True)
-    steepness = (variance + eps).rsqrt()
-    standard = (point - mean) * steepness
-    change = _change(input)
-    along = (standard * change).mean(-1, keepdim=True)
-    slope = steepness if weight is None else weight * steepness
-    value = F.layer_norm(point, normalized_shape, weight, bias, eps)
-    return value + slope * (change - change.mean(-1, keepdim=True) - standard * along)
 
 
 def _transposed(

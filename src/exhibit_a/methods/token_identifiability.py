@@ -261,7 +261,7 @@ def _judge(task: _Task, maps: dict[str, Map]) -> Score:
             )
         score.add(torch.stack(counted, 1).cpu(), words.sum(1).cpu())
         among = 1 + field.rivals(words).sum(-1)
-        score.chance_sum += float((words / among).sum())
+        score.chance_sum += float((words.double() / among).sum())
         score.counts["words"] += int(words.sum())
         score.counts["all"] += int(batch.real.sum())
         score.counts["special"] += int(special.sum())
@@ -322,7 +322,7 @@ def _vocabulary(subject: Subject, candidates: str) -> Float[Tensor, "word d_inpu
         return None
     if subject.model.main_input_name != "input_ids":
         raise NotComputableError("This model reads no words; there is no vocabulary to search.")
-    table: Tensor = subject.model.get_input_embeddings().weight.detach().float()
+    table: Tensor = subject.model.get_input_embeddings().weight.detach().float().cpu()
     return table
 
 

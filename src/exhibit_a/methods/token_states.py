@@ -113,7 +113,7 @@ def _run(subject: Subject, inputs: dict[str, Any]) -> StateBatch:
     modules = {layer.module: model.get_submodule(layer.module) for layer in layers}
     with suppress(_Enough), undisturbed(model), around(list(modules.values()), remember):
         model(**without_cache(model, inputs))
-    hidden = torch.stack(seen).float()
+    hidden = torch.stack(seen).float().cpu()
     if not bool(hidden.isfinite().all()):
         raise BrokenInvariantError("A hidden state is NaN or infinite; no numbers are given.")
     count, tokens = hidden.shape[1:3]
@@ -125,9 +125,8 @@ def _run(subject: Subject, inputs: dict[str, Any]) -> StateBatch:
         marks = torch.stack([positions(subject.tokenizer, row, tokens)[1] for row in ids.cpu()])
     real = torch.ones(count, tokens, dtype=torch.bool)
     if mask is not None and mask.shape == real.shape:
-        real = mask.bool()
-    device = hidden.device
-    return StateBatch(hidden, ids.to(device), marks.to(device), real.to(device))
+        real = mask.bool().cpu()
+    return StateBatch(hidden, ids.cpu(), marks, real)
 
 
 class _Enough(Exception):  # noqa: N818 - it is not an error
