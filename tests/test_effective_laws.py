@@ -489,6 +489,36 @@ def test_ill_conditioned_values_are_still_projected_well():
     assert_close(found.effective, expected, rtol=0, atol=1e-8)
 
 
+def test_rows_whose_first_keys_are_nearly_dependent_do_not_lose_their_digits():
+    generator, visible = seeded(23), masks("causal", 40)
+    values = torch.randn(2, 40, 6, generator=generator, dtype=torch.float64)
+    values[:, :12, 5] = values[:, :12, 4] + 1e-7 * values[:, :12, 5]
+    attention = attention_over(visible, 2, generator)
+    expected, rank = row_by_row(attention, values, visible)
+    found = project(attention, values, visible)
+    assert torch.equal(found.rank, rank)
+    assert bool((found.rank[:, 7:] == 6).all())
+    assert_close(found.effective, expected, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["causal", "sliding", "local"])
+@pytest.mark.parametrize(
+    ("fall", "growth"),
+    [((1, 1, 2e-4, 4e-7), 3), ((1, 1, 1, 4e-6), 3), ((1, 1, 1, 1e-6), 3), ((1, 1, 1, 5e-7), 100)],
+)
+def test_directions_near_the_tolerance_are_dropped_row_by_row(kind, fall, growth):
+    generator, visible = seeded(24), masks(kind, 60)
+    values = torch.randn(2, 60, 4, generator=generator, dtype=torch.float64) * torch.tensor(fall)
+    values[:, 40:, 3] *= growth  # what is dropped at first may be kept later
+    turn, _ = torch.linalg.qr(torch.randn(4, 4, generator=generator, dtype=torch.float64))
+    values = values @ turn
+    attention = attention_over(visible, 2, generator)
+    expected, rank = row_by_row(attention, values, visible, eps=SINGLE)
+    found = project(attention, values, visible, dtype=torch.float32)
+    assert torch.equal(found.rank, rank)
+    assert_close(found.effective, expected, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("kind", ["all", "causal", "local"])
 def test_pearson_is_the_correlation_over_pairs_that_see_each_other(kind):
     generator, visible = seeded(19), masks(kind, 30)

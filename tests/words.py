@@ -5,7 +5,10 @@ from pathlib import Path
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-WORDS = "a fine film is not the dull plot but great acting saves it . , really very long text".split()
+WORDS = (
+    *("a", "fine", "film", "is", "not", "the", "dull", "plot", "but", "great", "acting"),
+    *("saves", "it", ".", ",", "really", "very", "long", "text"),
+)
 SPECIAL = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]"]
 
 

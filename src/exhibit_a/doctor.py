@@ -106,24 +106,19 @@ Need = Callable[[Subject], str | None]  # why a method does not apply, or None
 def _verdicts(subject: Subject, n: int, alone: float) -> tuple[Verdict, ...]:
     """Every method with its need, its cost in forward passes, and the floats it keeps.
 
-    The passes of the two sweeps are counts (one tangent is about two passes; twelve points of a
-    path are three passes each, over half of the layers on average) and run in batches, so they are
-    priced by a pass inside a batch. Methods over a data set have no price here.
+    A replay is priced as a whole pass; it costs less the higher it starts.
     """
-    anatomy, batched = subject.anatomy, _timed_pass(subject, n, copies=8)
+    anatomy = subject.anatomy
     maps = sum(site.heads for site in anatomy.sites) * float(n) * n
-    layers, width = len(anatomy.layers) + 1, anatomy.d_model
+    states = (len(anatomy.layers) + 1) * float(n) * anatomy.d_model
     table: list[tuple[str, Need, float, float]] = [
-        ("capture", _nothing, alone, maps + layers * n * width),
+        ("capture", _nothing, alone, maps + states),
+        ("replay", _nothing, alone, states),
+        ("choose_target", _a_target, 0, 0),
         ("effective_attention", _nothing, 2 * alone, 3 * maps),
         ("alternative_attention", _nothing, 2 * alone, maps),
-        ("attention_identifiability", _nothing, 3 * alone, 2 * maps),
-        ("hidden_attribution, 16 probes", _nothing, 2 * 16 * n * batched, layers * n * n),
-        ("hidden_attribution, exact", _nothing, 2 * width * n * batched, layers * n * n),
-        ("self_attribution", _a_target, 3 * 12 * layers / 2 * batched, 2 * maps),
-        ("head_importance", _first(_classes, _text), 0, 0),
-        ("prune", _projections, 0, 0),
-        ("token_identifiability", _text, 0, 0),
+        ("attention_identifiability", _keys, 3 * alone, 2 * maps),
+        ("identifiability_by_length", _text, 24 * alone, 3 * maps),
     ]
     return tuple(_verdict(subject, *row) for row in table)
 
@@ -134,7 +129,7 @@ def _verdict(subject: Subject, method: str, need: Need, seconds: float, floats: 
     return Verdict(
         method=method,
         applies=obstacle is None,
-        reason=obstacle or ("" if priced else "over a data set"),
+        reason=obstacle or "",
         seconds=seconds if priced else None,
         megabytes=floats * 4 / 1e6 if priced else None,
     )
@@ -150,48 +145,33 @@ def _a_target(subject: Subject) -> str | None:
     return None
 
 
-def _classes(subject: Subject) -> str | None:
-    return None if subject.labels else "needs a classifier, so that answers can be right or wrong"
-
-
-def _projections(subject: Subject) -> str | None:
-    missing = [site for site in subject.anatomy.sites if site.projection is None]
-    return f"{missing[0].module}: {missing[0].projection_problem}" if missing else None
+def _keys(subject: Subject) -> str | None:
+    unseen = [site.module for site in subject.anatomy.sites if site.d_query is None]
+    return f"the keys of {unseen[0]} were not seen; no key-aware count" if unseen else None
 
 
 def _text(subject: Subject) -> str | None:
     return None if subject.tokenizer is not None else "no tokenizer; texts cannot be read"
 
 
-def _first(*needs: Need) -> Need:
-    return lambda subject: next((why for need in needs if (why := need(subject))), None)
-
-
 @torch.no_grad()
-def _timed_pass(subject: Subject, length: int, copies: int = 1) -> float:
-    """Seconds for one example of made-up input of the asked length, among ``copies`` of it.
-
-    The best of three passes, after one to warm up.
-    """
+def _timed_pass(subject: Subject, length: int) -> float:
+    """Seconds for one pass on made-up input: the best of three, after one to warm up."""
     model = subject.model
     inputs = {name: _stretched(part, length) for name, part in probe(model).items()}
-    inputs = without_cache(model, {name: _copied(part, copies) for name, part in inputs.items()})
+    inputs = without_cache(model, inputs)
     spent = []
     with undisturbed(model), attention_implementation(model, "eager"):
         for _ in range(4):
             started = time.perf_counter()
             model(**inputs)
             spent.append(time.perf_counter() - started)
-    return min(spent[1:]) / copies
+    return min(spent[1:])
 
 
 def _stretched(part: Tensor, length: int) -> Tensor:
     """Token ids of the asked length; images and sound have a length of their own."""
     return part if part.ndim > 2 else part.repeat(1, -(-length // part.shape[1]))[:, :length]
-
-
-def _copied(part: Tensor, copies: int) -> Tensor:
-    return part.repeat(copies, *[1] * (part.ndim - 1))
 
 
 def _variants(anatomy: Anatomy) -> tuple[str, ...]:

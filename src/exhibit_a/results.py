@@ -249,6 +249,3 @@ def extra(module: str) -> Any:
         return importlib.import_module(module)
     except ImportError as missing:
         raise BadRequestError(f"{module} is missing: pip install 'exhibit-a[viz]'") from missing
-
-
-_extra = extra

@@ -58,9 +58,10 @@ def train(
 
     ``base`` is a folder or hub id of an encoder, with or without a classification head. ``train``
     and ``dev`` are whatever ``read_examples`` reads, with columns named by ``text``, ``pair`` and
-    ``label``. Without ``dev``, the part ``holdout`` of ``train`` takes its place. The same seed
-    gives the same bytes on the same CPU. What was done and the accuracy that was reached stand
-    in ``training.json`` in ``out``.
+    ``label``. Without ``dev``, the part ``holdout`` of ``train`` takes its place.
+    ``freeze_embeddings`` keeps the table of word embeddings as it is: half the weights of a small
+    model, which a small data set would only disturb. The same seed gives the same bytes on the same
+    CPU. What was done and the accuracy that was reached stand in ``training.json`` in ``out``.
     """
     schedule = Schedule(epochs, batch_size, learning_rate, label_smoothing, patience, seed)
     _require_sense(schedule)

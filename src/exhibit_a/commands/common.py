@@ -93,13 +93,15 @@ def present(
         origin = asdict(result.provenance)
         print_json(plain(about | {"provenance": origin, "checks": result.checks, "rows": rows}))
         return
+    from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     screen = console()
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for place, (name, value) in enumerate(rows[0].items() if rows else ()):
         number = isinstance(value, int | float)
-        table.add_column(name, justify="right" if number else "left", no_wrap=place == 0)
+        heading = name.replace("_", "\n").replace("effective", "eff.")
+        table.add_column(heading, justify="right" if number else "left", no_wrap=place == 0)
     for row in rows:
         table.add_row(*(_cell(value) for value in row.values()))
     screen.print(table)

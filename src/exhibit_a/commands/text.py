@@ -1,7 +1,7 @@
 """Verbs about one text."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -12,30 +12,18 @@ from exhibit_a.commands.common import (
     Pair,
     Plot,
     Rows,
-    Seed,
     Truncate,
     capture_text,
-    console,
     load_quietly,
     present,
 )
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 Text = Annotated[str, typer.Argument(help="The text to examine.")]
-Probes = Annotated[
-    int | None, typer.Option(min=2, help="Random directions per token; without, all of them.")
-]
-Target = Annotated[
-    str | None, typer.Option(help="Label or token to explain; without, what the model answers.")
-]
 
 
 def register(app: typer.Typer) -> None:
     """Add the verbs of this file."""
-    for verb in (effective, mixing, attribute, tree):
-        app.command()(verb)
+    app.command()(effective)
 
 
 def effective(
@@ -62,14 +50,16 @@ def effective(
     result = effective_attention(trace, value_bias=value_bias, simplex=simplex)
     rows: Rows = [
         {
-            "site": f"{here.stack} {here.layer} {here.kind}",
-            "not identifiable": float((result.verdict[i] == 2).double().mean()),
+            "site": f"{here.stack} {here.layer}" + " cross" * (here.kind == "cross"),
+            "not_unique": float((result.verdict[i] == 2).double().mean()),
             "nullity": int(result.nullity[i].amax()),
-            "Pearson": float(result.pearson[i].mean()),
-            "null fraction": float(result.null_fraction[i].nanmean()),
+            "pearson": float(result.pearson[i].mean()),
+            "null_fraction": float(result.null_fraction[i].nanmean()),
             "moved": float(result.moved[i].nanmean()),
-            "special": _before_after(result.special_raw[i], result.special_effective[i]),
-            "first": _before_after(result.first_raw[i], result.first_effective[i]),
+            "special_raw": float(result.special_raw[i].mean()),
+            "special_effective": float(result.special_effective[i].mean()),
+            "first_raw": float(result.first_raw[i].mean()),
+            "first_effective": float(result.first_effective[i].mean()),
         }
         for i, here in enumerate(result.sites)
     ]
@@ -86,126 +76,13 @@ def _effective_by_length(
     rows: Rows = [
         {
             "tokens": length,
-            "Pearson": float(result.pearson[i].mean()),
-            "null fraction": float(result.null_fraction[i].mean()),
+            "pearson": float(result.pearson[i].mean()),
+            "null_fraction": float(result.null_fraction[i].mean()),
             "nullity": float(result.nullity[i].mean()),
-            "special": _before_after(result.special_raw[i], result.special_effective[i]),
+            "special_raw": float(result.special_raw[i].mean()),
+            "special_effective": float(result.special_effective[i].mean()),
         }
         for i, length in enumerate(result.lengths)
     ]
     widths = ", ".join(map(str, sorted(set(result.d_head))))
     present(result, f"by length; heads are {widths} wide", rows, json=json, out=out, plot=plot)
-
-
-def _before_after(before: "Tensor", after: "Tensor") -> str:
-    return f"{float(before.mean()):.3f} → {float(after.mean()):.3f}"
-
-
-def mixing(
-    text: Text,
-    pair: Pair = None,
-    model: Model = "sentiment",
-    probes: Probes = 16,
-    exact: Annotated[bool, typer.Option(help="Use every direction; slow but exact.")] = False,
-    truncate: Truncate = False,
-    seed: Seed = 0,
-    json: Json = False,
-    out: Out = None,
-    plot: Plot = None,
-) -> None:
-    """Show how much of every token is left in its hidden vector, layer by layer."""
-    from exhibit_a.methods.hidden_attribution import hidden_attribution
-
-    trace = capture_text(model, text, pair, truncate=truncate)
-    result = hidden_attribution(trace, probes=None if exact else probes, seed=seed)
-    own, displaced, rows = result.self_contribution, result.not_own_top, Rows()
-    for layer in range(len(own)):
-        least = int(own[layer].argmin())
-        rows.append(
-            {
-                "layer": layer,
-                "own share, median": float(own[layer].median()),
-                "not their own top": float(displaced[layer]),
-                "least of itself": f"{trace.tokens[least]} ({float(own[layer, least]):.2f})",
-            }
-        )
-    present(result, "what is left of a token", rows, json=json, out=out, plot=plot)
-
-
-def attribute(
-    text: Text,
-    pair: Pair = None,
-    model: Model = "sentiment",
-    target: Target = None,
-    rule: Annotated[str, typer.Option(help="gauss, riemann (paper) or left (released).")] = "gauss",
-    steps: Annotated[int | None, typer.Option(min=1, help="Points; without, as needed.")] = None,
-    top: Annotated[int, typer.Option(min=1, help="Edges to show.")] = 12,
-    truncate: Truncate = False,
-    json: Json = False,
-    out: Out = None,
-    plot: Plot = None,
-) -> None:
-    """Show the attention edges that the answer rests on."""
-    result = _attribution(text, pair, model, target, rule, steps or "auto", truncate)
-    rows: Rows = [
-        {
-            "site": edge.site,
-            "head": edge.head,
-            "query": edge.query_token,
-            "key": edge.key_token,
-            "contribution": edge.score,
-        }
-        for edge in result.strongest(top)
-    ]
-    title = f"strongest attention edges for the {result.target}"
-    present(result, title, rows, json=json, out=out, plot=plot)
-
-
-def tree(
-    text: Text,
-    pair: Pair = None,
-    model: Model = "sentiment",
-    target: Target = None,
-    threshold: Annotated[float, typer.Option(help="Keep edges above this share.")] = 0.4,
-    penalty: Annotated[float, typer.Option(help="What an edge must be worth.")] = 0.0,
-    algorithm: Annotated[str, typer.Option(help="greedy (released) or exact.")] = "greedy",
-    truncate: Truncate = False,
-    json: Json = False,
-    out: Out = None,
-    plot: Plot = None,
-) -> None:
-    """Draw the tree of attention edges that lead to the answer."""
-    from exhibit_a.methods.tree import attribution_tree
-
-    attribution = _attribution(text, pair, model, target, "gauss", "auto", truncate)
-    result = attribution_tree(
-        attribution, threshold=threshold, penalty=penalty, algorithm=algorithm
-    )
-    tokens = result.tokens or ()
-    rows: Rows = [
-        {
-            "layer": edge.layer,
-            "parent": tokens[edge.parent],
-            "child": tokens[edge.child],
-            "score": edge.score,
-        }
-        for edge in result.edges
-    ]
-    if not json:
-        console().print(result.text(), markup=False)
-    present(result, f"tree for the {result.target}", rows, json=json, out=out, plot=plot)
-
-
-def _attribution(
-    text: str,
-    pair: str | None,
-    model: str,
-    target: str | None,
-    rule: str,
-    steps: int | str,
-    truncate: bool,
-) -> Any:
-    from exhibit_a.methods.self_attribution import self_attribution
-
-    trace = capture_text(model, text, pair, truncate=truncate)
-    return self_attribution(trace, target=target, rule=rule, steps=steps)

@@ -77,12 +77,12 @@ def freedom(
         if keys is None:
             return counts
         line = tolerance_for(precision, max(exact.shape[-1], keys.shape[-1]), rtol)
-        own_keys, sizes = keys[head].to(torch.float64), sets.size[sets.of_row]
+        own_keys = keys[head].to(torch.float64)
         at_a_time = max(1, WORKSPACE // (8 * own_keys.numel()))
         moves = [
-            _moves(some, exact, own_keys, _lines(size, line))
-            for some, size in zip(
-                torch.split(weights, at_a_time), torch.split(sizes, at_a_time), strict=True
+            _moves(some, seen, exact, own_keys, line)
+            for some, seen in zip(
+                torch.split(weights, at_a_time), torch.split(visible, at_a_time), strict=True
             )
         ]
         return [*counts, *(torch.cat(part) for part in zip(*moves, strict=True))]
@@ -112,36 +112,40 @@ def _on_its_face(
     return _nullity(summed, key_sets(used), tolerance)
 
 
-def _lines(sizes: Int[Tensor, " row"], tolerance: Tolerance) -> Float[Tensor, "row 1"]:
-    lines = [tolerance.of(size) for size in sizes.tolist()]
-    return torch.tensor(lines, dtype=torch.float64, device=sizes.device).unsqueeze(-1)
-
-
 def _moves(
     weights: Float[Tensor, "row key"],
+    seen: Bool[Tensor, "row key"],
     values: Float[Tensor, "key d_head"],
     keys: Float[Tensor, "key d_query"],
-    lines: Float[Tensor, "row 1"],
+    tolerance: Tolerance,
 ) -> tuple[Int[Tensor, " row"], Int[Tensor, " row"], Float[Tensor, " row"]]:
-    """Moves that the output cannot show, all moves, and how visible the least visible is."""
-    moves = weights.unsqueeze(-1) * (keys - (weights @ keys).unsqueeze(1))
+    """Moves that the output cannot show, all moves, and how visible the least visible is.
+
+    Both B and VᵀQ are blind to what all keys or values have in common, but the rounding of K and V
+    is not: it is as large as they are, so the tolerance is relative to them with that part.
+    """
+    sizes = seen.sum(-1, keepdim=True)
+    lines = torch.tensor([[tolerance.of(size)] for size in sizes.flatten().tolist()]).to(weights)
+    common = weights @ keys
+    moves = weights.unsqueeze(-1) * (keys - common.unsqueeze(1))
+    rounded = weights.norm(dim=-1, keepdim=True) * common.norm(dim=-1, keepdim=True)
     finest = float(lines.min())
     if finest**2 < 1e3 * EXACT or moves.shape[1] < moves.shape[2]:
         directions, strength, _ = torch.linalg.svd(moves, full_matrices=False)
-        kept = strength > lines * strength[:, :1]
+        kept = strength > lines * (strength[:, :1] + rounded)
         effect = values.mT @ (directions * kept.unsqueeze(1))
     else:
         squares, turn = torch.linalg.eigh(moves.mT @ moves)
-        kept = squares > lines.square() * squares[:, -1:]
+        largest = squares[:, -1:].clamp_min(0).sqrt()
+        kept = squares > (lines * (largest + rounded)).square()
         unit = torch.where(kept, squares, torch.inf).rsqrt()
         effect = (values.mT @ moves) @ (turn * unit.unsqueeze(1))
     reach = kept.sum(-1)
     shown = singular_values(effect, finest)
-    visible = (shown > lines * shown[:, :1]).sum(-1)
+    alike = (seen.to(values) @ values).norm(dim=-1, keepdim=True) / sizes.clamp_min(1).sqrt()
+    visible = (shown > lines * (shown[:, :1] + alike)).sum(-1)
     last = (reach - 1).clamp_min(0).unsqueeze(-1)
     padded = torch.nn.functional.pad(shown, (0, 1 + int(last.max())))  # more moves than outputs
     least = padded.gather(-1, last).squeeze(-1)
-    ratio = torch.where(
-        reach > 0, least / shown[:, 0].clamp_min(torch.finfo(shown.dtype).tiny), 1.0
-    )
-    return reach - visible, reach, ratio
+    ratio = least / shown[:, 0].clamp_min(torch.finfo(shown.dtype).tiny)
+    return reach - visible, reach, torch.where(reach > 0, ratio, 1.0)

@@ -155,7 +155,7 @@ def _shown(
     if len(sets) == 1:
         shown = seen @ basis[owner].mT
         return torch.where(free.unsqueeze(-1), shown, weights) if not bool(free.all()) else shown
-    solution, pivots = coefficients(seen, basis, owner, sets)
+    solution, pivots = coefficients(seen, basis, owner, sets, free.any(0))
     shown = (solution @ basis[owner].mT).masked_fill_(~sets.member[sets.of_row], 0)
     untouched = ~free[:, sets.of_row]
     shown[untouched] = weights[untouched]

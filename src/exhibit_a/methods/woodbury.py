@@ -12,7 +12,7 @@ of both factors say where, and such rows are not to be trusted.
 """
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from exhibit_a.methods.visibility import KeySets
@@ -23,19 +23,22 @@ def coefficients(
     basis: Float[Tensor, "own key width"],
     owner: Int[Tensor, " head"],
     sets: KeySets,
+    asked: Bool[Tensor, " set"],
 ) -> tuple[Float[Tensor, "head query width"], Float[Tensor, "head set"]]:
     """G⁻¹z for every row, and the smallest squared pivot of G on every key set.
 
     ``seen`` is z. Heads may share values: head h uses ``basis[owner[h]]``. Columns of zeros in the
-    basis are directions that were dropped.
+    basis are directions that were dropped. Blocks in which no set is ``asked`` for stay zero.
     """
-    found = torch.empty_like(seen)
+    found = torch.zeros_like(seen)
     pivots = seen.new_zeros(len(seen), len(sets))
     order = sets.of_row.argsort(stable=True)
     places = sets.of_row[order]
     counted = torch.zeros_like(sets.everything)
     gram = torch.diag_embed((basis == 0).all(1).to(seen))
     for block in sets.blocks:
+        if not bool(asked[block].any()):
+            continue
         member = sets.member[block]
         union = member.any(0)
         gained, lost = basis[:, union & ~counted], basis[:, counted & ~union]

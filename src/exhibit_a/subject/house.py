@@ -2,7 +2,7 @@
 
 Every folder inside ``house/`` is a model. A matrix is stored as whole numbers of 8 bits with one
 scale for each row, ``weight[row] ≈ scale[row] · stored[row]``, so no entry moves by more than half
-a scale; vectors stay as they were. What all models have in common (the frozen embeddings, the
+a scale; vectors stay as they were. What all models have in common (the word embeddings, the
 tokenizer) is stored once, beside them. Loading turns everything back into float32.
 """
 
