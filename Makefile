@@ -10,19 +10,17 @@ REVIEW := "it takes its time and it is not without a dull stretch in the middle 
 
 export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
+export OMP_WAIT_POLICY = passive
 
-.PHONY: demo test slow check format bench families models docs clean
+.PHONY: demo test check format bench families models clean
 
 demo: $(READY)  ## explain a sentence with the embedded model
 	$(BIN)/exhibit-a doctor sentiment --text "a gripping , beautifully shot film"
 	mkdir -p build
 	$(BIN)/exhibit-a effective --plot build/effective.svg $(REVIEW)
 
-test: $(READY)  ## every test but the slow sweeps
-	$(BIN)/python -m pytest -q -m "not slow"
-
-slow: $(READY)  ## the sweeps
-	$(BIN)/python -m pytest -q -m slow
+test: $(READY)  ## every test
+	$(BIN)/python -m pytest -q
 
 check: $(READY)  ## format, lint, types, import direction
 	$(BIN)/ruff format --check .
@@ -40,7 +38,7 @@ bench: $(READY)  ## every method beside the released or naive algorithm, in one 
 families: $(READY)  ## the supported families and their parity, into docs
 	$(BIN)/python studies/families.py > docs/families.md
 
-models: $(READY)  ## train the embedded models again (DATA=folder with SST-2, MNLI-subset, SNLI-subset, wikitext-2)
+models: $(READY)  ## train the embedded models again (DATA=folder with SST-2, MNLI-subset, SNLI-subset)
 	$(BIN)/python studies/make_models.py --data $(DATA)
 
 $(READY): pyproject.toml constraints.txt

@@ -168,6 +168,17 @@ def test_verdicts_follow_the_visible_keys():
     assert (result.null_fraction[0][:, :8] == 0).all()
 
 
+def test_a_row_that_is_both_unidentifiable_and_borderline_is_not_identifiable():
+    model = FAMILIES["bert"].build()
+    with torch.no_grad():  # one direction of the values is barely there
+        value = model.bert.encoder.layer[0].attention.self.value
+        value.weight[0] *= 3e-6
+        value.bias[0] = 0
+    result = effective_attention(capture(load(model), long_inputs("bert")))
+    assert result.verdict[0].unique().tolist() == [2]
+    assert result.verdict_of(0, 0, 0) == "not identifiable"
+
+
 def test_weight_on_special_tokens_is_counted_before_and_after():
     subject = load(FAMILIES["bert"].build(), tokenizer=tokenizer())
     trace = capture(subject, "the plot is not great but acting saves it . really a very fine film")

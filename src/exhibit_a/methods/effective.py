@@ -18,7 +18,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
+from exhibit_a.methods.parallel import one_thread
 from exhibit_a.methods.projection import project
+from exhibit_a.methods.ranks import singular_values
 from exhibit_a.results import Leaf, Result, extra, provenance
 from exhibit_a.shapes import SiteHeads, SiteMap, SiteRows
 from exhibit_a.subject.anatomy import Site
@@ -172,14 +174,17 @@ def passed_on(
     """Values as the output projection lets them through, and the heads where it does not all."""
     if weight is None:
         return values, []
-    left, strength, _ = torch.linalg.svd(weight.double(), full_matrices=False)
-    line = max(weight.shape[-2:]) * torch.finfo(weight.dtype).eps * strength.amax(-1, keepdim=True)
-    lacking = ((strength > line).sum(-1) < values.shape[-1]).nonzero().flatten().tolist()
+    exact, finest = weight.double(), max(weight.shape[-2:]) * torch.finfo(weight.dtype).eps
+    with one_thread():
+        strength = singular_values(exact, finest)
+    full = (strength > finest * strength[:, :1]).sum(-1) == values.shape[-1]
+    lacking = (~full).nonzero().flatten().tolist()
     if not lacking:
         return values, []
     passed = values.double()
     for head in lacking:
-        shown = left[head] * torch.where(strength[head] > line[head], strength[head], 0)
+        left, strong, _ = torch.linalg.svd(exact[head], full_matrices=False)
+        shown = left * torch.where(strong > finest * strong[0], strong, 0)
         squeezed = passed[head] @ shown
         passed[head] = torch.nn.functional.pad(squeezed, (0, values.shape[-1] - squeezed.shape[-1]))
     return passed, lacking
@@ -193,8 +198,9 @@ def _examined(
     queries, keys = trace.queries_of(site.index), trace.keys_of(site.index)
     rows = queries.real.to(attention.device)
     whole = bool(rows.all())
+    raw = attention if whole else attention[:, rows]
     shown = project(
-        attention if whole else attention[:, rows],
+        raw,
         values,
         visible if whole else visible[rows],
         simplex=simplex,
@@ -205,7 +211,8 @@ def _examined(
     if not whole:
         effective = attention.to(shown.effective.dtype).clone()
         effective[:, rows] = shown.effective
-    verdict = shown.borderline.long() + 2 * shown.unidentifiable.long()
+    doubtful = torch.where(shown.unidentifiable, 2, 1)
+    verdict = torch.where(shown.identifiable, 0, doubtful)
     special = keys.special[: attention.shape[-1]].to(attention.device)
     first = torch.zeros_like(special)
     first[int(keys.real.long().argmax())] = True
@@ -217,10 +224,8 @@ def _examined(
         "null_fraction": _placed(shown.null_fraction, rows, torch.nan),
         "moved": _placed(shown.moved, rows, torch.nan),
         "pearson": shown.pearson,
-        "special_raw": _share(attention[:, rows], special),
-        "special_effective": _share(shown.effective, special),
-        "first_raw": _share(attention[:, rows], first),
-        "first_effective": _share(shown.effective, first),
+        **_shares("raw", raw, special, first),
+        **_shares("effective", shown.effective, special, first),
         "spectrum": shown.spectrum,
         "rtol": _placed(shown.rtol.to(attention.device), rows, torch.nan),
     }
@@ -235,12 +240,18 @@ def _placed(part: Tensor, rows: Bool[Tensor, " query"], filler: float) -> Tensor
     return spread
 
 
-def _share(maps: Float[Tensor, "head query key"], marked: Bool[Tensor, " key"]) -> Tensor:
-    """The mean over rows of the share of absolute weight on the marked keys."""
-    size = maps.abs()
-    total = size.sum(-1)
-    share = size[..., marked].sum(-1) / torch.where(total > 0, total, 1.0)
-    return share.mean(-1)
+def _shares(
+    name: str,
+    maps: Float[Tensor, "head query key"],
+    special: Bool[Tensor, " key"],
+    first: Bool[Tensor, " key"],
+) -> dict[str, Tensor]:
+    """The mean over rows of the share of absolute weight on special tokens and on the first."""
+    total = torch.linalg.vector_norm(maps, 1, dim=-1).clamp_min(torch.finfo(maps.dtype).tiny)
+    return {
+        f"{kind}_{name}": (maps[..., marked].abs().sum(-1) / total).mean(-1)
+        for kind, marked in (("special", special), ("first", first))
+    }
 
 
 def _change(raw: Tensor, effective: Tensor, values: Tensor) -> float:

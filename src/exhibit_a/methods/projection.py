@@ -20,7 +20,6 @@ can tell us about the row. For row i, with S the keys it may see, c = row @ V an
 Everything is computed in float64, a few heads at a time.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -32,7 +31,7 @@ from exhibit_a.methods.ranks import Ranks, Tolerance, ranks, tolerance_for, with
 from exhibit_a.methods.visibility import KeySets, key_sets
 from exhibit_a.methods.woodbury import coefficients
 
-WORKSPACE = 2**24  # bytes of float64 attention that a thread has in hand, if more than one head
+WORKSPACE = 2**23  # bytes of float64 attention that a thread has in hand, if more than one head
 WELL_CONDITIONED = 1e-6  # smallest pivot of G, against 1 for a row that sees everything
 SAME_SPACE = 1e-6  # how far directions below the tolerance may turn the space that is kept
 
@@ -131,13 +130,13 @@ def _project(
         return about | {"null_fraction": nothing, "moved": nothing, "pearson": same}
     shown = _shown(weights, own, owner, sets, found, tolerance)
     effective.copy_(shown)
-    raw, kept = _moments(weights), _moments(shown)
+    sums, length = (weights.sum(-1), shown.sum(-1)), weights.norm(dim=-1)
     hidden = weights.sub_(shown)
-    null, length = hidden.norm(dim=-1), raw[1].sqrt()
+    null = hidden.norm(dim=-1)
     return about | {
         "null_fraction": null / torch.where(length > 0, length, 1.0),
         "moved": hidden.norm(p=1, dim=-1) / 2,
-        "pearson": _pearson(raw, kept, null.square(), int(sets.size[sets.of_row].sum())),
+        "pearson": _pearson(sums, length, null, int(sets.size[sets.of_row].sum())),
     }
 
 
@@ -213,23 +212,25 @@ def _distinct(
 ) -> tuple[Float[Tensor, "own key width"], Int[Tensor, " head"]]:
     """Neighbouring heads with the same values, once; and which head uses which."""
     new = torch.ones(len(values), dtype=torch.bool, device=values.device)
+    new[1:] = (values[1:, 0] != values[:-1, 0]).any(1)  # the first key nearly always tells
+    if bool(new.all()):
+        return values, new.cumsum(0) - 1
     new[1:] = (values[1:] != values[:-1]).flatten(1).any(1)
     return values[new], new.cumsum(0) - 1
 
 
-def _moments(rows: Float[Tensor, "head query key"]) -> tuple[Tensor, Tensor]:
-    """Sums and squared lengths of rows."""
-    return rows.sum(-1), rows.norm(dim=-1).square()
-
-
 def _pearson(
-    raw: Sequence[Tensor], kept: Sequence[Tensor], null: Float[Tensor, "head query"], pairs: int
+    sums: tuple[Float[Tensor, "head query"], Float[Tensor, "head query"]],
+    length: Float[Tensor, "head query"],
+    null: Float[Tensor, "head query"],
+    pairs: int,
 ) -> Float[Tensor, " head"]:
-    """Correlation of raw and effective weights; their product is (a² + b² − (a − b)²) / 2."""
-    (raw_sum, raw_square), (kept_sum, kept_square) = (
-        [part.sum(-1) for part in moments] for moments in (raw, kept)
-    )
-    product = (raw_square + kept_square - null.sum(-1)) / 2
-    covariance = product - raw_sum * kept_sum / pairs
-    variances = (raw_square - raw_sum**2 / pairs) * (kept_square - kept_sum**2 / pairs)
+    """Correlation of raw and effective weights.
+
+    A row and its projection have the product ‖row‖² − ‖null‖², which is the square of the latter.
+    """
+    raw_sum, kept_sum = (part.sum(-1) for part in sums)
+    raw, kept = length.square().sum(-1), (length.square() - null.square()).sum(-1)
+    covariance = kept - raw_sum * kept_sum / pairs
+    variances = (raw - raw_sum**2 / pairs) * (kept - kept_sum**2 / pairs)
     return covariance / variances.clamp_min(0).sqrt()

@@ -13,7 +13,20 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-CONTESTED = 16  # keys on which the rows of a block may differ
+CONTESTED = 16  # keys on which the sets of a block may differ
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Neighbouring key sets that agree on all but a few contested keys, and their rows."""
+
+    sets: slice
+    rows: Int[Tensor, " row"]
+    set_of_row: Int[Tensor, " row"]  # counted from the first set of the block
+    contested: Int[Tensor, " contested"]
+    absent: Bool[Tensor, "set contested"]
+    gained: Int[Tensor, " gained"]  # keys of some set here and of none in the block before
+    lost: Int[Tensor, " lost"]  # and the other way round
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,15 +50,36 @@ class KeySets:
         return len(self.member)
 
     @cached_property
-    def blocks(self) -> tuple[slice, ...]:
-        """Runs of neighbouring sets that agree on all but a few keys."""
+    def blocks(self) -> tuple[Block, ...]:
+        """All sets, in runs as long as the contested keys allow."""
         cuts, every, some = [0], self.member[0], self.member[0]
         for index in range(1, len(self)):
             every, some = every & self.member[index], some | self.member[index]
             if int((some & ~every).sum()) > CONTESTED:
                 cuts.append(index)
                 every = some = self.member[index]
-        return tuple(slice(*edges) for edges in pairwise([*cuts, len(self)]))
+        order = self.of_row.argsort(stable=True)
+        places = self.of_row[order].contiguous()
+        found, before = [], torch.zeros_like(every)
+        for start, stop in pairwise([*cuts, len(self)]):
+            member, union = self.member[start:stop], self.member[start:stop].any(0)
+            edges = torch.searchsorted(places, torch.tensor([start, stop], device=places.device))
+            mine = slice(*edges.tolist())
+            contested = _where(union & ~member.all(0))
+            absent, gained, lost = ~member[:, contested], union & ~before, before & ~union
+            found.append(
+                Block(
+                    slice(start, stop),
+                    order[mine],
+                    places[mine] - start,
+                    contested,
+                    absent,
+                    _where(gained),
+                    _where(lost),
+                )
+            )
+            before = union
+        return tuple(found)
 
 
 def key_sets(visible: Bool[Tensor, "query key"]) -> KeySets:
@@ -62,3 +96,7 @@ def key_sets(visible: Bool[Tensor, "query key"]) -> KeySets:
     place = torch.empty(len(rows), dtype=torch.long, device=visible.device)
     place[firsts[order]] = torch.arange(len(order), device=visible.device)
     return KeySets(nested, place[torch.tensor(seen, device=visible.device)])
+
+
+def _where(marked: Bool[Tensor, " key"]) -> Int[Tensor, " place"]:
+    return marked.nonzero().flatten()

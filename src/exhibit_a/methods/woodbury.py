@@ -32,33 +32,28 @@ def coefficients(
     """
     found = torch.zeros_like(seen)
     pivots = seen.new_zeros(len(seen), len(sets))
-    order = sets.of_row.argsort(stable=True)
-    places = sets.of_row[order]
-    counted = torch.zeros_like(sets.everything)
     gram = torch.diag_embed((basis == 0).all(1).to(seen))
     for block in sets.blocks:
-        if not bool(asked[block].any()):
+        for keys, sign in ((block.gained, 1), (block.lost, -1)):
+            if len(keys):
+                gram = torch.baddbmm(gram, basis[:, keys].mT, basis[:, keys], alpha=sign)
+        if not bool(asked[block.sets].any()):
             continue
-        member = sets.member[block]
-        union = member.any(0)
-        gained, lost = basis[:, union & ~counted], basis[:, counted & ~union]
-        gram = gram + gained.mT @ gained - lost.mT @ lost
-        counted = union
-        edges = torch.tensor([block.start, block.stop], device=places.device)
-        start, stop = torch.searchsorted(places, edges).tolist()
-        rows, own_set = order[start:stop], places[start:stop] - block.start
         factor, smallest = _cholesky(gram)
-        half = torch.linalg.solve_triangular(factor[owner], seen[:, rows].mT, upper=False).mT
-        contested = union & ~member.all(0)
-        if bool(contested.any()):
-            rim = torch.linalg.solve_triangular(factor, basis[:, contested].mT, upper=False).mT
-            inner, inner_smallest = _lacking(rim, ~member[:, contested])
+        half = torch.linalg.solve_triangular(factor[owner], seen[:, block.rows].mT, upper=False).mT
+        if len(block.contested):
+            contested = basis[:, block.contested].mT
+            rim = torch.linalg.solve_triangular(factor, contested, upper=False).mT
+            inner, inner_smallest = _lacking(rim, block.absent)
             smallest = smallest * inner_smallest
-            lacked = (half @ rim[owner].mT) * ~member[own_set][:, contested]
-            repaid = torch.cholesky_solve(lacked.unsqueeze(-1), inner[owner][:, own_set])
-            half = half + repaid.squeeze(-1) @ rim[owner]
-        found[:, rows] = torch.linalg.solve_triangular(factor[owner].mT, half.mT, upper=True).mT
-        pivots[:, block] = smallest[owner].square()
+            lacked = (half @ rim[owner].mT) * block.absent[block.set_of_row]
+            its_own = inner[owner][:, block.set_of_row]
+            half = (
+                half + torch.cholesky_solve(lacked.unsqueeze(-1), its_own).squeeze(-1) @ rim[owner]
+            )
+        solved = torch.linalg.solve_triangular(factor[owner].mT, half.mT, upper=True)
+        found[:, block.rows] = solved.mT
+        pivots[:, block.sets] = smallest[owner].square()
     return found, pivots
 
 
