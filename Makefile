@@ -12,15 +12,18 @@ export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
 export OMP_WAIT_POLICY = passive
 
-.PHONY: demo test check format bench families models clean
+.PHONY: demo test slow check format bench families models clean
 
 demo: $(READY)  ## explain a sentence with the embedded model
 	$(BIN)/exhibit-a doctor sentiment --text "a gripping , beautifully shot film"
 	mkdir -p build
 	$(BIN)/exhibit-a effective --plot build/effective.svg $(REVIEW)
 
-test: $(READY)  ## every test
-	$(BIN)/python -m pytest -q
+test: $(READY)  ## every test but the slow sweeps
+	$(BIN)/python -m pytest -q -m "not slow"
+
+slow: $(READY)  ## the sweeps that take their time
+	$(BIN)/python -m pytest -q -m slow
 
 check: $(READY)  ## format, lint, types, import direction
 	$(BIN)/ruff format --check .

@@ -20,10 +20,26 @@ if TYPE_CHECKING:
     from exhibit_a.errors import UnsupportedModelError as UnsupportedModelError
     from exhibit_a.examples import Example as Example
     from exhibit_a.examples import read_examples as read_examples
+    from exhibit_a.methods.adversarial import AdversarialAttention as AdversarialAttention
+    from exhibit_a.methods.adversarial import adversarial_attention as adversarial_attention
+    from exhibit_a.methods.adversarial_keys import AdversarialKeys as AdversarialKeys
+    from exhibit_a.methods.adversarial_keys import adversarial_keys as adversarial_keys
     from exhibit_a.methods.alternatives import AlternativeAttention as AlternativeAttention
     from exhibit_a.methods.alternatives import alternative_attention as alternative_attention
+    from exhibit_a.methods.companions import TokenAttribution as TokenAttribution
+    from exhibit_a.methods.companions import companions as companions
     from exhibit_a.methods.effective import EffectiveAttention as EffectiveAttention
     from exhibit_a.methods.effective import effective_attention as effective_attention
+    from exhibit_a.methods.faithfulness import Faithfulness as Faithfulness
+    from exhibit_a.methods.faithfulness import faithfulness as faithfulness
+    from exhibit_a.methods.head_mixing import HeadMixing as HeadMixing
+    from exhibit_a.methods.head_mixing import head_mixing as head_mixing
+    from exhibit_a.methods.heads import HeadImportance as HeadImportance
+    from exhibit_a.methods.heads import HeadSimilarity as HeadSimilarity
+    from exhibit_a.methods.heads import head_importance as head_importance
+    from exhibit_a.methods.heads import head_similarity as head_similarity
+    from exhibit_a.methods.hidden_attribution import HiddenAttribution as HiddenAttribution
+    from exhibit_a.methods.hidden_attribution import hidden_attribution as hidden_attribution
     from exhibit_a.methods.identifiability import (
         AttentionIdentifiability as AttentionIdentifiability,
     )
@@ -34,6 +50,26 @@ if TYPE_CHECKING:
     from exhibit_a.methods.identifiability import (
         identifiability_by_length as identifiability_by_length,
     )
+    from exhibit_a.methods.permutation import PermutationTest as PermutationTest
+    from exhibit_a.methods.permutation import permutation_test as permutation_test
+    from exhibit_a.methods.pruning import PruningCurve as PruningCurve
+    from exhibit_a.methods.pruning import effectiveness as effectiveness
+    from exhibit_a.methods.pruning import pruning_curve as pruning_curve
+    from exhibit_a.methods.removal import Pruning as Pruning
+    from exhibit_a.methods.removal import measure_pruning as measure_pruning
+    from exhibit_a.methods.removal import prune as prune
+    from exhibit_a.methods.self_attribution import SelfAttribution as SelfAttribution
+    from exhibit_a.methods.self_attribution import self_attribution as self_attribution
+    from exhibit_a.methods.token_identifiability import TokenIdentifiability as TokenIdentifiability
+    from exhibit_a.methods.token_identifiability import (
+        token_identifiability as token_identifiability,
+    )
+    from exhibit_a.methods.tree import AttributionTree as AttributionTree
+    from exhibit_a.methods.tree import attribution_tree as attribution_tree
+    from exhibit_a.methods.triggers import Attack as Attack
+    from exhibit_a.methods.triggers import Triggers as Triggers
+    from exhibit_a.methods.triggers import attack as attack
+    from exhibit_a.methods.triggers import find_triggers as find_triggers
     from exhibit_a.results import Provenance as Provenance
     from exhibit_a.results import Result as Result
     from exhibit_a.store import read as read
@@ -50,36 +86,70 @@ if TYPE_CHECKING:
     from exhibit_a.train import train as train
 
 _HOME = {
+    "AdversarialAttention": "methods.adversarial",
+    "AdversarialKeys": "methods.adversarial_keys",
     "AlternativeAttention": "methods.alternatives",
+    "Attack": "methods.triggers",
     "AttentionCall": "subject.tap",
     "AttentionIdentifiability": "methods.identifiability",
+    "AttributionTree": "methods.tree",
     "BadRequestError": "errors",
     "BrokenInvariantError": "errors",
     "Diagnosis": "doctor",
     "EffectiveAttention": "methods.effective",
     "Example": "examples",
     "ExhibitError": "errors",
+    "Faithfulness": "methods.faithfulness",
+    "HeadImportance": "methods.heads",
+    "HeadMixing": "methods.head_mixing",
+    "HeadSimilarity": "methods.heads",
+    "HiddenAttribution": "methods.hidden_attribution",
     "IdentifiabilityByLength": "methods.identifiability",
     "NotComputableError": "errors",
+    "PermutationTest": "methods.permutation",
     "Provenance": "results",
+    "Pruning": "methods.removal",
+    "PruningCurve": "methods.pruning",
     "Result": "results",
+    "SelfAttribution": "methods.self_attribution",
     "Subject": "subject.subject",
     "Tap": "subject.tap",
     "Target": "trace.targets",
+    "TokenAttribution": "methods.companions",
+    "TokenIdentifiability": "methods.token_identifiability",
     "Trace": "trace.capture",
+    "Triggers": "methods.triggers",
     "UnsupportedModelError": "errors",
+    "adversarial_attention": "methods.adversarial",
+    "adversarial_keys": "methods.adversarial_keys",
     "alternative_attention": "methods.alternatives",
+    "attack": "methods.triggers",
     "attention_identifiability": "methods.identifiability",
+    "attribution_tree": "methods.tree",
     "capture": "trace.capture",
     "choose_target": "trace.targets",
+    "companions": "methods.companions",
     "diagnose": "doctor",
     "edits": "trace",
     "effective_attention": "methods.effective",
+    "effectiveness": "methods.pruning",
+    "faithfulness": "methods.faithfulness",
+    "find_triggers": "methods.triggers",
+    "head_importance": "methods.heads",
+    "head_mixing": "methods.head_mixing",
+    "head_similarity": "methods.heads",
+    "hidden_attribution": "methods.hidden_attribution",
     "identifiability_by_length": "methods.identifiability",
     "load": "subject.subject",
+    "measure_pruning": "methods.removal",
+    "permutation_test": "methods.permutation",
+    "prune": "methods.removal",
+    "pruning_curve": "methods.pruning",
     "read": "store",
     "read_examples": "examples",
     "replay": "trace.replay",
+    "self_attribution": "methods.self_attribution",
+    "token_identifiability": "methods.token_identifiability",
     "train": "train",
 }
 

@@ -1,7 +1,7 @@
 """Verbs about one text."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,18 +12,27 @@ from exhibit_a.commands.common import (
     Pair,
     Plot,
     Rows,
+    Seed,
     Truncate,
     capture_text,
+    console,
     load_quietly,
     present,
 )
 
 Text = Annotated[str, typer.Argument(help="The text to examine.")]
+Probes = Annotated[
+    int | None, typer.Option(min=2, help="Random directions per token; without, all of them.")
+]
+Target = Annotated[
+    str | None, typer.Option(help="Label or token to explain; without, what the model answers.")
+]
 
 
 def register(app: typer.Typer) -> None:
     """Add the verbs of this file."""
-    app.command()(effective)
+    for verb in (effective, mixing, attribute, tree):
+        app.command()(verb)
 
 
 def effective(
@@ -86,3 +95,113 @@ def _effective_by_length(
     ]
     widths = ", ".join(map(str, sorted(set(result.d_head))))
     present(result, f"by length; heads are {widths} wide", rows, json=json, out=out, plot=plot)
+
+
+def mixing(
+    text: Text,
+    pair: Pair = None,
+    model: Model = "sentiment",
+    probes: Probes = 16,
+    exact: Annotated[bool, typer.Option(help="Use every direction; slow but exact.")] = False,
+    truncate: Truncate = False,
+    seed: Seed = 0,
+    json: Json = False,
+    out: Out = None,
+    plot: Plot = None,
+) -> None:
+    """Show how much of every token is left in its hidden vector, layer by layer."""
+    from exhibit_a.methods.hidden_attribution import hidden_attribution
+
+    trace = capture_text(model, text, pair, truncate=truncate)
+    result = hidden_attribution(trace, probes=None if exact else probes, seed=seed)
+    own, displaced, rows = result.self_contribution, result.not_own_top, Rows()
+    for layer in range(len(own)):
+        least = int(own[layer].argmin())
+        rows.append(
+            {
+                "layer": layer,
+                "own_share": float(own[layer].median()),
+                "not_own_top": float(displaced[layer]),
+                "least_of_itself": f"{trace.tokens[least]} ({float(own[layer, least]):.2f})",
+            }
+        )
+    present(result, "what is left of a token", rows, json=json, out=out, plot=plot)
+
+
+def attribute(
+    text: Text,
+    pair: Pair = None,
+    model: Model = "sentiment",
+    target: Target = None,
+    rule: Annotated[str, typer.Option(help="gauss, riemann (paper) or left (released).")] = "gauss",
+    steps: Annotated[int | None, typer.Option(min=1, help="Points; without, as needed.")] = None,
+    top: Annotated[int, typer.Option(min=1, help="Edges to show.")] = 12,
+    truncate: Truncate = False,
+    json: Json = False,
+    out: Out = None,
+    plot: Plot = None,
+) -> None:
+    """Show the attention edges that the answer rests on."""
+    result = _attribution(text, pair, model, target, rule, steps or "auto", truncate)
+    rows: Rows = [
+        {
+            "site": edge.site,
+            "head": edge.head,
+            "query": edge.query_token,
+            "key": edge.key_token,
+            "contribution": edge.score,
+        }
+        for edge in result.strongest(top)
+    ]
+    title = f"strongest attention edges for the {result.target}"
+    present(result, title, rows, json=json, out=out, plot=plot)
+
+
+def tree(
+    text: Text,
+    pair: Pair = None,
+    model: Model = "sentiment",
+    target: Target = None,
+    threshold: Annotated[float, typer.Option(help="Keep edges above this share.")] = 0.4,
+    penalty: Annotated[float, typer.Option(help="What an edge must be worth.")] = 0.0,
+    algorithm: Annotated[str, typer.Option(help="greedy (released) or exact.")] = "greedy",
+    truncate: Truncate = False,
+    json: Json = False,
+    out: Out = None,
+    plot: Plot = None,
+) -> None:
+    """Draw the tree of attention edges that lead to the answer."""
+    from exhibit_a.methods.tree import attribution_tree
+
+    attribution = _attribution(text, pair, model, target, "gauss", "auto", truncate)
+    result = attribution_tree(
+        attribution, threshold=threshold, penalty=penalty, algorithm=algorithm
+    )
+    tokens = result.tokens or ()
+    rows: Rows = [
+        {
+            "layer": edge.layer,
+            "parent": tokens[edge.parent],
+            "child": tokens[edge.child],
+            "score": edge.score,
+        }
+        for edge in result.edges
+    ]
+    if not json:
+        console().print(result.text(), markup=False)
+    present(result, f"tree for the {result.target}", rows, json=json, out=out, plot=plot)
+
+
+def _attribution(
+    text: str,
+    pair: str | None,
+    model: str,
+    target: str | None,
+    rule: str,
+    steps: int | str,
+    truncate: bool,
+) -> Any:
+    from exhibit_a.methods.self_attribution import self_attribution
+
+    trace = capture_text(model, text, pair, truncate=truncate)
+    return self_attribution(trace, target=target, rule=rule, steps=steps)

@@ -1,0 +1,203 @@
+"""Which map leads from a hidden vector back to the input vector it started as?
+
+All maps are fitted from a stream, for every layer at once:
+
+1. linear: ridge regression. Sums of products (the normal equations) are all that is kept of the
+   data, so one pass is enough and the minimum of the squared error is found exactly. The penalty
+   is the one with the least error on validation texts, whose error is a quadratic form in their
+   own sums: no second look at them either;
+2. rotation: the orthogonal map nearest to the data, from the same sums (Procrustes);
+3. mlp: the linear map plus one hidden layer that starts as zero and is trained on what the metric
+   measures, until the validation loss no longer falls.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+HiddenRows = Float[Tensor, "layer row d_model"]
+InputRows = Float[Tensor, "row d_input"]
+Predicted = Float[Tensor, "layer row d_input"]
+
+PENALTIES = torch.logspace(-9, 2, 34, dtype=torch.float64)  # relative to the mean variance
+LEARNING_RATE = 1e-3  # of Adam
+PATIENCE = 2  # epochs without a lower validation loss before training stops
+
+
+class Moments:
+    """Sums of products of hidden vectors with targets: all that ridge regression has to know.
+
+    There may be several targets for the same hidden vectors; what they share is summed once.
+    """
+
+    def __init__(self, layers: int, width: int, targets: int, target_width: int) -> None:
+        self.count = 0
+        self.hidden = torch.zeros(layers, width, dtype=torch.float64)
+        self.gram = torch.zeros(layers, width, width, dtype=torch.float64)
+        self.target = torch.zeros(targets, target_width, dtype=torch.float64)
+        self.cross = torch.zeros(targets, layers, width, target_width, dtype=torch.float64)
+        self.square = torch.zeros(targets, dtype=torch.float64)
+
+    def add(self, hidden: HiddenRows, targets: Float[Tensor, "target row d_input"]) -> None:
+        """Take in some rows."""
+        hidden, targets = hidden.double().cpu(), targets.double().cpu()
+        self.count += hidden.shape[1]
+        self.hidden += hidden.sum(1)
+        self.gram += hidden.mT @ hidden
+        self.target += targets.sum(1)
+        self.cross += hidden.mT @ targets.unsqueeze(1)
+        self.square += targets.square().sum((1, 2))
+
+    @property
+    def centre(self) -> Float[Tensor, "layer d_model"]:
+        """The mean hidden vector."""
+        return self.hidden / self.count
+
+    @property
+    def spread(self) -> Float[Tensor, "layer d_model"]:
+        """The standard deviation of every hidden component."""
+        squares = self.gram.diagonal(dim1=1, dim2=2) / self.count
+        return (squares - self.centre.square()).clamp_min(1e-12).sqrt()
+
+    def around(self, centre: Tensor, offset: Tensor, target: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Gram, cross products and squares of rows counted from other origins."""
+        gram = self.gram - _outer(self.hidden, centre) - _outer(centre, self.hidden)
+        gram = gram + self.count * _outer(centre, centre)
+        total = self.target[target]
+        cross = self.cross[target] - _outer(self.hidden, offset.expand(len(centre), -1))
+        cross = cross - _outer(centre, (total - self.count * offset).expand(len(centre), -1))
+        square = self.square[target] - 2 * offset @ total + self.count * offset @ offset
+        return gram, cross, square
+
+
+@dataclass(frozen=True, eq=False)
+class LinearMap:
+    """h ↦ (h − centre) · weight + offset, for every layer."""
+
+    centre: Float[Tensor, "layer d_model"]
+    weight: Float[Tensor, "layer d_model d_input"]
+    offset: Float[Tensor, " d_input"]
+    penalty: Float[Tensor, " layer"]
+    loss: Float[Tensor, " layer"]  # mean squared error of a validation row
+
+    def __call__(self, hidden: HiddenRows) -> Predicted:
+        """The input vectors these hidden vectors point back to."""
+        return (hidden - self.centre.unsqueeze(1)) @ self.weight + self.offset
+
+
+def ridge(train: Moments, validation: Moments, target: int = 0) -> LinearMap:
+    """The linear map with the least squared error, its penalty chosen on validation rows."""
+    centre, offset = train.centre, train.target[target] / train.count
+    gram, cross, _ = train.around(centre, offset, target)
+    strength, basis = torch.linalg.eigh(gram)
+    strength = strength.clamp_min(0)
+    seen = basis.mT @ cross
+    penalties = PENALTIES * strength.mean(-1, keepdim=True)  # (layer, penalty)
+    shrink = 1 / (strength.unsqueeze(1) + penalties.unsqueeze(2)).clamp_min(1e-300)
+
+    held_gram, held_cross, square = validation.around(centre, offset, target)
+    linear = (seen * (basis.mT @ held_cross)).sum(-1)  # (layer, direction)
+    quadratic = (basis.mT @ held_gram @ basis) * (seen @ seen.mT)
+    losses = square - 2 * (shrink @ linear.unsqueeze(2)).squeeze(2)
+    losses = losses + ((shrink @ quadratic) * shrink).sum(-1)
+    best = losses.argmin(1, keepdim=True)
+    chosen = shrink.gather(1, best.unsqueeze(2).expand(-1, -1, shrink.shape[2])).squeeze(1)
+    return LinearMap(
+        centre.float(),
+        (basis @ (chosen.unsqueeze(2) * seen)).float(),
+        offset.float(),
+        penalties.gather(1, best).squeeze(1).float(),
+        (losses.gather(1, best).squeeze(1) / max(1, validation.count)).float(),
+    )
+
+
+def rotation(train: Moments, target: int = 0) -> LinearMap:
+    """The orthogonal map, times one factor, with the least squared error."""
+    centre, offset = train.centre, train.target[target] / train.count
+    gram, cross, _ = train.around(centre, offset, target)
+    left, strength, right = torch.linalg.svd(cross)
+    size = strength.sum(-1) / gram.diagonal(dim1=1, dim2=2).sum(-1).clamp_min(1e-300)
+    unknown = torch.full((len(gram),), torch.nan)
+    turned = left @ right * size.reshape(-1, 1, 1)
+    return LinearMap(centre.float(), turned.float(), offset.float(), unknown, unknown)
+
+
+class Perceptrons(nn.Module):
+    """One hidden layer beside a fixed linear map, for every layer of the model at once."""
+
+    def __init__(self, linear: LinearMap, spread: Tensor, width: int, seed: int) -> None:
+        super().__init__()
+        layers, given, wanted = linear.weight.shape
+        chance = torch.Generator().manual_seed(seed)
+        drawn = torch.randn(layers, given, width, generator=chance) / given**0.5
+        self.linear, self.spread = linear, spread
+        self.inner = nn.Parameter(drawn)
+        self.shift = nn.Parameter(torch.zeros(layers, 1, width))
+        self.outer = nn.Parameter(torch.zeros(layers, width, wanted))
+
+    def forward(self, hidden: HiddenRows) -> Predicted:
+        """The input vectors these hidden vectors point back to."""
+        standard = (hidden - self.linear.centre.unsqueeze(1)) / self.spread.unsqueeze(1)
+        bent: Tensor = F.gelu(standard @ self.inner + self.shift) @ self.outer
+        return self.linear(hidden) + bent
+
+
+Rows = Callable[[], Iterable[tuple[HiddenRows, Float[Tensor, "target row d_input"]]]]
+
+
+def train_perceptrons(
+    maps: Sequence[Perceptrons], train: Rows, validation: Rows, metric: str, epochs: int
+) -> tuple[Float[Tensor, "target layer"], int]:
+    """Train one set of maps for each target, side by side, until no validation loss falls.
+
+    Each layer keeps the weights of its best epoch. Gives the least validation losses and the
+    number of epochs.
+    """
+    optimizers = [torch.optim.Adam(part.parameters(), lr=LEARNING_RATE) for part in maps]
+    best = _validation_losses(maps, validation, metric)
+    kept = [{name: w.detach().clone() for name, w in part.named_parameters()} for part in maps]
+    spent, stale = 0, 0
+    while spent < epochs and stale < PATIENCE:
+        for hidden, targets in train():
+            for part, optimizer, target in zip(maps, optimizers, targets, strict=True):
+                optimizer.zero_grad()
+                loss = _losses(part(hidden), target, metric).mean(1).sum()
+                torch.autograd.backward([loss])
+                optimizer.step()
+        now = _validation_losses(maps, validation, metric)
+        better = now < best
+        for part, memory, improved in zip(maps, kept, better, strict=True):
+            for name, weight in part.named_parameters():
+                memory[name][improved] = weight.detach()[improved]
+        best = torch.where(better, now, best)
+        spent, stale = spent + 1, 0 if bool(better.any()) else stale + 1
+    for part, memory in zip(maps, kept, strict=True):
+        part.load_state_dict(memory)
+    return best, spent
+
+
+def _losses(predicted: Predicted, inputs: InputRows, metric: str) -> Float[Tensor, "layer row"]:
+    """What the metric calls far, for every row."""
+    if metric == "cosine":
+        return 1 - F.cosine_similarity(predicted, inputs.unsqueeze(0), dim=-1)
+    return (predicted - inputs).square().sum(-1)
+
+
+@torch.no_grad()
+def _validation_losses(
+    maps: Sequence[Perceptrons], rows: Rows, metric: str
+) -> Float[Tensor, "target layer"]:
+    total, count = torch.zeros(len(maps), len(maps[0].inner)), 0
+    for hidden, targets in rows():
+        pairs = zip(maps, targets, strict=True)
+        total += torch.stack([_losses(part(hidden), one, metric).sum(1) for part, one in pairs])
+        count += hidden.shape[1]
+    return total / max(1, count)
+
+
+def _outer(left: Tensor, right: Tensor) -> Tensor:
+    return left.unsqueeze(-1) * right.unsqueeze(-2)

@@ -1,0 +1,237 @@
+"""Is attention explanation, in a real model? The numbers and figures of docs/explanation.md.
+
+    python studies/explanation.py --data SST-2-FOLDER --out FOLDER [--model sentiment]
+
+Each part writes what it found into --out and is not run again when it is there already; long parts
+go on where they stopped. ``report`` reads everything back, prints the tables and draws the figures.
+
+permutation   accuracy of all development sentences under shuffled and uniform attention
+adversary     the farthest attention with the answer within 0.01, sentence by sentence
+keys          the poster's adversarial keys, trained on training sentences, judged on all others
+faithfulness  every attribution of the package against random rankings
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import torch
+import transformers
+
+from exhibit_a.examples import Example, read_examples
+from exhibit_a.methods.adversarial import adversarial_attention
+from exhibit_a.methods.adversarial_keys import adversarial_keys
+from exhibit_a.methods.distances import FARTHEST, bootstrap_interval, sign_flip_p_value
+from exhibit_a.methods.faithfulness import METRICS, RANDOM, attributions, faithfulness
+from exhibit_a.methods.permutation import permutation_test
+from exhibit_a.store import read
+from exhibit_a.subject.subject import Subject, load
+from exhibit_a.trace.capture import capture
+
+SHUFFLES = (("attention", "row", 10), ("keys", "global", 3), ("features", "head", 3))
+EPSILON = 0.01
+CHUNK = 25  # sentences of the faithfulness table that are saved together
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    asked.add_argument("--data", required=True, type=Path, help="folder with train.tsv and dev.tsv")
+    asked.add_argument("--out", required=True, type=Path, help="folder for results")
+    asked.add_argument("--model", default="sentiment")
+    asked.add_argument("--parts", nargs="+", default=list(PARTS))
+    asked.add_argument("--figures", type=Path, default=Path("docs/figures"))
+    asked.add_argument("--sentences", type=int, help="only so many development sentences")
+    asked.add_argument("--train", type=int, default=2000, help="training sentences for the keys")
+    asked.add_argument("--share", default="0/1", help="1/3: the second of three processes")
+    asked.add_argument("--samples", type=int, default=128, help="of LIME and SHAP, per sentence")
+    options = asked.parse_args()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    options.out.mkdir(parents=True, exist_ok=True)
+    options.figures.mkdir(parents=True, exist_ok=True)
+    subject = load(options.model)
+    dev = read_examples(options.data / "dev.tsv", labelled=True)[: options.sentences]
+    for part in options.parts:
+        started = time.perf_counter()
+        PARTS[part](subject, dev, options)
+        print(f"\n({part}: {time.perf_counter() - started:.0f} s)\n", flush=True)
+
+
+def permutation(subject: Subject, dev: list[Example], options: Any) -> None:
+    for what, scope, repeats in SHUFFLES:
+        path = options.out / f"permutation-{what}-{scope}.safetensors"
+        if not path.exists():
+            permutation_test(subject, dev, what=what, scope=scope, repeats=repeats).save(path)
+
+
+def adversary(subject: Subject, dev: list[Example], options: Any) -> None:
+    mine, shares = map(int, options.share.split("/"))
+    path = options.out / f"adversary-{mine}-{shares}.jsonl"
+    done = len(path.read_text().splitlines()) if path.exists() else 0
+    with path.open("a") as file:
+        for one in dev[mine::shares][done:]:
+            found = adversarial_attention(capture(subject, one.text), epsilon=EPSILON)
+            row = {
+                "tokens": len(found.tokens or ()),
+                "conditions": found.conditions,
+                "divergence": found.divergence.tolist(),
+                "bound": found.bound.tolist(),
+                "at_answer": found.at_answer.tolist(),
+                "change": found.change.tolist(),
+            }
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+
+
+def keys(subject: Subject, dev: list[Example], options: Any) -> None:
+    path = options.out / "keys.safetensors"
+    if not path.exists():
+        every = read_examples(options.data / "train.tsv", labelled=True)
+        order = torch.randperm(len(every), generator=torch.Generator().manual_seed(0))
+        some = [every[place] for place in order[: options.train].tolist()]
+        adversarial_keys(subject, some, held_out=dev).save(path)
+
+
+def faithful(subject: Subject, dev: list[Example], options: Any) -> None:
+    mine, shares = map(int, options.share.split("/"))
+    for first in range(mine * CHUNK, len(dev), shares * CHUNK):
+        path = options.out / f"faithfulness-{first:04}.safetensors"
+        if not path.exists():
+            faithfulness(
+                subject,
+                dev[first : first + CHUNK],
+                attribution=attributions(),
+                samples=options.samples,
+                seed=first,
+            ).save(path)
+
+
+def report(subject: Subject, dev: list[Example], options: Any) -> None:  # noqa: ARG001
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "exhibit-a"
+    for what, scope, _ in SHUFFLES:
+        path = options.out / f"permutation-{what}-{scope}.safetensors"
+        if path.exists():
+            _report_permutation(read(path), options)
+    if rows := [
+        json.loads(line)
+        for path in sorted(options.out.glob("adversary-*.jsonl"))
+        for line in path.open()
+    ]:
+        _report_adversary(rows, options)
+    if (options.out / "keys.safetensors").exists():
+        _report_keys(read(options.out / "keys.safetensors"), options)
+    chunks = [read(path) for path in sorted(options.out.glob("faithfulness-*.safetensors"))]
+    if chunks:
+        _report_faithfulness(chunks, options)
+
+
+def _report_permutation(found: Any, options: Any) -> None:
+    own, ends = found.own_accuracy, found.own_accuracy_interval.tolist()
+    print(f"\n### {found.what}, one permutation for each {found.scope}; {_doubts(found)}")
+    print(f"\nAs trained: accuracy {own:.3f} [{ends[0]:.3f}, {ends[1]:.3f}]\n")
+    print("| shuffled | accuracy | 95 % | drop | p | TVD | flips | uniform: accuracy | 95 % |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for i, name in enumerate(found.conditions):
+        low, high = found.accuracy_interval[i].tolist()
+        flat_low, flat_high = found.uniform_accuracy_interval[i].tolist()
+        print(
+            f"| {name} | {found.accuracy[i]:.3f} | {low:.3f}–{high:.3f} | {found.drop[i]:+.3f} | "
+            f"{found.p_value[i]:.4f} | {found.mean_change[i]:.3f} | {found.flip_rate[i]:.3f} | "
+            f"{found.uniform_accuracy[i]:.3f} | {flat_low:.3f}–{flat_high:.3f} |"
+        )
+    _draw(found.plot(), f"permutation-{found.what}", options)
+
+
+def _report_adversary(rows: list[Any], options: Any) -> None:
+    names = rows[0]["conditions"]
+    far, bound, read_at = (
+        torch.tensor([row[key] for row in rows]) for key in ("divergence", "bound", "at_answer")
+    )
+    worst = max(max(row["change"]) for row in rows)
+    print(f"\n### adversarial attention, ε = {EPSILON}, {len(rows)} sentences")
+    print(f"\nLargest change of an answer in a plain run: {worst:.4f}. ln 2 = {FARTHEST:.3f}\n")
+    print("| changed | JSD, mean | 10 % | median | 90 % | of the bound | at the answer's row |")
+    print("|---|---|---|---|---|---|---|")
+    for i, name in enumerate(names):
+        low, middle, high = far[:, i].quantile(torch.tensor([0.1, 0.5, 0.9])).tolist()
+        share = float((far[:, i] / bound[:, i]).mean())
+        print(
+            f"| {name} | {far[:, i].mean():.3f} | {low:.3f} | {middle:.3f} | {high:.3f} | "
+            f"{share:.0%} | {read_at[:, i].mean():.3f} |"
+        )
+    figure = matplotlib.figure.Figure(figsize=(7, 3.2), layout="constrained")
+    axes = figure.subplots()
+    axes.boxplot([far[:, i].tolist() for i in range(len(names))], tick_labels=names, whis=(5, 95))
+    axes.axhline(FARTHEST, color="0.4", linestyle="--")
+    axes.set_ylabel("Jensen–Shannon divergence")
+    _draw(figure, "adversary", options)
+
+
+def _report_keys(found: Any, options: Any) -> None:
+    print(f"\n### adversarial keys; {_doubts(found)}\n")
+    print("| keys | accuracy | 95 % | agreement | distance | without the shift | JSD of maps |")
+    print("|---|---|---|---|---|---|---|")
+    for i, name in enumerate(found.conditions):
+        low, high = found.accuracy_interval[i].tolist()
+        print(
+            f"| {name} | {found.accuracy[i]:.3f} | {low:.3f}–{high:.3f} | "
+            f"{found.agreement[i]:.3f} | {found.key_distance[i].mean():.3g} | "
+            f"{found.shift_free_distance[i].mean():.3g} | {found.divergence[i].mean():.3f} |"
+        )
+    ends = {name: curve[[0, -1]].tolist() for name, curve in found.curves.items()}
+    print(f"\nFirst and last step (cross-entropy, log squared distance): {ends}")
+    _draw(found.plot(), "keys", options)
+
+
+def _report_faithfulness(chunks: list[Any], options: Any) -> None:
+    names = chunks[0].attributions
+    values = torch.stack([torch.cat([one.scores[name] for one in chunks]).T for name in names])
+    mean, ends = values.nanmean(-1), bootstrap_interval(values, seed=0)
+    p_value = sign_flip_p_value((values - values[-1:]).nan_to_num(), seed=0)
+    count = values.shape[-1]
+    print(f"\n### faithfulness, {count} sentences, tokens taken away by {chunks[0].erase}\n")
+    print(f"| attribution | {' | '.join(METRICS)} |\n|---{'|---' * len(METRICS)}|")
+    order = mean[:, 0].argsort(descending=True).tolist()
+    for i in order:
+        cells = [
+            f"{mean[i, j]:.3f} [{ends[i, j, 0]:.3f}, {ends[i, j, 1]:.3f}]"
+            + ("" if names[i] == RANDOM or p_value[i, j] < 0.01 else " ~")
+            for j in range(len(METRICS))
+        ]
+        print(f"| {names[i]} | {' | '.join(cells)} |")
+    print("\n~ not different from random at p < 0.01 (sign flips over sentences)")
+    merged = chunks[0].__class__(
+        **{name: getattr(chunks[0], name) for name in ("provenance", "attributions", "erase")},
+        mean=mean,
+        interval=ends,
+        p_value=p_value,
+        scores={name: values[i].T for i, name in enumerate(names)},
+        deletion={name: torch.cat([one.deletion[name] for one in chunks]) for name in names},
+        insertion={name: torch.cat([one.insertion[name] for one in chunks]) for name in names},
+    )
+    _draw(merged.plot(), "faithfulness", options)
+
+
+def _doubts(found: Any) -> str:
+    return ", ".join(f"{name} {value}" for name, value in found.checks.items())
+
+
+def _draw(figure: Any, name: str, options: Any) -> None:
+    figure.savefig(options.figures / f"explanation-{name}.svg", metadata={"Date": None})
+
+
+PARTS = {
+    "permutation": permutation,
+    "adversary": adversary,
+    "keys": keys,
+    "faithfulness": faithful,
+    "report": report,
+}
+
+
+if __name__ == "__main__":
+    main()
