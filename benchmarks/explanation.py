@@ -23,6 +23,7 @@ from exhibit_a.methods.adversarial import farthest_corner
 from exhibit_a.methods.batches import run
 from exhibit_a.methods.decomposition import Mixture
 from exhibit_a.methods.distances import jensen_shannon
+from exhibit_a.methods.shuffles import Plan
 from exhibit_a.subject.subject import Subject, load
 
 
@@ -51,10 +52,7 @@ def permuting(sentences: int, repeats: int, tokens: int = 26) -> None:
 
     def sweep() -> torch.Tensor:
         with torch.no_grad():
-            plans = [
-                permutation._Plan("attention", "row", frozenset([site]), 0, tokens)
-                for site in range(6)
-            ]
+            plans = [Plan("attention", "row", frozenset([site]), 0, tokens) for site in range(6)]
             return torch.stack([again.shuffled(plan, repeats) for plan in plans])
 
     def naive() -> torch.Tensor:

@@ -158,13 +158,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--figures", type=Path, default=Path("docs/figures"))
+    parser.add_argument("--models", nargs="+", default=["sentiment", "nli"])
     parser.add_argument("--only", nargs="+", default=["trees", "heads", "triggers"])
     given = parser.parse_args()
     transformers.logging.set_verbosity_error()
     torch.manual_seed(0)
     given.figures.mkdir(parents=True, exist_ok=True)
     importance: dict[str, dict[str, HeadImportance]] = {}
-    for name, (train, held_out) in files(given.data).items():
+    for name in given.models:
+        train, held_out = files(given.data)[name]
         subject, dev = load(name), read_examples(held_out)
         print(f"\n=== {name}: {len(dev)} development examples, labels {subject.labels}")
         if "trees" in given.only:

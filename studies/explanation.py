@@ -45,6 +45,7 @@ def main() -> None:
     asked.add_argument("--figures", type=Path, default=Path("docs/figures"))
     asked.add_argument("--sentences", type=int, help="only so many development sentences")
     asked.add_argument("--train", type=int, default=2000, help="training sentences for the keys")
+    asked.add_argument("--restarts", type=int, default=1, help="of the adversary")
     asked.add_argument("--share", default="0/1", help="1/3: the second of three processes")
     asked.add_argument("--samples", type=int, default=128, help="of LIME and SHAP, per sentence")
     options = asked.parse_args()
@@ -73,7 +74,9 @@ def adversary(subject: Subject, dev: list[Example], options: Any) -> None:
     done = len(path.read_text().splitlines()) if path.exists() else 0
     with path.open("a") as file:
         for one in dev[mine::shares][done:]:
-            found = adversarial_attention(capture(subject, one.text), epsilon=EPSILON)
+            found = adversarial_attention(
+                capture(subject, one.text), epsilon=EPSILON, restarts=options.restarts
+            )
             row = {
                 "tokens": len(found.tokens or ()),
                 "conditions": found.conditions,

@@ -26,7 +26,8 @@ from exhibit_a.methods.distances import (
     sign_flip_p_value,
     total_variation,
 )
-from exhibit_a.methods.permutation import permutation_test, shuffled, uniform
+from exhibit_a.methods.permutation import permutation_test
+from exhibit_a.methods.shuffles import Plan, Texts, shuffled, uniform
 from exhibit_a.store import read
 from exhibit_a.subject.subject import load
 from exhibit_a.subject.tap import Tap
@@ -322,7 +323,7 @@ def test_the_plot_shows_every_condition():
 @settings(max_examples=20, deadline=None)
 @given(st.integers(2, 8), st.integers(0, 1000))
 def test_a_shorter_text_keeps_the_order_of_a_global_permutation(length, seed):
-    plan = permutation._Plan("attention", "global", frozenset([0]), seed, 8)
-    long = plan.draw(0, permutation._Texts([3], torch.tensor([8])), range(1), 2, 8)
-    short = plan.draw(0, permutation._Texts([5], torch.tensor([length])), range(1), 2, length)
+    plan = Plan("attention", "global", frozenset([0]), seed, 8)
+    long = plan.draw(0, Texts([3], torch.tensor([8])), range(1), 2, 8)
+    short = plan.draw(0, Texts([5], torch.tensor([length])), range(1), 2, length)
     assert torch.equal(short[..., :length], long[..., :length])

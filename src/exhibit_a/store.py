@@ -20,6 +20,7 @@ import math
 import os
 import pkgutil
 import secrets
+import shutil
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from importlib.metadata import version
@@ -107,6 +108,27 @@ def write_whole(path: str | PathLike[str], *parts: bytes | memoryview) -> Path:
         with contextlib.suppress(OSError):
             beside.unlink()
     return path
+
+
+def free_folder(path: Path) -> Path:
+    """The same path, if nothing is there yet that a new folder would disturb."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise BadRequestError(f'"{path}" already exists. Name a new folder, or remove this one.')
+    return path
+
+
+@contextlib.contextmanager
+def folder_beside(target: Path) -> Iterator[Path]:
+    """A folder next to the target that takes its place at the end, or vanishes."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    folder = target.with_name(f".{target.name}.partial")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        yield folder
+        folder.rename(target)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _seal(data: bytes | memoryview) -> bytes:

@@ -15,7 +15,7 @@ with two controls in the same places: tokens drawn at random from the texts them
 patterns of the largest raw attention between words instead of the largest attribution.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.examples import read_examples
 from exhibit_a.methods.batches import (
+    Progress,
     Source,
     answers_of,
     classes_of,
@@ -130,25 +131,22 @@ def find_triggers(
     *,
     limit: int = 500,
     tolerance: float = 0.01,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = None,
 ) -> Triggers:
     """Find the patterns on which single answers rest most, in the first ``limit`` examples."""
     some = limited(read_examples(examples), limit)
     if subject.anatomy.answers != "classes" or subject.tokenizer is None:
         raise NotComputableError("Triggers are words that turn a class: give a text classifier.")
-    inputs, done = encoded(subject, some), 0
+    inputs = encoded(subject, some)
     by_attribution: list[Pattern] = []
     by_attention: list[Pattern] = []
-    for group in grouped(inputs, alone=stand_alone(subject)):
+    for group in grouped(inputs, alone=stand_alone(subject), progress=progress):
         batch = run(subject, [inputs[place] for place in group])
         ids = [(some[place].id, inputs[place]["input_ids"][0]) for place in group]
         predicted = batch.trace.output.logits.argmax(-1)
         scores = [found.scores for found in attribute_classes(batch, predicted, tolerance)]
         by_attribution += _patterns(subject, scores, ids, predicted)
         by_attention += _patterns(subject, list(batch.attention), ids, predicted, only_words=True)
-        done += len(group)
-        if progress is not None:
-            progress(done, len(some))
     kept = [one for one in by_attribution if sum(one.scores) >= FAINT]
     used: dict[str, Any] = {"limit": limit, "tolerance": tolerance}
     return Triggers(
