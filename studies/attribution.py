@@ -1,6 +1,6 @@
 """What do attribution, pruning, trees and triggers say about the two embedded models?
 
-    python studies/attribution.py --data FOLDER [--figures FOLDER] [--only heads trees triggers similarity]
+    python studies/attribution.py --data FOLDER [--figures FOLDER] [--only heads trees]
 
 FOLDER holds SST-2, MNLI-subset and SNLI-subset. Everything printed here is what the documents
 quote; figures go to --figures.
