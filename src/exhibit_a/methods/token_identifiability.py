@@ -180,11 +180,18 @@ class _Task:
         return batch.hidden[0] if self.vocabulary is None else self.vocabulary[batch.ids]
 
     def rows(self, part: str) -> Iterator[tuple[Tensor, Float[Tensor, "target row d_input"]]]:
-        """Hidden vectors of real tokens; the vectors wanted, and those of other tokens."""
+        """Hidden vectors of real tokens; the vectors wanted, and those of other tokens.
+
+        The others are drawn from the batch before. Within a batch a token would now and then draw
+        itself, and even once in a thousand is enough to lift the control above chance.
+        """
         chance = torch.Generator().manual_seed(self.seed + 1)
+        earlier: Tensor | None = None
         for batch in self.batches(part):
             wanted = self.wanted(batch)[batch.real]
-            others = wanted[torch.randperm(len(wanted), generator=chance)]
+            pool = wanted if earlier is None else earlier
+            others = pool[torch.randint(len(pool), (len(wanted),), generator=chance)]
+            earlier = wanted
             yield batch.hidden[:, batch.real], torch.stack([wanted, others])
 
 
