@@ -84,6 +84,10 @@ if TYPE_CHECKING:
     from exhibit_a.trace.targets import Target as Target
     from exhibit_a.trace.targets import choose_target as choose_target
     from exhibit_a.train import train as train
+    from exhibit_a.trial import Trial as Trial
+    from exhibit_a.trial import trial as trial
+    from exhibit_a.verdict import HeadVerdict as HeadVerdict
+    from exhibit_a.verdict import Thresholds as Thresholds
 
 _HOME = {
     "AdversarialAttention": "methods.adversarial",
@@ -103,6 +107,7 @@ _HOME = {
     "HeadImportance": "methods.heads",
     "HeadMixing": "methods.head_mixing",
     "HeadSimilarity": "methods.heads",
+    "HeadVerdict": "verdict",
     "HiddenAttribution": "methods.hidden_attribution",
     "IdentifiabilityByLength": "methods.identifiability",
     "NotComputableError": "errors",
@@ -115,9 +120,11 @@ _HOME = {
     "Subject": "subject.subject",
     "Tap": "subject.tap",
     "Target": "trace.targets",
+    "Thresholds": "verdict",
     "TokenAttribution": "methods.companions",
     "TokenIdentifiability": "methods.token_identifiability",
     "Trace": "trace.capture",
+    "Trial": "trial",
     "Triggers": "methods.triggers",
     "UnsupportedModelError": "errors",
     "adversarial_attention": "methods.adversarial",
@@ -151,6 +158,7 @@ _HOME = {
     "self_attribution": "methods.self_attribution",
     "token_identifiability": "methods.token_identifiability",
     "train": "train",
+    "trial": "trial",
 }
 
 __all__ = sorted(_HOME)
