@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from exhibit_a.methods.triggers import Triggers as Triggers
     from exhibit_a.methods.triggers import attack as attack
     from exhibit_a.methods.triggers import find_triggers as find_triggers
+    from exhibit_a.report.html import write_page as write_page
     from exhibit_a.results import Provenance as Provenance
     from exhibit_a.results import Result as Result
     from exhibit_a.store import read as read
@@ -159,6 +160,7 @@ _HOME = {
     "token_identifiability": "methods.token_identifiability",
     "train": "train",
     "trial": "trial",
+    "write_page": "report.html",
 }
 
 __all__ = sorted(_HOME)

@@ -145,6 +145,7 @@ export function matrixView(context: Context, maps: Maps): MatrixView {
     );
     fill(
       facts,
+      head.reason && h("span", { class: "reason" }, head.reason),
       ...maps.columns.flatMap((column) => [
         h(
           "span",

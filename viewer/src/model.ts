@@ -33,6 +33,7 @@ export interface Head {
   rests: Record<string, number>; // the same for the mean of what was left out of a row
   kept: Record<string, number>; // share of absolute weight that was kept
   word?: string;
+  reason?: string;
   numbers: Record<string, number | null>;
 }
 
@@ -61,10 +62,12 @@ export interface Maps {
 export interface Slide {
   site: number;
   head: number;
-  block: string; // float32: row numbers, raw rows, alternative rows, values
+  block: string; // float32: row numbers, raw rows, alternative rows; then the values
   rows: number;
   keys: number;
   width: number;
+  bits: 16 | 32; // of the values: steps of the scale, or float32
+  scale: number;
 }
 
 export interface Slider {

@@ -11,19 +11,29 @@ export class Slides {
     private readonly values: Float32Array,
     private readonly keys: number,
     readonly width: number,
+    readonly bits: number, // of the values
   ) {}
 
   static async load(payload: Payload, slide: Slide): Promise<Slides> {
-    const all = await payload.floats(slide.block);
+    const bytes = await payload.bytes(slide.block);
     const size = slide.rows * slide.keys;
-    const cut = (start: number, length: number) => all.subarray(start, start + length);
+    const rows = new Float32Array(bytes.buffer, 0, slide.rows + 2 * size);
+    const count = slide.keys * slide.width;
+    const values =
+      slide.bits === 32
+        ? new Float32Array(bytes.buffer, rows.byteLength, count)
+        : Float32Array.from(
+            new Int16Array(bytes.buffer, rows.byteLength, count),
+            (step) => (step / 32767) * slide.scale,
+          );
     return new Slides(
-      Array.from(cut(0, slide.rows)),
-      cut(slide.rows, size),
-      cut(slide.rows + size, size),
-      cut(slide.rows + 2 * size, slide.keys * slide.width),
+      Array.from(rows.subarray(0, slide.rows)),
+      rows.subarray(slide.rows, slide.rows + size),
+      rows.subarray(slide.rows + size),
+      values,
       slide.keys,
       slide.width,
+      slide.bits,
     );
   }
 

@@ -79,7 +79,7 @@ export function slideView(
       h("b", { class: "figure" }, number(distance(own, now))),
       ", output changed by ",
       h("b", { class: "figure" }, number(change / size)),
-      ` of its largest part (computed here, from 32-bit numbers). ${slides.rows.length} rows of this head move together.`,
+      ` of its largest part (computed here, from ${slides.bits}-bit values). ${slides.rows.length} rows of this head move together.`,
       asked !== query && " The chosen row is not among them.",
     );
   }
