@@ -13,10 +13,20 @@ import { css, fill, h, s } from "./dom";
 import { cellAt, draw, type Ink, pixels, type Plan, planned } from "./drawing";
 import { copy, csv, savePng, saveSvg } from "./files";
 import { number, percent, word } from "./format";
-import type { Maps } from "./model";
+import type { Column, Head, Maps } from "./model";
 import { type Grid, shown } from "./payload";
 
 const MOST_SHAPES = 10_000; // beyond, a saved SVG holds one picture instead of squares
+
+/** Whether a column is one end of another column's interval. */
+export function isBound(column: Column): boolean {
+  return /_(low|high)$/.test(column.key);
+}
+
+function interval(head: Head, column: Column): string {
+  const [low, high] = ["low", "high"].map((end) => head.numbers[`${column.key}_${end}`]);
+  return low === undefined || low === null ? "" : ` (${number(low)} to ${number(high)})`;
+}
 
 export interface MatrixView {
   element: HTMLElement;
@@ -146,14 +156,17 @@ export function matrixView(context: Context, maps: Maps): MatrixView {
     fill(
       facts,
       head.reason && h("span", { class: "reason" }, head.reason),
-      ...maps.columns.flatMap((column) => [
-        h(
-          "span",
-          { class: "fact", title: column.help },
-          `${column.name} `,
-          h("b", { class: "figure" }, number(head.numbers[column.key])),
+      ...maps.columns
+        .filter((column) => !isBound(column))
+        .map((column) =>
+          h(
+            "span",
+            { class: "fact", title: column.help },
+            `${column.name} `,
+            h("b", { class: "figure" }, number(head.numbers[column.key])),
+            interval(head, column),
+          ),
         ),
-      ]),
     );
     const mode = modeOf(maps, store.now.mode);
     const kept = head.kept[mode.minus?.[0] ?? mode.key];
@@ -219,17 +232,25 @@ export function matrixView(context: Context, maps: Maps): MatrixView {
     { class: "head", "aria-label": "one head" },
     title,
     facts,
-    modes,
     h(
       "div",
-      { class: "options" },
-      special && check("hide special tokens", "noSpecial"),
-      maps.heads.length > 1 && check("scale of this head alone", "ownScale"),
+      { class: "controls" },
+      h(
+        "div",
+        {},
+        modes,
+        h(
+          "div",
+          { class: "options" },
+          special && check("hide special tokens", "noSpecial"),
+          maps.heads.length > 1 && check("scale of this head alone", "ownScale"),
+        ),
+      ),
+      legend,
     ),
+    caption,
     frame,
     readout,
-    legend,
-    caption,
     note,
     h(
       "div",

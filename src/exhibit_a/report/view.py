@@ -19,12 +19,13 @@ from exhibit_a.methods.tree import AttributionTree
 from exhibit_a.report import panels
 from exhibit_a.report.pack import Blocks, SiteMaps
 from exhibit_a.report.plain import plain_panels
-from exhibit_a.report.slider import slider
+from exhibit_a.report.slider import MOST, slider
 from exhibit_a.results import Result
 from exhibit_a.trial import Trial
 from exhibit_a.verdict import WORDS
 
 SCHEMA = 1
+BUDGET = 3_450_000  # bytes of all blocks, before base64: with the rest, a page of 5 MB
 
 _COLUMNS = {
     "unique": ("unique", "Share of rows whose weights are the only valid ones for the output."),
@@ -145,12 +146,13 @@ def _trial(blocks: Blocks, trial: Trial) -> dict[str, Any]:
         "maps": maps,
         "tables": [] if trial.identifiability is None else [_demands(trial, trial.identifiability)],
     }
-    if (sliding := slider(blocks, trial)) is not None:
-        found["slider"] = sliding
     if trial.hidden is not None:
         found["story"] = panels.story(blocks, trial.hidden)
     if trial.tree is not None:
         found["tree"] = panels.tree(blocks, trial.tree, trial.attribution)
+    left = BUDGET - blocks.length * 3 // 4
+    if (sliding := slider(blocks, trial, min(left, MOST))) is not None:
+        found["slider"] = sliding
     if trial.effective is not None:
         found["charts"] = [panels.freedom_chart(trial.effective)]
     return found

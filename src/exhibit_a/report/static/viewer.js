@@ -360,25 +360,25 @@ function ee(e, t, n, r) {
 		labelled: s >= B
 	};
 }
-function H(e, t, n, r, i, a, o) {
+function te(e, t, n, r, i, a, o) {
 	let s = Math.max(window.devicePixelRatio || 1, 1);
 	e.width = Math.round(t.width * s), e.height = Math.round(t.height * s), e.style.width = `${t.width}px`, e.style.height = `${t.height}px`;
 	let c = e.getContext("2d");
 	c.scale(s, s);
 	let l = t.cell * t.columns.length, u = t.cell * t.rows.length;
 	if (!t.rows.length || !t.columns.length) return;
-	c.imageSmoothingEnabled = t.cell < 1, c.drawImage(W(n, t, r), t.left, t.top, l, u), t.cell >= 7 && te(c, t, a), c.strokeStyle = a.faint, c.lineWidth = 1, c.strokeRect(t.left - .5, t.top - .5, l + 1, u + 1);
+	c.imageSmoothingEnabled = t.cell < 1, c.drawImage(ne(n, t, r), t.left, t.top, l, u), t.cell >= 7 && re(c, t, a), c.strokeStyle = a.faint, c.lineWidth = 1, c.strokeRect(t.left - .5, t.top - .5, l + 1, u + 1);
 	let d = t.rows.indexOf(o.query);
-	if (t.labelled && ne(c, t, i, a, d, o.hover), c.strokeStyle = a.accent, c.lineWidth = 1.5, d >= 0 && c.strokeRect(t.left - 1, t.top + d * t.cell - .5, l + 2, t.cell + 1), o.hover) {
+	if (t.labelled && ie(c, t, i, a, d, o.hover), c.strokeStyle = a.accent, c.lineWidth = 1.5, d >= 0 && c.strokeRect(t.left - 1, t.top + d * t.cell - .5, l + 2, t.cell + 1), o.hover) {
 		let e = t.rows.indexOf(o.hover[0]), n = t.columns.indexOf(o.hover[1]), r = Math.max(t.cell, 4);
 		e >= 0 && n >= 0 && c.strokeRect(t.left + n * t.cell - (r - t.cell) / 2, t.top + e * t.cell - (r - t.cell) / 2, r, r);
 	}
 }
-function U(e, t, n) {
+function H(e, t, n) {
 	let r = Math.floor((t - e.left) / e.cell), i = Math.floor((n - e.top) / e.cell);
 	return i < 0 || r < 0 || i >= e.rows.length || r >= e.columns.length ? null : [e.rows[i], e.columns[r]];
 }
-function W(e, t, n) {
+function ne(e, t, n) {
 	let r = document.createElement("canvas");
 	r.width = t.columns.length, r.height = t.rows.length;
 	let i = r.getContext("2d"), a = i.createImageData(r.width, r.height), o = 0;
@@ -388,13 +388,13 @@ function W(e, t, n) {
 	}
 	return i.putImageData(a, 0, 0), r;
 }
-function te(e, t, n) {
+function re(e, t, n) {
 	e.strokeStyle = n.faint, e.globalAlpha = .35, e.lineWidth = .5, e.beginPath();
 	for (let n = 1; n < t.columns.length; n++) e.moveTo(t.left + n * t.cell, t.top), e.lineTo(t.left + n * t.cell, t.top + t.cell * t.rows.length);
 	for (let n = 1; n < t.rows.length; n++) e.moveTo(t.left, t.top + n * t.cell), e.lineTo(t.left + t.cell * t.columns.length, t.top + n * t.cell);
 	e.stroke(), e.globalAlpha = 1;
 }
-function ne(e, t, n, r, i, a) {
+function ie(e, t, n, r, i, a) {
 	let o = Math.min(12, Math.max(8, t.cell * .62)), s = (e) => `${e ? 700 : 400} ${o}px ${V}`;
 	e.textBaseline = "middle", e.textAlign = "right", t.rows.forEach((o, c) => {
 		let l = c === i || a?.[0] === o;
@@ -406,7 +406,7 @@ function ne(e, t, n, r, i, a) {
 	});
 }
 // src/payload.ts
-var re = 32, ie = class {
+var ae = 32, oe = class {
 	header;
 	text;
 	decoded = /* @__PURE__ */ new Map();
@@ -431,14 +431,14 @@ var re = 32, ie = class {
 		let r = this.decode(e, t);
 		this.decoded.set(t.block, r);
 		let i = this.decoded.keys().next().value;
-		return this.decoded.size > re && i !== void 0 && this.decoded.delete(i), r;
+		return this.decoded.size > ae && i !== void 0 && this.decoded.delete(i), r;
 	}
 	async decode(e, t) {
 		let n = e.sites[t.site], r = await this.bytes(t.block);
-		return e.groups ? oe(r, e, t, n, n.visible ? new Uint16Array((await this.bytes(n.visible)).buffer) : null) : ae(r, e, t, n);
+		return e.groups ? ce(r, e, t, n, n.visible ? new Uint16Array((await this.bytes(n.visible)).buffer) : null) : se(r, e, t, n);
 	}
 };
-function ae(e, t, n, r) {
+function se(e, t, n, r) {
 	let i = r.rows * r.columns, a = {}, o = 0;
 	for (let s of t.modes) {
 		if (s.minus) continue;
@@ -446,12 +446,12 @@ function ae(e, t, n, r) {
 		o += c.byteLength, a[s.key] = {
 			rows: r.rows,
 			columns: r.columns,
-			values: G(c, t.bits, n.scales[s.key] ?? 0)
+			values: U(c, t.bits, n.scales[s.key] ?? 0)
 		};
 	}
 	return a;
 }
-function oe(e, t, n, r, i) {
+function ce(e, t, n, r, i) {
 	let a = {}, o = 0;
 	for (let s of t.groups ?? []) {
 		let t = s.count, c = r.rows * t, l = new Uint16Array(c);
@@ -461,7 +461,7 @@ function oe(e, t, n, r, i) {
 		}
 		o += 2 * c;
 		for (let u of s.modes) {
-			let s = G(new Int8Array(e.buffer, o, c), 8, n.scales[u] ?? 0), d = G(new Int8Array(e.buffer, o + c, r.rows), 8, n.rests[u] ?? 0);
+			let s = U(new Int8Array(e.buffer, o, c), 8, n.scales[u] ?? 0), d = U(new Int8Array(e.buffer, o + c, r.rows), 8, n.rests[u] ?? 0);
 			o += c + r.rows;
 			let f = new Float32Array(r.rows * r.columns);
 			for (let e = 0; e < r.rows; e++) {
@@ -478,11 +478,11 @@ function oe(e, t, n, r, i) {
 	}
 	return a;
 }
-function G(e, t, n) {
+function U(e, t, n) {
 	let r = 2 ** (t - 1) - 1;
 	return Float32Array.from(e, (e) => e < -r ? NaN : e / r * n);
 }
-function K(e, t, n) {
+function W(e, t, n) {
 	let r = t.modes.find((e) => e.key === n);
 	if (!r?.minus) return e[n];
 	let [i, a] = r.minus.map((t) => e[t]);
@@ -493,8 +493,15 @@ function K(e, t, n) {
 	};
 }
 // src/matrix.ts
-var se = 1e4;
-function q(e) {
+var le = 1e4;
+function G(e) {
+	return /_(low|high)$/.test(e.key);
+}
+function ue(e, t) {
+	let [n, r] = ["low", "high"].map((n) => e.numbers[`${t.key}_${n}`]);
+	return n == null ? "" : ` (${d(n)} to ${d(r)})`;
+}
+function K(e) {
 	let t = getComputedStyle(e), n = (e) => t.getPropertyValue(e).trim();
 	return {
 		text: n("--ink"),
@@ -502,10 +509,10 @@ function q(e) {
 		accent: n("--accent")
 	};
 }
-function ce(e, t, n, r) {
-	if (!(e.slides && r > 0 && e.grids.raw)) return K(e.grids, t, n);
+function q(e, t, n, r) {
+	if (!(e.slides && r > 0 && e.grids.raw)) return W(e.grids, t, n);
 	let i = e.slides.moved(e.grids.raw, r);
-	return K({
+	return W({
 		...e.grids,
 		raw: i
 	}, t, n);
@@ -516,7 +523,7 @@ function J(e, t, n, r) {
 	let a = t.modes.filter((e) => e.limit === i.limit).map((e) => e.key);
 	return Math.max(...a.map((t) => e.head.scales[t] ?? 0)) || i.limit;
 }
-function le(i, a) {
+function de(i, a) {
 	let { store: c } = i, m = null, h = null, g = null, _ = e("h2", {
 		class: "head-name",
 		"aria-live": "polite"
@@ -530,11 +537,11 @@ function le(i, a) {
 	function E() {
 		if (!m) return;
 		let { mode: e, slide: t, ownScale: n, query: r, hover: o } = c.now;
-		g = ce(m, a, e, t);
+		g = q(m, a, e, t);
 		let s = I(i, m.site.queries, m.site.rows), l = I(i, m.site.keys, m.site.columns);
 		h = ee(Math.max(b.clientWidth, 240), s, l, T());
 		let u = new O(J(m, a, e, n), i.isDark());
-		H(y, h, g, u, T(), q(b), {
+		te(y, h, g, u, T(), K(b), {
 			query: r,
 			hover: o
 		}), D();
@@ -576,10 +583,10 @@ function le(i, a) {
 		n(_, R(r, t), t.word && e("span", {
 			class: "verdict",
 			"data-word": t.word
-		}, t.word)), n(v, t.reason && e("span", { class: "reason" }, t.reason), ...a.columns.flatMap((n) => [e("span", {
+		}, t.word)), n(v, t.reason && e("span", { class: "reason" }, t.reason), ...a.columns.filter((e) => !G(e)).map((n) => e("span", {
 			class: "fact",
 			title: n.help
-		}, `${n.name} `, e("b", { class: "figure" }, d(t.numbers[n.key])))]));
+		}, `${n.name} `, e("b", { class: "figure" }, d(t.numbers[n.key])), ue(t, n))));
 		let i = L(a, c.now.mode), o = t.kept[i.minus?.[0] ?? i.key];
 		n(S, i.caption, o !== void 0 && o < .9995 && ` Kept here: ${f(o)} of the absolute weight.`);
 	}
@@ -605,10 +612,10 @@ function le(i, a) {
 		"query",
 		"hover"
 	], E), c.watch(["ownScale"], k), y.addEventListener("pointermove", (e) => {
-		let t = h && U(h, e.offsetX, e.offsetY), n = c.now.hover;
+		let t = h && H(h, e.offsetX, e.offsetY), n = c.now.hover;
 		(t?.[0] !== n?.[0] || t?.[1] !== n?.[1]) && c.set({ hover: t });
 	}), y.addEventListener("pointerleave", () => c.set({ hover: null })), y.addEventListener("click", (e) => {
-		let t = h && U(h, e.offsetX, e.offsetY);
+		let t = h && H(h, e.offsetX, e.offsetY);
 		t && c.set({ query: t[0] });
 	}), new ResizeObserver(() => E()).observe(b);
 	let M = (t, n) => {
@@ -624,14 +631,14 @@ function le(i, a) {
 	}, t), B = e("section", {
 		class: "head",
 		"aria-label": "one head"
-	}, _, v, j, e("div", { class: "options" }, F && M("hide special tokens", "noSpecial"), a.heads.length > 1 && M("scale of this head alone", "ownScale")), b, x, C, S, w, e("div", { class: "exports" }, z("Copy CSV", () => g && void s(i, o(ue(g, h, T())))), z("Save SVG", () => g && u(V(g), `${N()}.svg`)), z("Save PNG", () => l(y, `${N()}.png`))));
+	}, _, v, e("div", { class: "controls" }, e("div", {}, j, e("div", { class: "options" }, F && M("hide special tokens", "noSpecial"), a.heads.length > 1 && M("scale of this head alone", "ownScale"))), C), S, b, x, w, e("div", { class: "exports" }, z("Copy CSV", () => g && void s(i, o(fe(g, h, T())))), z("Save SVG", () => g && u(V(g), `${N()}.svg`)), z("Save PNG", () => l(y, `${N()}.png`))));
 	function V(e) {
 		let n = new O(J(m, a, c.now.mode, c.now.ownScale), i.isDark()), r = t("svg", {
 			viewBox: `0 0 ${h.width} ${h.height}`,
 			width: h.width,
 			height: h.height
 		});
-		return b.append(r), r.append(...de(e, h, n, T())), queueMicrotask(() => r.remove()), r;
+		return b.append(r), r.append(...pe(e, h, n, T())), queueMicrotask(() => r.remove()), r;
 	}
 	return {
 		element: B,
@@ -640,13 +647,13 @@ function le(i, a) {
 		}
 	};
 }
-function ue(e, t, n) {
+function fe(e, t, n) {
 	return [["query \\ key", ...t.columns.map((e) => n[1][e])], ...t.rows.map((r) => [n[0][r], ...t.columns.map((t) => Number(e.values[r * e.columns + t].toPrecision(5)))])];
 }
-function de(e, n, r, i) {
+function pe(e, n, r, i) {
 	let a = n.cell, o = Math.min(12, Math.max(8, a * .62)), s = [];
-	if (n.rows.length * n.columns.length > se) {
-		let i = W(e, n, r).toDataURL("image/png"), [o, s] = [a * n.columns.length, a * n.rows.length];
+	if (n.rows.length * n.columns.length > le) {
+		let i = ne(e, n, r).toDataURL("image/png"), [o, s] = [a * n.columns.length, a * n.rows.length];
 		return [t("image", {
 			href: i,
 			x: n.left,
@@ -683,7 +690,7 @@ function de(e, n, r, i) {
 	})), s;
 }
 // src/overview.ts
-function fe(t, i) {
+function me(t, i) {
 	let { store: a } = t, o = i.heads.some((e) => e.word), s = e("div", {
 		class: "grid",
 		role: "grid",
@@ -711,7 +718,7 @@ function fe(t, i) {
 				"aria-label": `${R(t, o)}${o.word ? `: ${o.word}` : ""}`,
 				on: { click: () => a.set({ head: s }) }
 			});
-			l.title = me(i, o, R(t, o)), c.set(s, l), r.append(l);
+			l.title = ge(i, o, R(t, o)), c.set(s, l), r.append(l);
 		}), s.append(r);
 	}), a.watch(["colourBy"], () => {
 		let e = a.now.colourBy, n = i.heads.map((t) => Math.abs(t.numbers[e] ?? 0)), r = new O(Math.max(...n, 0), t.isDark());
@@ -726,17 +733,17 @@ function fe(t, i) {
 		});
 	});
 	let u = e("ul", { class: "words" });
-	a.watch(["colourBy"], () => n(u, ...pe(t, i)));
+	a.watch(["colourBy"], () => n(u, ...he(t, i)));
 	let d = e("select", {
 		"aria-label": "colour the heads by",
 		on: { change: (e) => a.set({ colourBy: e.target.value }) }
-	}, o && e("option", { value: "" }, "verdict"), ...i.columns.map((t) => e("option", { value: t.key }, t.name)));
+	}, o && e("option", { value: "" }, "verdict"), ...i.columns.filter((e) => !G(e)).map((t) => e("option", { value: t.key }, t.name)));
 	return d.value = a.now.colourBy, e("section", {
 		class: "overview",
 		"aria-label": "overview of all heads"
 	}, e("h2", {}, i.words.length ? "Every head, judged" : "Every head"), e("p", { class: "caption" }, "A row is a layer, a square is a head. Choose one, or walk with the arrow keys."), (o || i.columns.length > 0) && e("label", { class: "choice" }, "Colour by ", d), s, u);
 }
-function pe(t, n) {
+function he(t, n) {
 	let { colourBy: r } = t.store.now;
 	if (!r) return n.words.map(({ word: t, meaning: r }) => {
 		let i = n.heads.filter((e) => e.word === t).length;
@@ -748,17 +755,17 @@ function pe(t, n) {
 	let i = n.columns.find((e) => e.key === r), a = n.heads.map((e) => e.numbers[r] ?? 0), o = `${d(Math.min(...a))} to ${d(Math.max(...a))}`;
 	return [e("li", {}, e("b", {}, `${i.name}: `), `${i.help} Here ${o}.`)];
 }
-function me(e, t, n) {
+function ge(e, t, n) {
 	let r = e.columns.map((e) => `${e.name} ${d(t.numbers[e.key])}`);
 	return [t.word ? `${n}: ${t.word}` : n, ...r].join("\n");
 }
 // src/rowview.ts
-var he = 132, ge = 15;
-function _e(r, i) {
+var _e = 132, Y = 34, ve = 15;
+function ye(r, i) {
 	let { store: a } = r, o = null, s = e("h3", {}), c = e("div", { class: "bars" }), l = e("p", { class: "caption" });
 	function u() {
 		if (!o) return;
-		let { mode: u, query: f, slide: h, ownScale: g, hover: _ } = a.now, { site: v } = o, y = ce(o, i, u, h), b = Math.min(f, v.rows - 1), x = y.values.subarray(b * y.columns, (b + 1) * y.columns), S = P(r.header, v.queries, v.rows), C = P(r.header, v.keys, v.columns), w = I(r, v.keys, v.columns), T = Math.max(c.clientWidth, 240), E = ve(w, x, Math.floor((T - 8) / ge)), D = J(o, i, u, g), k = new O(D, r.isDark()), A = Math.max(...E.map((e) => Math.abs(x[e])), 1e-12), j = Math.min(0, ...E.map((e) => x[e])) < 0 ? he * .62 : 126, M = (j - 16) / A, N = Math.min((T - 8) / Math.max(E.length, 1), 44), F = o.grids.raw, R = F && u !== "attribution" && (u !== "raw" || h > 0), z = t("svg", {
+		let { mode: u, query: f, slide: h, ownScale: g, hover: _ } = a.now, { site: v } = o, y = q(o, i, u, h), b = Math.min(f, v.rows - 1), x = y.values.subarray(b * y.columns, (b + 1) * y.columns), S = P(r.header, v.queries, v.rows), C = P(r.header, v.keys, v.columns), w = I(r, v.keys, v.columns), T = Math.max(c.clientWidth, 240), E = be(w, x, Math.floor((T - Y) / ve)), D = J(o, i, u, g), k = new O(D, r.isDark()), A = Math.max(...E.map((e) => Math.abs(x[e])), 1e-12), j = Math.min(0, ...E.map((e) => x[e])) < 0 ? _e * .62 : 126, M = (j - 16) / A, N = Math.min((T - Y) / Math.max(E.length, 1), 44), F = o.grids.raw, R = F && u !== "attribution" && (u !== "raw" || h > 0), z = t("svg", {
 			width: T,
 			height: 194,
 			role: "img",
@@ -766,12 +773,12 @@ function _e(r, i) {
 		});
 		z.append(t("line", {
 			class: "axis",
-			x1: 0,
+			x1: Y,
 			x2: T,
 			y1: j,
 			y2: j
 		})), E.forEach((e, n) => {
-			let r = x[e], i = 4 + n * N, a = Math.min(Math.abs(r) * M, r < 0 ? he - j : j - 14);
+			let r = x[e], i = Y + n * N, a = Math.min(Math.abs(r) * M, r < 0 ? _e - j : j - 14);
 			if (z.append(t("rect", {
 				x: i + 1,
 				y: r < 0 ? j : j - a,
@@ -820,11 +827,11 @@ function _e(r, i) {
 		}
 	};
 }
-function ve(e, t, n) {
+function be(e, t, n) {
 	return e.length <= n ? e : [...e].sort((e, n) => Math.abs(t[n]) - Math.abs(t[e])).slice(0, n).sort((e, t) => e - t);
 }
 // src/slides.ts
-var ye = class e {
+var xe = class e {
 	rows;
 	own;
 	other;
@@ -863,18 +870,18 @@ var ye = class e {
 		};
 	}
 };
-function be(e, t) {
+function Se(e, t) {
 	let n = 0;
 	for (let r = 0; r < e.length; r++) n += Math.abs(e[r] - t[r]);
 	return n / 2;
 }
-function xe(e, t) {
+function Ce(e, t) {
 	let n = 0;
 	for (let r = 0; r < e.length; r++) n = Math.max(n, Math.abs(e[r] - t[r]));
 	return n;
 }
 // src/slideview.ts
-function Se(t, r) {
+function we(t, r) {
 	let { store: i } = t, a = null, o = e("input", {
 		type: "range",
 		min: 0,
@@ -911,8 +918,8 @@ function Se(t, r) {
 		o.value = String(Math.round(100 * g));
 		let v = _.rows.includes(m) ? m : _.rows[0], y = _.row(v, 0), b = _.row(v, g), [x, S] = [_.output(y), _.output(b)], C = Math.max(...Array.from(x, Math.abs), 1e-12);
 		h(s, x, C), h(c, S, C);
-		let w = xe(x, S), T = p(P(t.header, a.site.queries, a.site.rows)[v]);
-		l.dataset.change = String(w / C), l.dataset.moved = String(be(y, b)), n(l, "Row of ", e("q", {}, T), ": weight moved ", e("b", { class: "figure" }, d(be(y, b))), ", output changed by ", e("b", { class: "figure" }, d(w / C)), ` of its largest part (computed here, from ${_.bits}-bit values). ${_.rows.length} rows of this head move together.`, v !== m && " The chosen row is not among them.");
+		let w = Ce(x, S), T = p(P(t.header, a.site.queries, a.site.rows)[v]);
+		l.dataset.change = String(w / C), l.dataset.moved = String(Se(y, b)), n(l, "Row of ", e("q", {}, T), ": weight moved ", e("b", { class: "figure" }, d(Se(y, b))), ", output changed by ", e("b", { class: "figure" }, d(w / C)), ` of its largest part (computed here, from ${_.bits}-bit values). ${_.rows.length} rows of this head move together.`, v !== m && " The chosen row is not among them.");
 	}
 	function h(e, n, r) {
 		e.width = n.length;
@@ -932,7 +939,7 @@ function Se(t, r) {
 	};
 }
 // src/state.ts
-var Ce = class {
+var Te = class {
 	state;
 	listeners = [];
 	constructor(e) {
@@ -960,8 +967,8 @@ var Ce = class {
 	refresh() {
 		for (let { run: e } of this.listeners) e();
 	}
-}, we = 13, Te = 5;
-function Ee(t, r) {
+}, Ee = 13, De = 5;
+function Oe(t, r) {
 	let { store: i, payload: a, header: c } = t, u = r.maps.sites[0], d = r.maps.heads.length, m = P(c, r.targets, u.rows), h = P(c, r.sources, u.columns), g = r.maps.modes[0].limit, _ = [], v = null, y = null, b = e("canvas", { role: "img" }), x = e("div", { class: "frame" }, b), S = e("p", {
 		class: "outcome",
 		"aria-live": "polite"
@@ -985,14 +992,14 @@ function Ee(t, r) {
 	};
 	function k() {
 		if (!_.length) return;
-		let { token: a, layer: o } = i.now, s = Math.min(a, u.rows - 1), c = D(), l = Math.max(x.clientWidth, 240), d = Float32Array.from({ length: u.columns }, (e, t) => Math.max(..._.map((e, n) => c.values[n * u.columns + t]))), k = I(t, r.sources, u.columns), A = ve(k, d, Math.floor((l - 64) / we));
+		let { token: a, layer: o } = i.now, s = Math.min(a, u.rows - 1), c = D(), l = Math.max(x.clientWidth, 240), d = Float32Array.from({ length: u.columns }, (e, t) => Math.max(..._.map((e, n) => c.values[n * u.columns + t]))), k = I(t, r.sources, u.columns), A = be(k, d, Math.floor((l - 64) / Ee));
 		y = ee(l, _.map((e, t) => t), A, E());
 		let j = new O(g, t.isDark());
-		H(b, y, c, j, E(), q(x), {
+		te(b, y, c, j, E(), K(x), {
 			query: o,
 			hover: null
 		}), b.setAttribute("aria-label", `who is in ${m[s]}, by layer`), C.value = String(s), w.value = String(o), T.textContent = o ? `after layer ${o - 1}` : "at the input";
-		let M = c.values.subarray(o * u.columns, (o + 1) * u.columns), N = Array.from(M.keys()).sort((e, t) => M[t] - M[e]).slice(0, Te), P = r.targets === r.sources ? M[s] : NaN, F = v ? v[o * u.rows + s] : 0;
+		let M = c.values.subarray(o * u.columns, (o + 1) * u.columns), N = Array.from(M.keys()).sort((e, t) => M[t] - M[e]).slice(0, De), P = r.targets === r.sources ? M[s] : NaN, F = v ? v[o * u.rows + s] : 0;
 		n(S, `${o ? `After layer ${o - 1}` : "At the input"}, the vector of `, e("q", {}, p(m[s])), !Number.isNaN(P) && " is ", !Number.isNaN(P) && e("b", { class: "figure" }, f(P)), !Number.isNaN(P) && (F > 0 ? ` itself (± ${f(2 * F)}, two standard errors). ` : " itself. "), "Most in it: ", ...N.flatMap((t, n) => [
 			n ? ", " : "",
 			e("q", {}, p(h[t])),
@@ -1006,7 +1013,7 @@ function Ee(t, r) {
 		"layer",
 		"noSpecial"
 	], k), new ResizeObserver(() => k()).observe(x), b.addEventListener("click", (e) => {
-		let t = y && U(y, e.offsetX, e.offsetY);
+		let t = y && H(y, e.offsetX, e.offsetY);
 		t && i.set({ layer: t[0] });
 	});
 	let A = () => [["layer", ...h], ..._.map((e, t) => [E()[0][t], ...D().values.subarray(t * u.columns, (t + 1) * u.columns)])];
@@ -1024,18 +1031,18 @@ function Ee(t, r) {
 	}, "Save PNG")));
 }
 // src/style.css?inline
-var De = ":host{--paper:#fbfaf6;--card:#fff;--ink:#1d1b17;--soft:#6a655b;--line:#e6e2d8;--line-strong:#b9b3a5;--accent:#0b5fa5;--accent-soft:#e4eef7;--evidence:#14806f;--partial:#e3b341;--contested:#c2410c;--no-effect:#cfcabf;--serif:\"Iowan Old Style\", \"Palatino Linotype\", Palatino, \"Book Antiqua\", Georgia, serif;--sans:\"Avenir Next\", \"Segoe UI\", system-ui, -apple-system, \"Helvetica Neue\", Arial, sans-serif;--lightningcss-light:initial;--lightningcss-dark: ;color-scheme:light;background:var(--paper);color:var(--ink);font:15px/1.5 var(--sans);-webkit-text-size-adjust:100%;display:block}:host([data-theme=dark]){--paper:#111318;--card:#191b21;--ink:#eceae4;--soft:#a09b90;--line:#2a2d35;--line-strong:#565b67;--accent:#7ab8f5;--accent-soft:#1d2c3d;--evidence:#35b8a0;--partial:#d9a92f;--contested:#f0743a;--no-effect:#474b55;--lightningcss-light: ;--lightningcss-dark:initial;color-scheme:dark}@media (prefers-color-scheme:dark){:host(:not([data-theme=light])){--paper:#111318;--card:#191b21;--ink:#eceae4;--soft:#a09b90;--line:#2a2d35;--line-strong:#565b67;--accent:#7ab8f5;--accent-soft:#1d2c3d;--evidence:#35b8a0;--partial:#d9a92f;--contested:#f0743a;--no-effect:#474b55;--lightningcss-light: ;--lightningcss-dark:initial;color-scheme:dark}}*{box-sizing:border-box}[hidden]{display:none!important}:focus-visible{outline:2px solid var(--accent);outline-offset:2px;border-radius:3px}.page{max-width:1240px;margin:0 auto;padding:20px 28px 56px;container-type:inline-size}.page>section,.exhibit,footer{border-top:1px solid var(--line);margin-top:44px;padding-top:28px}h1,h2{font-family:var(--serif);letter-spacing:-.01em;text-wrap:balance;margin:0;font-weight:600}h1{max-width:30em;font-size:clamp(24px,3.2cqi,38px);line-height:1.16}h2{font-size:22px;line-height:1.25}h3{margin:0 0 4px;font-size:15px;font-weight:650}p{margin:0}q{quotes:\"“\" \"”\";font-weight:600}.caption{color:var(--soft);max-width:68ch;margin-top:6px;font-size:13px;line-height:1.45}.figure,td.figure{font-variant-numeric:tabular-nums}.bar{justify-content:space-between;align-items:center;margin-bottom:30px;display:flex}.bar .mark{align-items:baseline;gap:12px;display:flex}.bar .mark b{font:700 12px/1 var(--sans);letter-spacing:.16em;text-transform:uppercase;border:1.5px solid var(--ink);white-space:nowrap;border-radius:2px;padding:6px 8px 5px}.bar .mark span{font:italic 14px var(--serif);color:var(--soft)}button,select,input,textarea{font:inherit;color:inherit}button{cursor:pointer}button.quiet,a.quiet{border:1px solid var(--line-strong);color:var(--ink);background:0 0;border-radius:999px;padding:3px 12px;font-size:13px;text-decoration:none}button.quiet:hover,a.quiet:hover{background:var(--accent-soft);border-color:var(--accent)}select{background:var(--card);border:1px solid var(--line-strong);border-radius:6px;max-width:100%;padding:3px 6px}input[type=range]{accent-color:var(--accent);width:100%;min-width:0}input[type=checkbox]{accent-color:var(--accent)}.kicker{color:var(--soft);margin-bottom:8px;font-size:13px}.case{grid-template-columns:minmax(0,2.2fr) minmax(0,1fr);gap:16px 48px;margin-top:26px;display:grid}.label{font:600 12px var(--sans);color:var(--soft);text-transform:uppercase;letter-spacing:.08em;margin-bottom:8px}.text{font-family:var(--serif);max-height:12em;padding:2px;font-size:19px;line-height:1.75;overflow:auto}.token{font:inherit;background:0 0;border:0;border-radius:4px;padding:1px 5px}.token[aria-pressed=true]{box-shadow:0 0 0 2px var(--accent)}.answer{gap:6px;margin:0;display:grid}.answer dt{font-size:14px;font-weight:600}.answer dd{align-items:center;gap:10px;margin:0;display:flex}.answer .bar{background:var(--accent);border-radius:2px;flex:none;max-width:70%;height:10px;margin:0}.skipped{color:var(--soft);margin-top:14px;font-size:13px}.skipped dt{color:var(--ink);font-weight:600}.skipped dd{margin:0 0 6px}.exhibit{grid-template-columns:minmax(300px,400px) minmax(0,1fr);align-items:start;gap:48px;display:grid}.side{gap:36px;display:grid}.centre{gap:26px;min-width:0;display:grid}.grid{gap:3px;margin:12px 0 14px;display:grid}.grid .row{grid-template-columns:3.4em repeat(var(--heads), minmax(0, 1fr));align-items:center;gap:3px;display:grid}.grid .layer,.grid .number{color:var(--soft);white-space:nowrap;font-variant-numeric:tabular-nums;font-size:11px}.grid .number{text-align:center}.cell{aspect-ratio:1;background:var(--line);border:0;border-radius:3px;width:100%;min-width:0;max-height:30px;padding:0;position:relative}.cell:hover{filter:brightness(1.12)saturate(1.2)}.cell[aria-selected=true]{box-shadow:0 0 0 2px var(--paper), 0 0 0 4px var(--ink);z-index:1}[data-word=evidence].cell,.swatch[data-word=evidence],.verdict[data-word=evidence]{background:var(--evidence)}[data-word=partial].cell,.swatch[data-word=partial],.verdict[data-word=partial]{background:var(--partial)}[data-word=contested].cell,.swatch[data-word=contested],.verdict[data-word=contested]{background:var(--contested)}[data-word=no\\ effect].cell,.swatch[data-word=no\\ effect],.verdict[data-word=no\\ effect]{background:var(--no-effect)}.cell[data-word=evidence]:after,.cell[data-word=partial]:after,.cell[data-word=contested]:after{content:\"\";width:36%;height:36%;margin:auto;position:absolute;inset:0}.cell[data-word=evidence]:after{background:#fff;border-radius:50%}.cell[data-word=partial]:after{border:1.5px solid #3d2f05;border-radius:50%}.cell[data-word=contested]:after{background:linear-gradient(45deg,#0000 42%,#fff 42% 58%,#0000 58%),linear-gradient(-45deg,#0000 42%,#fff 42% 58%,#0000 58%)}.words{color:var(--soft);gap:5px;margin:0;padding:0;font-size:13px;line-height:1.4;list-style:none;display:grid}.words li{padding-left:20px;position:relative}.words b{color:var(--ink)}.words .count{font-variant-numeric:tabular-nums}.swatch{border-radius:3px;width:12px;height:12px;position:absolute;top:4px;left:0}.choice{color:var(--soft);align-items:center;gap:8px;margin-top:8px;font-size:13px;display:inline-flex}.choice.wide{flex:220px;max-width:420px}.choice b{color:var(--ink);white-space:nowrap;min-width:5.5em}.head-name{flex-wrap:wrap;align-items:center;gap:6px 12px;display:flex}.verdict{font:650 13px/1 var(--sans);color:#fff;letter-spacing:0;border-radius:999px;padding:5px 10px}.verdict[data-word=partial],.verdict[data-word=no\\ effect]{color:#1d1b17}:host([data-theme=dark]) .verdict[data-word=no\\ effect]{color:#fff}.facts{color:var(--soft);flex-wrap:wrap;gap:2px 18px;margin-top:6px;font-size:13px;display:flex}.facts .reason{color:var(--ink);flex-basis:100%;font-size:14px}.fact{white-space:nowrap}.fact b{color:var(--ink)}.segmented{border:1px solid var(--line-strong);border-radius:8px;flex-wrap:wrap;margin-top:14px;display:inline-flex;overflow:hidden}.segmented button{background:var(--card);border:0;border-right:1px solid var(--line);padding:6px 14px;font-size:14px}.segmented button:last-child{border-right:0}.segmented button[aria-checked=true]{background:var(--ink);color:var(--paper)}.segmented button:focus-visible{outline-offset:-3px}.options{flex-wrap:wrap;align-items:center;gap:4px 22px;margin-top:10px;display:flex}.check{align-items:center;gap:6px;font-size:13px;display:inline-flex}.frame{min-width:0;margin-top:12px;overflow:hidden}.frame canvas{cursor:crosshair;touch-action:pan-y;display:block}.readout{color:var(--soft);min-height:1.5em;margin-top:4px;font-size:13px}.readout b{color:var(--ink)}.legend{max-width:420px;margin-top:8px}.ramp{border:1px solid var(--line-strong);border-radius:2px;width:100%;height:12px;display:block}.ticks{height:18px;color:var(--soft);font-variant-numeric:tabular-nums;font-size:11px;position:relative}.ticks span{white-space:nowrap;position:absolute;top:3px;transform:translate(-50%)}.ticks span:first-child{transform:none}.ticks span:last-child{transform:translate(-100%)}.exports{flex-wrap:wrap;gap:8px;margin-top:12px;display:flex}.bars,.drawing{min-width:0;overflow-x:auto}svg{font-family:var(--sans);display:block;overflow:visible}.axis,.rule{stroke:var(--line);stroke-width:1px}.axis{stroke:var(--line-strong)}.bar.hovered,rect.hovered{stroke:var(--accent);stroke-width:2px}.ghost{stroke:var(--ink);stroke-width:1.2px}svg text{fill:var(--soft);font-size:11.5px}svg text.value{fill:var(--ink);font-weight:600}svg text.key{fill:var(--ink)}svg text.own{fill:var(--accent);font-weight:700}svg text.word{cursor:pointer}svg text.inside{fill:var(--ink);font-weight:600}.slide .ends{color:var(--soft);justify-content:space-between;margin-top:12px;font-size:13px;display:flex}.strips{color:var(--soft);grid-template-columns:auto 1fr;align-items:center;gap:3px 10px;margin-top:10px;font-size:12px;display:grid}.strip{width:100%;height:18px;image-rendering:pixelated;border:1px solid var(--line-strong);border-radius:2px}.outcome{max-width:72ch;margin-top:10px;font-size:14px}.edge{fill:none;stroke:var(--accent);opacity:.6}.edge:hover,.edge.chosen{opacity:1;stroke:var(--contested)}.node{fill:var(--accent)}.node.chosen,.node.root{fill:var(--contested)}.drop{stroke:var(--line-strong);stroke-width:.75px;stroke-dasharray:2 3}.mark{stroke:var(--contested);stroke-width:1.25px;stroke-dasharray:4 3}svg text.mark-name{fill:var(--contested);font-weight:600}.line{fill:none;stroke-width:2px}.dashed{stroke-dasharray:5 4}.band{opacity:.16}.s0{--tone:#0072b2}.s1{--tone:#d55e00}.s2{--tone:#009e73}.s3{--tone:#cc79a7}.s4{--tone:#56b4e9}.s5{--tone:#e69f00}.s6{--tone:#8a6fd1}.s7{--tone:#7f7f7f}.line{stroke:var(--tone)}.dot,.band{fill:var(--tone)}.keys{color:var(--soft);flex-wrap:wrap;gap:4px 18px;margin:6px 0 0;padding:0;font-size:13px;list-style:none;display:flex}.keys li{align-items:center;gap:6px;display:flex}.stroke{border-top:3px solid var(--tone);width:18px;height:0}.stroke.dashed{border-top-style:dashed}.scroll{border:1px solid var(--line);background:var(--card);border-radius:8px;max-height:460px;margin-top:12px;overflow:auto}table{border-collapse:collapse;width:100%;font-size:13px}th{background:var(--card);text-align:right;z-index:1;box-shadow:inset 0 -1px var(--line-strong);position:sticky;top:0}th:first-child,td:first-child{text-align:left}th button{width:100%;text-align:inherit;color:var(--soft);background:0 0;border:0;padding:8px 10px;font-size:12px;font-weight:600}th[aria-sort] button{color:var(--ink)}th[aria-sort=descending] button:after{content:\" ↓\"}th[aria-sort=ascending] button:after{content:\" ↑\"}td{text-align:right;border-top:1px solid var(--line);white-space:nowrap;padding:4px 10px}tr[aria-selected=true] td{background:var(--accent-soft)}.heads tbody tr{cursor:pointer}td[data-word]:before{content:\"\";background:var(--no-effect);border-radius:2px;width:9px;height:9px;margin-right:7px;display:inline-block}td[data-word=evidence]:before{background:var(--evidence)}td[data-word=partial]:before{background:var(--partial)}td[data-word=contested]:before{background:var(--contested)}td[data-word]{text-align:left}.link{text-align:left;background:0 0;border:0;padding:0}.link:hover{text-decoration:underline}.glossary{color:var(--soft);grid-template-columns:max-content 1fr;gap:2px 16px;max-width:90ch;margin:14px 0 0;font-size:13px;display:grid}.glossary dt{color:var(--ink);font-weight:600}.glossary dd,.origin dd{margin:0}footer{grid-template-columns:repeat(2,minmax(0,1fr));gap:28px 48px;display:grid}.origin{grid-template-columns:minmax(0,1fr) minmax(0,1.2fr);gap:4px 16px;margin:12px 0 0;font-size:13px;display:grid}.origin dt{color:var(--soft)}.origin dd{overflow-wrap:anywhere;font-variant-numeric:tabular-nums}.keys-help{grid-column:1/-1;max-width:none}kbd{font:12px var(--sans);border:1px solid var(--line-strong);color:var(--ink);border-radius:4px;margin-left:10px;padding:1px 6px}.toast{background:var(--ink);color:var(--paper);z-index:9;border-radius:999px;padding:8px 16px;font-size:13px;position:fixed;bottom:18px;left:50%;transform:translate(-50%)}.toast:empty{display:none}.ask{gap:10px;display:grid}.ask .fields{grid-template-columns:2fr 1fr;gap:10px;display:grid}.ask textarea,.ask input{background:var(--card);border:1px solid var(--line-strong);border-radius:8px;width:100%;min-width:0;padding:9px 12px}.ask .actions{flex-wrap:wrap;align-items:center;gap:12px;display:flex}.ask .choice{margin:0}.ask progress{width:100%;height:6px;accent-color:var(--accent)}.primary{background:var(--ink);color:var(--paper);border:0;border-radius:8px;padding:8px 20px;font-weight:600}.primary:disabled{opacity:.5;cursor:default}.serve{padding-bottom:0}.status{color:var(--soft);min-height:1.5em;font-size:14px}@container (width<=820px){.exhibit,.case,footer{grid-template-columns:minmax(0,1fr);gap:28px}.glossary{grid-template-columns:1fr}.glossary dd{margin-bottom:6px}}@media (max-width:520px){.page{padding:14px 16px 40px}.bar{margin-bottom:20px}.bar .mark span{display:none}.segmented{display:flex}.segmented button{flex:1;padding:7px 4px;font-size:13px}.text{font-size:17px}.ask .fields{grid-template-columns:1fr}}@media (prefers-reduced-motion:no-preference){.cell,.segmented button,.quiet{transition:background-color .12s,filter .12s}}@media print{.exports,.options,.theme,.keys-help{display:none}}";
+var ke = ":host{--paper:#fbfaf6;--card:#fff;--ink:#1d1b17;--soft:#6a655b;--line:#e6e2d8;--line-strong:#b9b3a5;--accent:#0b5fa5;--accent-soft:#e4eef7;--evidence:#14806f;--partial:#e3b341;--contested:#c2410c;--no-effect:#cfcabf;--on-no-effect:#1d1b17;--serif:\"Iowan Old Style\", \"Palatino Linotype\", Palatino, \"Book Antiqua\", Georgia, serif;--sans:\"Avenir Next\", \"Segoe UI\", system-ui, -apple-system, \"Helvetica Neue\", Arial, sans-serif;--lightningcss-light:initial;--lightningcss-dark: ;color-scheme:light;background:var(--paper);color:var(--ink);font:15px/1.5 var(--sans);-webkit-text-size-adjust:100%;display:block}:host([data-theme=dark]){--paper:#111318;--card:#191b21;--ink:#eceae4;--soft:#a09b90;--line:#2a2d35;--line-strong:#565b67;--accent:#7ab8f5;--accent-soft:#1d2c3d;--evidence:#35b8a0;--partial:#d9a92f;--contested:#f0743a;--no-effect:#474b55;--on-no-effect:#fff;--lightningcss-light: ;--lightningcss-dark:initial;color-scheme:dark}@media (prefers-color-scheme:dark){:host(:not([data-theme=light])){--paper:#111318;--card:#191b21;--ink:#eceae4;--soft:#a09b90;--line:#2a2d35;--line-strong:#565b67;--accent:#7ab8f5;--accent-soft:#1d2c3d;--evidence:#35b8a0;--partial:#d9a92f;--contested:#f0743a;--no-effect:#474b55;--on-no-effect:#fff;--lightningcss-light: ;--lightningcss-dark:initial;color-scheme:dark}}*{box-sizing:border-box}[hidden]{display:none!important}:focus-visible{outline:2px solid var(--accent);outline-offset:2px;border-radius:3px}.page{max-width:1240px;margin:0 auto;padding:20px 28px 56px;container-type:inline-size}.page>section,.exhibit,footer{border-top:1px solid var(--line);margin-top:44px;padding-top:28px}h1,h2{font-family:var(--serif);letter-spacing:-.01em;text-wrap:balance;margin:0;font-weight:600}h1{max-width:30em;font-size:clamp(24px,3.2cqi,38px);line-height:1.16}h2{font-size:22px;line-height:1.25}h3{margin:0 0 4px;font-size:15px;font-weight:650}p{margin:0}q{quotes:\"“\" \"”\";font-weight:600}.caption{color:var(--soft);max-width:68ch;margin-top:6px;font-size:13px;line-height:1.45}.figure,td.figure{font-variant-numeric:tabular-nums}.bar{justify-content:space-between;align-items:center;margin-bottom:30px;display:flex}.bar .mark{align-items:baseline;gap:12px;display:flex}.bar .mark b{font:700 12px/1 var(--sans);letter-spacing:.16em;text-transform:uppercase;border:1.5px solid var(--ink);white-space:nowrap;border-radius:2px;padding:6px 8px 5px}.bar .mark span{font:italic 14px var(--serif);color:var(--soft)}button,select,input,textarea{font:inherit;color:inherit}button{cursor:pointer}button.quiet,a.quiet{border:1px solid var(--line-strong);color:var(--ink);background:0 0;border-radius:999px;padding:3px 12px;font-size:13px;text-decoration:none}button.quiet:hover,a.quiet:hover{background:var(--accent-soft);border-color:var(--accent)}select{background:var(--card);border:1px solid var(--line-strong);border-radius:6px;max-width:100%;padding:3px 6px}input[type=range]{accent-color:var(--accent);width:100%;min-width:0}input[type=checkbox]{accent-color:var(--accent)}.counts{font:17px/1.45 var(--serif);color:var(--soft);max-width:60em;margin-top:8px}.kicker{color:var(--soft);margin-bottom:8px;font-size:13px}.case{grid-template-columns:minmax(0,2.2fr) minmax(0,1fr);gap:16px 48px;margin-top:26px;display:grid}.label{font:600 12px var(--sans);color:var(--soft);text-transform:uppercase;letter-spacing:.08em;margin-bottom:8px}.text{font-family:var(--serif);max-height:12em;padding:2px;font-size:19px;line-height:1.75;overflow:auto}.token{font:inherit;background:0 0;border:0;border-radius:4px;padding:1px 5px}.token[aria-pressed=true]{box-shadow:0 0 0 2px var(--accent)}.answer{gap:6px;margin:0;display:grid}.answer dt{font-size:14px;font-weight:600}.answer dd{align-items:center;gap:10px;margin:0;display:flex}.answer .bar{background:var(--accent);border-radius:2px;flex:none;max-width:70%;height:10px;margin:0}.skipped{color:var(--soft);margin-top:14px;font-size:13px}.skipped dt{color:var(--ink);font-weight:600}.skipped dd{margin:0 0 6px}.exhibit{grid-template-columns:minmax(300px,400px) minmax(0,1fr);align-items:start;gap:48px;display:grid}.side{gap:36px;display:grid}.centre{gap:26px;min-width:0;display:grid}.grid{gap:3px;margin:12px 0 14px;display:grid}.grid .row{grid-template-columns:3.4em repeat(var(--heads), minmax(0, 1fr));align-items:center;gap:3px;display:grid}.grid .layer,.grid .number{color:var(--soft);white-space:nowrap;font-variant-numeric:tabular-nums;font-size:11px}.grid .number{text-align:center}.cell{aspect-ratio:1;background:var(--line);border:0;border-radius:3px;width:100%;min-width:0;max-height:30px;padding:0;position:relative}.cell:hover{filter:brightness(1.12)saturate(1.2)}.cell[aria-selected=true]{box-shadow:0 0 0 2px var(--paper), 0 0 0 4px var(--ink);z-index:1}[data-word=evidence].cell,.swatch[data-word=evidence],.verdict[data-word=evidence]{background:var(--evidence)}[data-word=partial].cell,.swatch[data-word=partial],.verdict[data-word=partial]{background:var(--partial)}[data-word=contested].cell,.swatch[data-word=contested],.verdict[data-word=contested]{background:var(--contested)}[data-word=no\\ effect].cell,.swatch[data-word=no\\ effect],.verdict[data-word=no\\ effect]{background:var(--no-effect)}.cell[data-word=evidence]:after,.cell[data-word=partial]:after,.cell[data-word=contested]:after{content:\"\";width:36%;height:36%;margin:auto;position:absolute;inset:0}.cell[data-word=evidence]:after{background:#fff;border-radius:50%}.cell[data-word=partial]:after{border:1.5px solid #3d2f05;border-radius:50%}.cell[data-word=contested]:after{background:linear-gradient(45deg,#0000 42%,#fff 42% 58%,#0000 58%),linear-gradient(-45deg,#0000 42%,#fff 42% 58%,#0000 58%)}.words{color:var(--soft);gap:5px;margin:0;padding:0;font-size:13px;line-height:1.4;list-style:none;display:grid}.words li{padding-left:20px;position:relative}.words b{color:var(--ink)}.words .count{font-variant-numeric:tabular-nums}.swatch{border-radius:3px;width:12px;height:12px;position:absolute;top:4px;left:0}.choice{color:var(--soft);align-items:center;gap:8px;margin-top:8px;font-size:13px;display:inline-flex}.choice.wide{flex:220px;max-width:420px}.choice b{color:var(--ink);white-space:nowrap;min-width:5.5em}.head-name{flex-wrap:wrap;align-items:center;gap:6px 12px;display:flex}.verdict{font:650 13px/1 var(--sans);color:#fff;letter-spacing:0;border-radius:999px;padding:5px 10px}.verdict[data-word=partial]{color:#1d1b17}.verdict[data-word=no\\ effect]{color:var(--on-no-effect)}.facts{color:var(--soft);flex-wrap:wrap;gap:2px 18px;margin-top:6px;font-size:13px;display:flex}.facts .reason{color:var(--ink);flex-basis:100%;font-size:14px}.fact{white-space:nowrap}.fact b{color:var(--ink)}.segmented{border:1px solid var(--line-strong);border-radius:8px;flex-wrap:wrap;display:inline-flex;overflow:hidden}.segmented button{background:var(--card);border:0;border-right:1px solid var(--line);padding:6px 14px;font-size:14px}.segmented button:last-child{border-right:0}.segmented button[aria-checked=true]{background:var(--ink);color:var(--paper)}.segmented button:focus-visible{outline-offset:-3px}.options{flex-wrap:wrap;align-items:center;gap:4px 22px;margin-top:10px;display:flex}.check{align-items:center;gap:6px;font-size:13px;display:inline-flex}.frame{min-width:0;margin-top:12px;overflow:hidden}.frame canvas{cursor:crosshair;touch-action:pan-y;display:block}.readout{color:var(--soft);min-height:1.5em;margin-top:4px;font-size:13px}.readout b{color:var(--ink)}.controls{flex-wrap:wrap;justify-content:space-between;align-items:flex-start;gap:8px 28px;margin-top:14px;display:flex}.legend{flex:0 250px;min-width:200px}.legend .caption{margin:0;font-size:12px}.ramp{border:1px solid var(--line-strong);border-radius:2px;width:100%;height:12px;display:block}.ticks{height:18px;color:var(--soft);font-variant-numeric:tabular-nums;font-size:11px;position:relative}.ticks span{white-space:nowrap;position:absolute;top:3px;transform:translate(-50%)}.ticks span:first-child{transform:none}.ticks span:last-child{transform:translate(-100%)}.exports{flex-wrap:wrap;gap:8px;margin-top:12px;display:flex}.bars,.drawing{min-width:0;overflow-x:auto}svg{font-family:var(--sans);display:block;overflow:visible}.axis,.rule{stroke:var(--line);stroke-width:1px}.axis{stroke:var(--line-strong)}.bar.hovered,rect.hovered{stroke:var(--accent);stroke-width:2px}.ghost{stroke:var(--ink);stroke-width:1.2px}svg text{fill:var(--soft);font-size:11.5px}svg text.value{fill:var(--ink);font-weight:600}svg text.key{fill:var(--ink)}svg text.own{fill:var(--accent);font-weight:700}svg text.word{cursor:pointer}svg text.inside{fill:var(--ink);font-weight:600}.slide .ends{color:var(--soft);justify-content:space-between;margin-top:12px;font-size:13px;display:flex}.strips{color:var(--soft);grid-template-columns:auto 1fr;align-items:center;gap:3px 10px;margin-top:10px;font-size:12px;display:grid}.strip{width:100%;height:18px;image-rendering:pixelated;border:1px solid var(--line-strong);border-radius:2px}.outcome{max-width:72ch;margin-top:10px;font-size:14px}.edge{fill:none;stroke:var(--accent);opacity:.6}.edge:hover,.edge.chosen{opacity:1;stroke:var(--contested)}.node{fill:var(--accent)}.node.chosen,.node.root{fill:var(--contested)}.drop{stroke:var(--line-strong);stroke-width:.75px;stroke-dasharray:2 3}.mark{stroke:var(--contested);stroke-width:1.25px;stroke-dasharray:4 3}svg text.mark-name{fill:var(--contested);font-weight:600}.line{fill:none;stroke-width:2px}.dashed{stroke-dasharray:5 4}.band{opacity:.16}.s0{--tone:#0072b2}.s1{--tone:#d55e00}.s2{--tone:#009e73}.s3{--tone:#cc79a7}.s4{--tone:#56b4e9}.s5{--tone:#e69f00}.s6{--tone:#8a6fd1}.s7{--tone:#7f7f7f}.line{stroke:var(--tone)}.dot,.band{fill:var(--tone)}.keys{color:var(--soft);flex-wrap:wrap;gap:4px 18px;margin:6px 0 0;padding:0;font-size:13px;list-style:none;display:flex}.keys li{align-items:center;gap:6px;display:flex}.stroke{border-top:3px solid var(--tone);width:18px;height:0}.stroke.dashed{border-top-style:dashed}.scroll{border:1px solid var(--line);background:var(--card);border-radius:8px;max-height:460px;margin-top:12px;overflow:auto}table{border-collapse:collapse;width:100%;font-size:13px}th{background:var(--card);text-align:right;z-index:1;box-shadow:inset 0 -1px var(--line-strong);position:sticky;top:0}th:first-child,td:first-child{text-align:left}th button{width:100%;text-align:inherit;color:var(--soft);background:0 0;border:0;padding:8px 10px;font-size:12px;font-weight:600}th[aria-sort] button{color:var(--ink)}th[aria-sort=descending] button:after{content:\" ↓\"}th[aria-sort=ascending] button:after{content:\" ↑\"}td{text-align:right;border-top:1px solid var(--line);white-space:nowrap;padding:4px 10px}tr[aria-selected=true] td{background:var(--accent-soft)}.heads tbody tr{cursor:pointer}td[data-word]:before{content:\"\";background:var(--no-effect);border-radius:2px;width:9px;height:9px;margin-right:7px;display:inline-block}td[data-word=evidence]:before{background:var(--evidence)}td[data-word=partial]:before{background:var(--partial)}td[data-word=contested]:before{background:var(--contested)}td[data-word]{text-align:left}.link{text-align:left;background:0 0;border:0;padding:0}.link:hover{text-decoration:underline}.glossary{color:var(--soft);grid-template-columns:max-content 1fr;gap:2px 16px;max-width:90ch;margin:14px 0 0;font-size:13px;display:grid}.glossary dt{color:var(--ink);font-weight:600}.glossary dd,.origin dd{margin:0}footer{grid-template-columns:repeat(2,minmax(0,1fr));gap:28px 48px;display:grid}.origin{grid-template-columns:minmax(0,1fr) minmax(0,1.2fr);gap:4px 16px;margin:12px 0 0;font-size:13px;display:grid}.origin dt{color:var(--soft)}.origin dd{overflow-wrap:anywhere;font-variant-numeric:tabular-nums}.keys-help{grid-column:1/-1;max-width:none}kbd{font:12px var(--sans);border:1px solid var(--line-strong);color:var(--ink);border-radius:4px;margin-left:10px;padding:1px 6px}.toast{background:var(--ink);color:var(--paper);z-index:9;border-radius:999px;padding:8px 16px;font-size:13px;position:fixed;bottom:18px;left:50%;transform:translate(-50%)}.toast:empty{display:none}.ask{gap:10px;display:grid}.ask .fields{grid-template-columns:2fr 1fr;gap:10px;display:grid}.ask textarea,.ask input{background:var(--card);border:1px solid var(--line-strong);border-radius:8px;width:100%;min-width:0;padding:9px 12px}.ask .actions{flex-wrap:wrap;align-items:center;gap:12px;display:flex}.ask .choice{margin:0}.ask progress{width:100%;height:6px;accent-color:var(--accent)}.primary{background:var(--ink);color:var(--paper);border:0;border-radius:8px;padding:8px 20px;font-weight:600}.primary:disabled{opacity:.5;cursor:default}.serve{padding-bottom:0}.status{color:var(--soft);min-height:1.5em;font-size:14px}@container (width<=820px){.exhibit,.case,footer{grid-template-columns:minmax(0,1fr);gap:28px}.side,.centre{display:contents}.overview{order:1}.head{order:2}.row-view{order:3}.slide{order:4}.legend{flex:100%}.glossary{grid-template-columns:1fr}.glossary dd{margin-bottom:6px}}@media (max-width:520px){.page{padding:14px 16px 40px}.bar{margin-bottom:20px}.bar .mark span{display:none}.segmented{display:flex}.segmented button{flex:1;padding:7px 4px;font-size:13px}.text{font-size:17px}.ask .fields{grid-template-columns:1fr}}@media (prefers-reduced-motion:no-preference){.cell,.segmented button,.quiet{transition:background-color .12s,filter .12s}}@media print{.exports,.options,.theme,.keys-help{display:none}}";
 // src/summary.ts
-function Oe(t) {
+function Ae(t) {
 	let { header: r, store: i } = t, a = r.summary, o = r.about.find(([e]) => e === "model")?.[1] ?? "";
 	if (!a) return e("header", { class: "summary" }, e("p", { class: "kicker" }, r.kind, " · ", o), e("h1", {}, r.title));
-	let s = e("p", {
+	let [s, c] = a.verdict.split(/(?<=[.!?]) (?=Of )/u), l = e("p", {
 		class: "text",
 		"aria-label": "the text, shaded by contribution"
 	});
-	return i.watch(["token", "noSpecial"], () => n(s, ...ke(t))), e("header", { class: "summary" }, e("p", { class: "kicker" }, r.title), e("h1", {}, a.verdict), e("div", { class: "case" }, e("div", {}, e("h2", { class: "label" }, "The text"), s, e("p", { class: "caption" }, a.caption)), e("div", {}, e("h2", { class: "label" }, "The answer"), Ae(a.answer), e("p", { class: "caption" }, a.target && `Explained below: the ${a.target}.`))), a.skipped.length > 0 && e("details", { class: "skipped" }, e("summary", {}, `${a.skipped.length} methods did not apply`), e("dl", {}, ...a.skipped.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)]))));
+	return i.watch(["token", "noSpecial"], () => n(l, ...je(t))), e("header", { class: "summary" }, e("p", { class: "kicker" }, r.title), e("h1", {}, s), c && e("p", { class: "counts" }, c), e("div", { class: "case" }, e("div", {}, e("h2", { class: "label" }, "The text"), l, e("p", { class: "caption" }, a.caption)), e("div", {}, e("h2", { class: "label" }, "The answer"), Me(a.answer), e("p", { class: "caption" }, a.target && `Explained below: the ${a.target}.`))), a.skipped.length > 0 && e("details", { class: "skipped" }, e("summary", {}, `${a.skipped.length} methods did not apply`), e("dl", {}, ...a.skipped.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)]))));
 }
-function ke(t) {
+function je(t) {
 	let { header: n, store: i } = t, a = n.summary, o = n.sequences[a.sequence], s = Math.max(...a.shares.map(Math.abs), 0), c = new O(s, t.isDark());
 	return o.tokens.flatMap((t, n) => {
 		if (i.now.noSpecial && o.special[n]) return [];
@@ -1048,20 +1055,20 @@ function ke(t) {
 				token: n,
 				query: n
 			}) }
-		}, p(t));
-		return s > 0 && r(u, {
-			"background-color": c.css(l),
-			color: c.ink(l)
+		}, p(t)), f = s > 0 ? l * Math.abs(l) / s : 0;
+		return f && r(u, {
+			"background-color": c.css(f),
+			color: c.ink(f)
 		}), [u, document.createTextNode(" ")];
 	});
 }
-function Ae(t) {
+function Me(t) {
 	let n = t.every(([, e]) => e >= 0 && e <= 1);
 	return e("dl", { class: "answer" }, ...t.flatMap(([t, i]) => [e("dt", {}, t), e("dd", {}, n && r(e("span", { class: "bar" }), { width: `${Math.max(100 * i, .5)}%` }), e("span", { class: "figure" }, n ? f(i) : d(i, !0)))]));
 }
 // src/tableview.ts
-function je(t, n) {
-	let { store: r } = t, i = n.heads.some((e) => e.word), { element: a, body: o } = Ne(t, [
+function Ne(t, n) {
+	let { store: r } = t, i = n.heads.some((e) => e.word), { element: a, body: o } = Fe(t, [
 		"head",
 		...i ? ["verdict"] : [],
 		...n.columns.map((e) => e.name)
@@ -1081,13 +1088,13 @@ function je(t, n) {
 		"aria-label": "table of heads"
 	}, e("h2", {}, "All heads in numbers"), e("p", { class: "caption" }, "Choose a heading to sort by it, a row to open its head."), a, n.columns.length > 0 && e("dl", { class: "glossary" }, ...n.columns.flatMap((t) => [e("dt", {}, t.name), e("dd", {}, t.help)])));
 }
-function Me(t, n) {
+function Pe(t, n) {
 	return e("section", {
 		class: "table",
 		"aria-label": n.title
-	}, e("h2", {}, n.title), n.caption && e("p", { class: "caption" }, n.caption), Ne(t, n.columns, n.rows, [], null).element);
+	}, e("h2", {}, n.title), n.caption && e("p", { class: "caption" }, n.caption), Fe(t, n.columns, n.rows, [], null).element);
 }
-function Ne(t, r, i, a, c) {
+function Fe(t, r, i, a, c) {
 	let l = -1, u = !0, f = e("tbody", {}), p = r.map((t, n) => e("th", {
 		scope: "col",
 		title: a[n] || null
@@ -1108,7 +1115,7 @@ function Ne(t, r, i, a, c) {
 	function h(e) {
 		u = l === e ? !u : typeof i[0]?.[e] != "string", l = e;
 		let t = i.map((e, t) => t).sort((t, n) => {
-			let r = Pe(i[t][e], i[n][e]);
+			let r = Ie(i[t][e], i[n][e]);
 			return u ? -r : r;
 		});
 		p.forEach((t, n) => n === e ? t.setAttribute("aria-sort", u ? "descending" : "ascending") : t.removeAttribute("aria-sort")), n(f, ...t.map((e) => m[e]));
@@ -1125,11 +1132,11 @@ function Ne(t, r, i, a, c) {
 		body: f
 	};
 }
-function Pe(e, t) {
+function Ie(e, t) {
 	return typeof e == "number" && typeof t == "number" ? e - t : e === null || t === null ? (t === null) - +(e === null) : String(e).localeCompare(String(t), "en", { numeric: !0 });
 }
 // src/theme.ts
-function Fe(t, n) {
+function Le(t, n) {
 	let r = matchMedia("(prefers-color-scheme: dark)"), i = () => t.dataset.theme ? t.dataset.theme === "dark" : r.matches, a = e("button", {
 		type: "button",
 		class: "quiet theme",
@@ -1148,7 +1155,7 @@ function Fe(t, n) {
 	};
 }
 // src/tree.ts
-function Ie(e) {
+function Re(e) {
 	let t = [];
 	for (let n = 0; n + 4 < e.length; n += 5) {
 		let [r, i, a, o, s] = e.subarray(n, n + 5);
@@ -1162,14 +1169,14 @@ function Ie(e) {
 	}
 	return t;
 }
-function Le(e, t, n, r) {
+function ze(e, t, n, r) {
 	let i = /* @__PURE__ */ new Map([[t, Infinity]]), a = [];
 	for (let t of e) t.share > n && t.score > r && ((i.get(t.parent) ?? -1) <= t.layer || i.has(t.child) || (i.set(t.child, t.layer), a.push(t)));
 	return a;
 }
 // src/treeview.ts
-var Y = 40, X = 58, Re = 40;
-function ze(r, i) {
+var X = 40, Z = 58, Be = 96, Ve = 40;
+function He(r, i) {
 	let { store: a, payload: c, header: l } = r, f = P(l, i.sequence, 0), h = [], g = [], _ = null, v = e("div", {
 		class: "drawing",
 		tabindex: 0,
@@ -1182,25 +1189,25 @@ function ze(r, i) {
 		threshold: e("b", { class: "figure" }),
 		penalty: e("b", { class: "figure" })
 	}, x = {
-		threshold: Z("threshold τ", 100, (e) => a.set({ threshold: i.lowest + (.98 - i.lowest) * e })),
-		penalty: Z("penalty λ", 100, (e) => a.set({ penalty: C(e) }))
+		threshold: Ue("threshold τ", 100, (e) => a.set({ threshold: i.lowest + (.98 - i.lowest) * e })),
+		penalty: Ue("penalty λ", 100, (e) => a.set({ penalty: C(e) }))
 	}, S = () => Math.max(...h.map((e) => e.score), 1e-12), C = (e) => e === 0 ? 0 : S() * 10 ** (4 * (e - 1));
 	function w() {
 		let { threshold: t, penalty: r, token: o } = a.now;
-		g = Le(h, i.root, t, r), b.threshold.textContent = d(t), b.penalty.textContent = d(r), x.threshold.value = String(Math.round(100 * (t - i.lowest) / (.98 - i.lowest))), x.penalty.value = String(r > 0 ? Math.max(1, Math.round(100 * (1 + Math.log10(r / S()) / 4))) : 0), _ = T(o), n(v, _);
+		g = ze(h, i.root, t, r), b.threshold.textContent = d(t), b.penalty.textContent = d(r), x.threshold.value = String(Math.round(100 * (t - i.lowest) / (.98 - i.lowest))), x.penalty.value = String(r > 0 ? Math.max(1, Math.round(100 * (1 + Math.log10(r / S()) / 4))) : 0), _ = T(o), n(v, _);
 		let s = g.reduce((e, t) => e + t.score - r, 0);
 		y.dataset.edges = String(g.length), n(y, e("b", { class: "figure" }, g.length), ` of ${h.length} possible edges; together, less the penalty, they contribute `, e("b", { class: "figure" }, d(s, !0)), ` to the ${i.target}. Root: `, e("q", {}, p(f[i.root])), ".");
 	}
 	function T(e) {
 		let n = new Map(g.map((e) => [e.child, e.layer]));
 		n.set(i.root, i.layers);
-		let r = f.map((e, t) => t).filter((e) => f.length <= Re || n.has(e)), o = Math.max(v.clientWidth, 300), s = Math.max((o - X - 12) / Math.max(r.length, 1), 22), c = X + s * r.length + 12, l = 24 + Y * (i.layers + 1), u = (e) => [X + s * (r.indexOf(e) + .5), 24 + Y * (i.layers - (n.get(e) ?? 0))], h = t("svg", {
+		let r = f.map((e, t) => t).filter((e) => f.length <= Ve || n.has(e)), o = Math.max(v.clientWidth, 300), s = Math.min(Math.max((o - Z - 12) / Math.max(r.length, 1), 22), Be), c = Math.max(Z + s * r.length + 12, 240), l = 24 + X * (i.layers + 1), u = (e) => [Z + s * (r.indexOf(e) + .5), 24 + X * (i.layers - (n.get(e) ?? 0))], h = t("svg", {
 			width: c,
 			height: l + 64,
 			viewBox: `0 0 ${c} ${l + 64}`
 		});
 		for (let e = 0; e <= i.layers; e++) {
-			let n = 24 + Y * (i.layers - e);
+			let n = 24 + X * (i.layers - e);
 			h.append(t("line", {
 				class: "rule",
 				x1: 50,
@@ -1217,7 +1224,7 @@ function ze(r, i) {
 		for (let n of g) {
 			let [[r, i], [a, o]] = [u(n.parent), u(n.child)], s = (i + o) / 2;
 			h.append(t("path", {
-				class: n.child === e || n.parent === e ? "edge chosen" : "edge",
+				class: n.child === e ? "edge chosen" : "edge",
 				d: `M${r} ${i} C${r} ${s} ${a} ${s} ${a} ${o}`,
 				"stroke-width": (1 + 4.5 * Math.sqrt(n.score / _)).toFixed(2)
 			}, t("title", {}, `${p(f[n.parent])} ← ${p(f[n.child])}, layer ${n.layer}, ${d(n.score, !0)}`)));
@@ -1245,7 +1252,7 @@ function ze(r, i) {
 		return h;
 	}
 	c.doubles(i.edges).then((e) => {
-		h = Ie(e), w();
+		h = Re(e), w();
 	}), a.watch([
 		"threshold",
 		"penalty",
@@ -1275,7 +1282,7 @@ function ze(r, i) {
 		on: { click: () => _ && u(_, "attribution-tree.svg") }
 	}, "Save SVG")));
 }
-function Z(t, n, r) {
+function Ue(t, n, r) {
 	let i = e("input", {
 		type: "range",
 		min: 0,
@@ -1289,34 +1296,34 @@ function Z(t, n, r) {
 // src/app.ts
 function Q(t, n, r, i) {
 	let a = t.shadowRoot ?? t.attachShadow({ mode: "open" }), o = new CSSStyleSheet();
-	o.replaceSync(De), a.adoptedStyleSheets = [o];
-	let s = new Ce(Ve(n)), c = e("p", {
+	o.replaceSync(ke), a.adoptedStyleSheets = [o];
+	let s = new Te(Ge(n)), c = e("p", {
 		class: "toast",
 		role: "status"
-	}), l = Fe(t, () => s.refresh()), u = {
-		payload: new ie(n, r),
+	}), l = Le(t, () => s.refresh()), u = {
+		payload: new oe(n, r),
 		header: n,
 		store: s,
 		isDark: l.isDark,
 		say: (e) => {
 			c.textContent = e, setTimeout(() => c.textContent === e && (c.textContent = ""), 4e3);
 		}
-	}, d = e("main", { class: "page" }, e("nav", { class: "bar" }, e("span", { class: "mark" }, e("b", {}, "Exhibit A"), e("span", {}, "attention, on the stand")), l.button), Oe(u), n.maps ? Be(u, n.maps) : null, n.story ? Ee(u, n.story) : null, n.tree ? ze(u, n.tree) : null, ...n.charts.map((e) => _(u, e)), n.maps && n.maps.columns.length > 0 ? je(u, n.maps) : null, ...n.tables.map((e) => Me(u, e)), He(n), c);
+	}, d = e("main", { class: "page" }, e("nav", { class: "bar" }, e("span", { class: "mark" }, e("b", {}, "Exhibit A"), e("span", {}, "attention, on the stand")), l.button), Ae(u), n.maps ? We(u, n.maps) : null, n.story ? Oe(u, n.story) : null, n.tree ? He(u, n.tree) : null, ...n.charts.map((e) => _(u, e)), n.maps && n.maps.columns.length > 0 ? Ne(u, n.maps) : null, ...n.tables.map((e) => Pe(u, e)), Ke(n), c);
 	a.replaceChildren(d);
 	let f = x(u, i.alone ? document : d, l.toggle);
 	return () => {
 		f(), l.forget(), a.replaceChildren();
 	};
 }
-function Be(t, n) {
+function We(t, n) {
 	let { store: r, payload: i, header: a } = t, o = [
-		le(t, n),
-		_e(t, n),
-		...a.slider ? [Se(t, a.slider)] : []
+		de(t, n),
+		ye(t, n),
+		...a.slider ? [we(t, a.slider)] : []
 	], [s, ...c] = o.map((e) => e.element);
 	return r.watch(["head"], () => {
 		let e = r.now.head, t = n.heads[e], c = n.sites[t.site], l = a.slider?.heads.find((e) => e.site === t.site && e.head === t.head);
-		Promise.all([i.head(n, t), l ? ye.load(i, l) : null]).then(([n, i]) => {
+		Promise.all([i.head(n, t), l ? xe.load(i, l) : null]).then(([n, i]) => {
 			if (r.now.head !== e) return;
 			let a = {
 				head: t,
@@ -1332,9 +1339,9 @@ function Be(t, n) {
 			for (let e of o) e.show(a);
 			s.dataset.shown = String(e);
 		});
-	}), e("div", { class: "exhibit" }, e("div", { class: "side" }, n.heads.length > 1 && fe(t, n), ...c.slice(1)), e("div", { class: "centre" }, s, c[0]));
+	}), e("div", { class: "exhibit" }, e("div", { class: "side" }, n.heads.length > 1 && me(t, n), ...c.slice(1)), e("div", { class: "centre" }, s, c[0]));
 }
-function Ve(e) {
+function Ge(e) {
 	let t = e.maps?.heads ?? [], n = (e) => t[e].numbers.share ?? 0, r = t.reduce((e, t, r) => n(r) > n(e) ? r : e, 0), i = e.tree?.root ?? 0;
 	return {
 		head: r,
@@ -1351,7 +1358,7 @@ function Ve(e) {
 		colourBy: t.some((e) => e.word) ? "" : e.maps?.columns[0]?.key ?? ""
 	};
 }
-function He(t) {
+function Ke(t) {
 	let n = (t) => e("dl", { class: "origin" }, ...t.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)]));
 	return e("footer", {}, e("section", { "aria-label": "checks" }, e("h2", {}, "How far to trust these numbers"), t.checks.length ? n(t.checks) : e("p", { class: "caption" }, "This result carries no checks.")), e("section", { "aria-label": "origin" }, e("h2", {}, "Where they come from"), n(t.about)), e("p", { class: "keys-help caption" }, "Keys: ", ...[
 		["← → ↑ ↓", "heads"],
@@ -1363,9 +1370,9 @@ function He(t) {
 	].flatMap(([t, n]) => [e("kbd", {}, t), ` ${n}  `])));
 }
 // src/serve.ts
-function Ue(t) {
+function qe(t) {
 	let n = (t.dataset.models ?? "").split("\n").filter(Boolean), r = t.attachShadow({ mode: "open" }), i = new CSSStyleSheet();
-	i.replaceSync(De), r.adoptedStyleSheets = [i];
+	i.replaceSync(ke), r.adoptedStyleSheets = [i];
 	let a = e("textarea", {
 		name: "text",
 		rows: 2,
@@ -1416,7 +1423,7 @@ function Ue(t) {
 				signal: m.signal
 			});
 			if (!t.ok || !t.body) throw Error(await t.text() || t.statusText);
-			for await (let e of We(t.body)) await _(e);
+			for await (let e of Je(t.body)) await _(e);
 		} catch (e) {
 			u.textContent = m.signal.aborted ? "Stopped." : `${e.message}`;
 		} finally {
@@ -1433,7 +1440,7 @@ function Ue(t) {
 		c.disabled = e, l.hidden = !e, d.hidden = !e, e && (d.value = 0);
 	}
 }
-async function* We(e) {
+async function* Je(e) {
 	let t = e.pipeThrough(new TextDecoderStream()).getReader(), n = "";
 	for (;;) {
 		let { value: e, done: r } = await t.read();
@@ -1449,8 +1456,8 @@ if ($?.dataset.exhibitA === "page") {
 	let e = (e) => document.querySelector(`script[data-part=${e}]`)?.textContent ?? "";
 	Q($, JSON.parse(e("header")), e("blocks").trim(), { alone: !0 });
 }
-$?.dataset.exhibitA === "serve" && Ue($);
-function Ge({ model: e, el: t }) {
+$?.dataset.exhibitA === "serve" && qe($);
+function Ye({ model: e, el: t }) {
 	let n = document.createElement("div");
 	t.append(n);
 	let r = () => Q(n, JSON.parse(e.get("header")), e.get("blocks"), { alone: !1 }), i = r(), a = () => {
@@ -1460,5 +1467,5 @@ function Ge({ model: e, el: t }) {
 		e.off("change:blocks", a), i();
 	};
 }
-var Ke = { render: Ge };
-export { Ke as default };
+var Xe = { render: Ye };
+export { Xe as default };
