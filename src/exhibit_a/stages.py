@@ -22,7 +22,7 @@ STAGES = (
     "hidden",
     "mixing",
 )
-EFFORT = 2**40  # multiplications that one stage may cost: some 20 s on two cores
+EFFORT = 2**39  # multiplications that one stage may cost: some 10 to 20 s on two cores
 FEWEST = 4  # probes or permutations; with fewer, the error is hardly known
 REPEATS = 8  # permutations of every head: the interval is 0.84 standard deviations each way
 

@@ -72,6 +72,12 @@ class Trial(Result):
         own = [one for one in self.sites if self._key_stack(one) == stack]
         return torch.stack([self.attribution.scores[one.index].sum((0, 1)) for one in own]).sum(0)
 
+    def show(self) -> None:
+        """Print the summary: text, answer, heads, verdicts, tree and doubts."""
+        import exhibit_a  # its table of names is the one place that knows what stands to the right
+
+        exhibit_a.show(self)
+
     def of(self, site: int, head: int) -> HeadVerdict:
         """The verdict on one head."""
         return next(one for one in self.verdicts if (one.site, one.head) == (site, head))
@@ -159,7 +165,7 @@ def trial(
     )
     numbers = head_numbers(trace, effective, counted, others, moved, attribution)
     verdicts = tuple(judge(one, len(numbers), thresholds) for one in numbers)
-    word, sentence = judge_text(verdicts, thresholds)
+    word, sentence = judge_text(verdicts, thresholds, None if moved is None else moved.together)
     return Trial(
         tokens=trace.tokens,
         provenance=provenance(
@@ -278,7 +284,11 @@ def _checks(
             if name in attribution.checks:
                 checks[f"attribution, {name}"] = attribution.checks[name]
     if moved is not None:
-        checks["permutations of every head"] = moved.repeats
+        checks |= {
+            "permutations of every head": moved.repeats,
+            "change of the answer with all heads permuted": moved.together,
+            "its standard error": moved.together_error,
+        }
     if hidden is not None:
         checks["mixing, probes"] = hidden.checks["probes"]
         checks["mixing, largest standard error"] = hidden.checks["largest_standard_error"]
