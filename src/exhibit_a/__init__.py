@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from exhibit_a.methods.triggers import Triggers as Triggers
     from exhibit_a.methods.triggers import attack as attack
     from exhibit_a.methods.triggers import find_triggers as find_triggers
+    from exhibit_a.report.html import write_page as write_page
     from exhibit_a.report.terminal import show as show
     from exhibit_a.results import Provenance as Provenance
     from exhibit_a.results import Result as Result
@@ -163,6 +164,7 @@ _HOME = {
     "token_identifiability": "methods.token_identifiability",
     "train": "train",
     "trial": "trial",
+    "write_page": "report.html",
 }
 
 __all__ = sorted(_HOME)

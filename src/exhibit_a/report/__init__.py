@@ -1,1 +1,1 @@
-"""Results as people see them."""
+"""What people see: the page, the notebook cell, the terminal."""
