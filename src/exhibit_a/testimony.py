@@ -15,7 +15,7 @@ from torch import Tensor
 from exhibit_a.methods.alternative_maps import AlternativeMaps
 from exhibit_a.methods.effective import EffectiveAttention
 from exhibit_a.methods.head_mixing import pearson
-from exhibit_a.methods.head_permutation import HeadPermutation, half_interval
+from exhibit_a.methods.head_permutation import HeadPermutation
 from exhibit_a.methods.identifiability import AttentionIdentifiability
 from exhibit_a.methods.self_attribution import SelfAttribution
 from exhibit_a.trace.capture import Trace
@@ -58,7 +58,7 @@ def head_numbers(
         if effective is not None:
             columns["null_fraction"] = effective.null_fraction[i].nanmean(1).tolist()
         if moved is not None:
-            half = half_interval(moved.repeats) * moved.error[i]
+            half = moved.half * moved.error[i]
             columns["change"] = moved.change[i].tolist()
             columns["change_low"] = (moved.change[i] - half).clamp_min(0).tolist()
             columns["change_high"] = (moved.change[i] + half).tolist()

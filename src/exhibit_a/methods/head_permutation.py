@@ -8,9 +8,11 @@ variation ½ Σ|p − p′| between its distributions, from 0 (nothing happened)
    that heads are compared and not luck.
 2. The heads of a site run as copies of one batch, on top of what the layers below returned.
 3. The mean over repeats has a standard error, and an interval by Student's t.
+4. Many heads can each be spared and together not, so all heads are also permuted at once.
 """
 
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from inspect import signature
 from typing import Any
 
@@ -23,7 +25,7 @@ from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.distances import total_variation
 from exhibit_a.methods.permutation import shuffled
 from exhibit_a.shapes import Attention, SiteHeads, SiteVisible
-from exhibit_a.subject.tap import AttentionCall
+from exhibit_a.subject.tap import AttentionCall, Tap
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.replay import replay
@@ -41,7 +43,14 @@ class HeadPermutation:
 
     change: tuple[SiteHeads, ...]  # mean over repeats
     error: tuple[SiteHeads, ...]  # its standard error
+    together: float  # the change with all heads of all sites permuted at once, and its error
+    together_error: float
     repeats: int
+
+    @property
+    def half(self) -> float:
+        """Half the width of the interval around a mean, in standard errors."""
+        return float(stats.t.ppf((1 + LEVEL) / 2, self.repeats - 1))
 
 
 @torch.no_grad()
@@ -64,12 +73,19 @@ def head_permutation(
         found = _moved(asked, site.index, place, own, repeats, seed)
         changes.append(found.mean(1))
         errors.append(found.std(1) / repeats**0.5)
-    return HeadPermutation(tuple(changes), tuple(errors), repeats)
-
-
-def half_interval(repeats: int) -> float:
-    """Half the width of the interval around a mean of ``repeats``, in standard errors."""
-    return float(stats.t.ppf((1 + LEVEL) / 2, repeats - 1))
+    every = torch.cat(
+        [
+            total_variation(_answers(replay(asked, _Everywhere(trace, seed, number)), place), own)
+            for number in range(repeats)
+        ]
+    )
+    return HeadPermutation(
+        change=tuple(changes),
+        error=tuple(errors),
+        together=float(every.mean()),
+        together_error=float(every.std()) / repeats**0.5,
+        repeats=repeats,
+    )
 
 
 def _asking(trace: Trace, position: int | None) -> tuple[Trace, int | None]:
@@ -91,8 +107,7 @@ def _moved(
 ) -> Float[Tensor, "head repeat"]:
     """The change of the answer for every head and repeat, as copies of a few passes."""
     heads, queries, keys = trace.attention[site].shape
-    seeded = torch.Generator().manual_seed(seed * len(trace.sites) + site)
-    draws = torch.rand(repeats, queries, keys, generator=seeded)
+    draws = torch.rand(repeats, queries, keys, generator=_seeded(seed, site))
     pairs = torch.cartesian_prod(torch.arange(heads), torch.arange(repeats))
     longest = max(queries, keys)
     found = []
@@ -101,6 +116,27 @@ def _moved(
         output = replay(trace, edit, copies=len(head))
         found.append(total_variation(_answers(output, place), own))
     return torch.cat(found).reshape(heads, repeats).cpu()
+
+
+def _seeded(*numbers: int) -> torch.Generator:
+    """Randomness that belongs to these numbers, and to no others."""
+    text = "/".join(map(str, numbers)).encode()
+    mixed = int.from_bytes(blake2b(text, digest_size=7).digest())
+    return torch.Generator().manual_seed(mixed)
+
+
+class _Everywhere(Tap):
+    """All heads of all sites permuted, each row in its own way."""
+
+    def __init__(self, trace: Trace, seed: int, number: int) -> None:
+        self.trace, self.seed, self.number = trace, seed, number
+
+    def weighting(self, call: AttentionCall) -> Attention:
+        """The weights in another order."""
+        seeded = _seeded(self.seed, call.site, self.number)
+        draws = torch.rand(call.probs.shape, generator=seeded).to(call.probs.device)
+        visible = self.trace.visible[call.site].to(call.probs.device)
+        return shuffled(call.probs, visible.reshape(1, 1, *visible.shape), draws)
 
 
 class _PermutedHeads(Edit):
