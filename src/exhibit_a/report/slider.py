@@ -39,9 +39,7 @@ def slider(blocks: Blocks, trial: Trial, budget: int = MOST) -> dict[str, Any] |
     return {"heads": entries, "note": note}
 
 
-def _plan(
-    trial: Trial, movable: dict[Place, Tensor], budget: int
-) -> tuple[int, int, list[Place]]:
+def _plan(trial: Trial, movable: dict[Place, Tensor], budget: int) -> tuple[int, int, list[Place]]:
     """How fine the values are, how many rows a head gets, and which heads."""
     for bits in (32, 16):
         share = budget // len(movable)
@@ -91,7 +89,8 @@ def _slide(
 ) -> dict[str, Any]:
     rows = rows.sort().values
     own, other = (
-        part[site][head][rows].detach().cpu().float() for part in (trial.attention, trial.alternative)
+        part[site][head][rows].detach().cpu().float()
+        for part in (trial.attention, trial.alternative)
     )
     shared = trial.attention[site].shape[0] // trial.values[site].shape[0]
     values = trial.values[site][head // shared].detach().cpu().float()
@@ -105,9 +104,7 @@ def _slide(
     return {
         "site": site,
         "head": head,
-        "block": blocks.add(
-            f"slide/{site}/{head}", first.numpy().astype("<f4").tobytes() + last
-        ),
+        "block": blocks.add(f"slide/{site}/{head}", first.numpy().astype("<f4").tobytes() + last),
         "rows": len(rows),
         "keys": int(values.shape[0]),
         "width": int(values.shape[1]),

@@ -31,26 +31,34 @@ _COLUMNS = {
     "unique": ("unique", "Share of rows whose weights are the only valid ones for the output."),
     "distance": (
         "distance",
-        "Total variation between the weights and the farthest valid alternative found; a lower "
-        "bound of what is possible.",
+        (
+            "Total variation between the weights and the farthest valid alternative found; a lower "
+            "bound of what is possible."
+        ),
     ),
     "null_fraction": (
         "null fraction",
-        "Length of the part of a row that cannot reach the output, over the length of the row; "
-        "mean over rows.",
+        (
+            "Length of the part of a row that cannot reach the output, over the length of the row; "
+            "mean over rows."
+        ),
     ),
     "change": (
         "change",
-        "How far the answer moves when the rows of this head are permuted (total variation, mean "
-        "over permutations).",
+        (
+            "How far the answer moves when the rows of this head are permuted (total variation, "
+            "mean over permutations)."
+        ),
     ),
     "change_low": ("from", "Lower end of the 95 % interval of the change."),
     "change_high": ("to", "Upper end of the 95 % interval of the change."),
     "share": ("attribution", "The head’s share of all absolute attribution."),
     "agreement": (
         "agreement",
-        "Rank correlation between its attention and its attribution: 1 means it looks where the "
-        "answer comes from.",
+        (
+            "Rank correlation between its attention and its attribution: 1 means it looks where "
+            "the answer comes from."
+        ),
     ),
 }
 _MEANINGS = {
@@ -71,7 +79,9 @@ class View:
     def header_json(self) -> str:
         """The header as JSON that can stand inside a script element."""
         text = json.dumps(plain(self.header), ensure_ascii=False, separators=(",", ":"))
-        return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+        return (
+            text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+        )
 
 
 def view(result: Result) -> View:
