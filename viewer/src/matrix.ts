@@ -12,8 +12,9 @@ import {
 import { css, fill, h, s } from "./dom";
 import { cellAt, draw, type Ink, pixels, type Plan, planned } from "./drawing";
 import { copy, csv, savePng, saveSvg } from "./files";
-import { number, percent, word } from "./format";
+import { brief, number, percent, word } from "./format";
 import type { Column, Head, Maps } from "./model";
+import { oncePerFrame } from "./frames";
 import { type Grid, shown } from "./payload";
 
 const MOST_SHAPES = 10_000; // beyond, a saved SVG holds one picture instead of squares
@@ -74,7 +75,7 @@ export function matrixView(context: Context, maps: Maps): MatrixView {
     tokensOf(context.header, opened!.site.keys, opened!.site.columns),
   ];
 
-  function redraw(): void {
+  const redraw = oncePerFrame(() => {
     if (!opened) return;
     const { mode, slide, ownScale, query, hover } = store.now;
     grid = gridOf(opened, maps, mode, slide);
@@ -84,8 +85,9 @@ export function matrixView(context: Context, maps: Maps): MatrixView {
     const limit = limitOf(opened, maps, mode, ownScale);
     const scale = new SignedScale(limit, context.isDark());
     draw(canvas, plan, grid, scale, names(), inkOf(frame), { query, hover });
+    canvas.dataset.shown = `${opened.site.name} ${opened.head.head} ${mode}`;
     tell();
-  }
+  });
 
   function tell(): void {
     if (!opened || !grid) return;
@@ -129,7 +131,7 @@ export function matrixView(context: Context, maps: Maps): MatrixView {
       pen.fillRect(x, 0, 1, 1);
     }
     const ticks = [-1, -0.5, 0, 0.5, 1].map((place) =>
-      css(h("span", {}, number(Math.sign(place) * place * place * limit, true)), {
+      css(h("span", {}, brief(Math.sign(place) * place * place * limit)), {
         left: `${50 * (place + 1)}%`,
       }),
     );

@@ -4,6 +4,7 @@ import { SignedScale } from "./colour";
 import { type Context, modeOf, type Opened, shownOf, tokensOf } from "./context";
 import { fill, h, s } from "./dom";
 import { number, shorter, word } from "./format";
+import { oncePerFrame } from "./frames";
 import { gridOf, limitOf } from "./matrix";
 import type { Maps } from "./model";
 
@@ -21,7 +22,7 @@ export function rowView(
   const holder = h("div", { class: "bars" });
   const note = h("p", { class: "caption" });
 
-  function redraw(): void {
+  const redraw = oncePerFrame(() => {
     if (!opened) return;
     const { mode, query, slide, ownScale, hover } = store.now;
     const { site } = opened;
@@ -101,7 +102,7 @@ export function rowView(
     ]
       .filter(Boolean)
       .join(" ");
-  }
+  });
 
   store.watch(["mode", "query", "slide", "noSpecial", "ownScale", "hover"], redraw);
   new ResizeObserver(() => redraw()).observe(holder);
