@@ -1239,7 +1239,7 @@ function Je(r, i) {
 		let { threshold: t, penalty: r, token: o } = a.now;
 		g = Ge(p, i.root, t, r), b.threshold.textContent = d(t), b.penalty.textContent = d(r), x.threshold.value = String(Math.round(100 * (t - i.lowest) / (.98 - i.lowest))), x.penalty.value = String(r > 0 ? Math.max(1, Math.round(100 * (1 + Math.log10(r / S()) / 4))) : 0), _ = T(o), n(v, _);
 		let s = g.reduce((e, t) => e + t.score - r, 0);
-		y.dataset.edges = String(g.length), n(y, e("b", { class: "figure" }, g.length), ` of ${p.length} possible edges; together, less the penalty, they contribute `, e("b", { class: "figure" }, d(s, !0)), ` to the ${i.target}. Root: `, e("q", {}, m(f[i.root])), ".");
+		E.dataset.penalty = String(r), E.dataset.threshold = String(t), n(y, e("b", { class: "figure" }, g.length), ` of ${p.length} possible edges; together, less the penalty, they contribute `, e("b", { class: "figure" }, d(s, !0)), ` to the ${i.target}. Root: `, e("q", {}, m(f[i.root])), ".");
 	}
 	function T(e) {
 		let n = new Map(g.map((e) => [e.child, e.layer]));
@@ -1294,6 +1294,10 @@ function Je(r, i) {
 		}
 		return p;
 	}
+	let E = e("section", {
+		class: "tree",
+		"aria-label": "attribution tree"
+	});
 	c.doubles(i.edges).then((e) => {
 		p = We(e), w();
 	}), a.watch([
@@ -1301,7 +1305,7 @@ function Je(r, i) {
 		"penalty",
 		"token"
 	], w), new ResizeObserver(() => w()).observe(v);
-	let E = () => [[
+	let D = () => [[
 		"layer",
 		"parent",
 		"child",
@@ -1312,18 +1316,15 @@ function Je(r, i) {
 		f[e.child],
 		e.score
 	])];
-	return e("section", {
-		class: "tree",
-		"aria-label": "attribution tree"
-	}, e("h2", {}, "By what way did the words reach the answer?"), e("p", { class: "caption" }, "Edges of all heads together that contributed to the answer. τ: share of the layer’s largest edge that an edge must exceed. λ: what an edge must be worth."), e("div", { class: "options" }, e("label", { class: "choice wide" }, "τ ", x.threshold, b.threshold), e("label", { class: "choice wide" }, "λ ", x.penalty, b.penalty)), v, y, i.note && e("p", { class: "caption" }, i.note), e("div", { class: "exports" }, e("button", {
+	return E.append(e("h2", {}, "By what way did the words reach the answer?"), e("p", { class: "caption" }, "Edges of all heads together that contributed to the answer. τ: share of the layer’s largest edge that an edge must exceed. λ: what an edge must be worth."), e("div", { class: "options" }, e("label", { class: "choice wide" }, "τ ", x.threshold, b.threshold), e("label", { class: "choice wide" }, "λ ", x.penalty, b.penalty)), v, y, e("p", { class: "caption" }, i.note), e("div", { class: "exports" }, e("button", {
 		type: "button",
 		class: "quiet",
-		on: { click: () => void s(r, o(E())) }
+		on: { click: () => void s(r, o(D())) }
 	}, "Copy CSV"), e("button", {
 		type: "button",
 		class: "quiet",
 		on: { click: () => _ && u(_, "attribution-tree.svg") }
-	}, "Save SVG")));
+	}, "Save SVG"))), E;
 }
 function Ye(t, n, r) {
 	let i = e("input", {
