@@ -73,6 +73,8 @@ if TYPE_CHECKING:
     from exhibit_a.methods.triggers import attack as attack
     from exhibit_a.methods.triggers import find_triggers as find_triggers
     from exhibit_a.report.html import write_page as write_page
+    from exhibit_a.report.notebook import static_html as static_html
+    from exhibit_a.report.notebook import widget as widget
     from exhibit_a.report.terminal import show as show
     from exhibit_a.results import Provenance as Provenance
     from exhibit_a.results import Result as Result
@@ -161,9 +163,11 @@ _HOME = {
     "replay": "trace.replay",
     "self_attribution": "methods.self_attribution",
     "show": "report.terminal",
+    "static_html": "report.notebook",
     "token_identifiability": "methods.token_identifiability",
     "train": "train",
     "trial": "trial",
+    "widget": "report.notebook",
     "write_page": "report.html",
 }
 

@@ -90,6 +90,11 @@ class Trial(Result):
 
         exhibit_a.show(self)
 
+    def _repr_html_(self) -> str:
+        import exhibit_a
+
+        return str(exhibit_a.static_html(self))
+
     def of(self, site: int, head: int) -> HeadVerdict:
         """The verdict on one head."""
         return next(one for one in self.verdicts if (one.site, one.head) == (site, head))

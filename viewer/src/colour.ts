@@ -26,12 +26,21 @@ const STEPS = 255; // on each side of zero
 
 export class SignedScale {
   private readonly table: Uint8ClampedArray;
+  private readonly pixels: Uint32Array;
 
   constructor(
     readonly limit: number,
     dark: boolean,
   ) {
     this.table = tableOf(dark);
+    this.pixels = pixelsOf(dark);
+  }
+
+  /** The colour of a value as one number, bytes in the order of an image; nothing for no number. */
+  pixel(value: number): number {
+    if (Number.isNaN(value)) return 0;
+    const share = Math.sqrt(Math.min(Math.abs(value) / (this.limit || 1), 1));
+    return this.pixels[STEPS + Math.round(STEPS * (value < 0 ? -share : share))];
   }
 
   /** Where on the scale a value lies, −1 to 1: the root keeps small weights visible. */
@@ -76,6 +85,19 @@ function tableOf(dark: boolean): Uint8ClampedArray {
   }
   tables.set(dark, table);
   return table;
+}
+
+const words = new Map<boolean, Uint32Array>();
+
+function pixelsOf(dark: boolean): Uint32Array {
+  const known = words.get(dark);
+  if (known) return known;
+  const table = tableOf(dark);
+  const bytes = new Uint8Array((4 * table.length) / 3).fill(255);
+  for (let at = 0; at < table.length; at++) bytes[at + Math.floor(at / 3)] = table[at];
+  const pixels = new Uint32Array(bytes.buffer);
+  words.set(dark, pixels);
+  return pixels;
 }
 
 function parse(colour: string): Triple {

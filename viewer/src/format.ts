@@ -14,6 +14,14 @@ export function number(value: number | null | undefined, signed = false): string
   return sign + (size >= 100 ? size.toFixed(0) : size >= 10 ? size.toFixed(1) : size.toFixed(3));
 }
 
+/** Two significant digits without trailing zeros, for the ticks of a scale. */
+export function brief(value: number): string {
+  const size = Math.abs(value);
+  const sign = value < 0 ? "−" : value > 0 ? "+" : "";
+  if (size !== 0 && size < 1e-3) return number(value, true);
+  return sign + Number(size.toPrecision(2));
+}
+
 export function percent(share: number | null | undefined): string {
   if (share === null || share === undefined || Number.isNaN(share)) return "–";
   const value = 100 * share;

@@ -12,11 +12,22 @@ import {
 import { css, fill, h, s } from "./dom";
 import { cellAt, draw, type Ink, pixels, type Plan, planned } from "./drawing";
 import { copy, csv, savePng, saveSvg } from "./files";
-import { number, percent, word } from "./format";
-import type { Maps } from "./model";
+import { brief, number, percent, word } from "./format";
+import type { Column, Head, Maps } from "./model";
+import { oncePerFrame } from "./frames";
 import { type Grid, shown } from "./payload";
 
 const MOST_SHAPES = 10_000; // beyond, a saved SVG holds one picture instead of squares
+
+/** Whether a column is one end of another column's interval. */
+export function isBound(column: Column): boolean {
+  return /_(low|high)$/.test(column.key);
+}
+
+function interval(head: Head, column: Column): string {
+  const [low, high] = ["low", "high"].map((end) => head.numbers[`${column.key}_${end}`]);
+  return low === undefined || low === null ? "" : ` (${number(low)} to ${number(high)})`;
+}
 
 export interface MatrixView {
   element: HTMLElement;
@@ -64,7 +75,7 @@ export function matrixView(context: Context, maps: Maps): MatrixView {
     tokensOf(context.header, opened!.site.keys, opened!.site.columns),
   ];
 
-  function redraw(): void {
+  const redraw = oncePerFrame(() => {
     if (!opened) return;
     const { mode, slide, ownScale, query, hover } = store.now;
     grid = gridOf(opened, maps, mode, slide);
@@ -74,8 +85,9 @@ export function matrixView(context: Context, maps: Maps): MatrixView {
     const limit = limitOf(opened, maps, mode, ownScale);
     const scale = new SignedScale(limit, context.isDark());
     draw(canvas, plan, grid, scale, names(), inkOf(frame), { query, hover });
+    canvas.dataset.shown = `${opened.site.name} ${opened.head.head} ${mode}`;
     tell();
-  }
+  });
 
   function tell(): void {
     if (!opened || !grid) return;
@@ -119,7 +131,7 @@ export function matrixView(context: Context, maps: Maps): MatrixView {
       pen.fillRect(x, 0, 1, 1);
     }
     const ticks = [-1, -0.5, 0, 0.5, 1].map((place) =>
-      css(h("span", {}, number(Math.sign(place) * place * place * limit, true)), {
+      css(h("span", {}, brief(Math.sign(place) * place * place * limit)), {
         left: `${50 * (place + 1)}%`,
       }),
     );
@@ -146,14 +158,17 @@ export function matrixView(context: Context, maps: Maps): MatrixView {
     fill(
       facts,
       head.reason && h("span", { class: "reason" }, head.reason),
-      ...maps.columns.flatMap((column) => [
-        h(
-          "span",
-          { class: "fact", title: column.help },
-          `${column.name} `,
-          h("b", { class: "figure" }, number(head.numbers[column.key])),
+      ...maps.columns
+        .filter((column) => !isBound(column))
+        .map((column) =>
+          h(
+            "span",
+            { class: "fact", title: column.help },
+            `${column.name} `,
+            h("b", { class: "figure" }, number(head.numbers[column.key])),
+            interval(head, column),
+          ),
         ),
-      ]),
     );
     const mode = modeOf(maps, store.now.mode);
     const kept = head.kept[mode.minus?.[0] ?? mode.key];
@@ -219,17 +234,25 @@ export function matrixView(context: Context, maps: Maps): MatrixView {
     { class: "head", "aria-label": "one head" },
     title,
     facts,
-    modes,
     h(
       "div",
-      { class: "options" },
-      special && check("hide special tokens", "noSpecial"),
-      maps.heads.length > 1 && check("scale of this head alone", "ownScale"),
+      { class: "controls" },
+      h(
+        "div",
+        {},
+        modes,
+        h(
+          "div",
+          { class: "options" },
+          special && check("hide special tokens", "noSpecial"),
+          maps.heads.length > 1 && check("scale of this head alone", "ownScale"),
+        ),
+      ),
+      legend,
     ),
+    caption,
     frame,
     readout,
-    legend,
-    caption,
     note,
     h(
       "div",

@@ -4,6 +4,7 @@ import { SignedScale } from "./colour";
 import { type Context, nameOf } from "./context";
 import { css, fill, h } from "./dom";
 import { number } from "./format";
+import { isBound } from "./matrix";
 import type { Head, Maps } from "./model";
 
 export function overviewView(context: Context, maps: Maps): HTMLElement {
@@ -72,7 +73,7 @@ export function overviewView(context: Context, maps: Maps): HTMLElement {
       on: { change: (event) => store.set({ colourBy: (event.target as HTMLSelectElement).value }) },
     },
     judged && h("option", { value: "" }, "verdict"),
-    ...maps.columns.map((column) => h("option", { value: column.key }, column.name)),
+    ...maps.columns.filter((one) => !isBound(one)).map((column) => h("option", { value: column.key }, column.name)),
   );
   choice.value = store.now.colourBy;
   return h(

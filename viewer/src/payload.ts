@@ -26,9 +26,9 @@ export class Payload {
     const place = this.header.blocks[name];
     if (!place) throw new Error(`the page has no block ${name}`);
     const packed = atob(this.text.slice(place[0], place[0] + place[1]));
-    const bytes = Uint8Array.from(packed, (letter) => letter.charCodeAt(0));
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-    return new Uint8Array(await new Response(stream).arrayBuffer());
+    const bytes = new Uint8Array(packed.length);
+    for (let at = 0; at < packed.length; at++) bytes[at] = packed.charCodeAt(at);
+    return inflated(bytes);
   }
 
   async floats(name: string): Promise<Float32Array> {
@@ -61,6 +61,30 @@ export class Payload {
     const range = site.visible ? new Uint16Array((await this.bytes(site.visible)).buffer) : null;
     return sparse(bytes, maps, head, site, range);
   }
+}
+
+/** Written straight into the stream: a Blob would make a round trip to another process. */
+async function inflated(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
+  const stream = new DecompressionStream("deflate");
+  const writer = stream.writable.getWriter();
+  const written = writer.write(bytes).then(() => writer.close());
+  const parts: Uint8Array[] = [];
+  let length = 0;
+  const reader = stream.readable.getReader();
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) break;
+    parts.push(value);
+    length += value.length;
+  }
+  await written;
+  const whole = new Uint8Array(length);
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
 }
 
 /** Every entry of every stored mode, one mode after the other. */
@@ -141,7 +165,10 @@ export function sparse(
 
 function unscaled(steps: Int8Array | Int16Array, bits: number, scale: number): Float32Array {
   const most = 2 ** (bits - 1) - 1;
-  return Float32Array.from(steps, (step) => (step < -most ? NaN : (step / most) * scale));
+  const values = new Float32Array(steps.length);
+  for (let at = 0; at < steps.length; at++)
+    values[at] = steps[at] < -most ? NaN : (steps[at] / most) * scale;
+  return values;
 }
 
 /** A mode of a head, also one that is the difference of two others. */

@@ -4,10 +4,12 @@ import { SignedScale } from "./colour";
 import { type Context, modeOf, type Opened, shownOf, tokensOf } from "./context";
 import { fill, h, s } from "./dom";
 import { number, shorter, word } from "./format";
+import { oncePerFrame } from "./frames";
 import { gridOf, limitOf } from "./matrix";
 import type { Maps } from "./model";
 
 const HEIGHT = 132;
+const LEFT = 34; // room for the first label, which leans out
 const NARROWEST = 15; // CSS pixels a bar
 
 export function rowView(
@@ -20,7 +22,7 @@ export function rowView(
   const holder = h("div", { class: "bars" });
   const note = h("p", { class: "caption" });
 
-  function redraw(): void {
+  const redraw = oncePerFrame(() => {
     if (!opened) return;
     const { mode, query, slide, ownScale, hover } = store.now;
     const { site } = opened;
@@ -31,14 +33,14 @@ export function rowView(
     const keys = tokensOf(context.header, site.keys, site.columns);
     const all = shownOf(context, site.keys, site.columns);
     const room = Math.max(holder.clientWidth, 240);
-    const bars = largest(all, row, Math.floor((room - 8) / NARROWEST));
+    const bars = largest(all, row, Math.floor((room - LEFT) / NARROWEST));
     const limit = limitOf(opened, maps, mode, ownScale);
     const scale = new SignedScale(limit, context.isDark());
     const most = Math.max(...bars.map((key) => Math.abs(row[key])), 1e-12);
     const lowest = Math.min(0, ...bars.map((key) => row[key]));
     const base = lowest < 0 ? HEIGHT * 0.62 : HEIGHT - 6;
     const tall = (base - 16) / most;
-    const step = Math.min((room - 8) / Math.max(bars.length, 1), 44);
+    const step = Math.min((room - LEFT) / Math.max(bars.length, 1), 44);
     const own = opened.grids["raw"];
     const ghost = own && mode !== "attribution" && (mode !== "raw" || slide > 0);
     const drawing = s("svg", {
@@ -47,10 +49,10 @@ export function rowView(
       role: "img",
       "aria-label": `weights from ${queries[asked]} to every key`,
     });
-    drawing.append(s("line", { class: "axis", x1: 0, x2: room, y1: base, y2: base }));
+    drawing.append(s("line", { class: "axis", x1: LEFT, x2: room, y1: base, y2: base }));
     bars.forEach((key, place) => {
       const value = row[key];
-      const x = 4 + place * step;
+      const x = LEFT + place * step;
       const size = Math.min(Math.abs(value) * tall, value < 0 ? HEIGHT - base : base - 14);
       drawing.append(
         s(
@@ -100,7 +102,7 @@ export function rowView(
     ]
       .filter(Boolean)
       .join(" ");
-  }
+  });
 
   store.watch(["mode", "query", "slide", "noSpecial", "ownScale", "hover"], redraw);
   new ResizeObserver(() => redraw()).observe(holder);

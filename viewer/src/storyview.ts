@@ -6,6 +6,7 @@ import { fill, h } from "./dom";
 import { cellAt, draw, type Plan, planned } from "./drawing";
 import { copy, csv, savePng } from "./files";
 import { percent, word } from "./format";
+import { oncePerFrame } from "./frames";
 import { inkOf } from "./matrix";
 import type { Story } from "./model";
 import type { Grid } from "./payload";
@@ -62,7 +63,7 @@ export function storyView(context: Context, story: Story): HTMLElement {
     return { rows: layers, columns: site.columns, values };
   };
 
-  function redraw(): void {
+  const redraw = oncePerFrame(() => {
     if (!contribution.length) return;
     const { token: chosen, layer } = store.now;
     const token = Math.min(chosen, site.rows - 1);
@@ -100,7 +101,7 @@ export function storyView(context: Context, story: Story): HTMLElement {
       columns.length < all.length && `. Drawn: the ${columns.length} largest of ${all.length} sources`,
       ".",
     );
-  }
+  });
 
   const ready = Promise.all([
     ...story.maps.heads.map(async (head) => (await payload.head(story.maps, head))[story.maps.modes[0].key]),

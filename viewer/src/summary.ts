@@ -16,13 +16,15 @@ export function summaryView(context: Context): HTMLElement {
       h("p", { class: "kicker" }, header.kind, " · ", model),
       h("h1", {}, header.title),
     );
+  const [verdict, counts] = summary.verdict.split(/(?<=[.!?]) (?=Of )/u);
   const text = h("p", { class: "text", "aria-label": "the text, shaded by contribution" });
   store.watch(["token", "noSpecial"], () => fill(text, ...words(context)));
   return h(
     "header",
     { class: "summary" },
     h("p", { class: "kicker" }, header.title),
-    h("h1", {}, summary.verdict),
+    h("h1", {}, verdict),
+    counts && h("p", { class: "counts" }, counts),
     h(
       "div",
       { class: "case" },
@@ -75,8 +77,8 @@ function words(context: Context): Node[] {
       },
       word(token),
     );
-    if (limit > 0)
-      css(button, { "background-color": scale.css(share), color: scale.ink(share) });
+    const linear = limit > 0 ? (share * Math.abs(share)) / limit : 0; // undoes the scale's root
+    if (linear) css(button, { "background-color": scale.css(linear), color: scale.ink(linear) });
     return [button, document.createTextNode(" ")];
   });
 }

@@ -9,6 +9,7 @@ import { type Edge, edgesOf, greedy } from "./tree";
 
 const RISE = 40;
 const LEFT = 58;
+const WIDEST = 96; // CSS pixels a word
 const MOST_COLUMNS = 40; // beyond, only the words in the tree get a place
 
 export function treeView(context: Context, tree: Tree): HTMLElement {
@@ -56,8 +57,8 @@ export function treeView(context: Context, tree: Tree): HTMLElement {
     entered.set(tree.root, tree.layers);
     const shown = tokens.map((_, place) => place).filter((place) => tokens.length <= MOST_COLUMNS || entered.has(place));
     const room = Math.max(holder.clientWidth, 300);
-    const step = Math.max((room - LEFT - 12) / Math.max(shown.length, 1), 22);
-    const width = LEFT + step * shown.length + 12;
+    const step = Math.min(Math.max((room - LEFT - 12) / Math.max(shown.length, 1), 22), WIDEST);
+    const width = Math.max(LEFT + step * shown.length + 12, 240);
     const foot = 24 + RISE * (tree.layers + 1);
     const at = (place: number): [number, number] => [
       LEFT + step * (shown.indexOf(place) + 0.5),
@@ -79,7 +80,7 @@ export function treeView(context: Context, tree: Tree): HTMLElement {
         s(
           "path",
           {
-            class: edge.child === chosen || edge.parent === chosen ? "edge chosen" : "edge",
+            class: edge.child === chosen ? "edge chosen" : "edge",
             d: `M${x1} ${y1} C${x1} ${middle} ${x2} ${middle} ${x2} ${y2}`,
             "stroke-width": (1 + 4.5 * Math.sqrt(edge.score / strongest)).toFixed(2),
           },

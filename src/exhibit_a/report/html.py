@@ -17,7 +17,7 @@ from exhibit_a.report.view import View, view
 from exhibit_a.results import Result
 from exhibit_a.store import write_whole
 
-_STYLE = "html{color-scheme:light dark;background:Canvas}body{margin:0}"
+STYLE = "html{color-scheme:light dark;background:Canvas}body{margin:0}"
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -52,9 +52,9 @@ def page(result: Result) -> str:
 def page_of(shown: View) -> str:
     """The page of a view."""
     return _PAGE.format(
-        policy=policy(script(), _STYLE),
+        policy=policy(script(), STYLE),
         title=escape(f"{shown.header['title']} · Exhibit A"),
-        style=_STYLE,
+        style=STYLE,
         header=shown.header_json(),
         blocks=shown.blocks,
         script=script(),

@@ -17,8 +17,9 @@ from exhibit_a.methods.pruning import PruningCurve
 from exhibit_a.methods.self_attribution import SelfAttribution
 from exhibit_a.methods.tree import AttributionTree
 from exhibit_a.report.pack import Blocks, Packed, SiteMaps, pack
+from exhibit_a.subject.anatomy import Site
 
-MAPS, STORY = 2_450_000, 220_000  # bytes, before base64
+MAPS, STORY = 2_600_000, 220_000  # bytes, before base64
 MOST_EDGES = 4000
 LOWEST = 0.02  # threshold of the tree below which no edge is offered
 
@@ -201,9 +202,7 @@ def freedom_chart(effective: EffectiveAttention) -> Panel:
     """In how many directions rows could have moved, by how many keys they see."""
     widths = sorted({site.d_head for site in effective.sites})
     series, most = [], 0
-    for site, rank, nullity in zip(
-        effective.sites, effective.rank, effective.nullity, strict=True
-    ):
+    for site, rank, nullity in zip(effective.sites, effective.rank, effective.nullity, strict=True):
         points: dict[int, list[float]] = {}
         real = rank >= 0
         for keys, free in zip((rank + nullity)[real].tolist(), nullity[real].tolist(), strict=True):
@@ -270,9 +269,9 @@ def pruning_chart(found: PruningCurve) -> Panel:
     }
 
 
-def _site_name(site: Any) -> str:
+def _site_name(site: Site) -> str:
     return f"{site.stack} layer {site.layer}" + " cross" * (site.kind == "cross")
 
 
 def _floats(tensor: Tensor) -> bytes:
-    return tensor.detach().cpu().float().numpy().astype("<f4").tobytes()
+    return bytes(tensor.detach().cpu().float().numpy().astype("<f4").tobytes())

@@ -20,7 +20,9 @@ SMALLEST = 4  # rows and columns from which numbers are better seen as a map
 
 def plain_panels(blocks: Blocks, result: Result) -> dict[str, Any]:
     """Maps and tables of any result."""
-    fields = [(name, list(group)) for name, group in groupby(_leaves(result), lambda leaf: leaf.field)]
+    fields = [
+        (name, list(group)) for name, group in groupby(_leaves(result), lambda leaf: leaf.field)
+    ]
     pictured = next((leaves for _, leaves in fields if all(map(_is_map, leaves))), None)
     found: dict[str, Any] = {"tables": []}
     for name, leaves in fields:
@@ -48,11 +50,9 @@ def _maps(blocks: Blocks, result: Result, name: str, leaves: list[Leaf]) -> dict
     for place, leaf in enumerate(leaves):
         shape = leaf.tensor.shape
         maps.append(_numbers(leaf.tensor).reshape(-1, *shape[-2:]))
-        named = [
-            _known(sequences, result.tokens_along(leaf).get(axis)) for axis in leaf.dims[-2:]
-        ]
+        named = [_known(sequences, result.tokens_along(leaf).get(axis)) for axis in leaf.dims[-2:]]
         where = ", ".join(f"{axis} {label}" for axis, label in leaf.where.items())
-        sites.append(site_panel(where or name, str(place), *named, tuple(maps[-1].shape)))
+        sites.append(site_panel(where or name, str(place), named[0], named[1], maps[-1].shape))
     return {"maps": attention_maps(blocks, {name: tuple(maps)}, sites, []), "sequences": sequences}
 
 
@@ -92,5 +92,3 @@ def _label(value: Any) -> Any:
 
 def _numbers(tensor: Tensor) -> Tensor:
     return tensor.detach().cpu().float()
-
-

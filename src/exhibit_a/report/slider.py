@@ -14,37 +14,56 @@ from exhibit_a.report.pack import Blocks
 from exhibit_a.trial import Trial
 from exhibit_a.verdict import HeadVerdict
 
-BUDGET = 700_000  # bytes, before base64
-FEW_ROWS = 8  # of each head, where not all fit
+MOST = 1_200_000  # bytes, before base64
+FEWEST_ROWS = 8  # of each head; where that does not fit, heads are left out
 MOVED = 1e-3  # total variation from which a row is worth sliding
 
+Place = tuple[int, int]  # site, head
 
-def slider(blocks: Blocks, trial: Trial) -> dict[str, Any] | None:
+
+def slider(blocks: Blocks, trial: Trial, budget: int = MOST) -> dict[str, Any] | None:
     """The heads that can slide, or None where none can."""
-    movable = {
-        (one.site, one.head): rows
-        for one in sorted(trial.verdicts, key=_importance, reverse=True)
-        if len(rows := _rows(trial, one.site, one.head))
-    }
+    ranked = sorted(trial.verdicts, key=_importance, reverse=True)
+    found = {(one.site, one.head): _rows(trial, one.site, one.head) for one in ranked}
+    movable = {place: rows for place, rows in found.items() if len(rows)}
     if not movable:
         return None
-    whole = sum(_cost(trial, place, len(rows), 4) for place, rows in movable.items())
-    if whole <= BUDGET:
-        entries = [_slide(blocks, trial, *place, rows, 32) for place, rows in movable.items()]
+    bits, most, offered = _plan(trial, movable, budget)
+    entries = [_slide(blocks, trial, *place, movable[place][:most], bits) for place in offered]
+    if len(offered) == len(movable) and most >= max(map(len, movable.values())):
         return {"heads": entries, "note": ""}
-    entries, spent = [], 0
-    for place, rows in movable.items():
-        few = rows[:FEW_ROWS].sort().values
-        cost = _cost(trial, place, len(few), 2)
-        if entries and spent + cost > BUDGET:
-            continue
-        spent += cost
-        entries.append(_slide(blocks, trial, *place, few, 16))
     note = (
-        f"Long text: of {len(movable)} heads that can slide, the {len(entries)} that carry most "
-        f"are in this page, each with at most {FEW_ROWS} rows and values in 16-bit steps."
+        f"To keep the page small, {len(offered)} of the {len(movable)} heads that can slide are "
+        f"in it, those that carry most, each with at most {most} rows and {bits}-bit values."
     )
     return {"heads": entries, "note": note}
+
+
+def _plan(trial: Trial, movable: dict[Place, Tensor], budget: int) -> tuple[int, int, list[Place]]:
+    """How fine the values are, how many rows a head gets, and which heads."""
+    for bits in (32, 16):
+        share = budget // len(movable)
+        most = min(
+            (share - _values_size(trial, site, bits)) // _row_size(trial, site)
+            for site, _ in movable
+        )
+        if most >= FEWEST_ROWS:
+            return bits, int(most), list(movable)
+    offered, spent = list[Place](), 0
+    for site, head in movable:
+        cost = _values_size(trial, site, 16) + FEWEST_ROWS * _row_size(trial, site)
+        if not offered or spent + cost <= budget:
+            offered.append((site, head))
+            spent += cost
+    return 16, FEWEST_ROWS, offered
+
+
+def _row_size(trial: Trial, site: int) -> int:
+    return 8 * int(trial.values[site].shape[1])
+
+
+def _values_size(trial: Trial, site: int, bits: int) -> int:
+    return bits // 8 * int(trial.values[site][0].numel())
 
 
 def _importance(one: HeadVerdict) -> tuple[float, float]:
@@ -52,7 +71,7 @@ def _importance(one: HeadVerdict) -> tuple[float, float]:
 
 
 def _rows(trial: Trial, site: int, head: int) -> Tensor:
-    """The rows that can move, those that contributed most first."""
+    """The rows that can move: where the answer is read, then those that contributed most."""
     own, other = trial.attention[site][head], trial.alternative[site][head]
     moved = (own - other).abs().sum(-1) / 2
     rows = (moved > MOVED).nonzero().flatten()
@@ -60,13 +79,9 @@ def _rows(trial: Trial, site: int, head: int) -> Tensor:
         weight = moved[rows]
     else:
         weight = trial.attribution.scores[site][head].abs().sum(-1)[rows] * moved[rows]
+    if trial.tree is not None and trial.tree.reader is not None:
+        weight[rows == trial.tree.reader] = torch.inf
     return rows[weight.argsort(descending=True, stable=True)].cpu()
-
-
-def _cost(trial: Trial, place: tuple[int, int], rows: int, size: int) -> int:
-    site, _ = place
-    _, keys, width = trial.values[site].shape
-    return 8 * rows * keys + size * keys * width
 
 
 def _slide(
@@ -74,7 +89,8 @@ def _slide(
 ) -> dict[str, Any]:
     rows = rows.sort().values
     own, other = (
-        part[site][head][rows].detach().cpu().float() for part in (trial.attention, trial.alternative)
+        part[site][head][rows].detach().cpu().float()
+        for part in (trial.attention, trial.alternative)
     )
     shared = trial.attention[site].shape[0] // trial.values[site].shape[0]
     values = trial.values[site][head // shared].detach().cpu().float()
@@ -88,9 +104,7 @@ def _slide(
     return {
         "site": site,
         "head": head,
-        "block": blocks.add(
-            f"slide/{site}/{head}", first.numpy().astype("<f4").tobytes() + last
-        ),
+        "block": blocks.add(f"slide/{site}/{head}", first.numpy().astype("<f4").tobytes() + last),
         "rows": len(rows),
         "keys": int(values.shape[0]),
         "width": int(values.shape[1]),

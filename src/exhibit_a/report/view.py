@@ -19,37 +19,46 @@ from exhibit_a.methods.tree import AttributionTree
 from exhibit_a.report import panels
 from exhibit_a.report.pack import Blocks, SiteMaps
 from exhibit_a.report.plain import plain_panels
-from exhibit_a.report.slider import slider
+from exhibit_a.report.slider import MOST, slider
 from exhibit_a.results import Result
 from exhibit_a.trial import Trial
 from exhibit_a.verdict import WORDS
 
 SCHEMA = 1
+BUDGET = 3_550_000  # bytes of all blocks, before base64: with the rest, a page of 5 MB
 
 _COLUMNS = {
     "unique": ("unique", "Share of rows whose weights are the only valid ones for the output."),
     "distance": (
         "distance",
-        "Total variation between the weights and the farthest valid alternative found; a lower "
-        "bound of what is possible.",
+        (
+            "Total variation between the weights and the farthest valid alternative found; a lower "
+            "bound of what is possible."
+        ),
     ),
     "null_fraction": (
         "null fraction",
-        "Length of the part of a row that cannot reach the output, over the length of the row; "
-        "mean over rows.",
+        (
+            "Length of the part of a row that cannot reach the output, over the length of the row; "
+            "mean over rows."
+        ),
     ),
     "change": (
         "change",
-        "How far the answer moves when the rows of this head are permuted (total variation, mean "
-        "over permutations).",
+        (
+            "How far the answer moves when the rows of this head are permuted (total variation, "
+            "mean over permutations)."
+        ),
     ),
     "change_low": ("from", "Lower end of the 95 % interval of the change."),
     "change_high": ("to", "Upper end of the 95 % interval of the change."),
     "share": ("attribution", "The head’s share of all absolute attribution."),
     "agreement": (
         "agreement",
-        "Rank correlation between its attention and its attribution: 1 means it looks where the "
-        "answer comes from.",
+        (
+            "Rank correlation between its attention and its attribution: 1 means it looks where "
+            "the answer comes from."
+        ),
     ),
 }
 _MEANINGS = {
@@ -70,7 +79,9 @@ class View:
     def header_json(self) -> str:
         """The header as JSON that can stand inside a script element."""
         text = json.dumps(plain(self.header), ensure_ascii=False, separators=(",", ":"))
-        return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+        return (
+            text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+        )
 
 
 def view(result: Result) -> View:
@@ -145,12 +156,13 @@ def _trial(blocks: Blocks, trial: Trial) -> dict[str, Any]:
         "maps": maps,
         "tables": [] if trial.identifiability is None else [_demands(trial, trial.identifiability)],
     }
-    if (sliding := slider(blocks, trial)) is not None:
-        found["slider"] = sliding
     if trial.hidden is not None:
         found["story"] = panels.story(blocks, trial.hidden)
     if trial.tree is not None:
         found["tree"] = panels.tree(blocks, trial.tree, trial.attribution)
+    left = BUDGET - blocks.length * 3 // 4
+    if (sliding := slider(blocks, trial, min(left, MOST))) is not None:
+        found["slider"] = sliding
     if trial.effective is not None:
         found["charts"] = [panels.freedom_chart(trial.effective)]
     return found
