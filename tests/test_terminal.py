@@ -1,4 +1,4 @@
-"""The summary on a screen: whole without colour, within 80 columns, and no word without a number."""
+"""The summary on a screen: whole without colour, in 80 columns, no word without a number."""
 
 import dataclasses
 import io

@@ -130,7 +130,7 @@ def test_where_work_is_dear_the_rows_that_carry_most_are_searched(monkeypatch):
     trace = capture(subject_of("bert"), ids(20))
     free = tuple(torch.ones(4, 20, dtype=torch.bool) for _ in trace.sites)
     worth = tuple(torch.arange(20.0).expand(4, 20) for _ in trace.sites)
-    monkeypatch.setattr(other, "EFFORT", 2 * 12 * 20 * 81 * 24)
+    monkeypatch.setattr(other, "EFFORT", 2 * 12 * 20 * 81 * 12)
     found = other.alternative_maps(trace, free, first=worth)
     assert (found.searched, found.free) == (24, 240)
     for new, raw in zip(found.maps, trace.attention, strict=True):
