@@ -42,7 +42,7 @@ def large_trial(tokens: int = 512, layers: int = 12, heads: int = 12, width: int
         scores.append(1e-4 * torch.randn(shape, generator=seeded) * weights)
         other.append(_alternative(weights, value, seeded))
     sites = tuple(_site(layer, heads, width) for layer in range(layers))
-    words = tuple(["[CLS]", *(f"word{i}" for i in range(tokens - 2)), "[SEP]"])
+    words = ("[CLS]", *(f"word{i}" for i in range(tokens - 2)), "[SEP]")
     special = torch.zeros(tokens, dtype=torch.bool)
     special[[0, -1]] = True
     common = {"tokens": words, "provenance": provenance("made-up", "trial")}

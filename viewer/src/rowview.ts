@@ -33,7 +33,9 @@ export function rowView(
     const keys = tokensOf(context.header, site.keys, site.columns);
     const all = shownOf(context, site.keys, site.columns);
     const room = Math.max(holder.clientWidth, 240);
-    const bars = largest(all, row, Math.floor((room - LEFT) / NARROWEST));
+    const fitting = Math.floor((room - LEFT) / NARROWEST);
+    const whole = slide > 0 && opened.slides?.rows.includes(asked);
+    const bars = largest(all, row, whole ? fitting : Math.min(fitting, storedOf(maps, mode)));
     const limit = limitOf(opened, maps, mode, ownScale);
     const scale = new SignedScale(limit, context.isDark());
     const most = Math.max(...bars.map((key) => Math.abs(row[key])), 1e-12);
@@ -113,6 +115,12 @@ export function rowView(
       redraw();
     },
   };
+}
+
+/** How many entries of a row are in the page. */
+function storedOf(maps: Maps, mode: string): number {
+  const stored = modeOf(maps, mode).minus?.[0] ?? mode;
+  return maps.groups?.find((group) => group.modes.includes(stored))?.count ?? Infinity;
 }
 
 /** The places with the largest values, in their order. */

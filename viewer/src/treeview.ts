@@ -40,7 +40,8 @@ export function treeView(context: Context, tree: Tree): HTMLElement {
     drawing = drawn(token);
     fill(holder, drawing);
     const worth = kept.reduce((sum, edge) => sum + edge.score - penalty, 0);
-    said.dataset.edges = String(kept.length);
+    section.dataset.penalty = String(penalty);
+    section.dataset.threshold = String(threshold);
     fill(
       said,
       h("b", { class: "figure" }, kept.length),
@@ -117,6 +118,7 @@ export function treeView(context: Context, tree: Tree): HTMLElement {
     return picture;
   }
 
+  const section = h("section", { class: "tree", "aria-label": "attribution tree" });
   void payload.doubles(tree.edges).then((numbers) => {
     edges = edgesOf(numbers);
     redraw();
@@ -127,9 +129,7 @@ export function treeView(context: Context, tree: Tree): HTMLElement {
     ["layer", "parent", "child", "score"],
     ...kept.map((edge) => [edge.layer, tokens[edge.parent], tokens[edge.child], edge.score]),
   ];
-  return h(
-    "section",
-    { class: "tree", "aria-label": "attribution tree" },
+  section.append(
     h("h2", {}, "By what way did the words reach the answer?"),
     h(
       "p",
@@ -144,7 +144,7 @@ export function treeView(context: Context, tree: Tree): HTMLElement {
     ),
     holder,
     said,
-    tree.note && h("p", { class: "caption" }, tree.note),
+    h("p", { class: "caption" }, tree.note),
     h(
       "div",
       { class: "exports" },
@@ -152,6 +152,7 @@ export function treeView(context: Context, tree: Tree): HTMLElement {
       h("button", { type: "button", class: "quiet", on: { click: () => drawing && saveSvg(drawing, "attribution-tree.svg") } }, "Save SVG"),
     ),
   );
+  return section;
 }
 
 function range(name: string, steps: number, run: (place: number) => void): HTMLInputElement {

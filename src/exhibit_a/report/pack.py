@@ -184,13 +184,13 @@ def _largest(maps: Float[Tensor, "head row column"]) -> Float[Tensor, " head"]:
 
 def _steps(
     maps: Float[Tensor, "head row column"], scale: Float[Tensor, " head"], bits: int
-) -> np.ndarray[Any, Any]:
+) -> Int[np.ndarray, "head row column"]:
     """Whole steps of each head's scale; the lowest step of all stands for what is no number."""
     most = 2 ** (bits - 1) - 1
     safe = torch.where(scale > 0, scale, 1.0)[:, None, None]
     ours = maps.detach().cpu().float()
     steps = (ours / safe * most).round().nan_to_num(-most - 1).clamp(-most - 1, most)
-    whole: np.ndarray[Any, Any] = steps.numpy().astype("<i2" if bits == 16 else "i1")
+    whole: Int[np.ndarray, "head row column"] = steps.numpy().astype("<i2" if bits == 16 else "i1")
     return whole
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.methods.effective import EffectiveAttention
@@ -24,6 +25,7 @@ MOST_EDGES = 4000
 LOWEST = 0.02  # threshold of the tree below which no edge is offered
 
 Panel = dict[str, Any]
+Edges = Float[np.ndarray, "edge number"]  # layer, parent, child, score, share of the largest
 
 _CAPTIONS = {
     "raw": "Raw attention: the weights the model used. Rows sum to one.",
@@ -173,9 +175,7 @@ def tree(blocks: Blocks, found: AttributionTree, attribution: SelfAttribution | 
     }
 
 
-def _edges(
-    found: AttributionTree, attribution: SelfAttribution, stack: str
-) -> tuple["np.ndarray[Any, Any]", float]:
+def _edges(found: AttributionTree, attribution: SelfAttribution, stack: str) -> tuple[Edges, float]:
     """Edges from the top layer down, then in reading order, with their share of the largest."""
     own = [s.index for s in attribution.sites if s.stack == stack and s.kind == "self"]
     maps = [attribution.scores[site].sum(0) for site in own]

@@ -32,7 +32,7 @@ _COLOURS = np.array(
     ]
 )
 
-Picture = UInt8[np.ndarray, "height width rgb"]
+Picture = UInt8[np.ndarray, "_height _width 3"]
 
 
 def shaded(numbers: Tensor, limit: float) -> Picture:

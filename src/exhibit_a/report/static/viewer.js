@@ -805,50 +805,50 @@ var Se = 132, Y = 34, Ce = 15;
 function we(r, i) {
 	let { store: a } = r, o = null, s = e("h3", {}), c = e("div", { class: "bars" }), l = e("p", { class: "caption" }), u = K(() => {
 		if (!o) return;
-		let { mode: u, query: f, slide: p, ownScale: g, hover: _ } = a.now, { site: v } = o, y = he(o, i, u, p), b = Math.min(f, v.rows - 1), x = y.values.subarray(b * y.columns, (b + 1) * y.columns), S = L(r.header, v.queries, v.rows), C = L(r.header, v.keys, v.columns), w = z(r, v.keys, v.columns), T = Math.max(c.clientWidth, 240), E = Te(w, x, Math.floor((T - Y) / Ce)), D = J(o, i, u, g), O = new k(D, r.isDark()), A = Math.max(...E.map((e) => Math.abs(x[e])), 1e-12), j = Math.min(0, ...E.map((e) => x[e])) < 0 ? Se * .62 : 126, M = (j - 16) / A, N = Math.min((T - Y) / Math.max(E.length, 1), 44), P = o.grids.raw, F = P && u !== "attribution" && (u !== "raw" || p > 0), I = t("svg", {
+		let { mode: u, query: f, slide: p, ownScale: g, hover: _ } = a.now, { site: v } = o, y = he(o, i, u, p), b = Math.min(f, v.rows - 1), x = y.values.subarray(b * y.columns, (b + 1) * y.columns), S = L(r.header, v.queries, v.rows), C = L(r.header, v.keys, v.columns), w = z(r, v.keys, v.columns), T = Math.max(c.clientWidth, 240), E = Math.floor((T - Y) / Ce), D = Ee(w, x, p > 0 && o.slides?.rows.includes(b) ? E : Math.min(E, Te(i, u))), O = J(o, i, u, g), A = new k(O, r.isDark()), j = Math.max(...D.map((e) => Math.abs(x[e])), 1e-12), M = Math.min(0, ...D.map((e) => x[e])) < 0 ? Se * .62 : 126, N = (M - 16) / j, P = Math.min((T - Y) / Math.max(D.length, 1), 44), F = o.grids.raw, I = F && u !== "attribution" && (u !== "raw" || p > 0), R = t("svg", {
 			width: T,
 			height: 194,
 			role: "img",
 			"aria-label": `weights from ${S[b]} to every key`
 		});
-		I.append(t("line", {
+		R.append(t("line", {
 			class: "axis",
 			x1: Y,
 			x2: T,
-			y1: j,
-			y2: j
-		})), E.forEach((e, n) => {
-			let r = x[e], i = Y + n * N, a = Math.min(Math.abs(r) * M, r < 0 ? Se - j : j - 14);
-			if (I.append(t("rect", {
+			y1: M,
+			y2: M
+		})), D.forEach((e, n) => {
+			let r = x[e], i = Y + n * P, a = Math.min(Math.abs(r) * N, r < 0 ? Se - M : M - 14);
+			if (R.append(t("rect", {
 				x: i + 1,
-				y: r < 0 ? j : j - a,
-				width: Math.max(N - 3, 1),
+				y: r < 0 ? M : M - a,
+				width: Math.max(P - 3, 1),
 				height: Math.max(a, .5),
-				fill: O.css(Math.sign(r) * Math.max(Math.abs(r), D * .06)),
+				fill: A.css(Math.sign(r) * Math.max(Math.abs(r), O * .06)),
 				class: _?.[1] === e && _[0] === b ? "bar hovered" : "bar"
-			}, t("title", {}, `${m(C[e])} (${e}): ${d(r, !0)}`))), F) {
-				let n = j - Math.min(P.values[b * P.columns + e] * M, j - 2);
-				I.append(t("line", {
+			}, t("title", {}, `${m(C[e])} (${e}): ${d(r, !0)}`))), I) {
+				let n = M - Math.min(F.values[b * F.columns + e] * N, M - 2);
+				R.append(t("line", {
 					class: "ghost",
 					x1: i,
-					x2: i + N - 1,
+					x2: i + P - 1,
 					y1: n,
 					y2: n
 				}));
 			}
-			Math.abs(r) >= A * .999 && I.append(t("text", {
+			Math.abs(r) >= j * .999 && R.append(t("text", {
 				class: "value",
-				x: i + N / 2,
-				y: r < 0 ? j - 4 : j - a - 4,
+				x: i + P / 2,
+				y: r < 0 ? M - 4 : M - a - 4,
 				"text-anchor": "middle"
-			}, d(r, !0))), I.append(t("text", {
+			}, d(r, !0))), R.append(t("text", {
 				class: e === b && v.queries === v.keys ? "key own" : "key",
-				transform: `translate(${i + N / 2 + 3} 142) rotate(-52)`,
+				transform: `translate(${i + P / 2 + 3} 142) rotate(-52)`,
 				"text-anchor": "end"
 			}, h(m(C[e]), 10)));
-		}), n(s, `${B(i, u).name} from `, e("q", {}, m(S[b] ?? "")), ` (${b})`), n(c, I);
-		let R = w.filter((e) => !E.includes(e)), V = R.reduce((e, t) => e + Math.abs(x[t]), 0);
-		l.textContent = [R.length && `The ${E.length} largest of ${w.length} keys; the others hold ${d(V)} together.`, F && "Thin lines: the weights the model used."].filter(Boolean).join(" ");
+		}), n(s, `${B(i, u).name} from `, e("q", {}, m(S[b] ?? "")), ` (${b})`), n(c, R);
+		let V = w.filter((e) => !D.includes(e)), H = V.reduce((e, t) => e + Math.abs(x[t]), 0);
+		l.textContent = [V.length && `The ${D.length} largest of ${w.length} keys; the others hold ${d(H)} together.`, I && "Thin lines: the weights the model used."].filter(Boolean).join(" ");
 	});
 	return a.watch([
 		"mode",
@@ -867,11 +867,15 @@ function we(r, i) {
 		}
 	};
 }
-function Te(e, t, n) {
+function Te(e, t) {
+	let n = B(e, t).minus?.[0] ?? t;
+	return e.groups?.find((e) => e.modes.includes(n))?.count ?? Infinity;
+}
+function Ee(e, t, n) {
 	return e.length <= n ? e : [...e].sort((e, n) => Math.abs(t[n]) - Math.abs(t[e])).slice(0, n).sort((e, t) => e - t);
 }
 // src/slides.ts
-var Ee = class e {
+var De = class e {
 	rows;
 	own;
 	other;
@@ -910,18 +914,18 @@ var Ee = class e {
 		};
 	}
 };
-function De(e, t) {
+function Oe(e, t) {
 	let n = 0;
 	for (let r = 0; r < e.length; r++) n += Math.abs(e[r] - t[r]);
 	return n / 2;
 }
-function Oe(e, t) {
+function ke(e, t) {
 	let n = 0;
 	for (let r = 0; r < e.length; r++) n = Math.max(n, Math.abs(e[r] - t[r]));
 	return n;
 }
 // src/slideview.ts
-function ke(t, r) {
+function Ae(t, r) {
 	let { store: i } = t, a = null, o = e("input", {
 		type: "range",
 		min: 0,
@@ -958,8 +962,8 @@ function ke(t, r) {
 		o.value = String(Math.round(100 * g));
 		let v = _.rows.includes(p) ? p : _.rows[0], y = _.row(v, 0), b = _.row(v, g), [x, S] = [_.output(y), _.output(b)], C = Math.max(...Array.from(x, Math.abs), 1e-12);
 		h(s, x, C), h(c, S, C);
-		let w = Oe(x, S), T = m(L(t.header, a.site.queries, a.site.rows)[v]);
-		l.dataset.change = String(w / C), l.dataset.moved = String(De(y, b)), n(l, "Row of ", e("q", {}, T), ": weight moved ", e("b", { class: "figure" }, d(De(y, b))), ", output changed by ", e("b", { class: "figure" }, d(w / C)), ` of its largest part (computed here, from ${_.bits}-bit values). ${_.rows.length} rows of this head move together.`, v !== p && " The chosen row is not among them.");
+		let w = ke(x, S), T = m(L(t.header, a.site.queries, a.site.rows)[v]);
+		l.dataset.change = String(w / C), l.dataset.moved = String(Oe(y, b)), n(l, "Row of ", e("q", {}, T), ": weight moved ", e("b", { class: "figure" }, d(Oe(y, b))), ", output changed by ", e("b", { class: "figure" }, d(w / C)), ` of its largest part (computed here, from ${_.bits}-bit values). ${_.rows.length} rows of this head move together.`, v !== p && " The chosen row is not among them.");
 	}
 	function h(e, n, r) {
 		e.width = n.length;
@@ -979,7 +983,7 @@ function ke(t, r) {
 	};
 }
 // src/state.ts
-var Ae = class {
+var je = class {
 	state;
 	listeners = [];
 	constructor(e) {
@@ -1007,8 +1011,8 @@ var Ae = class {
 	refresh() {
 		for (let { run: e } of this.listeners) e();
 	}
-}, je = 13, Me = 5;
-function Ne(t, r) {
+}, Me = 13, Ne = 5;
+function Pe(t, r) {
 	let { store: i, payload: a, header: c } = t, u = r.maps.sites[0], d = r.maps.heads.length, f = L(c, r.targets, u.rows), h = L(c, r.sources, u.columns), g = r.maps.modes[0].limit, _ = [], v = null, y = null, b = e("canvas", { role: "img" }), x = e("div", { class: "frame" }, b), S = e("p", {
 		class: "outcome",
 		"aria-live": "polite"
@@ -1031,14 +1035,14 @@ function Ne(t, r) {
 		};
 	}, O = K(() => {
 		if (!_.length) return;
-		let { token: a, layer: o } = i.now, s = Math.min(a, u.rows - 1), c = D(), l = Math.max(x.clientWidth, 240), d = Float32Array.from({ length: u.columns }, (e, t) => Math.max(..._.map((e, n) => c.values[n * u.columns + t]))), O = z(t, r.sources, u.columns), A = Te(O, d, Math.floor((l - 64) / je));
+		let { token: a, layer: o } = i.now, s = Math.min(a, u.rows - 1), c = D(), l = Math.max(x.clientWidth, 240), d = Float32Array.from({ length: u.columns }, (e, t) => Math.max(..._.map((e, n) => c.values[n * u.columns + t]))), O = z(t, r.sources, u.columns), A = Ee(O, d, Math.floor((l - 64) / Me));
 		y = W(l, _.map((e, t) => t), A, E());
 		let j = new k(g, t.isDark());
 		te(b, y, c, j, E(), me(x), {
 			query: o,
 			hover: null
 		}), b.setAttribute("aria-label", `who is in ${f[s]}, by layer`), C.value = String(s), w.value = String(o), T.textContent = o ? `after layer ${o - 1}` : "at the input";
-		let M = c.values.subarray(o * u.columns, (o + 1) * u.columns), N = Array.from(M.keys()).sort((e, t) => M[t] - M[e]).slice(0, Me), P = r.targets === r.sources ? M[s] : NaN, F = v ? v[o * u.rows + s] : 0;
+		let M = c.values.subarray(o * u.columns, (o + 1) * u.columns), N = Array.from(M.keys()).sort((e, t) => M[t] - M[e]).slice(0, Ne), P = r.targets === r.sources ? M[s] : NaN, F = v ? v[o * u.rows + s] : 0;
 		n(S, `${o ? `After layer ${o - 1}` : "At the input"}, the vector of `, e("q", {}, m(f[s])), !Number.isNaN(P) && " is ", !Number.isNaN(P) && e("b", { class: "figure" }, p(P)), !Number.isNaN(P) && (F > 0 ? ` itself (± ${p(2 * F)}, two standard errors). ` : " itself. "), "Most in it: ", ...N.flatMap((t, n) => [
 			n ? ", " : "",
 			e("q", {}, m(h[t])),
@@ -1070,18 +1074,18 @@ function Ne(t, r) {
 	}, "Save PNG")));
 }
 // src/style.css?inline
-var Pe = ":host{--paper:#fbfaf6;--card:#fff;--ink:#1d1b17;--soft:#6a655b;--line:#e6e2d8;--line-strong:#b9b3a5;--accent:#0b5fa5;--accent-soft:#e4eef7;--evidence:#14806f;--partial:#e3b341;--contested:#c2410c;--no-effect:#cfcabf;--on-no-effect:#1d1b17;--serif:\"Iowan Old Style\", \"Palatino Linotype\", Palatino, \"Book Antiqua\", Georgia, serif;--sans:\"Avenir Next\", \"Segoe UI\", system-ui, -apple-system, \"Helvetica Neue\", Arial, sans-serif;--lightningcss-light:initial;--lightningcss-dark: ;color-scheme:light;background:var(--paper);color:var(--ink);font:15px/1.5 var(--sans);-webkit-text-size-adjust:100%;display:block}:host([data-theme=dark]){--paper:#111318;--card:#191b21;--ink:#eceae4;--soft:#a09b90;--line:#2a2d35;--line-strong:#565b67;--accent:#7ab8f5;--accent-soft:#1d2c3d;--evidence:#35b8a0;--partial:#d9a92f;--contested:#f0743a;--no-effect:#474b55;--on-no-effect:#fff;--lightningcss-light: ;--lightningcss-dark:initial;color-scheme:dark}@media (prefers-color-scheme:dark){:host(:not([data-theme=light])){--paper:#111318;--card:#191b21;--ink:#eceae4;--soft:#a09b90;--line:#2a2d35;--line-strong:#565b67;--accent:#7ab8f5;--accent-soft:#1d2c3d;--evidence:#35b8a0;--partial:#d9a92f;--contested:#f0743a;--no-effect:#474b55;--on-no-effect:#fff;--lightningcss-light: ;--lightningcss-dark:initial;color-scheme:dark}}*{box-sizing:border-box}[hidden]{display:none!important}:focus-visible{outline:2px solid var(--accent);outline-offset:2px;border-radius:3px}.page{max-width:1240px;margin:0 auto;padding:20px 28px 56px;container-type:inline-size}.page>section,.exhibit,footer{border-top:1px solid var(--line);margin-top:44px;padding-top:28px}h1,h2{font-family:var(--serif);letter-spacing:-.01em;text-wrap:balance;margin:0;font-weight:600}h1{max-width:30em;font-size:clamp(24px,3.2cqi,38px);line-height:1.16}h2{font-size:22px;line-height:1.25}h3{margin:0 0 4px;font-size:15px;font-weight:650}p{margin:0}q{quotes:\"“\" \"”\";font-weight:600}.caption{color:var(--soft);max-width:68ch;margin-top:6px;font-size:13px;line-height:1.45}.figure,td.figure{font-variant-numeric:tabular-nums}.bar{justify-content:space-between;align-items:center;margin-bottom:30px;display:flex}.bar .mark{align-items:baseline;gap:12px;display:flex}.bar .mark b{font:700 12px/1 var(--sans);letter-spacing:.16em;text-transform:uppercase;border:1.5px solid var(--ink);white-space:nowrap;border-radius:2px;padding:6px 8px 5px}.bar .mark span{font:italic 14px var(--serif);color:var(--soft)}button,select,input,textarea{font:inherit;color:inherit}button{cursor:pointer}button.quiet,a.quiet{border:1px solid var(--line-strong);color:var(--ink);background:0 0;border-radius:999px;padding:3px 12px;font-size:13px;text-decoration:none}button.quiet:hover,a.quiet:hover{background:var(--accent-soft);border-color:var(--accent)}select{background:var(--card);border:1px solid var(--line-strong);border-radius:6px;max-width:100%;padding:3px 6px}input[type=range]{accent-color:var(--accent);width:100%;min-width:0}input[type=checkbox]{accent-color:var(--accent)}.counts{font:17px/1.45 var(--serif);color:var(--soft);max-width:60em;margin-top:8px}.kicker{color:var(--soft);margin-bottom:8px;font-size:13px}.case{grid-template-columns:minmax(0,2.2fr) minmax(0,1fr);gap:16px 48px;margin-top:26px;display:grid}.label{font:600 12px var(--sans);color:var(--soft);text-transform:uppercase;letter-spacing:.08em;margin-bottom:8px}.text{font-family:var(--serif);max-height:12em;padding:2px;font-size:19px;line-height:1.75;overflow:auto}.token{font:inherit;background:0 0;border:0;border-radius:4px;padding:1px 5px}.token[aria-pressed=true]{box-shadow:0 0 0 2px var(--accent)}.answer{gap:6px;margin:0;display:grid}.answer dt{font-size:14px;font-weight:600}.answer dd{align-items:center;gap:10px;margin:0;display:flex}.answer .bar{background:var(--accent);border-radius:2px;flex:none;max-width:70%;height:10px;margin:0}.skipped{color:var(--soft);margin-top:14px;font-size:13px}.skipped dt{color:var(--ink);font-weight:600}.skipped dd{margin:0 0 6px}.exhibit{grid-template-columns:minmax(300px,400px) minmax(0,1fr);align-items:start;gap:48px;display:grid}.side{gap:36px;display:grid}.centre{gap:26px;min-width:0;display:grid}.grid{gap:3px;margin:12px 0 14px;display:grid}.grid .row{grid-template-columns:3.4em repeat(var(--heads), minmax(0, 1fr));align-items:center;gap:3px;display:grid}.grid .layer,.grid .number{color:var(--soft);white-space:nowrap;font-variant-numeric:tabular-nums;font-size:11px}.grid .number{text-align:center}.cell{aspect-ratio:1;background:var(--line);border:0;border-radius:3px;width:100%;min-width:0;max-height:30px;padding:0;position:relative}.cell:hover{filter:brightness(1.12)saturate(1.2)}.cell[aria-selected=true]{box-shadow:0 0 0 2px var(--paper), 0 0 0 4px var(--ink);z-index:1}[data-word=evidence].cell,.swatch[data-word=evidence],.verdict[data-word=evidence]{background:var(--evidence)}[data-word=partial].cell,.swatch[data-word=partial],.verdict[data-word=partial]{background:var(--partial)}[data-word=contested].cell,.swatch[data-word=contested],.verdict[data-word=contested]{background:var(--contested)}[data-word=no\\ effect].cell,.swatch[data-word=no\\ effect],.verdict[data-word=no\\ effect]{background:var(--no-effect)}.cell[data-word=evidence]:after,.cell[data-word=partial]:after,.cell[data-word=contested]:after{content:\"\";width:36%;height:36%;margin:auto;position:absolute;inset:0}.cell[data-word=evidence]:after{background:#fff;border-radius:50%}.cell[data-word=partial]:after{border:1.5px solid #3d2f05;border-radius:50%}.cell[data-word=contested]:after{background:linear-gradient(45deg,#0000 42%,#fff 42% 58%,#0000 58%),linear-gradient(-45deg,#0000 42%,#fff 42% 58%,#0000 58%)}.words{color:var(--soft);gap:5px;margin:0;padding:0;font-size:13px;line-height:1.4;list-style:none;display:grid}.words li{padding-left:20px;position:relative}.words b{color:var(--ink)}.words .count{font-variant-numeric:tabular-nums}.swatch{border-radius:3px;width:12px;height:12px;position:absolute;top:4px;left:0}.choice{color:var(--soft);align-items:center;gap:8px;margin-top:8px;font-size:13px;display:inline-flex}.choice.wide{flex:220px;max-width:420px}.choice b{color:var(--ink);white-space:nowrap;min-width:5.5em}.head-name{flex-wrap:wrap;align-items:center;gap:6px 12px;display:flex}.verdict{font:650 13px/1 var(--sans);color:#fff;letter-spacing:0;border-radius:999px;padding:5px 10px}.verdict[data-word=partial]{color:#1d1b17}.verdict[data-word=no\\ effect]{color:var(--on-no-effect)}.facts{color:var(--soft);flex-wrap:wrap;gap:2px 18px;margin-top:6px;font-size:13px;display:flex}.facts .reason{color:var(--ink);flex-basis:100%;font-size:14px}.fact{white-space:nowrap}.fact b{color:var(--ink)}.segmented{border:1px solid var(--line-strong);border-radius:8px;flex-wrap:wrap;display:inline-flex;overflow:hidden}.segmented button{background:var(--card);border:0;border-right:1px solid var(--line);padding:6px 14px;font-size:14px}.segmented button:last-child{border-right:0}.segmented button[aria-checked=true]{background:var(--ink);color:var(--paper)}.segmented button:focus-visible{outline-offset:-3px}.options{flex-wrap:wrap;align-items:center;gap:4px 22px;margin-top:10px;display:flex}.check{align-items:center;gap:6px;font-size:13px;display:inline-flex}.frame{min-width:0;margin-top:12px;overflow:hidden}.frame canvas{cursor:crosshair;touch-action:pan-y;display:block}.readout{color:var(--soft);min-height:1.5em;margin-top:4px;font-size:13px}.readout b{color:var(--ink)}.controls{flex-wrap:wrap;justify-content:space-between;align-items:flex-start;gap:8px 28px;margin-top:14px;display:flex}.legend{flex:0 250px;min-width:200px}.legend .caption{margin:0;font-size:12px}.ramp{border:1px solid var(--line-strong);border-radius:2px;width:100%;height:12px;display:block}.ticks{height:18px;color:var(--soft);font-variant-numeric:tabular-nums;font-size:11px;position:relative}.ticks span{white-space:nowrap;position:absolute;top:3px;transform:translate(-50%)}.ticks span:first-child{transform:none}.ticks span:last-child{transform:translate(-100%)}.exports{flex-wrap:wrap;gap:8px;margin-top:12px;display:flex}.bars,.drawing{min-width:0;overflow-x:auto}svg{font-family:var(--sans);display:block;overflow:visible}.axis,.rule{stroke:var(--line);stroke-width:1px}.axis{stroke:var(--line-strong)}.bar.hovered,rect.hovered{stroke:var(--accent);stroke-width:2px}.ghost{stroke:var(--ink);stroke-width:1.2px}svg text{fill:var(--soft);font-size:11.5px}svg text.value{fill:var(--ink);font-weight:600}svg text.key{fill:var(--ink)}svg text.own{fill:var(--accent);font-weight:700}svg text.word{cursor:pointer}svg text.inside{fill:var(--ink);font-weight:600}.slide .ends{color:var(--soft);justify-content:space-between;margin-top:12px;font-size:13px;display:flex}.strips{color:var(--soft);grid-template-columns:auto 1fr;align-items:center;gap:3px 10px;margin-top:10px;font-size:12px;display:grid}.strip{width:100%;height:18px;image-rendering:pixelated;border:1px solid var(--line-strong);border-radius:2px}.outcome{max-width:72ch;margin-top:10px;font-size:14px}.edge{fill:none;stroke:var(--accent);opacity:.6}.edge:hover,.edge.chosen{opacity:1;stroke:var(--contested)}.node{fill:var(--accent)}.node.chosen,.node.root{fill:var(--contested)}.drop{stroke:var(--line-strong);stroke-width:.75px;stroke-dasharray:2 3}.mark{stroke:var(--contested);stroke-width:1.25px;stroke-dasharray:4 3}svg text.mark-name{fill:var(--contested);font-weight:600}.line{fill:none;stroke-width:2px}.dashed{stroke-dasharray:5 4}.band{opacity:.16}.s0{--tone:#0072b2}.s1{--tone:#d55e00}.s2{--tone:#009e73}.s3{--tone:#cc79a7}.s4{--tone:#56b4e9}.s5{--tone:#e69f00}.s6{--tone:#8a6fd1}.s7{--tone:#7f7f7f}.line{stroke:var(--tone)}.dot,.band{fill:var(--tone)}.keys{color:var(--soft);flex-wrap:wrap;gap:4px 18px;margin:6px 0 0;padding:0;font-size:13px;list-style:none;display:flex}.keys li{align-items:center;gap:6px;display:flex}.stroke{border-top:3px solid var(--tone);width:18px;height:0}.stroke.dashed{border-top-style:dashed}.scroll{border:1px solid var(--line);background:var(--card);border-radius:8px;max-height:460px;margin-top:12px;overflow:auto}table{border-collapse:collapse;width:100%;font-size:13px}th{background:var(--card);text-align:right;z-index:1;box-shadow:inset 0 -1px var(--line-strong);position:sticky;top:0}th:first-child,td:first-child{text-align:left}th button{width:100%;text-align:inherit;color:var(--soft);background:0 0;border:0;padding:8px 10px;font-size:12px;font-weight:600}th[aria-sort] button{color:var(--ink)}th[aria-sort=descending] button:after{content:\" ↓\"}th[aria-sort=ascending] button:after{content:\" ↑\"}td{text-align:right;border-top:1px solid var(--line);white-space:nowrap;padding:4px 10px}tr[aria-selected=true] td{background:var(--accent-soft)}.heads tbody tr{cursor:pointer}td[data-word]:before{content:\"\";background:var(--no-effect);border-radius:2px;width:9px;height:9px;margin-right:7px;display:inline-block}td[data-word=evidence]:before{background:var(--evidence)}td[data-word=partial]:before{background:var(--partial)}td[data-word=contested]:before{background:var(--contested)}td[data-word]{text-align:left}.link{text-align:left;background:0 0;border:0;padding:0}.link:hover{text-decoration:underline}.glossary{color:var(--soft);grid-template-columns:max-content 1fr;gap:2px 16px;max-width:90ch;margin:14px 0 0;font-size:13px;display:grid}.glossary dt{color:var(--ink);font-weight:600}.glossary dd,.origin dd{margin:0}footer{grid-template-columns:repeat(2,minmax(0,1fr));gap:28px 48px;display:grid}.origin{grid-template-columns:minmax(0,1fr) minmax(0,1.2fr);gap:4px 16px;margin:12px 0 0;font-size:13px;display:grid}.origin dt{color:var(--soft)}.origin dd{overflow-wrap:anywhere;font-variant-numeric:tabular-nums}.keys-help{grid-column:1/-1;max-width:none}kbd{font:12px var(--sans);border:1px solid var(--line-strong);color:var(--ink);border-radius:4px;margin-left:10px;padding:1px 6px}.toast{background:var(--ink);color:var(--paper);z-index:9;border-radius:999px;padding:8px 16px;font-size:13px;position:fixed;bottom:18px;left:50%;transform:translate(-50%)}.toast:empty{display:none}.ask{gap:10px;display:grid}.ask .fields{grid-template-columns:2fr 1fr;gap:10px;display:grid}.ask textarea,.ask input{background:var(--card);border:1px solid var(--line-strong);border-radius:8px;width:100%;min-width:0;padding:9px 12px}.ask .actions{flex-wrap:wrap;align-items:center;gap:12px;display:flex}.ask .choice{margin:0}.ask progress{width:100%;height:6px;accent-color:var(--accent)}.primary{background:var(--ink);color:var(--paper);border:0;border-radius:8px;padding:8px 20px;font-weight:600}.primary:disabled{opacity:.5;cursor:default}.serve{padding-bottom:0}.status{color:var(--soft);min-height:1.5em;font-size:14px}@container (width<=820px){.exhibit,.case,footer{grid-template-columns:minmax(0,1fr);gap:28px}.side,.centre{display:contents}.overview{order:1}.head{order:2}.row-view{order:3}.slide{order:4}.legend{flex:100%}.glossary{grid-template-columns:1fr}.glossary dd{margin-bottom:6px}}@media (max-width:520px){.page{padding:14px 16px 40px}.bar{margin-bottom:20px}.bar .mark span{display:none}.segmented{display:flex}.segmented button{flex:1;padding:7px 4px;font-size:13px}.text{font-size:17px}.ask .fields{grid-template-columns:1fr}}@media (prefers-reduced-motion:no-preference){.cell,.segmented button,.quiet{transition:background-color .12s,filter .12s}}@media print{.exports,.options,.theme,.keys-help{display:none}}";
+var Fe = ":host{--paper:#fbfaf6;--card:#fff;--ink:#1d1b17;--soft:#6a655b;--line:#e6e2d8;--line-strong:#b9b3a5;--accent:#0b5fa5;--accent-soft:#e4eef7;--evidence:#14806f;--partial:#e3b341;--contested:#c2410c;--no-effect:#cfcabf;--on-no-effect:#1d1b17;--serif:\"Iowan Old Style\", \"Palatino Linotype\", Palatino, \"Book Antiqua\", Georgia, serif;--sans:\"Avenir Next\", \"Segoe UI\", system-ui, -apple-system, \"Helvetica Neue\", Arial, sans-serif;--lightningcss-light:initial;--lightningcss-dark: ;color-scheme:light;background:var(--paper);color:var(--ink);font:15px/1.5 var(--sans);-webkit-text-size-adjust:100%;display:block}:host([data-theme=dark]){--paper:#111318;--card:#191b21;--ink:#eceae4;--soft:#a09b90;--line:#2a2d35;--line-strong:#565b67;--accent:#7ab8f5;--accent-soft:#1d2c3d;--evidence:#35b8a0;--partial:#d9a92f;--contested:#f0743a;--no-effect:#474b55;--on-no-effect:#fff;--lightningcss-light: ;--lightningcss-dark:initial;color-scheme:dark}@media (prefers-color-scheme:dark){:host(:not([data-theme=light])){--paper:#111318;--card:#191b21;--ink:#eceae4;--soft:#a09b90;--line:#2a2d35;--line-strong:#565b67;--accent:#7ab8f5;--accent-soft:#1d2c3d;--evidence:#35b8a0;--partial:#d9a92f;--contested:#f0743a;--no-effect:#474b55;--on-no-effect:#fff;--lightningcss-light: ;--lightningcss-dark:initial;color-scheme:dark}}*{box-sizing:border-box}[hidden]{display:none!important}:focus-visible{outline:2px solid var(--accent);outline-offset:2px;border-radius:3px}.page{max-width:1240px;margin:0 auto;padding:20px 28px 56px;container-type:inline-size}.page>section,.exhibit,footer{border-top:1px solid var(--line);margin-top:44px;padding-top:28px}h1,h2{font-family:var(--serif);letter-spacing:-.01em;text-wrap:balance;margin:0;font-weight:600}h1{max-width:30em;font-size:clamp(24px,3.2cqi,38px);line-height:1.16}h2{font-size:22px;line-height:1.25}h3{margin:0 0 4px;font-size:15px;font-weight:650}p{margin:0}q{quotes:\"“\" \"”\";font-weight:600}.caption{color:var(--soft);max-width:68ch;margin-top:6px;font-size:13px;line-height:1.45}.figure,td.figure{font-variant-numeric:tabular-nums}.bar{justify-content:space-between;align-items:center;margin-bottom:30px;display:flex}.bar .mark{align-items:baseline;gap:12px;display:flex}.bar .mark b{font:700 12px/1 var(--sans);letter-spacing:.16em;text-transform:uppercase;border:1.5px solid var(--ink);white-space:nowrap;border-radius:2px;padding:6px 8px 5px}.bar .mark span{font:italic 14px var(--serif);color:var(--soft)}button,select,input,textarea{font:inherit;color:inherit}button{cursor:pointer}button.quiet,a.quiet{border:1px solid var(--line-strong);color:var(--ink);background:0 0;border-radius:999px;padding:3px 12px;font-size:13px;text-decoration:none}button.quiet:hover,a.quiet:hover{background:var(--accent-soft);border-color:var(--accent)}select{background:var(--card);border:1px solid var(--line-strong);border-radius:6px;max-width:100%;padding:3px 6px}input[type=range]{accent-color:var(--accent);width:100%;min-width:0}input[type=checkbox]{accent-color:var(--accent)}.counts{font:17px/1.45 var(--serif);color:var(--soft);max-width:60em;margin-top:8px}.kicker{color:var(--soft);margin-bottom:8px;font-size:13px}.case{grid-template-columns:minmax(0,2.2fr) minmax(0,1fr);gap:16px 48px;margin-top:26px;display:grid}.label{font:600 12px var(--sans);color:var(--soft);text-transform:uppercase;letter-spacing:.08em;margin-bottom:8px}.text{font-family:var(--serif);max-height:12em;padding:2px;font-size:19px;line-height:1.75;overflow:auto}.token{font:inherit;background:0 0;border:0;border-radius:4px;padding:1px 5px}.token[aria-pressed=true]{box-shadow:0 0 0 2px var(--accent)}.answer{gap:6px;margin:0;display:grid}.answer dt{font-size:14px;font-weight:600}.answer dd{align-items:center;gap:10px;margin:0;display:flex}.answer .bar{background:var(--accent);border-radius:2px;flex:none;max-width:70%;height:10px;margin:0}.skipped{color:var(--soft);margin-top:14px;font-size:13px}.skipped dt{color:var(--ink);font-weight:600}.skipped dd{margin:0 0 6px}.exhibit{grid-template-columns:minmax(300px,400px) minmax(0,1fr);align-items:start;gap:48px;display:grid}.side{gap:36px;display:grid}.centre{gap:26px;min-width:0;display:grid}.grid{gap:3px;margin:12px 0 14px;display:grid}.grid .row{grid-template-columns:3.4em repeat(var(--heads), minmax(0, 1fr));align-items:center;gap:3px;display:grid}.grid .layer,.grid .number{color:var(--soft);white-space:nowrap;font-variant-numeric:tabular-nums;font-size:11px}.grid .number{text-align:center}.cell{aspect-ratio:1;background:var(--line);border:0;border-radius:3px;width:100%;min-width:0;max-height:30px;padding:0;position:relative}.cell:hover{filter:brightness(1.12)saturate(1.2)}.cell[aria-selected=true]{box-shadow:0 0 0 2px var(--paper), 0 0 0 4px var(--ink);z-index:1}[data-word=evidence].cell,.swatch[data-word=evidence],.verdict[data-word=evidence]{background:var(--evidence)}[data-word=partial].cell,.swatch[data-word=partial],.verdict[data-word=partial]{background:var(--partial)}[data-word=contested].cell,.swatch[data-word=contested],.verdict[data-word=contested]{background:var(--contested)}[data-word=no\\ effect].cell,.swatch[data-word=no\\ effect],.verdict[data-word=no\\ effect]{background:var(--no-effect)}.cell[data-word=evidence]:after,.cell[data-word=partial]:after,.cell[data-word=contested]:after{content:\"\";width:36%;height:36%;margin:auto;position:absolute;inset:0}.cell[data-word=evidence]:after{background:#fff;border-radius:50%}.cell[data-word=partial]:after{border:1.5px solid #3d2f05;border-radius:50%}.cell[data-word=contested]:after{background:linear-gradient(45deg,#0000 42%,#fff 42% 58%,#0000 58%),linear-gradient(-45deg,#0000 42%,#fff 42% 58%,#0000 58%)}.words{color:var(--soft);gap:5px;margin:0;padding:0;font-size:13px;line-height:1.4;list-style:none;display:grid}.words li{padding-left:20px;position:relative}.words b{color:var(--ink)}.words .count{font-variant-numeric:tabular-nums}.swatch{border-radius:3px;width:12px;height:12px;position:absolute;top:4px;left:0}.choice{color:var(--soft);align-items:center;gap:8px;margin-top:8px;font-size:13px;display:inline-flex}.choice.wide{flex:220px;min-width:0;max-width:min(420px,100%)}.choice.wide input{flex:60px;width:60px;margin:2px 0}.choice b{color:var(--ink);white-space:nowrap;min-width:5.5em}.head-name{flex-wrap:wrap;align-items:center;gap:6px 12px;display:flex}.verdict{font:650 13px/1 var(--sans);color:#fff;letter-spacing:0;border-radius:999px;padding:5px 10px}.verdict[data-word=partial]{color:#1d1b17}.verdict[data-word=no\\ effect]{color:var(--on-no-effect)}.facts{color:var(--soft);flex-wrap:wrap;gap:2px 18px;margin-top:6px;font-size:13px;display:flex}.facts .reason{color:var(--ink);flex-basis:100%;font-size:14px}.fact{white-space:nowrap}.fact b{color:var(--ink)}.segmented{border:1px solid var(--line-strong);border-radius:8px;flex-wrap:wrap;display:inline-flex;overflow:hidden}.segmented button{background:var(--card);border:0;border-right:1px solid var(--line);padding:6px 14px;font-size:14px}.segmented button:last-child{border-right:0}.segmented button[aria-checked=true]{background:var(--ink);color:var(--paper)}.segmented button:focus-visible{outline-offset:-3px}.options{flex-wrap:wrap;align-items:center;gap:4px 22px;margin-top:10px;display:flex}.check{align-items:center;gap:6px;font-size:13px;display:inline-flex}.frame{min-width:0;margin-top:12px;overflow:hidden}.frame canvas{cursor:crosshair;touch-action:pan-y;display:block}.readout{color:var(--soft);min-height:1.5em;margin-top:4px;font-size:13px}.readout b{color:var(--ink)}.controls{flex-wrap:wrap;justify-content:space-between;align-items:flex-start;gap:8px 28px;margin-top:14px;display:flex}.legend{flex:0 250px;min-width:200px}.legend .caption{margin:0;font-size:12px}.ramp{border:1px solid var(--line-strong);border-radius:2px;width:100%;height:12px;display:block}.ticks{height:18px;color:var(--soft);font-variant-numeric:tabular-nums;font-size:11px;position:relative}.ticks span{white-space:nowrap;position:absolute;top:3px;transform:translate(-50%)}.ticks span:first-child{transform:none}.ticks span:last-child{transform:translate(-100%)}.exports{flex-wrap:wrap;gap:8px;margin-top:12px;display:flex}.bars,.drawing{min-width:0;overflow-x:auto}svg{font-family:var(--sans);display:block;overflow:visible}.axis,.rule{stroke:var(--line);stroke-width:1px}.axis{stroke:var(--line-strong)}.bar.hovered,rect.hovered{stroke:var(--accent);stroke-width:2px}.ghost{stroke:var(--ink);stroke-width:1.2px}svg text{fill:var(--soft);font-size:11.5px}svg text.value{fill:var(--ink);font-weight:600}svg text.key{fill:var(--ink)}svg text.own{fill:var(--accent);font-weight:700}svg text.word{cursor:pointer}svg text.inside{fill:var(--ink);font-weight:600}.slide .ends{color:var(--soft);justify-content:space-between;margin-top:12px;font-size:13px;display:flex}.strips{color:var(--soft);grid-template-columns:auto 1fr;align-items:center;gap:3px 10px;margin-top:10px;font-size:12px;display:grid}.strip{width:100%;height:18px;image-rendering:pixelated;border:1px solid var(--line-strong);border-radius:2px}.outcome{max-width:72ch;margin-top:10px;font-size:14px}.edge{fill:none;stroke:var(--accent);opacity:.6}.edge:hover,.edge.chosen{opacity:1;stroke:var(--contested)}.node{fill:var(--accent)}.node.chosen,.node.root{fill:var(--contested)}.drop{stroke:var(--line-strong);stroke-width:.75px;stroke-dasharray:2 3}.mark{stroke:var(--contested);stroke-width:1.25px;stroke-dasharray:4 3}svg text.mark-name{fill:var(--contested);font-weight:600}.line{fill:none;stroke-width:2px}.dashed{stroke-dasharray:5 4}.band{opacity:.16}.s0{--tone:#0072b2}.s1{--tone:#d55e00}.s2{--tone:#009e73}.s3{--tone:#cc79a7}.s4{--tone:#56b4e9}.s5{--tone:#e69f00}.s6{--tone:#8a6fd1}.s7{--tone:#7f7f7f}.line{stroke:var(--tone)}.dot,.band{fill:var(--tone)}.keys{color:var(--soft);flex-wrap:wrap;gap:4px 18px;margin:6px 0 0;padding:0;font-size:13px;list-style:none;display:flex}.keys li{align-items:center;gap:6px;display:flex}.stroke{border-top:3px solid var(--tone);width:18px;height:0}.stroke.dashed{border-top-style:dashed}.scroll{border:1px solid var(--line);background:var(--card);border-radius:8px;max-height:460px;margin-top:12px;overflow:auto}table{border-collapse:collapse;width:100%;font-size:13px}th{background:var(--card);text-align:right;z-index:1;box-shadow:inset 0 -1px var(--line-strong);position:sticky;top:0}th:first-child,td:first-child{text-align:left}th button{width:100%;text-align:inherit;color:var(--soft);background:0 0;border:0;padding:8px 10px;font-size:12px;font-weight:600}th[aria-sort] button{color:var(--ink)}th[aria-sort=descending] button:after{content:\" ↓\"}th[aria-sort=ascending] button:after{content:\" ↑\"}td{text-align:right;border-top:1px solid var(--line);white-space:nowrap;padding:4px 10px}tr[aria-selected=true] td{background:var(--accent-soft)}.heads tbody tr{cursor:pointer}td[data-word]:before{content:\"\";background:var(--no-effect);border-radius:2px;width:9px;height:9px;margin-right:7px;display:inline-block}td[data-word=evidence]:before{background:var(--evidence)}td[data-word=partial]:before{background:var(--partial)}td[data-word=contested]:before{background:var(--contested)}td[data-word]{text-align:left}.link{text-align:left;background:0 0;border:0;padding:0}.link:hover{text-decoration:underline}.glossary{color:var(--soft);grid-template-columns:max-content 1fr;gap:2px 16px;max-width:90ch;margin:14px 0 0;font-size:13px;display:grid}.glossary dt{color:var(--ink);font-weight:600}.glossary dd,.origin dd{margin:0}footer{grid-template-columns:repeat(2,minmax(0,1fr));gap:28px 48px;display:grid}.origin{grid-template-columns:minmax(0,1fr) minmax(0,1.2fr);gap:4px 16px;margin:12px 0 0;font-size:13px;display:grid}.origin dt{color:var(--soft)}.origin dd{overflow-wrap:anywhere;font-variant-numeric:tabular-nums}.keys-help{grid-column:1/-1;max-width:none}kbd{font:12px var(--sans);border:1px solid var(--line-strong);color:var(--ink);border-radius:4px;margin-left:10px;padding:1px 6px}.toast{background:var(--ink);color:var(--paper);z-index:9;border-radius:999px;padding:8px 16px;font-size:13px;position:fixed;bottom:18px;left:50%;transform:translate(-50%)}.toast:empty{display:none}.ask{gap:10px;display:grid}.ask .fields{grid-template-columns:2fr 1fr;gap:10px;display:grid}.ask textarea,.ask input{background:var(--card);border:1px solid var(--line-strong);border-radius:8px;width:100%;min-width:0;padding:9px 12px}.ask .actions{flex-wrap:wrap;align-items:center;gap:12px;display:flex}.ask .choice{margin:0}.ask progress{width:100%;height:6px;accent-color:var(--accent)}.primary{background:var(--ink);color:var(--paper);border:0;border-radius:8px;padding:8px 20px;font-weight:600}.primary:disabled{opacity:.5;cursor:default}.serve{padding-bottom:0}.status{color:var(--soft);min-height:1.5em;font-size:14px}@container (width<=820px){.exhibit,.case,footer{grid-template-columns:minmax(0,1fr);gap:28px}.side,.centre{display:contents}.overview{order:1}.head{order:2}.row-view{order:3}.slide{order:4}.legend{flex:100%}.glossary{grid-template-columns:1fr}.glossary dd{margin-bottom:6px}}@media (max-width:520px){.page{padding:14px 16px 40px}.bar{margin-bottom:20px}.bar .mark span{display:none}.segmented{display:flex}.segmented button{flex:1;padding:7px 4px;font-size:13px}.text{font-size:17px}.ask .fields{grid-template-columns:1fr}}@media (prefers-reduced-motion:no-preference){.cell,.segmented button,.quiet{transition:background-color .12s,filter .12s}}@media print{.exports,.options,.theme,.keys-help{display:none}}";
 // src/summary.ts
-function Fe(t) {
+function Ie(t) {
 	let { header: r, store: i } = t, a = r.summary, o = r.about.find(([e]) => e === "model")?.[1] ?? "";
 	if (!a) return e("header", { class: "summary" }, e("p", { class: "kicker" }, r.kind, " · ", o), e("h1", {}, r.title));
 	let [s, c] = a.verdict.split(/(?<=[.!?]) (?=Of )/u), l = e("p", {
 		class: "text",
 		"aria-label": "the text, shaded by contribution"
 	});
-	return i.watch(["token", "noSpecial"], () => n(l, ...Ie(t))), e("header", { class: "summary" }, e("p", { class: "kicker" }, r.title), e("h1", {}, s), c && e("p", { class: "counts" }, c), e("div", { class: "case" }, e("div", {}, e("h2", { class: "label" }, "The text"), l, e("p", { class: "caption" }, a.caption)), e("div", {}, e("h2", { class: "label" }, "The answer"), Le(a.answer), e("p", { class: "caption" }, a.target && `Explained below: the ${a.target}.`))), a.skipped.length > 0 && e("details", { class: "skipped" }, e("summary", {}, `${a.skipped.length} methods did not apply`), e("dl", {}, ...a.skipped.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)]))));
+	return i.watch(["token", "noSpecial"], () => n(l, ...Le(t))), e("header", { class: "summary" }, e("p", { class: "kicker" }, r.title), e("h1", {}, s), c && e("p", { class: "counts" }, c), e("div", { class: "case" }, e("div", {}, e("h2", { class: "label" }, "The text"), l, e("p", { class: "caption" }, a.caption)), e("div", {}, e("h2", { class: "label" }, "The answer"), Re(a.answer), e("p", { class: "caption" }, a.target && `Explained below: the ${a.target}.`))), a.skipped.length > 0 && e("details", { class: "skipped" }, e("summary", {}, `${a.skipped.length} methods did not apply`), e("dl", {}, ...a.skipped.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)]))));
 }
-function Ie(t) {
+function Le(t) {
 	let { header: n, store: i } = t, a = n.summary, o = n.sequences[a.sequence], s = Math.max(...a.shares.map(Math.abs), 0), c = new k(s, t.isDark());
 	return o.tokens.flatMap((t, n) => {
 		if (i.now.noSpecial && o.special[n]) return [];
@@ -1101,13 +1105,13 @@ function Ie(t) {
 		}), [u, document.createTextNode(" ")];
 	});
 }
-function Le(t) {
+function Re(t) {
 	let n = t.every(([, e]) => e >= 0 && e <= 1);
 	return e("dl", { class: "answer" }, ...t.flatMap(([t, i]) => [e("dt", {}, t), e("dd", {}, n && r(e("span", { class: "bar" }), { width: `${Math.max(100 * i, .5)}%` }), e("span", { class: "figure" }, n ? p(i) : d(i, !0)))]));
 }
 // src/tableview.ts
-function Re(t, n) {
-	let { store: r } = t, i = n.heads.some((e) => e.word), { element: a, body: o } = Be(t, [
+function ze(t, n) {
+	let { store: r } = t, i = n.heads.some((e) => e.word), { element: a, body: o } = Ve(t, [
 		"head",
 		...i ? ["verdict"] : [],
 		...n.columns.map((e) => e.name)
@@ -1127,13 +1131,13 @@ function Re(t, n) {
 		"aria-label": "table of heads"
 	}, e("h2", {}, "All heads in numbers"), e("p", { class: "caption" }, "Choose a heading to sort by it, a row to open its head."), a, n.columns.length > 0 && e("dl", { class: "glossary" }, ...n.columns.flatMap((t) => [e("dt", {}, t.name), e("dd", {}, t.help)])));
 }
-function ze(t, n) {
+function Be(t, n) {
 	return e("section", {
 		class: "table",
 		"aria-label": n.title
-	}, e("h2", {}, n.title), n.caption && e("p", { class: "caption" }, n.caption), Be(t, n.columns, n.rows, [], null).element);
+	}, e("h2", {}, n.title), n.caption && e("p", { class: "caption" }, n.caption), Ve(t, n.columns, n.rows, [], null).element);
 }
-function Be(t, r, i, a, c) {
+function Ve(t, r, i, a, c) {
 	let l = -1, u = !0, f = e("tbody", {}), p = r.map((t, n) => e("th", {
 		scope: "col",
 		title: a[n] || null
@@ -1154,7 +1158,7 @@ function Be(t, r, i, a, c) {
 	function h(e) {
 		u = l === e ? !u : typeof i[0]?.[e] != "string", l = e;
 		let t = i.map((e, t) => t).sort((t, n) => {
-			let r = Ve(i[t][e], i[n][e]);
+			let r = He(i[t][e], i[n][e]);
 			return u ? -r : r;
 		});
 		p.forEach((t, n) => n === e ? t.setAttribute("aria-sort", u ? "descending" : "ascending") : t.removeAttribute("aria-sort")), n(f, ...t.map((e) => m[e]));
@@ -1171,11 +1175,11 @@ function Be(t, r, i, a, c) {
 		body: f
 	};
 }
-function Ve(e, t) {
+function He(e, t) {
 	return typeof e == "number" && typeof t == "number" ? e - t : e === null || t === null ? (t === null) - +(e === null) : String(e).localeCompare(String(t), "en", { numeric: !0 });
 }
 // src/theme.ts
-function He(t, n) {
+function Ue(t, n) {
 	let r = matchMedia("(prefers-color-scheme: dark)"), i = () => t.dataset.theme ? t.dataset.theme === "dark" : r.matches, a = e("button", {
 		type: "button",
 		class: "quiet theme",
@@ -1194,7 +1198,7 @@ function He(t, n) {
 	};
 }
 // src/tree.ts
-function Ue(e) {
+function We(e) {
 	let t = [];
 	for (let n = 0; n + 4 < e.length; n += 5) {
 		let [r, i, a, o, s] = e.subarray(n, n + 5);
@@ -1208,14 +1212,14 @@ function Ue(e) {
 	}
 	return t;
 }
-function We(e, t, n, r) {
+function Ge(e, t, n, r) {
 	let i = /* @__PURE__ */ new Map([[t, Infinity]]), a = [];
 	for (let t of e) t.share > n && t.score > r && ((i.get(t.parent) ?? -1) <= t.layer || i.has(t.child) || (i.set(t.child, t.layer), a.push(t)));
 	return a;
 }
 // src/treeview.ts
-var X = 40, Z = 58, Ge = 96, Ke = 40;
-function qe(r, i) {
+var X = 40, Z = 58, Ke = 96, qe = 40;
+function Je(r, i) {
 	let { store: a, payload: c, header: l } = r, f = L(l, i.sequence, 0), p = [], g = [], _ = null, v = e("div", {
 		class: "drawing",
 		tabindex: 0,
@@ -1228,19 +1232,19 @@ function qe(r, i) {
 		threshold: e("b", { class: "figure" }),
 		penalty: e("b", { class: "figure" })
 	}, x = {
-		threshold: Je("threshold τ", 100, (e) => a.set({ threshold: i.lowest + (.98 - i.lowest) * e })),
-		penalty: Je("penalty λ", 100, (e) => a.set({ penalty: C(e) }))
+		threshold: Ye("threshold τ", 100, (e) => a.set({ threshold: i.lowest + (.98 - i.lowest) * e })),
+		penalty: Ye("penalty λ", 100, (e) => a.set({ penalty: C(e) }))
 	}, S = () => Math.max(...p.map((e) => e.score), 1e-12), C = (e) => e === 0 ? 0 : S() * 10 ** (4 * (e - 1));
 	function w() {
 		let { threshold: t, penalty: r, token: o } = a.now;
-		g = We(p, i.root, t, r), b.threshold.textContent = d(t), b.penalty.textContent = d(r), x.threshold.value = String(Math.round(100 * (t - i.lowest) / (.98 - i.lowest))), x.penalty.value = String(r > 0 ? Math.max(1, Math.round(100 * (1 + Math.log10(r / S()) / 4))) : 0), _ = T(o), n(v, _);
+		g = Ge(p, i.root, t, r), b.threshold.textContent = d(t), b.penalty.textContent = d(r), x.threshold.value = String(Math.round(100 * (t - i.lowest) / (.98 - i.lowest))), x.penalty.value = String(r > 0 ? Math.max(1, Math.round(100 * (1 + Math.log10(r / S()) / 4))) : 0), _ = T(o), n(v, _);
 		let s = g.reduce((e, t) => e + t.score - r, 0);
-		y.dataset.edges = String(g.length), n(y, e("b", { class: "figure" }, g.length), ` of ${p.length} possible edges; together, less the penalty, they contribute `, e("b", { class: "figure" }, d(s, !0)), ` to the ${i.target}. Root: `, e("q", {}, m(f[i.root])), ".");
+		E.dataset.penalty = String(r), E.dataset.threshold = String(t), n(y, e("b", { class: "figure" }, g.length), ` of ${p.length} possible edges; together, less the penalty, they contribute `, e("b", { class: "figure" }, d(s, !0)), ` to the ${i.target}. Root: `, e("q", {}, m(f[i.root])), ".");
 	}
 	function T(e) {
 		let n = new Map(g.map((e) => [e.child, e.layer]));
 		n.set(i.root, i.layers);
-		let r = f.map((e, t) => t).filter((e) => f.length <= Ke || n.has(e)), o = Math.max(v.clientWidth, 300), s = Math.min(Math.max((o - Z - 12) / Math.max(r.length, 1), 22), Ge), c = Math.max(Z + s * r.length + 12, 240), l = 24 + X * (i.layers + 1), u = (e) => [Z + s * (r.indexOf(e) + .5), 24 + X * (i.layers - (n.get(e) ?? 0))], p = t("svg", {
+		let r = f.map((e, t) => t).filter((e) => f.length <= qe || n.has(e)), o = Math.max(v.clientWidth, 300), s = Math.min(Math.max((o - Z - 12) / Math.max(r.length, 1), 22), Ke), c = Math.max(Z + s * r.length + 12, 240), l = 24 + X * (i.layers + 1), u = (e) => [Z + s * (r.indexOf(e) + .5), 24 + X * (i.layers - (n.get(e) ?? 0))], p = t("svg", {
 			width: c,
 			height: l + 64,
 			viewBox: `0 0 ${c} ${l + 64}`
@@ -1290,14 +1294,18 @@ function qe(r, i) {
 		}
 		return p;
 	}
+	let E = e("section", {
+		class: "tree",
+		"aria-label": "attribution tree"
+	});
 	c.doubles(i.edges).then((e) => {
-		p = Ue(e), w();
+		p = We(e), w();
 	}), a.watch([
 		"threshold",
 		"penalty",
 		"token"
 	], w), new ResizeObserver(() => w()).observe(v);
-	let E = () => [[
+	let D = () => [[
 		"layer",
 		"parent",
 		"child",
@@ -1308,20 +1316,17 @@ function qe(r, i) {
 		f[e.child],
 		e.score
 	])];
-	return e("section", {
-		class: "tree",
-		"aria-label": "attribution tree"
-	}, e("h2", {}, "By what way did the words reach the answer?"), e("p", { class: "caption" }, "Edges of all heads together that contributed to the answer. τ: share of the layer’s largest edge that an edge must exceed. λ: what an edge must be worth."), e("div", { class: "options" }, e("label", { class: "choice wide" }, "τ ", x.threshold, b.threshold), e("label", { class: "choice wide" }, "λ ", x.penalty, b.penalty)), v, y, i.note && e("p", { class: "caption" }, i.note), e("div", { class: "exports" }, e("button", {
+	return E.append(e("h2", {}, "By what way did the words reach the answer?"), e("p", { class: "caption" }, "Edges of all heads together that contributed to the answer. τ: share of the layer’s largest edge that an edge must exceed. λ: what an edge must be worth."), e("div", { class: "options" }, e("label", { class: "choice wide" }, "τ ", x.threshold, b.threshold), e("label", { class: "choice wide" }, "λ ", x.penalty, b.penalty)), v, y, e("p", { class: "caption" }, i.note), e("div", { class: "exports" }, e("button", {
 		type: "button",
 		class: "quiet",
-		on: { click: () => void s(r, o(E())) }
+		on: { click: () => void s(r, o(D())) }
 	}, "Copy CSV"), e("button", {
 		type: "button",
 		class: "quiet",
 		on: { click: () => _ && u(_, "attribution-tree.svg") }
-	}, "Save SVG")));
+	}, "Save SVG"))), E;
 }
-function Je(t, n, r) {
+function Ye(t, n, r) {
 	let i = e("input", {
 		type: "range",
 		min: 0,
@@ -1335,11 +1340,11 @@ function Je(t, n, r) {
 // src/app.ts
 function Q(t, n, r, i) {
 	let a = t.shadowRoot ?? t.attachShadow({ mode: "open" }), o = new CSSStyleSheet();
-	o.replaceSync(Pe), a.adoptedStyleSheets = [o];
-	let s = new Ae(Xe(n)), c = e("p", {
+	o.replaceSync(Fe), a.adoptedStyleSheets = [o];
+	let s = new je(Ze(n)), c = e("p", {
 		class: "toast",
 		role: "status"
-	}), l = He(t, () => s.refresh()), u = {
+	}), l = Ue(t, () => s.refresh()), u = {
 		payload: new oe(n, r),
 		header: n,
 		store: s,
@@ -1347,22 +1352,22 @@ function Q(t, n, r, i) {
 		say: (e) => {
 			c.textContent = e, setTimeout(() => c.textContent === e && (c.textContent = ""), 4e3);
 		}
-	}, d = e("main", { class: "page" }, e("nav", { class: "bar" }, e("span", { class: "mark" }, e("b", {}, "Exhibit A"), e("span", {}, "attention, on the stand")), l.button), Fe(u), n.maps ? Ye(u, n.maps) : null, n.story ? Ne(u, n.story) : null, n.tree ? qe(u, n.tree) : null, ...n.charts.map((e) => v(u, e)), n.maps && n.maps.columns.length > 0 ? Re(u, n.maps) : null, ...n.tables.map((e) => ze(u, e)), Ze(n), c);
+	}, d = e("main", { class: "page" }, e("nav", { class: "bar" }, e("span", { class: "mark" }, e("b", {}, "Exhibit A"), e("span", {}, "attention, on the stand")), l.button), Ie(u), n.maps ? Xe(u, n.maps) : null, n.story ? Pe(u, n.story) : null, n.tree ? Je(u, n.tree) : null, ...n.charts.map((e) => v(u, e)), n.maps && n.maps.columns.length > 0 ? ze(u, n.maps) : null, ...n.tables.map((e) => Be(u, e)), Qe(n), c);
 	a.replaceChildren(d);
 	let f = S(u, i.alone ? document : d, l.toggle);
 	return () => {
 		f(), l.forget(), a.replaceChildren();
 	};
 }
-function Ye(t, n) {
+function Xe(t, n) {
 	let { store: r, payload: i, header: a } = t, o = [
 		ge(t, n),
 		we(t, n),
-		...a.slider ? [ke(t, a.slider)] : []
+		...a.slider ? [Ae(t, a.slider)] : []
 	], [s, ...c] = o.map((e) => e.element);
 	return r.watch(["head"], () => {
 		let e = r.now.head, t = n.heads[e], c = n.sites[t.site], l = a.slider?.heads.find((e) => e.site === t.site && e.head === t.head);
-		Promise.all([i.head(n, t), l ? Ee.load(i, l) : null]).then(([n, i]) => {
+		Promise.all([i.head(n, t), l ? De.load(i, l) : null]).then(([n, i]) => {
 			if (r.now.head !== e) return;
 			let a = {
 				head: t,
@@ -1380,7 +1385,7 @@ function Ye(t, n) {
 		});
 	}), e("div", { class: "exhibit" }, e("div", { class: "side" }, n.heads.length > 1 && ye(t, n), ...c.slice(1)), e("div", { class: "centre" }, s, c[0]));
 }
-function Xe(e) {
+function Ze(e) {
 	let t = e.maps?.heads ?? [], n = (e) => t[e].numbers.share ?? 0, r = t.reduce((e, t, r) => n(r) > n(e) ? r : e, 0), i = e.tree?.root ?? 0;
 	return {
 		head: r,
@@ -1397,7 +1402,7 @@ function Xe(e) {
 		colourBy: t.some((e) => e.word) ? "" : e.maps?.columns[0]?.key ?? ""
 	};
 }
-function Ze(t) {
+function Qe(t) {
 	let n = (t) => e("dl", { class: "origin" }, ...t.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)]));
 	return e("footer", {}, e("section", { "aria-label": "checks" }, e("h2", {}, "How far to trust these numbers"), t.checks.length ? n(t.checks) : e("p", { class: "caption" }, "This result carries no checks.")), e("section", { "aria-label": "origin" }, e("h2", {}, "Where they come from"), n(t.about)), e("p", { class: "keys-help caption" }, "Keys: ", ...[
 		["← → ↑ ↓", "heads"],
@@ -1409,9 +1414,9 @@ function Ze(t) {
 	].flatMap(([t, n]) => [e("kbd", {}, t), ` ${n}  `])));
 }
 // src/serve.ts
-function Qe(t) {
+function $e(t) {
 	let n = (t.dataset.models ?? "").split("\n").filter(Boolean), r = t.attachShadow({ mode: "open" }), i = new CSSStyleSheet();
-	i.replaceSync(Pe), r.adoptedStyleSheets = [i];
+	i.replaceSync(Fe), r.adoptedStyleSheets = [i];
 	let a = e("textarea", {
 		name: "text",
 		rows: 2,
@@ -1462,7 +1467,7 @@ function Qe(t) {
 				signal: m.signal
 			});
 			if (!t.ok || !t.body) throw Error(await t.text() || t.statusText);
-			for await (let e of $e(t.body)) await _(e);
+			for await (let e of et(t.body)) await _(e);
 		} catch (e) {
 			u.textContent = m.signal.aborted ? "Stopped." : `${e.message}`;
 		} finally {
@@ -1479,7 +1484,7 @@ function Qe(t) {
 		c.disabled = e, l.hidden = !e, d.hidden = !e, e && (d.value = 0);
 	}
 }
-async function* $e(e) {
+async function* et(e) {
 	let t = e.pipeThrough(new TextDecoderStream()).getReader(), n = "";
 	for (;;) {
 		let { value: e, done: r } = await t.read();
@@ -1495,8 +1500,8 @@ if ($?.dataset.exhibitA === "page") {
 	let e = (e) => document.querySelector(`script[data-part=${e}]`)?.textContent ?? "";
 	Q($, JSON.parse(e("header")), e("blocks").trim(), { alone: !0 });
 }
-$?.dataset.exhibitA === "serve" && Qe($);
-function et({ model: e, el: t }) {
+$?.dataset.exhibitA === "serve" && $e($);
+function tt({ model: e, el: t }) {
 	let n = document.createElement("div");
 	t.append(n);
 	let r = () => Q(n, JSON.parse(e.get("header")), e.get("blocks"), { alone: !1 }), i = r(), a = () => {
@@ -1506,5 +1511,5 @@ function et({ model: e, el: t }) {
 		e.off("change:blocks", a), i();
 	};
 }
-var tt = { render: et };
-export { tt as default };
+var nt = { render: tt };
+export { nt as default };
