@@ -7,6 +7,7 @@ edge contributed, for or against the answer.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -16,6 +17,7 @@ from exhibit_a.methods.alternative_maps import AlternativeMaps
 from exhibit_a.methods.effective import EffectiveAttention
 from exhibit_a.methods.head_mixing import pearson
 from exhibit_a.methods.head_permutation import HeadPermutation
+from exhibit_a.methods.hidden_attribution import HiddenAttribution
 from exhibit_a.methods.identifiability import AttentionIdentifiability
 from exhibit_a.methods.self_attribution import SelfAttribution
 from exhibit_a.trace.capture import Trace
@@ -88,3 +90,43 @@ def rank_agreement(
     rows = pearson(ranks(attention), ranks(contribution), visible.expand(attention.shape))
     weight = contribution.sum(-1).double()
     return (rows * weight).sum(-1) / weight.sum(-1).clamp_min(torch.finfo(torch.double).tiny)
+
+
+def doubts(
+    trace: Trace,
+    effective: EffectiveAttention | None,
+    attribution: SelfAttribution | None,
+    others: AlternativeMaps | None,
+    moved: HeadPermutation | None,
+    hidden: HiddenAttribution | None,
+) -> dict[str, Any]:
+    """The doubts about the numbers behind the words."""
+    checks: dict[str, Any] = {"parity": trace.subject.anatomy.parity}
+    if effective is not None:
+        checks["largest change of a head's output, effective"] = effective.checks[
+            "largest change of a head's output"
+        ]
+    if others is not None:
+        checks |= {
+            "rows with other valid attention": others.free,
+            "rows searched for the farthest": others.searched,
+            "largest change of a head's output, alternatives": others.residual,
+            "change of the answer with all alternatives in place": others.answer_change,
+            "rounding of the answer": others.allowed,
+        }
+    if attribution is not None:
+        for name in ("largest gap", "largest gap as a share of the change", "most points"):
+            checks[f"attribution, {name}"] = attribution.checks[name]
+        for name in ("incomplete sites", "completeness"):
+            if name in attribution.checks:
+                checks[f"attribution, {name}"] = attribution.checks[name]
+    if moved is not None:
+        checks |= {
+            "permutations of every head": moved.repeats,
+            "change of the answer with all heads permuted": moved.together,
+            "its standard error": moved.together_error,
+        }
+    if hidden is not None:
+        checks["mixing, probes"] = hidden.checks["probes"]
+        checks["mixing, largest standard error"] = hidden.checks["largest_standard_error"]
+    return checks

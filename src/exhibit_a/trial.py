@@ -6,30 +6,42 @@ its reason and never stops the others.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError, NotComputableError
-from exhibit_a.methods.alternative_maps import AlternativeMaps, alternative_maps
+from exhibit_a.methods.alternative_maps import alternative_maps
 from exhibit_a.methods.effective import EffectiveAttention, effective_attention
 from exhibit_a.methods.head_mixing import HeadMixing, head_mixing
-from exhibit_a.methods.head_permutation import HeadPermutation, head_permutation
+from exhibit_a.methods.head_permutation import head_permutation
 from exhibit_a.methods.hidden_attribution import HiddenAttribution, hidden_attribution
 from exhibit_a.methods.identifiability import AttentionIdentifiability, attention_identifiability
 from exhibit_a.methods.self_attribution import SelfAttribution, chosen_target, self_attribution
 from exhibit_a.methods.tree import AttributionTree, attribution_tree
-from exhibit_a.results import Leaf, Result, provenance
+from exhibit_a.results import Leaf, Result, extra, provenance
 from exhibit_a.shapes import SiteHeads, SiteMap, SiteValues
 from exhibit_a.stages import Progress, Stages, affordable_probes, affordable_repeats
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.subject import Subject
-from exhibit_a.testimony import head_numbers
+from exhibit_a.testimony import doubts, head_numbers
 from exhibit_a.trace.capture import Trace, capture
 from exhibit_a.trace.targets import Target
-from exhibit_a.verdict import HeadVerdict, Thresholds, judge, judge_text
+from exhibit_a.verdict import (
+    COLOURS,
+    CONTESTED,
+    EVIDENCE,
+    WORDS,
+    HeadVerdict,
+    Thresholds,
+    judge,
+    judge_text,
+)
+
+if TYPE_CHECKING:
+    import matplotlib.figure
 
 LIKELIEST = 5  # tokens of an answer that is a token
 
@@ -99,6 +111,50 @@ class Trial(Result):
         queries, keys = self.tokens_of(leaf.where["site"])
         named = {"query": queries, "key": keys}
         return {axis: named[axis] for axis in leaf.dims if axis in named}
+
+    def plot(self) -> "matplotlib.figure.Figure":
+        """The heads, coloured by verdict and as large as their effect, above the tokens."""
+        tokens, scores = self.tokens or (), self.token_scores
+        figure: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
+            figsize=(7, 1.8 + 0.3 * len(self.sites) + 1.6 * (scores is not None)),
+            layout="constrained",
+        )
+        panels = figure.subplots(1 if scores is None else 2, 1, squeeze=False)[:, 0]
+        largest = max((one.change or 0.0 for one in self.verdicts), default=0.0) or 1.0
+        for word in sorted({one.word for one in self.verdicts}, key=WORDS.index):
+            own = [one for one in self.verdicts if one.word == word]
+            panels[0].scatter(
+                [one.head for one in own],
+                [one.site for one in own],
+                s=[20 + 180 * (one.change or 0.0) / largest for one in own],
+                c=COLOURS[word],
+                marker="s",
+                label=f"{word} ({len(own)})",
+            )
+        names = [f"{one.stack[:3]} {one.layer}" + "x" * (one.kind == "cross") for one in self.sites]
+        panels[0].set_yticks(range(len(names)), names)
+        panels[0].set(xlabel="head", title=f"{self.target or self.provenance.model}: {self.word}")
+        panels[0].invert_yaxis()
+        size = (
+            f"size: change when\npermuted, up to {largest:.2g}" if self.permutation_change else ""
+        )
+        panels[0].legend(
+            title=size,
+            fontsize="small",
+            title_fontsize="x-small",
+            loc="center left",
+            bbox_to_anchor=(1, 0.5),
+            frameon=False,
+            markerscale=0.7,
+        )
+        if scores is not None:
+            places, heights = range(len(tokens)), scores.tolist()
+            colours = [COLOURS[EVIDENCE if height >= 0 else CONTESTED] for height in heights]
+            panels[1].bar(places, heights, color=colours)
+            panels[1].axhline(0, color="0.4", linewidth=0.6)
+            panels[1].set_xticks(places, tokens, rotation=90, fontsize="x-small")
+            panels[1].set_ylabel("attribution")
+        return figure
 
     def _key_stack(self, site: Site) -> str:
         others = (name for name in self.sequences if name != site.stack)
@@ -181,7 +237,7 @@ def trial(
             target=None if asked is None else str(asked),
             probes=probes,
         ),
-        checks=_checks(trace, effective, attribution, others, moved, hidden),
+        checks=doubts(trace, effective, attribution, others, moved, hidden),
         special=trace.special,
         sites=trace.sites,
         sequences={name: sequence.tokens for name, sequence in trace.sequences.items()},
@@ -258,43 +314,3 @@ def _answer(trace: Trace, target: Target | None) -> dict[str, float]:
         name = str(index) if tokenizer is None else repr(tokenizer.decode([index]))
         told[name if name not in told else f"{name} ({index})"] = float(shares[index])
     return told
-
-
-def _checks(
-    trace: Trace,
-    effective: EffectiveAttention | None,
-    attribution: SelfAttribution | None,
-    others: AlternativeMaps | None,
-    moved: HeadPermutation | None,
-    hidden: HiddenAttribution | None,
-) -> dict[str, Any]:
-    """The doubts about the numbers behind the words."""
-    checks: dict[str, Any] = {"parity": trace.subject.anatomy.parity}
-    if effective is not None:
-        checks["largest change of a head's output, effective"] = effective.checks[
-            "largest change of a head's output"
-        ]
-    if others is not None:
-        checks |= {
-            "rows with other valid attention": others.free,
-            "rows searched for the farthest": others.searched,
-            "largest change of a head's output, alternatives": others.residual,
-            "change of the answer with all alternatives in place": others.answer_change,
-            "rounding of the answer": others.allowed,
-        }
-    if attribution is not None:
-        for name in ("largest gap", "largest gap as a share of the change", "most points"):
-            checks[f"attribution, {name}"] = attribution.checks[name]
-        for name in ("incomplete sites", "completeness"):
-            if name in attribution.checks:
-                checks[f"attribution, {name}"] = attribution.checks[name]
-    if moved is not None:
-        checks |= {
-            "permutations of every head": moved.repeats,
-            "change of the answer with all heads permuted": moved.together,
-            "its standard error": moved.together_error,
-        }
-    if hidden is not None:
-        checks["mixing, probes"] = hidden.checks["probes"]
-        checks["mixing, largest standard error"] = hidden.checks["largest_standard_error"]
-    return checks

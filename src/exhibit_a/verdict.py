@@ -27,6 +27,7 @@ from exhibit_a.errors import BadRequestError
 from exhibit_a.testimony import HeadNumbers
 
 EVIDENCE, PARTIAL, CONTESTED, NO_EFFECT = WORDS = ("evidence", "partial", "contested", "no effect")
+COLOURS = {EVIDENCE: "#0072b2", PARTIAL: "#56b4e9", CONTESTED: "#d55e00", NO_EFFECT: "#999999"}
 
 
 @dataclass(frozen=True)

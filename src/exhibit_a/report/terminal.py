@@ -16,7 +16,16 @@ from rich.text import Text
 
 from exhibit_a.results import Result
 from exhibit_a.trial import Trial
-from exhibit_a.verdict import CONTESTED, EVIDENCE, NO_EFFECT, PARTIAL, WORDS, HeadVerdict, carried
+from exhibit_a.verdict import (
+    COLOURS,
+    CONTESTED,
+    EVIDENCE,
+    NO_EFFECT,
+    PARTIAL,
+    WORDS,
+    HeadVerdict,
+    carried,
+)
 
 SHOWN_HEADS = 5
 NAMED_TOKENS = 4  # named with their number, for and against
@@ -30,7 +39,6 @@ COLUMNS = (
 )
 
 GLYPHS = {EVIDENCE: "■", PARTIAL: "□", CONTESTED: "≠", NO_EFFECT: "·"}
-COLOURS = {EVIDENCE: "#0072b2", PARTIAL: "#56b4e9", CONTESTED: "#d55e00", NO_EFFECT: "#999999"}
 
 # From how much of the largest score on a token is shaded, its mark and its colour either way.
 SHADES = (
