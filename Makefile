@@ -12,11 +12,18 @@ export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
 export OMP_WAIT_POLICY = passive
 
-.PHONY: demo test slow check format bench families models clean
+.PHONY: demo viewer test slow check format bench families models clean
 
 demo: $(READY)  ## explain a sentence with the embedded model
 	mkdir -p build
 	$(BIN)/exhibit-a explain --html build/report.html --timing $(REVIEW)
+
+viewer: viewer/node_modules  ## build the page's script from its source, and test it (needs Node 20)
+	cd viewer && npm run build && npm test
+
+viewer/node_modules: viewer/package-lock.json
+	cd viewer && npm ci
+	touch $@
 
 test: $(READY)  ## every test but the slow sweeps
 	$(BIN)/python -m pytest -q -m "not slow"
