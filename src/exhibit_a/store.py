@@ -176,6 +176,9 @@ def _encoded(value: Any, path: str, tensors: dict[str, Tensor], known: dict[str,
         return _encoded(entry, f"{path}/{step}" if path else f"{step}", tensors, known)
 
     if isinstance(value, Tensor):
+        for known_name, known_tensor in tensors.items():
+            if known_tensor is value:  # results inside a result may share what they were made from
+                return {"tensor": known_name}
         name = path.encode("ascii", "backslashreplace").decode()
         while name in tensors:
             name += "'"
@@ -241,6 +244,8 @@ def _built(kind: type, parts: dict[str, Any]) -> Any:
 
 
 def _result_class(name: str) -> type[Result]:
+    if name not in Result.kinds:
+        getattr(importlib.import_module("exhibit_a"), name, None)  # a public name knows its home
     if name not in Result.kinds:
         methods = importlib.import_module("exhibit_a.methods")
         for module in pkgutil.iter_modules(methods.__path__, "exhibit_a.methods."):
