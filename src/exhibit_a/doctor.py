@@ -136,6 +136,7 @@ def _verdicts(subject: Subject, n: int, alone: float) -> tuple[Verdict, ...]:
         ("adversarial_keys", _classes, 18 * alone, maps),
         ("companions", _a_target, 250 * alone, 2 * maps),
         ("faithfulness", _a_distribution, 40 * alone, 0),
+        ("trial", _nothing, (20 * n + 20 * layers) * alone, 7 * maps + 34 * states),
     ]
     return tuple(_verdict(subject, *row) for row in table)
 
