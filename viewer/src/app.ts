@@ -77,6 +77,7 @@ function exhibit(context: Context, maps: Maps): HTMLElement {
     rowView(context, maps),
     ...(header.slider ? [slideView(context, header.slider)] : []),
   ];
+  const unique = maps.words.length > 0 && !header.slider;
   const [matrix, ...beside] = views.map((view) => view.element);
   store.watch(["head"], () => {
     const asked = store.now.head;
@@ -98,8 +99,17 @@ function exhibit(context: Context, maps: Maps): HTMLElement {
   return h(
     "div",
     { class: "exhibit" },
-    h("div", { class: "side" }, maps.heads.length > 1 && overviewView(context, maps), ...beside.slice(1)),
+    h("div", { class: "side" }, maps.heads.length > 1 && overviewView(context, maps), ...beside.slice(1), unique && nothingToSlide()),
     h("div", { class: "centre" }, matrix, beside[0]),
+  );
+}
+
+function nothingToSlide(): HTMLElement {
+  return h(
+    "section",
+    { class: "slide", "aria-label": "same output, other attention" },
+    h("h3", {}, "Same output, other attention"),
+    h("p", { class: "caption" }, "None was found: no row of this text could be moved without changing what its head passes on."),
   );
 }
 

@@ -15,7 +15,7 @@ export interface Plan {
   labelled: boolean;
 }
 
-const LARGEST_CELL = 26;
+const LARGEST_CELL = 32;
 const LABELLED_FROM = 8.5; // CSS pixels a cell
 const FONT = '"Avenir Next", "Segoe UI", system-ui, sans-serif';
 

@@ -359,10 +359,10 @@ function V(e, t) {
 	return e.heads > 1 ? `${e.name}, head ${t.head}` : e.name;
 }
 // src/drawing.ts
-var H = 26, U = 8.5, ee = "\"Avenir Next\", \"Segoe UI\", system-ui, sans-serif";
-function W(e, t, n, r) {
+var H = 32, ee = 8.5, te = "\"Avenir Next\", \"Segoe UI\", system-ui, sans-serif";
+function ne(e, t, n, r) {
 	let i = (e, t) => Math.max(0, ...t.map((t) => Math.min(m(e[t]).length, 12))), a = (e) => Math.min(12, Math.max(8, e * .62)), o = (e) => {
-		let o = .58 * a(e), s = e >= U;
+		let o = .58 * a(e), s = e >= ee;
 		return [s ? 12 + o * i(r[0], t) : 2, s ? 12 + o * i(r[1], n) : 2];
 	}, s = Math.min(H, e / Math.max(n.length, 1));
 	for (let t = 0; t < 3; t++) s = Math.min(H, (e - o(s)[0] - 2) / Math.max(n.length, 1));
@@ -376,28 +376,28 @@ function W(e, t, n, r) {
 		height: l + s * t.length + 2,
 		rows: t,
 		columns: n,
-		labelled: s >= U
+		labelled: s >= ee
 	};
 }
-function te(e, t, n, r, i, a, o) {
+function re(e, t, n, r, i, a, o) {
 	let s = Math.max(window.devicePixelRatio || 1, 1);
 	e.width = Math.round(t.width * s), e.height = Math.round(t.height * s), e.style.width = `${t.width}px`, e.style.height = `${t.height}px`;
 	let c = e.getContext("2d");
 	c.scale(s, s);
 	let l = t.cell * t.columns.length, u = t.cell * t.rows.length;
 	if (!t.rows.length || !t.columns.length) return;
-	c.imageSmoothingEnabled = t.cell < 1, c.drawImage(ne(n, t, r), t.left, t.top, l, u), t.cell >= 7 && re(c, t, a), c.strokeStyle = a.faint, c.lineWidth = 1, c.strokeRect(t.left - .5, t.top - .5, l + 1, u + 1);
+	c.imageSmoothingEnabled = t.cell < 1, c.drawImage(ie(n, t, r), t.left, t.top, l, u), t.cell >= 7 && ae(c, t, a), c.strokeStyle = a.faint, c.lineWidth = 1, c.strokeRect(t.left - .5, t.top - .5, l + 1, u + 1);
 	let d = t.rows.indexOf(o.query);
-	if (t.labelled && ie(c, t, i, a, d, o.hover), c.strokeStyle = a.accent, c.lineWidth = 1.5, d >= 0 && c.strokeRect(t.left - 1, t.top + d * t.cell - .5, l + 2, t.cell + 1), o.hover) {
+	if (t.labelled && oe(c, t, i, a, d, o.hover), c.strokeStyle = a.accent, c.lineWidth = 1.5, d >= 0 && c.strokeRect(t.left - 1, t.top + d * t.cell - .5, l + 2, t.cell + 1), o.hover) {
 		let e = t.rows.indexOf(o.hover[0]), n = t.columns.indexOf(o.hover[1]), r = Math.max(t.cell, 4);
 		e >= 0 && n >= 0 && c.strokeRect(t.left + n * t.cell - (r - t.cell) / 2, t.top + e * t.cell - (r - t.cell) / 2, r, r);
 	}
 }
-function G(e, t, n) {
+function U(e, t, n) {
 	let r = Math.floor((t - e.left) / e.cell), i = Math.floor((n - e.top) / e.cell);
 	return i < 0 || r < 0 || i >= e.rows.length || r >= e.columns.length ? null : [e.rows[i], e.columns[r]];
 }
-function ne(e, t, n) {
+function ie(e, t, n) {
 	let r = document.createElement("canvas");
 	r.width = t.columns.length, r.height = t.rows.length;
 	let i = r.getContext("2d"), a = i.createImageData(r.width, r.height), o = new Uint32Array(a.data.buffer), s = 0;
@@ -407,14 +407,14 @@ function ne(e, t, n) {
 	}
 	return i.putImageData(a, 0, 0), r;
 }
-function re(e, t, n) {
+function ae(e, t, n) {
 	e.strokeStyle = n.faint, e.globalAlpha = .35, e.lineWidth = .5, e.beginPath();
 	for (let n = 1; n < t.columns.length; n++) e.moveTo(t.left + n * t.cell, t.top), e.lineTo(t.left + n * t.cell, t.top + t.cell * t.rows.length);
 	for (let n = 1; n < t.rows.length; n++) e.moveTo(t.left, t.top + n * t.cell), e.lineTo(t.left + t.cell * t.columns.length, t.top + n * t.cell);
 	e.stroke(), e.globalAlpha = 1;
 }
-function ie(e, t, n, r, i, a) {
-	let o = Math.min(12, Math.max(8, t.cell * .62)), s = (e) => `${e ? 700 : 400} ${o}px ${ee}`;
+function oe(e, t, n, r, i, a) {
+	let o = Math.min(12, Math.max(8, t.cell * .62)), s = (e) => `${e ? 700 : 400} ${o}px ${te}`;
 	e.textBaseline = "middle", e.textAlign = "right", t.rows.forEach((o, c) => {
 		let l = c === i || a?.[0] === o;
 		e.font = s(l), e.fillStyle = l ? r.accent : r.text;
@@ -425,7 +425,7 @@ function ie(e, t, n, r, i, a) {
 	});
 }
 // src/frames.ts
-function K(e) {
+function W(e) {
 	let t = !1;
 	return () => {
 		t || (t = !0, requestAnimationFrame(() => {
@@ -434,7 +434,7 @@ function K(e) {
 	};
 }
 // src/payload.ts
-var ae = 32, oe = class {
+var se = 32, ce = class {
 	header;
 	text;
 	decoded = /* @__PURE__ */ new Map();
@@ -446,7 +446,7 @@ var ae = 32, oe = class {
 		if (!t) throw Error(`the page has no block ${e}`);
 		let n = atob(this.text.slice(t[0], t[0] + t[1])), r = new Uint8Array(n.length);
 		for (let e = 0; e < n.length; e++) r[e] = n.charCodeAt(e);
-		return se(r);
+		return le(r);
 	}
 	async floats(e) {
 		return new Float32Array((await this.bytes(e)).buffer);
@@ -460,14 +460,14 @@ var ae = 32, oe = class {
 		let r = this.decode(e, t);
 		this.decoded.set(t.block, r);
 		let i = this.decoded.keys().next().value;
-		return this.decoded.size > ae && i !== void 0 && this.decoded.delete(i), r;
+		return this.decoded.size > se && i !== void 0 && this.decoded.delete(i), r;
 	}
 	async decode(e, t) {
 		let n = e.sites[t.site], r = await this.bytes(t.block);
-		return e.groups ? le(r, e, t, n, n.visible ? new Uint16Array((await this.bytes(n.visible)).buffer) : null) : ce(r, e, t, n);
+		return e.groups ? de(r, e, t, n, n.visible ? new Uint16Array((await this.bytes(n.visible)).buffer) : null) : ue(r, e, t, n);
 	}
 };
-async function se(e) {
+async function le(e) {
 	let t = new DecompressionStream("deflate"), n = t.writable.getWriter(), r = n.write(e).then(() => n.close()), i = [], a = 0, o = t.readable.getReader();
 	for (;;) {
 		let { value: e, done: t } = await o.read();
@@ -479,7 +479,7 @@ async function se(e) {
 	for (let e of i) s.set(e, c), c += e.length;
 	return s;
 }
-function ce(e, t, n, r) {
+function ue(e, t, n, r) {
 	let i = r.rows * r.columns, a = {}, o = 0;
 	for (let s of t.modes) {
 		if (s.minus) continue;
@@ -487,12 +487,12 @@ function ce(e, t, n, r) {
 		o += c.byteLength, a[s.key] = {
 			rows: r.rows,
 			columns: r.columns,
-			values: q(c, t.bits, n.scales[s.key] ?? 0)
+			values: G(c, t.bits, n.scales[s.key] ?? 0)
 		};
 	}
 	return a;
 }
-function le(e, t, n, r, i) {
+function de(e, t, n, r, i) {
 	let a = {}, o = 0;
 	for (let s of t.groups ?? []) {
 		let t = s.count, c = r.rows * t, l = new Uint16Array(c);
@@ -502,7 +502,7 @@ function le(e, t, n, r, i) {
 		}
 		o += 2 * c;
 		for (let u of s.modes) {
-			let s = q(new Int8Array(e.buffer, o, c), 8, n.scales[u] ?? 0), d = q(new Int8Array(e.buffer, o + c, r.rows), 8, n.rests[u] ?? 0);
+			let s = G(new Int8Array(e.buffer, o, c), 8, n.scales[u] ?? 0), d = G(new Int8Array(e.buffer, o + c, r.rows), 8, n.rests[u] ?? 0);
 			o += c + r.rows;
 			let f = new Float32Array(r.rows * r.columns);
 			for (let e = 0; e < r.rows; e++) {
@@ -519,12 +519,12 @@ function le(e, t, n, r, i) {
 	}
 	return a;
 }
-function q(e, t, n) {
+function G(e, t, n) {
 	let r = 2 ** (t - 1) - 1, i = new Float32Array(e.length);
 	for (let t = 0; t < e.length; t++) i[t] = e[t] < -r ? NaN : e[t] / r * n;
 	return i;
 }
-function ue(e, t, n) {
+function fe(e, t, n) {
 	let r = t.modes.find((e) => e.key === n);
 	if (!r?.minus) return e[n];
 	let [i, a] = r.minus.map((t) => e[t]);
@@ -535,15 +535,15 @@ function ue(e, t, n) {
 	};
 }
 // src/matrix.ts
-var de = 1e4;
-function fe(e) {
+var pe = 1e4;
+function K(e) {
 	return /_(low|high)$/.test(e.key);
 }
-function pe(e, t) {
+function me(e, t) {
 	let [n, r] = ["low", "high"].map((n) => e.numbers[`${t.key}_${n}`]);
 	return n == null ? "" : ` (${d(n)} to ${d(r)})`;
 }
-function me(e) {
+function he(e) {
 	let t = getComputedStyle(e), n = (e) => t.getPropertyValue(e).trim();
 	return {
 		text: n("--ink"),
@@ -551,21 +551,21 @@ function me(e) {
 		accent: n("--accent")
 	};
 }
-function he(e, t, n, r) {
-	if (!(e.slides && r > 0 && e.grids.raw)) return ue(e.grids, t, n);
+function ge(e, t, n, r) {
+	if (!(e.slides && r > 0 && e.grids.raw)) return fe(e.grids, t, n);
 	let i = e.slides.moved(e.grids.raw, r);
-	return ue({
+	return fe({
 		...e.grids,
 		raw: i
 	}, t, n);
 }
-function J(e, t, n, r) {
+function q(e, t, n, r) {
 	let i = B(t, n);
 	if (!r) return i.limit;
 	let a = t.modes.filter((e) => e.limit === i.limit).map((e) => e.key);
 	return Math.max(...a.map((t) => e.head.scales[t] ?? 0)) || i.limit;
 }
-function ge(i, a) {
+function _e(i, a) {
 	let { store: c } = i, h = null, g = null, _ = null, v = e("h2", {
 		class: "head-name",
 		"aria-live": "polite"
@@ -575,14 +575,14 @@ function ge(i, a) {
 	}), x = e("div", { class: "frame" }, b), S = e("p", {
 		class: "readout",
 		"aria-live": "off"
-	}), C = e("p", { class: "caption" }), w = e("div", { class: "legend" }), T = e("p", { class: "caption" }, a.note), E = () => [L(i.header, h.site.queries, h.site.rows), L(i.header, h.site.keys, h.site.columns)], D = K(() => {
+	}), C = e("p", { class: "caption" }), w = e("div", { class: "legend" }), T = e("p", { class: "caption" }, a.note), E = () => [L(i.header, h.site.queries, h.site.rows), L(i.header, h.site.keys, h.site.columns)], D = W(() => {
 		if (!h) return;
 		let { mode: e, slide: t, ownScale: n, query: r, hover: o } = c.now;
-		_ = he(h, a, e, t);
+		_ = ge(h, a, e, t);
 		let s = z(i, h.site.queries, h.site.rows), l = z(i, h.site.keys, h.site.columns);
-		g = W(Math.max(x.clientWidth, 240), s, l, E());
-		let u = new k(J(h, a, e, n), i.isDark());
-		te(b, g, _, u, E(), me(x), {
+		g = ne(Math.max(x.clientWidth, 240), s, l, E());
+		let u = new k(q(h, a, e, n), i.isDark());
+		re(b, g, _, u, E(), he(x), {
 			query: r,
 			hover: o
 		}), b.dataset.shown = `${h.site.name} ${h.head.head} ${e}`, O();
@@ -599,7 +599,7 @@ function ge(i, a) {
 	}
 	function A() {
 		if (!h) return;
-		let { mode: t, ownScale: o } = c.now, s = J(h, a, t, o), l = new k(s, i.isDark()), u = e("canvas", {
+		let { mode: t, ownScale: o } = c.now, s = q(h, a, t, o), l = new k(s, i.isDark()), u = e("canvas", {
 			width: 256,
 			height: 1,
 			class: "ramp",
@@ -624,10 +624,10 @@ function ge(i, a) {
 		n(v, V(r, t), t.word && e("span", {
 			class: "verdict",
 			"data-word": t.word
-		}, t.word)), n(y, t.reason && e("span", { class: "reason" }, t.reason), ...a.columns.filter((e) => !fe(e)).map((n) => e("span", {
+		}, t.word)), n(y, t.reason && e("span", { class: "reason" }, t.reason), ...a.columns.filter((e) => !K(e)).map((n) => e("span", {
 			class: "fact",
 			title: n.help
-		}, `${n.name} `, e("b", { class: "figure" }, d(t.numbers[n.key])), pe(t, n))));
+		}, `${n.name} `, e("b", { class: "figure" }, d(t.numbers[n.key])), me(t, n))));
 		let i = B(a, c.now.mode), o = t.kept[i.minus?.[0] ?? i.key];
 		n(C, i.caption, o !== void 0 && o < .9995 && ` Kept here: ${p(o)} of the absolute weight.`);
 	}
@@ -653,10 +653,10 @@ function ge(i, a) {
 		"query",
 		"hover"
 	], D), c.watch(["ownScale"], A), b.addEventListener("pointermove", (e) => {
-		let t = g && G(g, e.offsetX, e.offsetY), n = c.now.hover;
+		let t = g && U(g, e.offsetX, e.offsetY), n = c.now.hover;
 		(t?.[0] !== n?.[0] || t?.[1] !== n?.[1]) && c.set({ hover: t });
 	}), b.addEventListener("pointerleave", () => c.set({ hover: null })), b.addEventListener("click", (e) => {
-		let t = g && G(g, e.offsetX, e.offsetY);
+		let t = g && U(g, e.offsetX, e.offsetY);
 		t && c.set({ query: t[0] });
 	}), new ResizeObserver(() => D()).observe(x);
 	let N = (t, n) => {
@@ -672,14 +672,14 @@ function ge(i, a) {
 	}, t), R = e("section", {
 		class: "head",
 		"aria-label": "one head"
-	}, v, y, e("div", { class: "controls" }, e("div", {}, M, e("div", { class: "options" }, F && N("hide special tokens", "noSpecial"), a.heads.length > 1 && N("scale of this head alone", "ownScale"))), w), C, x, S, T, e("div", { class: "exports" }, I("Copy CSV", () => _ && void s(i, o(_e(_, g, E())))), I("Save SVG", () => _ && u(H(_), `${P()}.svg`)), I("Save PNG", () => l(b, `${P()}.png`))));
+	}, v, y, e("div", { class: "controls" }, e("div", {}, M, e("div", { class: "options" }, F && N("hide special tokens", "noSpecial"), a.heads.length > 1 && N("scale of this head alone", "ownScale"))), w), C, x, S, T, e("div", { class: "exports" }, I("Copy CSV", () => _ && void s(i, o(ve(_, g, E())))), I("Save SVG", () => _ && u(H(_), `${P()}.svg`)), I("Save PNG", () => l(b, `${P()}.png`))));
 	function H(e) {
-		let n = new k(J(h, a, c.now.mode, c.now.ownScale), i.isDark()), r = t("svg", {
+		let n = new k(q(h, a, c.now.mode, c.now.ownScale), i.isDark()), r = t("svg", {
 			viewBox: `0 0 ${g.width} ${g.height}`,
 			width: g.width,
 			height: g.height
 		});
-		return x.append(r), r.append(...ve(e, g, n, E())), queueMicrotask(() => r.remove()), r;
+		return x.append(r), r.append(...ye(e, g, n, E())), queueMicrotask(() => r.remove()), r;
 	}
 	return {
 		element: R,
@@ -688,13 +688,13 @@ function ge(i, a) {
 		}
 	};
 }
-function _e(e, t, n) {
+function ve(e, t, n) {
 	return [["query \\ key", ...t.columns.map((e) => n[1][e])], ...t.rows.map((r) => [n[0][r], ...t.columns.map((t) => Number(e.values[r * e.columns + t].toPrecision(5)))])];
 }
-function ve(e, n, r, i) {
+function ye(e, n, r, i) {
 	let a = n.cell, o = Math.min(12, Math.max(8, a * .62)), s = [];
-	if (n.rows.length * n.columns.length > de) {
-		let i = ne(e, n, r).toDataURL("image/png"), [o, s] = [a * n.columns.length, a * n.rows.length];
+	if (n.rows.length * n.columns.length > pe) {
+		let i = ie(e, n, r).toDataURL("image/png"), [o, s] = [a * n.columns.length, a * n.rows.length];
 		return [t("image", {
 			href: i,
 			x: n.left,
@@ -731,7 +731,7 @@ function ve(e, n, r, i) {
 	})), s;
 }
 // src/overview.ts
-function ye(t, i) {
+function be(t, i) {
 	let { store: a } = t, o = i.heads.some((e) => e.word), s = e("div", {
 		class: "grid",
 		role: "grid",
@@ -759,7 +759,7 @@ function ye(t, i) {
 				"aria-label": `${V(t, o)}${o.word ? `: ${o.word}` : ""}`,
 				on: { click: () => a.set({ head: s }) }
 			});
-			l.title = xe(i, o, V(t, o)), c.set(s, l), r.append(l);
+			l.title = Se(i, o, V(t, o)), c.set(s, l), r.append(l);
 		}), s.append(r);
 	}), a.watch(["colourBy"], () => {
 		let e = a.now.colourBy, n = i.heads.map((t) => Math.abs(t.numbers[e] ?? 0)), r = new k(Math.max(...n, 0), t.isDark());
@@ -774,17 +774,17 @@ function ye(t, i) {
 		});
 	});
 	let u = e("ul", { class: "words" });
-	a.watch(["colourBy"], () => n(u, ...be(t, i)));
+	a.watch(["colourBy"], () => n(u, ...xe(t, i)));
 	let d = e("select", {
 		"aria-label": "colour the heads by",
 		on: { change: (e) => a.set({ colourBy: e.target.value }) }
-	}, o && e("option", { value: "" }, "verdict"), ...i.columns.filter((e) => !fe(e)).map((t) => e("option", { value: t.key }, t.name)));
+	}, o && e("option", { value: "" }, "verdict"), ...i.columns.filter((e) => !K(e)).map((t) => e("option", { value: t.key }, t.name)));
 	return d.value = a.now.colourBy, e("section", {
 		class: "overview",
 		"aria-label": "overview of all heads"
 	}, e("h2", {}, i.words.length ? "Every head, judged" : "Every head"), e("p", { class: "caption" }, "A row is a layer, a square is a head. Choose one, or walk with the arrow keys."), (o || i.columns.length > 0) && e("label", { class: "choice" }, "Colour by ", d), s, u);
 }
-function be(t, n) {
+function xe(t, n) {
 	let { colourBy: r } = t.store.now;
 	if (!r) return n.words.map(({ word: t, meaning: r }) => {
 		let i = n.heads.filter((e) => e.word === t).length;
@@ -796,16 +796,16 @@ function be(t, n) {
 	let i = n.columns.find((e) => e.key === r), a = n.heads.map((e) => e.numbers[r] ?? 0), o = `${d(Math.min(...a))} to ${d(Math.max(...a))}`;
 	return [e("li", {}, e("b", {}, `${i.name}: `), `${i.help} Here ${o}.`)];
 }
-function xe(e, t, n) {
+function Se(e, t, n) {
 	let r = e.columns.map((e) => `${e.name} ${d(t.numbers[e.key])}`);
 	return [t.word ? `${n}: ${t.word}` : n, ...r].join("\n");
 }
 // src/rowview.ts
-var Se = 132, Y = 34, Ce = 15;
-function we(r, i) {
-	let { store: a } = r, o = null, s = e("h3", {}), c = e("div", { class: "bars" }), l = e("p", { class: "caption" }), u = K(() => {
+var Ce = 132, J = 34, we = 15;
+function Te(r, i) {
+	let { store: a } = r, o = null, s = e("h3", {}), c = e("div", { class: "bars" }), l = e("p", { class: "caption" }), u = W(() => {
 		if (!o) return;
-		let { mode: u, query: f, slide: p, ownScale: g, hover: _ } = a.now, { site: v } = o, y = he(o, i, u, p), b = Math.min(f, v.rows - 1), x = y.values.subarray(b * y.columns, (b + 1) * y.columns), S = L(r.header, v.queries, v.rows), C = L(r.header, v.keys, v.columns), w = z(r, v.keys, v.columns), T = Math.max(c.clientWidth, 240), E = Math.floor((T - Y) / Ce), D = Ee(w, x, p > 0 && o.slides?.rows.includes(b) ? E : Math.min(E, Te(i, u))), O = J(o, i, u, g), A = new k(O, r.isDark()), j = Math.max(...D.map((e) => Math.abs(x[e])), 1e-12), M = Math.min(0, ...D.map((e) => x[e])) < 0 ? Se * .62 : 126, N = (M - 16) / j, P = Math.min((T - Y) / Math.max(D.length, 1), 44), F = o.grids.raw, I = F && u !== "attribution" && (u !== "raw" || p > 0), R = t("svg", {
+		let { mode: u, query: f, slide: p, ownScale: g, hover: _ } = a.now, { site: v } = o, y = ge(o, i, u, p), b = Math.min(f, v.rows - 1), x = y.values.subarray(b * y.columns, (b + 1) * y.columns), S = L(r.header, v.queries, v.rows), C = L(r.header, v.keys, v.columns), w = z(r, v.keys, v.columns), T = Math.max(c.clientWidth, 240), E = Math.floor((T - J) / we), D = De(w, x, p > 0 && o.slides?.rows.includes(b) ? E : Math.min(E, Ee(i, u))), O = q(o, i, u, g), A = new k(O, r.isDark()), j = Math.max(...D.map((e) => Math.abs(x[e])), 1e-12), M = Math.min(0, ...D.map((e) => x[e])) < 0 ? Ce * .62 : 126, N = (M - 16) / j, P = Math.min((T - J) / Math.max(D.length, 1), 44), F = o.grids.raw, I = F && u !== "attribution" && (u !== "raw" || p > 0), R = t("svg", {
 			width: T,
 			height: 194,
 			role: "img",
@@ -813,12 +813,12 @@ function we(r, i) {
 		});
 		R.append(t("line", {
 			class: "axis",
-			x1: Y,
+			x1: J,
 			x2: T,
 			y1: M,
 			y2: M
 		})), D.forEach((e, n) => {
-			let r = x[e], i = Y + n * P, a = Math.min(Math.abs(r) * N, r < 0 ? Se - M : M - 14);
+			let r = x[e], i = J + n * P, a = Math.min(Math.abs(r) * N, r < 0 ? Ce - M : M - 14);
 			if (R.append(t("rect", {
 				x: i + 1,
 				y: r < 0 ? M : M - a,
@@ -867,15 +867,15 @@ function we(r, i) {
 		}
 	};
 }
-function Te(e, t) {
+function Ee(e, t) {
 	let n = B(e, t).minus?.[0] ?? t;
 	return e.groups?.find((e) => e.modes.includes(n))?.count ?? Infinity;
 }
-function Ee(e, t, n) {
+function De(e, t, n) {
 	return e.length <= n ? e : [...e].sort((e, n) => Math.abs(t[n]) - Math.abs(t[e])).slice(0, n).sort((e, t) => e - t);
 }
 // src/slides.ts
-var De = class e {
+var Oe = class e {
 	rows;
 	own;
 	other;
@@ -914,18 +914,18 @@ var De = class e {
 		};
 	}
 };
-function Oe(e, t) {
+function ke(e, t) {
 	let n = 0;
 	for (let r = 0; r < e.length; r++) n += Math.abs(e[r] - t[r]);
 	return n / 2;
 }
-function ke(e, t) {
+function Ae(e, t) {
 	let n = 0;
 	for (let r = 0; r < e.length; r++) n = Math.max(n, Math.abs(e[r] - t[r]));
 	return n;
 }
 // src/slideview.ts
-function Ae(t, r) {
+function je(t, r) {
 	let { store: i } = t, a = null, o = e("input", {
 		type: "range",
 		min: 0,
@@ -962,8 +962,8 @@ function Ae(t, r) {
 		o.value = String(Math.round(100 * g));
 		let v = _.rows.includes(p) ? p : _.rows[0], y = _.row(v, 0), b = _.row(v, g), [x, S] = [_.output(y), _.output(b)], C = Math.max(...Array.from(x, Math.abs), 1e-12);
 		h(s, x, C), h(c, S, C);
-		let w = ke(x, S), T = m(L(t.header, a.site.queries, a.site.rows)[v]);
-		l.dataset.change = String(w / C), l.dataset.moved = String(Oe(y, b)), n(l, "Row of ", e("q", {}, T), ": weight moved ", e("b", { class: "figure" }, d(Oe(y, b))), ", output changed by ", e("b", { class: "figure" }, d(w / C)), ` of its largest part (computed here, from ${_.bits}-bit values). ${_.rows.length} rows of this head move together.`, v !== p && " The chosen row is not among them.");
+		let w = Ae(x, S), T = m(L(t.header, a.site.queries, a.site.rows)[v]);
+		l.dataset.change = String(w / C), l.dataset.moved = String(ke(y, b)), n(l, "Row of ", e("q", {}, T), ": weight moved ", e("b", { class: "figure" }, d(ke(y, b))), ", output changed by ", e("b", { class: "figure" }, d(w / C)), ` of its largest part (computed here, from ${_.bits}-bit values). ${_.rows.length} rows of this head move together.`, v !== p && " The chosen row is not among them.");
 	}
 	function h(e, n, r) {
 		e.width = n.length;
@@ -983,7 +983,7 @@ function Ae(t, r) {
 	};
 }
 // src/state.ts
-var je = class {
+var Me = class {
 	state;
 	listeners = [];
 	constructor(e) {
@@ -1011,8 +1011,8 @@ var je = class {
 	refresh() {
 		for (let { run: e } of this.listeners) e();
 	}
-}, Me = 13, Ne = 5;
-function Pe(t, r) {
+}, Ne = 13, Pe = 5;
+function Fe(t, r) {
 	let { store: i, payload: a, header: c } = t, u = r.maps.sites[0], d = r.maps.heads.length, f = L(c, r.targets, u.rows), h = L(c, r.sources, u.columns), g = r.maps.modes[0].limit, _ = [], v = null, y = null, b = e("canvas", { role: "img" }), x = e("div", { class: "frame" }, b), S = e("p", {
 		class: "outcome",
 		"aria-live": "polite"
@@ -1033,16 +1033,16 @@ function Pe(t, r) {
 			columns: u.columns,
 			values: e
 		};
-	}, O = K(() => {
+	}, O = W(() => {
 		if (!_.length) return;
-		let { token: a, layer: o } = i.now, s = Math.min(a, u.rows - 1), c = D(), l = Math.max(x.clientWidth, 240), d = Float32Array.from({ length: u.columns }, (e, t) => Math.max(..._.map((e, n) => c.values[n * u.columns + t]))), O = z(t, r.sources, u.columns), A = Ee(O, d, Math.floor((l - 64) / Me));
-		y = W(l, _.map((e, t) => t), A, E());
+		let { token: a, layer: o } = i.now, s = Math.min(a, u.rows - 1), c = D(), l = Math.max(x.clientWidth, 240), d = Float32Array.from({ length: u.columns }, (e, t) => Math.max(..._.map((e, n) => c.values[n * u.columns + t]))), O = z(t, r.sources, u.columns), A = De(O, d, Math.floor((l - 64) / Ne));
+		y = ne(l, _.map((e, t) => t), A, E());
 		let j = new k(g, t.isDark());
-		te(b, y, c, j, E(), me(x), {
+		re(b, y, c, j, E(), he(x), {
 			query: o,
 			hover: null
 		}), b.setAttribute("aria-label", `who is in ${f[s]}, by layer`), C.value = String(s), w.value = String(o), T.textContent = o ? `after layer ${o - 1}` : "at the input";
-		let M = c.values.subarray(o * u.columns, (o + 1) * u.columns), N = Array.from(M.keys()).sort((e, t) => M[t] - M[e]).slice(0, Ne), P = r.targets === r.sources ? M[s] : NaN, F = v ? v[o * u.rows + s] : 0;
+		let M = c.values.subarray(o * u.columns, (o + 1) * u.columns), N = Array.from(M.keys()).sort((e, t) => M[t] - M[e]).slice(0, Pe), P = r.targets === r.sources ? M[s] : NaN, F = v ? v[o * u.rows + s] : 0;
 		n(S, `${o ? `After layer ${o - 1}` : "At the input"}, the vector of `, e("q", {}, m(f[s])), !Number.isNaN(P) && " is ", !Number.isNaN(P) && e("b", { class: "figure" }, p(P)), !Number.isNaN(P) && (F > 0 ? ` itself (± ${p(2 * F)}, two standard errors). ` : " itself. "), "Most in it: ", ...N.flatMap((t, n) => [
 			n ? ", " : "",
 			e("q", {}, m(h[t])),
@@ -1056,7 +1056,7 @@ function Pe(t, r) {
 		"layer",
 		"noSpecial"
 	], O), new ResizeObserver(() => O()).observe(x), b.addEventListener("click", (e) => {
-		let t = y && G(y, e.offsetX, e.offsetY);
+		let t = y && U(y, e.offsetX, e.offsetY);
 		t && i.set({ layer: t[0] });
 	});
 	let A = () => [["layer", ...h], ..._.map((e, t) => [E()[0][t], ...D().values.subarray(t * u.columns, (t + 1) * u.columns)])];
@@ -1074,18 +1074,18 @@ function Pe(t, r) {
 	}, "Save PNG")));
 }
 // src/style.css?inline
-var Fe = ":host{--paper:#fbfaf6;--card:#fff;--ink:#1d1b17;--soft:#6a655b;--line:#e6e2d8;--line-strong:#b9b3a5;--accent:#0b5fa5;--accent-soft:#e4eef7;--evidence:#14806f;--partial:#e3b341;--contested:#c2410c;--no-effect:#cfcabf;--on-no-effect:#1d1b17;--serif:\"Iowan Old Style\", \"Palatino Linotype\", Palatino, \"Book Antiqua\", Georgia, serif;--sans:\"Avenir Next\", \"Segoe UI\", system-ui, -apple-system, \"Helvetica Neue\", Arial, sans-serif;--lightningcss-light:initial;--lightningcss-dark: ;color-scheme:light;background:var(--paper);color:var(--ink);font:15px/1.5 var(--sans);-webkit-text-size-adjust:100%;display:block}:host([data-theme=dark]){--paper:#111318;--card:#191b21;--ink:#eceae4;--soft:#a09b90;--line:#2a2d35;--line-strong:#565b67;--accent:#7ab8f5;--accent-soft:#1d2c3d;--evidence:#35b8a0;--partial:#d9a92f;--contested:#f0743a;--no-effect:#474b55;--on-no-effect:#fff;--lightningcss-light: ;--lightningcss-dark:initial;color-scheme:dark}@media (prefers-color-scheme:dark){:host(:not([data-theme=light])){--paper:#111318;--card:#191b21;--ink:#eceae4;--soft:#a09b90;--line:#2a2d35;--line-strong:#565b67;--accent:#7ab8f5;--accent-soft:#1d2c3d;--evidence:#35b8a0;--partial:#d9a92f;--contested:#f0743a;--no-effect:#474b55;--on-no-effect:#fff;--lightningcss-light: ;--lightningcss-dark:initial;color-scheme:dark}}*{box-sizing:border-box}[hidden]{display:none!important}:focus-visible{outline:2px solid var(--accent);outline-offset:2px;border-radius:3px}.page{max-width:1240px;margin:0 auto;padding:20px 28px 56px;container-type:inline-size}.page>section,.exhibit,footer{border-top:1px solid var(--line);margin-top:44px;padding-top:28px}h1,h2{font-family:var(--serif);letter-spacing:-.01em;text-wrap:balance;margin:0;font-weight:600}h1{max-width:30em;font-size:clamp(24px,3.2cqi,38px);line-height:1.16}h2{font-size:22px;line-height:1.25}h3{margin:0 0 4px;font-size:15px;font-weight:650}p{margin:0}q{quotes:\"“\" \"”\";font-weight:600}.caption{color:var(--soft);max-width:68ch;margin-top:6px;font-size:13px;line-height:1.45}.figure,td.figure{font-variant-numeric:tabular-nums}.bar{justify-content:space-between;align-items:center;margin-bottom:30px;display:flex}.bar .mark{align-items:baseline;gap:12px;display:flex}.bar .mark b{font:700 12px/1 var(--sans);letter-spacing:.16em;text-transform:uppercase;border:1.5px solid var(--ink);white-space:nowrap;border-radius:2px;padding:6px 8px 5px}.bar .mark span{font:italic 14px var(--serif);color:var(--soft)}button,select,input,textarea{font:inherit;color:inherit}button{cursor:pointer}button.quiet,a.quiet{border:1px solid var(--line-strong);color:var(--ink);background:0 0;border-radius:999px;padding:3px 12px;font-size:13px;text-decoration:none}button.quiet:hover,a.quiet:hover{background:var(--accent-soft);border-color:var(--accent)}select{background:var(--card);border:1px solid var(--line-strong);border-radius:6px;max-width:100%;padding:3px 6px}input[type=range]{accent-color:var(--accent);width:100%;min-width:0}input[type=checkbox]{accent-color:var(--accent)}.counts{font:17px/1.45 var(--serif);color:var(--soft);max-width:60em;margin-top:8px}.kicker{color:var(--soft);margin-bottom:8px;font-size:13px}.case{grid-template-columns:minmax(0,2.2fr) minmax(0,1fr);gap:16px 48px;margin-top:26px;display:grid}.label{font:600 12px var(--sans);color:var(--soft);text-transform:uppercase;letter-spacing:.08em;margin-bottom:8px}.text{font-family:var(--serif);max-height:12em;padding:2px;font-size:19px;line-height:1.75;overflow:auto}.token{font:inherit;background:0 0;border:0;border-radius:4px;padding:1px 5px}.token[aria-pressed=true]{box-shadow:0 0 0 2px var(--accent)}.answer{gap:6px;margin:0;display:grid}.answer dt{font-size:14px;font-weight:600}.answer dd{align-items:center;gap:10px;margin:0;display:flex}.answer .bar{background:var(--accent);border-radius:2px;flex:none;max-width:70%;height:10px;margin:0}.skipped{color:var(--soft);margin-top:14px;font-size:13px}.skipped dt{color:var(--ink);font-weight:600}.skipped dd{margin:0 0 6px}.exhibit{grid-template-columns:minmax(300px,400px) minmax(0,1fr);align-items:start;gap:48px;display:grid}.side{gap:36px;display:grid}.centre{gap:26px;min-width:0;display:grid}.grid{gap:3px;margin:12px 0 14px;display:grid}.grid .row{grid-template-columns:3.4em repeat(var(--heads), minmax(0, 1fr));align-items:center;gap:3px;display:grid}.grid .layer,.grid .number{color:var(--soft);white-space:nowrap;font-variant-numeric:tabular-nums;font-size:11px}.grid .number{text-align:center}.cell{aspect-ratio:1;background:var(--line);border:0;border-radius:3px;width:100%;min-width:0;max-height:30px;padding:0;position:relative}.cell:hover{filter:brightness(1.12)saturate(1.2)}.cell[aria-selected=true]{box-shadow:0 0 0 2px var(--paper), 0 0 0 4px var(--ink);z-index:1}[data-word=evidence].cell,.swatch[data-word=evidence],.verdict[data-word=evidence]{background:var(--evidence)}[data-word=partial].cell,.swatch[data-word=partial],.verdict[data-word=partial]{background:var(--partial)}[data-word=contested].cell,.swatch[data-word=contested],.verdict[data-word=contested]{background:var(--contested)}[data-word=no\\ effect].cell,.swatch[data-word=no\\ effect],.verdict[data-word=no\\ effect]{background:var(--no-effect)}.cell[data-word=evidence]:after,.cell[data-word=partial]:after,.cell[data-word=contested]:after{content:\"\";width:36%;height:36%;margin:auto;position:absolute;inset:0}.cell[data-word=evidence]:after{background:#fff;border-radius:50%}.cell[data-word=partial]:after{border:1.5px solid #3d2f05;border-radius:50%}.cell[data-word=contested]:after{background:linear-gradient(45deg,#0000 42%,#fff 42% 58%,#0000 58%),linear-gradient(-45deg,#0000 42%,#fff 42% 58%,#0000 58%)}.words{color:var(--soft);gap:5px;margin:0;padding:0;font-size:13px;line-height:1.4;list-style:none;display:grid}.words li{padding-left:20px;position:relative}.words b{color:var(--ink)}.words .count{font-variant-numeric:tabular-nums}.swatch{border-radius:3px;width:12px;height:12px;position:absolute;top:4px;left:0}.choice{color:var(--soft);align-items:center;gap:8px;margin-top:8px;font-size:13px;display:inline-flex}.choice.wide{flex:220px;min-width:0;max-width:min(420px,100%)}.choice.wide input{flex:60px;width:60px;margin:2px 0}.choice b{color:var(--ink);white-space:nowrap;min-width:5.5em}.head-name{flex-wrap:wrap;align-items:center;gap:6px 12px;display:flex}.verdict{font:650 13px/1 var(--sans);color:#fff;letter-spacing:0;border-radius:999px;padding:5px 10px}.verdict[data-word=partial]{color:#1d1b17}.verdict[data-word=no\\ effect]{color:var(--on-no-effect)}.facts{color:var(--soft);flex-wrap:wrap;gap:2px 18px;margin-top:6px;font-size:13px;display:flex}.facts .reason{color:var(--ink);flex-basis:100%;font-size:14px}.fact{white-space:nowrap}.fact b{color:var(--ink)}.segmented{border:1px solid var(--line-strong);border-radius:8px;flex-wrap:wrap;display:inline-flex;overflow:hidden}.segmented button{background:var(--card);border:0;border-right:1px solid var(--line);padding:6px 14px;font-size:14px}.segmented button:last-child{border-right:0}.segmented button[aria-checked=true]{background:var(--ink);color:var(--paper)}.segmented button:focus-visible{outline-offset:-3px}.options{flex-wrap:wrap;align-items:center;gap:4px 22px;margin-top:10px;display:flex}.check{align-items:center;gap:6px;font-size:13px;display:inline-flex}.frame{min-width:0;margin-top:12px;overflow:hidden}.frame canvas{cursor:crosshair;touch-action:pan-y;display:block}.readout{color:var(--soft);min-height:1.5em;margin-top:4px;font-size:13px}.readout b{color:var(--ink)}.controls{flex-wrap:wrap;justify-content:space-between;align-items:flex-start;gap:8px 28px;margin-top:14px;display:flex}.legend{flex:0 250px;min-width:200px}.legend .caption{margin:0;font-size:12px}.ramp{border:1px solid var(--line-strong);border-radius:2px;width:100%;height:12px;display:block}.ticks{height:18px;color:var(--soft);font-variant-numeric:tabular-nums;font-size:11px;position:relative}.ticks span{white-space:nowrap;position:absolute;top:3px;transform:translate(-50%)}.ticks span:first-child{transform:none}.ticks span:last-child{transform:translate(-100%)}.exports{flex-wrap:wrap;gap:8px;margin-top:12px;display:flex}.bars,.drawing{min-width:0;overflow-x:auto}svg{font-family:var(--sans);display:block;overflow:visible}.axis,.rule{stroke:var(--line);stroke-width:1px}.axis{stroke:var(--line-strong)}.bar.hovered,rect.hovered{stroke:var(--accent);stroke-width:2px}.ghost{stroke:var(--ink);stroke-width:1.2px}svg text{fill:var(--soft);font-size:11.5px}svg text.value{fill:var(--ink);font-weight:600}svg text.key{fill:var(--ink)}svg text.own{fill:var(--accent);font-weight:700}svg text.word{cursor:pointer}svg text.inside{fill:var(--ink);font-weight:600}.slide .ends{color:var(--soft);justify-content:space-between;margin-top:12px;font-size:13px;display:flex}.strips{color:var(--soft);grid-template-columns:auto 1fr;align-items:center;gap:3px 10px;margin-top:10px;font-size:12px;display:grid}.strip{width:100%;height:18px;image-rendering:pixelated;border:1px solid var(--line-strong);border-radius:2px}.outcome{max-width:72ch;margin-top:10px;font-size:14px}.edge{fill:none;stroke:var(--accent);opacity:.6}.edge:hover,.edge.chosen{opacity:1;stroke:var(--contested)}.node{fill:var(--accent)}.node.chosen,.node.root{fill:var(--contested)}.drop{stroke:var(--line-strong);stroke-width:.75px;stroke-dasharray:2 3}.mark{stroke:var(--contested);stroke-width:1.25px;stroke-dasharray:4 3}svg text.mark-name{fill:var(--contested);font-weight:600}.line{fill:none;stroke-width:2px}.dashed{stroke-dasharray:5 4}.band{opacity:.16}.s0{--tone:#0072b2}.s1{--tone:#d55e00}.s2{--tone:#009e73}.s3{--tone:#cc79a7}.s4{--tone:#56b4e9}.s5{--tone:#e69f00}.s6{--tone:#8a6fd1}.s7{--tone:#7f7f7f}.line{stroke:var(--tone)}.dot,.band{fill:var(--tone)}.keys{color:var(--soft);flex-wrap:wrap;gap:4px 18px;margin:6px 0 0;padding:0;font-size:13px;list-style:none;display:flex}.keys li{align-items:center;gap:6px;display:flex}.stroke{border-top:3px solid var(--tone);width:18px;height:0}.stroke.dashed{border-top-style:dashed}.scroll{border:1px solid var(--line);background:var(--card);border-radius:8px;max-height:460px;margin-top:12px;overflow:auto}table{border-collapse:collapse;width:100%;font-size:13px}th{background:var(--card);text-align:right;z-index:1;box-shadow:inset 0 -1px var(--line-strong);position:sticky;top:0}th:first-child,td:first-child{text-align:left}th button{width:100%;text-align:inherit;color:var(--soft);background:0 0;border:0;padding:8px 10px;font-size:12px;font-weight:600}th[aria-sort] button{color:var(--ink)}th[aria-sort=descending] button:after{content:\" ↓\"}th[aria-sort=ascending] button:after{content:\" ↑\"}td{text-align:right;border-top:1px solid var(--line);white-space:nowrap;padding:4px 10px}tr[aria-selected=true] td{background:var(--accent-soft)}.heads tbody tr{cursor:pointer}td[data-word]:before{content:\"\";background:var(--no-effect);border-radius:2px;width:9px;height:9px;margin-right:7px;display:inline-block}td[data-word=evidence]:before{background:var(--evidence)}td[data-word=partial]:before{background:var(--partial)}td[data-word=contested]:before{background:var(--contested)}td[data-word]{text-align:left}.link{text-align:left;background:0 0;border:0;padding:0}.link:hover{text-decoration:underline}.glossary{color:var(--soft);grid-template-columns:max-content 1fr;gap:2px 16px;max-width:90ch;margin:14px 0 0;font-size:13px;display:grid}.glossary dt{color:var(--ink);font-weight:600}.glossary dd,.origin dd{margin:0}footer{grid-template-columns:repeat(2,minmax(0,1fr));gap:28px 48px;display:grid}.origin{grid-template-columns:minmax(0,1fr) minmax(0,1.2fr);gap:4px 16px;margin:12px 0 0;font-size:13px;display:grid}.origin dt{color:var(--soft)}.origin dd{overflow-wrap:anywhere;font-variant-numeric:tabular-nums}.keys-help{grid-column:1/-1;max-width:none}kbd{font:12px var(--sans);border:1px solid var(--line-strong);color:var(--ink);border-radius:4px;margin-left:10px;padding:1px 6px}.toast{background:var(--ink);color:var(--paper);z-index:9;border-radius:999px;padding:8px 16px;font-size:13px;position:fixed;bottom:18px;left:50%;transform:translate(-50%)}.toast:empty{display:none}.ask{gap:10px;display:grid}.ask .fields{grid-template-columns:2fr 1fr;gap:10px;display:grid}.ask textarea,.ask input{background:var(--card);border:1px solid var(--line-strong);border-radius:8px;width:100%;min-width:0;padding:9px 12px}.ask .actions{flex-wrap:wrap;align-items:center;gap:12px;display:flex}.ask .choice{margin:0}.ask progress{width:100%;height:6px;accent-color:var(--accent)}.primary{background:var(--ink);color:var(--paper);border:0;border-radius:8px;padding:8px 20px;font-weight:600}.primary:disabled{opacity:.5;cursor:default}.serve{padding-bottom:0}.status{color:var(--soft);min-height:1.5em;font-size:14px}@container (width<=820px){.exhibit,.case,footer{grid-template-columns:minmax(0,1fr);gap:28px}.side,.centre{display:contents}.overview{order:1}.head{order:2}.row-view{order:3}.slide{order:4}.legend{flex:100%}.glossary{grid-template-columns:1fr}.glossary dd{margin-bottom:6px}}@media (max-width:520px){.page{padding:14px 16px 40px}.bar{margin-bottom:20px}.bar .mark span{display:none}.segmented{display:flex}.segmented button{flex:1;padding:7px 4px;font-size:13px}.text{font-size:17px}.ask .fields{grid-template-columns:1fr}}@media (prefers-reduced-motion:no-preference){.cell,.segmented button,.quiet{transition:background-color .12s,filter .12s}}@media print{.exports,.options,.theme,.keys-help{display:none}}";
+var Ie = ":host{--paper:#fbfaf6;--card:#fff;--ink:#1d1b17;--soft:#6a655b;--line:#e6e2d8;--line-strong:#b9b3a5;--accent:#0b5fa5;--accent-soft:#e4eef7;--evidence:#14806f;--partial:#e3b341;--contested:#c2410c;--no-effect:#cfcabf;--on-no-effect:#1d1b17;--serif:\"Iowan Old Style\", \"Palatino Linotype\", Palatino, \"Book Antiqua\", Georgia, serif;--sans:\"Avenir Next\", \"Segoe UI\", system-ui, -apple-system, \"Helvetica Neue\", Arial, sans-serif;--lightningcss-light:initial;--lightningcss-dark: ;color-scheme:light;background:var(--paper);color:var(--ink);font:15px/1.5 var(--sans);-webkit-text-size-adjust:100%;display:block}:host([data-theme=dark]){--paper:#111318;--card:#191b21;--ink:#eceae4;--soft:#a09b90;--line:#2a2d35;--line-strong:#565b67;--accent:#7ab8f5;--accent-soft:#1d2c3d;--evidence:#35b8a0;--partial:#d9a92f;--contested:#f0743a;--no-effect:#474b55;--on-no-effect:#fff;--lightningcss-light: ;--lightningcss-dark:initial;color-scheme:dark}@media (prefers-color-scheme:dark){:host(:not([data-theme=light])){--paper:#111318;--card:#191b21;--ink:#eceae4;--soft:#a09b90;--line:#2a2d35;--line-strong:#565b67;--accent:#7ab8f5;--accent-soft:#1d2c3d;--evidence:#35b8a0;--partial:#d9a92f;--contested:#f0743a;--no-effect:#474b55;--on-no-effect:#fff;--lightningcss-light: ;--lightningcss-dark:initial;color-scheme:dark}}*{box-sizing:border-box}[hidden]{display:none!important}:focus-visible{outline:2px solid var(--accent);outline-offset:2px;border-radius:3px}.page{max-width:1240px;margin:0 auto;padding:20px 28px 56px;container-type:inline-size}.page>section,.exhibit,footer{border-top:1px solid var(--line);margin-top:44px;padding-top:28px}h1,h2{font-family:var(--serif);letter-spacing:-.01em;text-wrap:balance;margin:0;font-weight:600}h1{max-width:30em;font-size:clamp(24px,3.2cqi,38px);line-height:1.16}h2{font-size:22px;line-height:1.25}h3{margin:0 0 4px;font-size:15px;font-weight:650}p{margin:0}q{quotes:\"“\" \"”\";font-weight:600}.caption{color:var(--soft);max-width:68ch;margin-top:6px;font-size:13px;line-height:1.45}.figure,td.figure{font-variant-numeric:tabular-nums}.bar{justify-content:space-between;align-items:center;margin-bottom:30px;display:flex}.bar .mark{align-items:baseline;gap:12px;display:flex}.bar .mark b{font:700 12px/1 var(--sans);letter-spacing:.16em;text-transform:uppercase;border:1.5px solid var(--ink);white-space:nowrap;border-radius:2px;padding:6px 8px 5px}.bar .mark span{font:italic 14px var(--serif);color:var(--soft)}button,select,input,textarea{font:inherit;color:inherit}button{cursor:pointer}button.quiet,a.quiet{border:1px solid var(--line-strong);color:var(--ink);background:0 0;border-radius:999px;padding:3px 12px;font-size:13px;text-decoration:none}button.quiet:hover,a.quiet:hover{background:var(--accent-soft);border-color:var(--accent)}select{background:var(--card);border:1px solid var(--line-strong);border-radius:6px;max-width:100%;padding:3px 6px}input[type=range]{accent-color:var(--accent);width:100%;min-width:0}input[type=checkbox]{accent-color:var(--accent)}.counts{font:17px/1.45 var(--serif);color:var(--soft);max-width:60em;margin-top:8px}.kicker{color:var(--soft);margin-bottom:8px;font-size:13px}.case{grid-template-columns:minmax(0,2.2fr) minmax(0,1fr);gap:16px 48px;margin-top:26px;display:grid}.label{font:600 12px var(--sans);color:var(--soft);text-transform:uppercase;letter-spacing:.08em;margin-bottom:8px}.text{font-family:var(--serif);max-height:12em;padding:2px;font-size:19px;line-height:1.75;overflow:auto}.token{font:inherit;background:0 0;border:0;border-radius:4px;padding:1px 5px}.token[aria-pressed=true]{box-shadow:0 0 0 2px var(--accent)}.answer{gap:6px;margin:0;display:grid}.answer dt{font-size:14px;font-weight:600}.answer dd{align-items:center;gap:10px;margin:0;display:flex}.answer .bar{background:var(--accent);border-radius:2px;flex:none;max-width:70%;height:10px;margin:0}.skipped{color:var(--soft);margin-top:14px;font-size:13px}.skipped dt{color:var(--ink);font-weight:600}.skipped dd{margin:0 0 6px}.exhibit{grid-template-columns:minmax(300px,400px) minmax(0,1fr);align-items:start;gap:48px;display:grid}.side{gap:36px;display:grid}.centre{gap:26px;min-width:0;display:grid}.grid{gap:3px;margin:12px 0 14px;display:grid}.grid .row{grid-template-columns:3.4em repeat(var(--heads), minmax(0, 1fr));align-items:center;gap:3px;display:grid}.grid .layer,.grid .number{color:var(--soft);white-space:nowrap;font-variant-numeric:tabular-nums;font-size:11px}.grid .number{text-align:center}.cell{aspect-ratio:1;background:var(--line);border:0;border-radius:3px;width:100%;min-width:0;max-height:30px;padding:0;position:relative}.cell:hover{filter:brightness(1.12)saturate(1.2)}.cell[aria-selected=true]{box-shadow:0 0 0 2px var(--paper), 0 0 0 4px var(--ink);z-index:1}[data-word=evidence].cell,.swatch[data-word=evidence],.verdict[data-word=evidence]{background:var(--evidence)}[data-word=partial].cell,.swatch[data-word=partial],.verdict[data-word=partial]{background:var(--partial)}[data-word=contested].cell,.swatch[data-word=contested],.verdict[data-word=contested]{background:var(--contested)}[data-word=no\\ effect].cell,.swatch[data-word=no\\ effect],.verdict[data-word=no\\ effect]{background:var(--no-effect)}.cell[data-word=evidence]:after,.cell[data-word=partial]:after,.cell[data-word=contested]:after{content:\"\";width:36%;height:36%;margin:auto;position:absolute;inset:0}.cell[data-word=evidence]:after{background:#fff;border-radius:50%}.cell[data-word=partial]:after{border:1.5px solid #3d2f05;border-radius:50%}.cell[data-word=contested]:after{background:linear-gradient(45deg,#0000 42%,#fff 42% 58%,#0000 58%),linear-gradient(-45deg,#0000 42%,#fff 42% 58%,#0000 58%)}.words{color:var(--soft);gap:5px;margin:0;padding:0;font-size:13px;line-height:1.4;list-style:none;display:grid}.words li{padding-left:20px;position:relative}.words b{color:var(--ink)}.words .count{font-variant-numeric:tabular-nums}.swatch{border-radius:3px;width:12px;height:12px;position:absolute;top:4px;left:0}.choice{color:var(--soft);align-items:center;gap:8px;margin-top:8px;font-size:13px;display:inline-flex}.choice.wide{flex:220px;min-width:0;max-width:min(420px,100%)}.choice.wide input{flex:60px;width:60px;margin:2px 0}.choice b{color:var(--ink);white-space:nowrap;min-width:5.5em}.head-name{flex-wrap:wrap;align-items:center;gap:6px 12px;display:flex}.verdict{font:650 13px/1 var(--sans);color:#fff;letter-spacing:0;border-radius:999px;padding:5px 10px}.verdict[data-word=partial]{color:#1d1b17}.verdict[data-word=no\\ effect]{color:var(--on-no-effect)}.facts{color:var(--soft);flex-wrap:wrap;gap:2px 18px;margin-top:6px;font-size:13px;display:flex}.facts .reason{color:var(--ink);flex-basis:100%;font-size:14px}.fact{white-space:nowrap}.fact b{color:var(--ink)}.segmented{border:1px solid var(--line-strong);border-radius:8px;flex-wrap:wrap;display:inline-flex;overflow:hidden}.segmented button{background:var(--card);border:0;border-right:1px solid var(--line);padding:6px 14px;font-size:14px}.segmented button:last-child{border-right:0}.segmented button[aria-checked=true]{background:var(--ink);color:var(--paper)}.segmented button:focus-visible{outline-offset:-3px}.options{flex-wrap:wrap;align-items:center;gap:4px 22px;margin-top:10px;display:flex}.check{align-items:center;gap:6px;font-size:13px;display:inline-flex}.frame{min-width:0;margin-top:12px;overflow:hidden}.frame canvas{cursor:crosshair;touch-action:pan-y;display:block}.readout{color:var(--soft);min-height:1.5em;margin-top:4px;font-size:13px}.readout b{color:var(--ink)}.controls{flex-wrap:wrap;justify-content:space-between;align-items:flex-start;gap:8px 28px;margin-top:14px;display:flex}.legend{flex:0 250px;min-width:200px}.legend .caption{margin:0;font-size:12px}.ramp{border:1px solid var(--line-strong);border-radius:2px;width:100%;height:12px;display:block}.ticks{height:18px;color:var(--soft);font-variant-numeric:tabular-nums;font-size:11px;position:relative}.ticks span{white-space:nowrap;position:absolute;top:3px;transform:translate(-50%)}.ticks span:first-child{transform:none}.ticks span:last-child{transform:translate(-100%)}.exports{flex-wrap:wrap;gap:8px;margin-top:12px;display:flex}.bars,.drawing{min-width:0;overflow-x:auto}svg{font-family:var(--sans);display:block;overflow:visible}.axis,.rule{stroke:var(--line);stroke-width:1px}.axis{stroke:var(--line-strong)}.bar.hovered,rect.hovered{stroke:var(--accent);stroke-width:2px}.ghost{stroke:var(--ink);stroke-width:1.2px}svg text{fill:var(--soft);font-size:11.5px}svg text.value{fill:var(--ink);font-weight:600}svg text.key{fill:var(--ink)}svg text.own{fill:var(--accent);font-weight:700}svg text.word{cursor:pointer}svg text.inside{fill:var(--ink);font-weight:600}.slide .ends{color:var(--soft);justify-content:space-between;margin-top:12px;font-size:13px;display:flex}.strips{color:var(--soft);grid-template-columns:auto 1fr;align-items:center;gap:3px 10px;margin-top:10px;font-size:12px;display:grid}.strip{width:100%;height:18px;image-rendering:pixelated;border:1px solid var(--line-strong);border-radius:2px}.outcome{max-width:72ch;margin-top:10px;font-size:14px}.edge{fill:none;stroke:var(--accent);opacity:.6}.edge:hover,.edge.chosen{opacity:1;stroke:var(--contested)}.node{fill:var(--accent)}.node.chosen,.node.root{fill:var(--contested)}.drop{stroke:var(--line-strong);stroke-width:.75px;stroke-dasharray:2 3}.mark{stroke:var(--contested);stroke-width:1.25px;stroke-dasharray:4 3}svg text.mark-name{fill:var(--contested);font-weight:600}.line{fill:none;stroke-width:2px}.dashed{stroke-dasharray:5 4}.band{opacity:.16}.s0{--tone:#0072b2}.s1{--tone:#d55e00}.s2{--tone:#009e73}.s3{--tone:#cc79a7}.s4{--tone:#56b4e9}.s5{--tone:#e69f00}.s6{--tone:#8a6fd1}.s7{--tone:#7f7f7f}.line{stroke:var(--tone)}.dot,.band{fill:var(--tone)}.keys{color:var(--soft);flex-wrap:wrap;gap:4px 18px;margin:6px 0 0;padding:0;font-size:13px;list-style:none;display:flex}.keys li{align-items:center;gap:6px;display:flex}.stroke{border-top:3px solid var(--tone);width:18px;height:0}.stroke.dashed{border-top-style:dashed}.scroll{border:1px solid var(--line);background:var(--card);border-radius:8px;max-height:460px;margin-top:12px;overflow:auto}table{border-collapse:collapse;width:100%;font-size:13px}th{background:var(--card);text-align:right;z-index:1;box-shadow:inset 0 -1px var(--line-strong);position:sticky;top:0}th:first-child,td:first-child{text-align:left}th button{width:100%;text-align:inherit;color:var(--soft);background:0 0;border:0;padding:8px 10px;font-size:12px;font-weight:600}th[aria-sort] button{color:var(--ink)}th[aria-sort=descending] button:after{content:\" ↓\"}th[aria-sort=ascending] button:after{content:\" ↑\"}td{text-align:right;border-top:1px solid var(--line);white-space:nowrap;padding:4px 10px}tr[aria-selected=true] td{background:var(--accent-soft)}.heads tbody tr{cursor:pointer}td[data-word]:before{content:\"\";background:var(--no-effect);border-radius:2px;width:9px;height:9px;margin-right:7px;display:inline-block}td[data-word=evidence]:before{background:var(--evidence)}td[data-word=partial]:before{background:var(--partial)}td[data-word=contested]:before{background:var(--contested)}td[data-word]{text-align:left}.link{text-align:left;background:0 0;border:0;padding:0}.link:hover{text-decoration:underline}.glossary{color:var(--soft);grid-template-columns:max-content 1fr;gap:2px 16px;max-width:90ch;margin:14px 0 0;font-size:13px;display:grid}.glossary dt{color:var(--ink);font-weight:600}.glossary dd,.origin dd{margin:0}footer{grid-template-columns:repeat(2,minmax(0,1fr));gap:28px 48px;display:grid}.origin{grid-template-columns:minmax(0,1fr) minmax(0,1.2fr);gap:4px 16px;margin:12px 0 0;font-size:13px;display:grid}.origin dt{color:var(--soft)}.origin dd{overflow-wrap:anywhere;font-variant-numeric:tabular-nums}.keys-help{grid-column:1/-1;max-width:none}kbd{font:12px var(--sans);border:1px solid var(--line-strong);color:var(--ink);border-radius:4px;margin-left:10px;padding:1px 6px}.toast{background:var(--ink);color:var(--paper);z-index:9;border-radius:999px;padding:8px 16px;font-size:13px;position:fixed;bottom:18px;left:50%;transform:translate(-50%)}.toast:empty{display:none}.ask{gap:10px;display:grid}.ask .fields{grid-template-columns:2fr 1fr;gap:10px;display:grid}.ask textarea,.ask input{background:var(--card);border:1px solid var(--line-strong);border-radius:8px;width:100%;min-width:0;padding:9px 12px}.ask .actions{flex-wrap:wrap;align-items:center;gap:12px;display:flex}.ask .choice{margin:0}.ask progress{width:100%;height:6px;accent-color:var(--accent)}.primary{background:var(--ink);color:var(--paper);border:0;border-radius:8px;padding:8px 20px;font-weight:600}.primary:disabled{opacity:.5;cursor:default}.serve{padding-bottom:0}.status{color:var(--soft);min-height:1.5em;font-size:14px}@container (width<=820px){.exhibit,.case,footer{grid-template-columns:minmax(0,1fr);gap:28px}.side,.centre{display:contents}.overview{order:1}.head{order:2}.row-view{order:3}.slide{order:4}.legend{flex:100%}.glossary{grid-template-columns:1fr}.glossary dd{margin-bottom:6px}}@media (max-width:520px){.page{padding:14px 16px 40px}.bar{margin-bottom:20px}.bar .mark span{display:none}.segmented{display:flex}.segmented button{flex:1;padding:7px 4px;font-size:13px}.text{font-size:17px}.ask .fields{grid-template-columns:1fr}}@media (prefers-reduced-motion:no-preference){.cell,.segmented button,.quiet{transition:background-color .12s,filter .12s}}@media print{.exports,.options,.theme,.keys-help{display:none}}";
 // src/summary.ts
-function Ie(t) {
+function Le(t) {
 	let { header: r, store: i } = t, a = r.summary, o = r.about.find(([e]) => e === "model")?.[1] ?? "";
 	if (!a) return e("header", { class: "summary" }, e("p", { class: "kicker" }, r.kind, " · ", o), e("h1", {}, r.title));
 	let [s, c] = a.verdict.split(/(?<=[.!?]) (?=Of )/u), l = e("p", {
 		class: "text",
 		"aria-label": "the text, shaded by contribution"
 	});
-	return i.watch(["token", "noSpecial"], () => n(l, ...Le(t))), e("header", { class: "summary" }, e("p", { class: "kicker" }, r.title), e("h1", {}, s), c && e("p", { class: "counts" }, c), e("div", { class: "case" }, e("div", {}, e("h2", { class: "label" }, "The text"), l, e("p", { class: "caption" }, a.caption)), e("div", {}, e("h2", { class: "label" }, "The answer"), Re(a.answer), e("p", { class: "caption" }, a.target && `Explained below: the ${a.target}.`))), a.skipped.length > 0 && e("details", { class: "skipped" }, e("summary", {}, `${a.skipped.length} methods did not apply`), e("dl", {}, ...a.skipped.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)]))));
+	return i.watch(["token", "noSpecial"], () => n(l, ...Re(t))), e("header", { class: "summary" }, e("p", { class: "kicker" }, r.title), e("h1", {}, s), c && e("p", { class: "counts" }, c), e("div", { class: "case" }, e("div", {}, e("h2", { class: "label" }, "The text"), l, e("p", { class: "caption" }, a.caption)), e("div", {}, e("h2", { class: "label" }, "The answer"), ze(a.answer), e("p", { class: "caption" }, a.target && `Explained below: the ${a.target}.`))), a.skipped.length > 0 && e("details", { class: "skipped" }, e("summary", {}, `${a.skipped.length} methods did not apply`), e("dl", {}, ...a.skipped.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)]))));
 }
-function Le(t) {
+function Re(t) {
 	let { header: n, store: i } = t, a = n.summary, o = n.sequences[a.sequence], s = Math.max(...a.shares.map(Math.abs), 0), c = new k(s, t.isDark());
 	return o.tokens.flatMap((t, n) => {
 		if (i.now.noSpecial && o.special[n]) return [];
@@ -1105,13 +1105,13 @@ function Le(t) {
 		}), [u, document.createTextNode(" ")];
 	});
 }
-function Re(t) {
+function ze(t) {
 	let n = t.every(([, e]) => e >= 0 && e <= 1);
 	return e("dl", { class: "answer" }, ...t.flatMap(([t, i]) => [e("dt", {}, t), e("dd", {}, n && r(e("span", { class: "bar" }), { width: `${Math.max(100 * i, .5)}%` }), e("span", { class: "figure" }, n ? p(i) : d(i, !0)))]));
 }
 // src/tableview.ts
-function ze(t, n) {
-	let { store: r } = t, i = n.heads.some((e) => e.word), { element: a, body: o } = Ve(t, [
+function Be(t, n) {
+	let { store: r } = t, i = n.heads.some((e) => e.word), { element: a, body: o } = He(t, [
 		"head",
 		...i ? ["verdict"] : [],
 		...n.columns.map((e) => e.name)
@@ -1131,13 +1131,13 @@ function ze(t, n) {
 		"aria-label": "table of heads"
 	}, e("h2", {}, "All heads in numbers"), e("p", { class: "caption" }, "Choose a heading to sort by it, a row to open its head."), a, n.columns.length > 0 && e("dl", { class: "glossary" }, ...n.columns.flatMap((t) => [e("dt", {}, t.name), e("dd", {}, t.help)])));
 }
-function Be(t, n) {
+function Ve(t, n) {
 	return e("section", {
 		class: "table",
 		"aria-label": n.title
-	}, e("h2", {}, n.title), n.caption && e("p", { class: "caption" }, n.caption), Ve(t, n.columns, n.rows, [], null).element);
+	}, e("h2", {}, n.title), n.caption && e("p", { class: "caption" }, n.caption), He(t, n.columns, n.rows, [], null).element);
 }
-function Ve(t, r, i, a, c) {
+function He(t, r, i, a, c) {
 	let l = -1, u = !0, f = e("tbody", {}), p = r.map((t, n) => e("th", {
 		scope: "col",
 		title: a[n] || null
@@ -1158,7 +1158,7 @@ function Ve(t, r, i, a, c) {
 	function h(e) {
 		u = l === e ? !u : typeof i[0]?.[e] != "string", l = e;
 		let t = i.map((e, t) => t).sort((t, n) => {
-			let r = He(i[t][e], i[n][e]);
+			let r = Ue(i[t][e], i[n][e]);
 			return u ? -r : r;
 		});
 		p.forEach((t, n) => n === e ? t.setAttribute("aria-sort", u ? "descending" : "ascending") : t.removeAttribute("aria-sort")), n(f, ...t.map((e) => m[e]));
@@ -1175,11 +1175,11 @@ function Ve(t, r, i, a, c) {
 		body: f
 	};
 }
-function He(e, t) {
+function Ue(e, t) {
 	return typeof e == "number" && typeof t == "number" ? e - t : e === null || t === null ? (t === null) - +(e === null) : String(e).localeCompare(String(t), "en", { numeric: !0 });
 }
 // src/theme.ts
-function Ue(t, n) {
+function We(t, n) {
 	let r = matchMedia("(prefers-color-scheme: dark)"), i = () => t.dataset.theme ? t.dataset.theme === "dark" : r.matches, a = e("button", {
 		type: "button",
 		class: "quiet theme",
@@ -1198,7 +1198,7 @@ function Ue(t, n) {
 	};
 }
 // src/tree.ts
-function We(e) {
+function Ge(e) {
 	let t = [];
 	for (let n = 0; n + 4 < e.length; n += 5) {
 		let [r, i, a, o, s] = e.subarray(n, n + 5);
@@ -1212,14 +1212,14 @@ function We(e) {
 	}
 	return t;
 }
-function Ge(e, t, n, r) {
+function Ke(e, t, n, r) {
 	let i = /* @__PURE__ */ new Map([[t, Infinity]]), a = [];
 	for (let t of e) t.share > n && t.score > r && ((i.get(t.parent) ?? -1) <= t.layer || i.has(t.child) || (i.set(t.child, t.layer), a.push(t)));
 	return a;
 }
 // src/treeview.ts
-var X = 40, Z = 58, Ke = 96, qe = 40;
-function Je(r, i) {
+var Y = 40, X = 58, qe = 96, Je = 40;
+function Ye(r, i) {
 	let { store: a, payload: c, header: l } = r, f = L(l, i.sequence, 0), p = [], g = [], _ = null, v = e("div", {
 		class: "drawing",
 		tabindex: 0,
@@ -1232,25 +1232,25 @@ function Je(r, i) {
 		threshold: e("b", { class: "figure" }),
 		penalty: e("b", { class: "figure" })
 	}, x = {
-		threshold: Ye("threshold τ", 100, (e) => a.set({ threshold: i.lowest + (.98 - i.lowest) * e })),
-		penalty: Ye("penalty λ", 100, (e) => a.set({ penalty: C(e) }))
+		threshold: Z("threshold τ", 100, (e) => a.set({ threshold: i.lowest + (.98 - i.lowest) * e })),
+		penalty: Z("penalty λ", 100, (e) => a.set({ penalty: C(e) }))
 	}, S = () => Math.max(...p.map((e) => e.score), 1e-12), C = (e) => e === 0 ? 0 : S() * 10 ** (4 * (e - 1));
 	function w() {
 		let { threshold: t, penalty: r, token: o } = a.now;
-		g = Ge(p, i.root, t, r), b.threshold.textContent = d(t), b.penalty.textContent = d(r), x.threshold.value = String(Math.round(100 * (t - i.lowest) / (.98 - i.lowest))), x.penalty.value = String(r > 0 ? Math.max(1, Math.round(100 * (1 + Math.log10(r / S()) / 4))) : 0), _ = T(o), n(v, _);
+		g = Ke(p, i.root, t, r), b.threshold.textContent = d(t), b.penalty.textContent = d(r), x.threshold.value = String(Math.round(100 * (t - i.lowest) / (.98 - i.lowest))), x.penalty.value = String(r > 0 ? Math.max(1, Math.round(100 * (1 + Math.log10(r / S()) / 4))) : 0), _ = T(o), n(v, _);
 		let s = g.reduce((e, t) => e + t.score - r, 0);
 		E.dataset.penalty = String(r), E.dataset.threshold = String(t), n(y, e("b", { class: "figure" }, g.length), ` of ${p.length} possible edges; together, less the penalty, they contribute `, e("b", { class: "figure" }, d(s, !0)), ` to the ${i.target}. Root: `, e("q", {}, m(f[i.root])), ".");
 	}
 	function T(e) {
 		let n = new Map(g.map((e) => [e.child, e.layer]));
 		n.set(i.root, i.layers);
-		let r = f.map((e, t) => t).filter((e) => f.length <= qe || n.has(e)), o = Math.max(v.clientWidth, 300), s = Math.min(Math.max((o - Z - 12) / Math.max(r.length, 1), 22), Ke), c = Math.max(Z + s * r.length + 12, 240), l = 24 + X * (i.layers + 1), u = (e) => [Z + s * (r.indexOf(e) + .5), 24 + X * (i.layers - (n.get(e) ?? 0))], p = t("svg", {
+		let r = f.map((e, t) => t).filter((e) => f.length <= Je || n.has(e)), o = Math.max(v.clientWidth, 300), s = Math.min(Math.max((o - X - 12) / Math.max(r.length, 1), 22), qe), c = Math.max(X + s * r.length + 12, 240), l = 24 + Y * (i.layers + 1), u = (e) => [X + s * (r.indexOf(e) + .5), 24 + Y * (i.layers - (n.get(e) ?? 0))], p = t("svg", {
 			width: c,
 			height: l + 64,
 			viewBox: `0 0 ${c} ${l + 64}`
 		});
 		for (let e = 0; e <= i.layers; e++) {
-			let n = 24 + X * (i.layers - e);
+			let n = 24 + Y * (i.layers - e);
 			p.append(t("line", {
 				class: "rule",
 				x1: 50,
@@ -1299,7 +1299,7 @@ function Je(r, i) {
 		"aria-label": "attribution tree"
 	});
 	c.doubles(i.edges).then((e) => {
-		p = We(e), w();
+		p = Ge(e), w();
 	}), a.watch([
 		"threshold",
 		"penalty",
@@ -1326,7 +1326,7 @@ function Je(r, i) {
 		on: { click: () => _ && u(_, "attribution-tree.svg") }
 	}, "Save SVG"))), E;
 }
-function Ye(t, n, r) {
+function Z(t, n, r) {
 	let i = e("input", {
 		type: "range",
 		min: 0,
@@ -1340,19 +1340,19 @@ function Ye(t, n, r) {
 // src/app.ts
 function Q(t, n, r, i) {
 	let a = t.shadowRoot ?? t.attachShadow({ mode: "open" }), o = new CSSStyleSheet();
-	o.replaceSync(Fe), a.adoptedStyleSheets = [o];
-	let s = new je(Ze(n)), c = e("p", {
+	o.replaceSync(Ie), a.adoptedStyleSheets = [o];
+	let s = new Me(Qe(n)), c = e("p", {
 		class: "toast",
 		role: "status"
-	}), l = Ue(t, () => s.refresh()), u = {
-		payload: new oe(n, r),
+	}), l = We(t, () => s.refresh()), u = {
+		payload: new ce(n, r),
 		header: n,
 		store: s,
 		isDark: l.isDark,
 		say: (e) => {
 			c.textContent = e, setTimeout(() => c.textContent === e && (c.textContent = ""), 4e3);
 		}
-	}, d = e("main", { class: "page" }, e("nav", { class: "bar" }, e("span", { class: "mark" }, e("b", {}, "Exhibit A"), e("span", {}, "attention, on the stand")), l.button), Ie(u), n.maps ? Xe(u, n.maps) : null, n.story ? Pe(u, n.story) : null, n.tree ? Je(u, n.tree) : null, ...n.charts.map((e) => v(u, e)), n.maps && n.maps.columns.length > 0 ? ze(u, n.maps) : null, ...n.tables.map((e) => Be(u, e)), Qe(n), c);
+	}, d = e("main", { class: "page" }, e("nav", { class: "bar" }, e("span", { class: "mark" }, e("b", {}, "Exhibit A"), e("span", {}, "attention, on the stand")), l.button), Le(u), n.maps ? Xe(u, n.maps) : null, n.story ? Fe(u, n.story) : null, n.tree ? Ye(u, n.tree) : null, ...n.charts.map((e) => v(u, e)), n.maps && n.maps.columns.length > 0 ? Be(u, n.maps) : null, ...n.tables.map((e) => Ve(u, e)), $e(n), c);
 	a.replaceChildren(d);
 	let f = S(u, i.alone ? document : d, l.toggle);
 	return () => {
@@ -1361,31 +1361,37 @@ function Q(t, n, r, i) {
 }
 function Xe(t, n) {
 	let { store: r, payload: i, header: a } = t, o = [
-		ge(t, n),
-		we(t, n),
-		...a.slider ? [Ae(t, a.slider)] : []
-	], [s, ...c] = o.map((e) => e.element);
+		_e(t, n),
+		Te(t, n),
+		...a.slider ? [je(t, a.slider)] : []
+	], s = n.words.length > 0 && !a.slider, [c, ...l] = o.map((e) => e.element);
 	return r.watch(["head"], () => {
-		let e = r.now.head, t = n.heads[e], c = n.sites[t.site], l = a.slider?.heads.find((e) => e.site === t.site && e.head === t.head);
-		Promise.all([i.head(n, t), l ? De.load(i, l) : null]).then(([n, i]) => {
+		let e = r.now.head, t = n.heads[e], s = n.sites[t.site], l = a.slider?.heads.find((e) => e.site === t.site && e.head === t.head);
+		Promise.all([i.head(n, t), l ? Oe.load(i, l) : null]).then(([n, i]) => {
 			if (r.now.head !== e) return;
 			let a = {
 				head: t,
-				site: c,
+				site: s,
 				grids: n,
 				slides: i
-			}, l = Math.min(r.now.query, c.rows - 1);
+			}, l = Math.min(r.now.query, s.rows - 1);
 			r.set({
 				slide: 0,
 				hover: null,
 				query: l
 			});
 			for (let e of o) e.show(a);
-			s.dataset.shown = String(e);
+			c.dataset.shown = String(e);
 		});
-	}), e("div", { class: "exhibit" }, e("div", { class: "side" }, n.heads.length > 1 && ye(t, n), ...c.slice(1)), e("div", { class: "centre" }, s, c[0]));
+	}), e("div", { class: "exhibit" }, e("div", { class: "side" }, n.heads.length > 1 && be(t, n), ...l.slice(1), s && Ze()), e("div", { class: "centre" }, c, l[0]));
 }
-function Ze(e) {
+function Ze() {
+	return e("section", {
+		class: "slide",
+		"aria-label": "same output, other attention"
+	}, e("h3", {}, "Same output, other attention"), e("p", { class: "caption" }, "None was found: no row of this text could be moved without changing what its head passes on."));
+}
+function Qe(e) {
 	let t = e.maps?.heads ?? [], n = (e) => t[e].numbers.share ?? 0, r = t.reduce((e, t, r) => n(r) > n(e) ? r : e, 0), i = e.tree?.root ?? 0;
 	return {
 		head: r,
@@ -1402,7 +1408,7 @@ function Ze(e) {
 		colourBy: t.some((e) => e.word) ? "" : e.maps?.columns[0]?.key ?? ""
 	};
 }
-function Qe(t) {
+function $e(t) {
 	let n = (t) => e("dl", { class: "origin" }, ...t.flatMap(([t, n]) => [e("dt", {}, t), e("dd", {}, n)]));
 	return e("footer", {}, e("section", { "aria-label": "checks" }, e("h2", {}, "How far to trust these numbers"), t.checks.length ? n(t.checks) : e("p", { class: "caption" }, "This result carries no checks.")), e("section", { "aria-label": "origin" }, e("h2", {}, "Where they come from"), n(t.about)), e("p", { class: "keys-help caption" }, "Keys: ", ...[
 		["← → ↑ ↓", "heads"],
@@ -1414,9 +1420,9 @@ function Qe(t) {
 	].flatMap(([t, n]) => [e("kbd", {}, t), ` ${n}  `])));
 }
 // src/serve.ts
-function $e(t) {
+function et(t) {
 	let n = (t.dataset.models ?? "").split("\n").filter(Boolean), r = t.attachShadow({ mode: "open" }), i = new CSSStyleSheet();
-	i.replaceSync(Fe), r.adoptedStyleSheets = [i];
+	i.replaceSync(Ie), r.adoptedStyleSheets = [i];
 	let a = e("textarea", {
 		name: "text",
 		rows: 2,
@@ -1467,7 +1473,7 @@ function $e(t) {
 				signal: m.signal
 			});
 			if (!t.ok || !t.body) throw Error(await t.text() || t.statusText);
-			for await (let e of et(t.body)) await _(e);
+			for await (let e of tt(t.body)) await _(e);
 		} catch (e) {
 			u.textContent = m.signal.aborted ? "Stopped." : `${e.message}`;
 		} finally {
@@ -1484,7 +1490,7 @@ function $e(t) {
 		c.disabled = e, l.hidden = !e, d.hidden = !e, e && (d.value = 0);
 	}
 }
-async function* et(e) {
+async function* tt(e) {
 	let t = e.pipeThrough(new TextDecoderStream()).getReader(), n = "";
 	for (;;) {
 		let { value: e, done: r } = await t.read();
@@ -1500,8 +1506,8 @@ if ($?.dataset.exhibitA === "page") {
 	let e = (e) => document.querySelector(`script[data-part=${e}]`)?.textContent ?? "";
 	Q($, JSON.parse(e("header")), e("blocks").trim(), { alone: !0 });
 }
-$?.dataset.exhibitA === "serve" && $e($);
-function tt({ model: e, el: t }) {
+$?.dataset.exhibitA === "serve" && et($);
+function nt({ model: e, el: t }) {
 	let n = document.createElement("div");
 	t.append(n);
 	let r = () => Q(n, JSON.parse(e.get("header")), e.get("blocks"), { alone: !1 }), i = r(), a = () => {
@@ -1511,5 +1517,5 @@ function tt({ model: e, el: t }) {
 		e.off("change:blocks", a), i();
 	};
 }
-var nt = { render: tt };
-export { nt as default };
+var rt = { render: nt };
+export { rt as default };
