@@ -151,9 +151,11 @@ def test_options_change_what_is_drawn(seen):
         before = seen.pixels()
         seen[f".check:has-text('{name}') input"].check()
         assert seen.pixels() != before
-    before = seen[".cell"].first.evaluate("cell => getComputedStyle(cell).backgroundColor")
+    told = seen.text(".words")
     seen[".overview select"].select_option("null_fraction")
-    assert seen[".cell"].first.evaluate("c => getComputedStyle(c).backgroundColor") != before
+    colours = {cell.evaluate("cell => cell.style.backgroundColor") for cell in seen[".cell"].all()}
+    assert len(colours) > 3  # a shade for every head, in place of a word
+    assert seen.text(".words") != told
 
 
 def test_light_and_dark(seen, browser, address):
@@ -200,6 +202,7 @@ def test_the_slider_moves_the_map_and_not_the_output(seen, tiny):
             assert fresh != moving
             moving = fresh
             said = seen[".outcome"].first
+            assert "Not what the model used" in seen.text("section.head .caption >> nth=1")
             assert float(said.get_attribute("data-change")) < 1e-5
         assert float(said.get_attribute("data-moved")) > 0.01
 

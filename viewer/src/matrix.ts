@@ -172,9 +172,13 @@ export function matrixView(context: Context, maps: Maps): MatrixView {
     );
     const mode = modeOf(maps, store.now.mode);
     const kept = head.kept[mode.minus?.[0] ?? mode.key];
+    const { slide } = store.now;
+    const moved = slide > 0 && opened.slides && [mode.key, ...(mode.minus ?? [])].includes("raw");
     fill(
       caption,
-      mode.caption,
+      moved
+        ? `Not what the model used: ${percent(slide)} of the way from its weights to other valid ones with the same output.`
+        : mode.caption,
       kept !== undefined && kept < 0.9995 && ` Kept here: ${percent(kept)} of the absolute weight.`,
     );
   }
@@ -204,6 +208,7 @@ export function matrixView(context: Context, maps: Maps): MatrixView {
   });
   store.watch(["mode", "slide", "noSpecial", "ownScale", "query", "hover"], redraw);
   store.watch(["ownScale"], drawLegend);
+  store.watch(["slide"], describe);
 
   canvas.addEventListener("pointermove", (event) => {
     const cell = plan && cellAt(plan, event.offsetX, event.offsetY);

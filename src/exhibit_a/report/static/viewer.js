@@ -628,8 +628,8 @@ function _e(i, a) {
 			class: "fact",
 			title: n.help
 		}, `${n.name} `, e("b", { class: "figure" }, d(t.numbers[n.key])), me(t, n))));
-		let i = B(a, c.now.mode), o = t.kept[i.minus?.[0] ?? i.key];
-		n(C, i.caption, o !== void 0 && o < .9995 && ` Kept here: ${p(o)} of the absolute weight.`);
+		let i = B(a, c.now.mode), o = t.kept[i.minus?.[0] ?? i.key], { slide: s } = c.now, l = s > 0 && h.slides && [i.key, ...i.minus ?? []].includes("raw");
+		n(C, l ? `Not what the model used: ${p(s)} of the way from its weights to other valid ones with the same output.` : i.caption, o !== void 0 && o < .9995 && ` Kept here: ${p(o)} of the absolute weight.`);
 	}
 	let M = e("div", {
 		class: "segmented",
@@ -652,7 +652,7 @@ function _e(i, a) {
 		"ownScale",
 		"query",
 		"hover"
-	], D), c.watch(["ownScale"], A), b.addEventListener("pointermove", (e) => {
+	], D), c.watch(["ownScale"], A), c.watch(["slide"], j), b.addEventListener("pointermove", (e) => {
 		let t = g && U(g, e.offsetX, e.offsetY), n = c.now.hover;
 		(t?.[0] !== n?.[0] || t?.[1] !== n?.[1]) && c.set({ hover: t });
 	}), b.addEventListener("pointerleave", () => c.set({ hover: null })), b.addEventListener("click", (e) => {
