@@ -84,9 +84,7 @@ def _large() -> None:
     trace = _trace(_bert(768, 12, 12), 128)
     _, seconds = _timed(lambda: hidden_attribution(trace, probes=LARGE_PROBES))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(
-        f"BERT-base shape, 128 tokens, {LARGE_PROBES} probes: {seconds:.0f} s, {peak:.1f} GB at most"
-    )
+    print(f"BERT-base shape, 128 tokens, {LARGE_PROBES} probes: {seconds:.0f} s, {peak:.1f} GB")
 
 
 def _in_one_call(trace: Trace) -> tuple[Tensor | None, float]:
