@@ -22,7 +22,7 @@ viewer: viewer/node_modules  ## build the page's script from its source, and tes
 	cd viewer && npm run build && npm test
 
 viewer/node_modules: viewer/package-lock.json
-	cd viewer && npm ci
+	cd viewer && npm install --no-save
 	touch $@
 
 test: $(READY)  ## every test but the slow sweeps
