@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 
 ROUNDING = 1e-6  # between a pass with copies and a plain one
 HALVINGS = 10
-NEARLY = 0.99  # of the bound is far enough
+NEARLY = 0.98  # of the bound is far enough
 PATIENCE, PROGRESS = 20, 1.01  # so many steps without one per cent of progress end a climb
-RATE = 0.3  # of Adam, on the scores
+RATE = 0.6  # of Adam, on the scores
 
 Maps = dict[int, Tensor]  # by site: (head, query, key), with copies in front while searching
 
