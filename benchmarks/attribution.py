@@ -10,11 +10,12 @@ captum     IntegratedGradients over the injected map, right Riemann sum.
 Baselines are timed on a few layers and scaled to all of them; ours is timed as a whole. The gap is
 the largest share of the change that the entries of a timed layer leave unexplained.
 
-How many points are needed depends on how much the answer bends. Trained layers bend it little:
---base is the folder of an encoder of BERT-base size, which gets a fresh head. Random weights,
-sharpened until they attend unevenly, are the hard case.
+How many points are needed depends on how much the answer bends on the way. Fresh layers hardly
+bend it; 1.5 times their weights need five points, as most texts do in the trained models we know,
+and three times their weights are a hard case. --base is the folder of a trained encoder of this
+size, which gets a fresh head.
 
-    python benchmarks/attribution.py [--base FOLDER] [--timed 1 9]
+    python benchmarks/attribution.py [--sharper 1.5] [--base FOLDER] [--timed 1 9]
 """
 
 import argparse
@@ -37,7 +38,6 @@ from exhibit_a.trace.targets import Target, choose_target
 
 CHUNK = 16  # copies at a time, as released
 LAYERS = 12
-SHARPER = 3.0  # fresh layers attend evenly
 LOUDER = 10.0  # a fresh head hardly answers
 TEXT = """The harbour was quiet when the last ferry came in, and nobody on the quay expected that
 the captain would refuse to leave the bridge. He had been at sea for forty years, he said, and had
@@ -48,15 +48,15 @@ listened for a while, opened the window, and asked them to sing something slower
 they had chosen was the one his crew always sang before a storm, and the barometer was falling."""
 
 
-def with_random_weights() -> Subject:
-    """BERT-base with random weights, sharpened."""
+def with_random_weights(sharper: float) -> Subject:
+    """BERT-base with random weights, made larger."""
     torch.manual_seed(0)
     config = transformers.BertConfig(num_hidden_layers=LAYERS, num_labels=3)
     model = transformers.BertForSequenceClassification(config).eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if weight.ndim == 2 and "embeddings" not in name:
-                weight.mul_(SHARPER)
+                weight.mul_(sharper)
     return load(model)
 
 
@@ -158,12 +158,16 @@ def compare(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--base", type=Path, help="folder of an encoder; default: random weights")
+    parser.add_argument("--sharper", type=float, default=1.5, help="times random weights")
     parser.add_argument("--timed", type=int, nargs="+", default=[1, 9])
     given = parser.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    subject = with_trained_layers(given.base) if given.base else with_random_weights()
-    what = "trained layers" if given.base else "random weights"
+    if given.base:
+        subject, what = with_trained_layers(given.base), "trained layers"
+    else:
+        subject = with_random_weights(given.sharper)
+        what = f"random weights × {given.sharper:g}"
     sites = given.timed
     print(f"BERT-base size, {what}, {torch.get_num_threads()} threads")
     compare(
