@@ -11,6 +11,7 @@ import yaml
 from chromium import chromium, visit
 
 import exhibit_a
+from exhibit_a.cli import app
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -64,7 +65,8 @@ def test_the_site_names_every_public_thing(site):
 
 def test_a_field_says_what_its_comment_says(site):
     text = (site / "api" / "trial.html").read_text("utf-8")
-    assert "Of the farthest valid alternative found, total variation." in text
+    assert "Of the farthest valid alternative found, total variation." in text  # beside it
+    assert "a change below 0.001 would print the same answer." in text  # above it
 
 
 def test_no_page_loads_anything_from_elsewhere(site):
@@ -112,6 +114,19 @@ def test_a_tutorial_is_kept_with_what_it_said(path):
     assert sum("text/html" in output.get("data", {}) for output in outputs) == 1  # the trial
     assert not [o for o in outputs if o["output_type"] == "error" or o.get("name") == "stderr"]
     assert path.stat().st_size < 1_500_000
+
+
+@pytest.mark.slow
+def test_the_first_steps_can_be_taken(tmp_path, monkeypatch):
+    text = (DOCS / "start.md").read_text("utf-8")
+    (snippet,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    exec(compile(snippet, "start.md", "exec"), {})
+    assert (tmp_path / "report.html").exists()
+    verbs = set(re.findall(r"^exhibit-a (\w+)", text, re.MULTILINE))
+    known = {command.callback.__name__ for command in app.registered_commands}
+    assert len(verbs) >= 5
+    assert verbs <= known
 
 
 @pytest.mark.slow
