@@ -170,7 +170,7 @@ def trial(
     target: Target | str | int | None = None,
     thresholds: Thresholds = Thresholds(),  # noqa: B008 (frozen)
     seed: int = 0,
-    probes: int = 16,
+    probes: int = 8,
     truncate: bool = False,
     progress: Progress | None = None,
 ) -> Trial:
