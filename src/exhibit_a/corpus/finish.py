@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 import safetensors.torch
 import torch
 
-from exhibit_a.corpus.aggregates import Table, ids_digest, poisson_weights
-from exhibit_a.corpus.findings import EXAMPLES, HEADS, RESULT, parquet
+from exhibit_a.corpus.aggregates import ACCURACY, Table, ids_digest, poisson_weights
+from exhibit_a.corpus.aggregates import REPLICATES as DRAWS
+from exhibit_a.corpus.findings import EXAMPLES, HEADS, parquet
 from exhibit_a.corpus.plan import Card
 from exhibit_a.corpus.read import Run, Summary
 from exhibit_a.corpus.sink import (
@@ -29,6 +30,10 @@ from exhibit_a.errors import BadRequestError
 from exhibit_a.subject.subject import Subject
 
 ABOUT = ("example", "id", "shard", "site", "layer", "head")  # columns that are names, not numbers
+DOUBTS = {
+    "intervals": f"95 %, Poisson bootstrap over examples, {DRAWS} replicates",
+    "quantiles": f"within {ACCURACY:.0%}",
+}
 
 
 def finish(folder: Folder, card: Card, subject: Subject, count: int) -> Summary:
@@ -40,7 +45,7 @@ def finish(folder: Folder, card: Card, subject: Subject, count: int) -> Summary:
     for number in range(count):
         receipt = folder.receipt(number)
         receipts.append(receipt)
-        if EXAMPLES not in receipt["files"]:
+        if EXAMPLES not in receipt["files"]:  # one result for all of them
             total += receipt["examples"]
             continue
         examples = pq.read_table(folder.file(EXAMPLES, number))
@@ -67,17 +72,11 @@ def finish(folder: Folder, card: Card, subject: Subject, count: int) -> Summary:
             {"site": s.index, "layer": s.layer, "stack": s.stack, "kind": s.kind, "heads": s.heads}
             for s in sites
         ],
-        "checks": {"parity": subject.anatomy.parity, "quantiles": "within 1 %", **_doubts(card)},
-        "receipts": [hash_of(folder._receipt(number)) for number in range(count)],
+        "checks": {"parity": subject.anatomy.parity} | (DOUBTS if AGGREGATES in files else {}),
+        "receipts": [hash_of(folder.receipt_path(number)) for number in range(count)],
     }
     folder.finish(manifest, files)
     return Run(folder).summary()
-
-
-def _doubts(card: Card) -> dict[str, Any]:
-    if card.plan.method == RESULT:
-        return {}
-    return {"intervals": "95 %, Poisson bootstrap over examples, 200 replicates"}
 
 
 def _numbers(table: pa.Table) -> dict[str, np.ndarray]:

@@ -7,20 +7,19 @@ and in the tests.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor
 
 from exhibit_a.corpus.findings import Findings, listed
 from exhibit_a.corpus.plan import Plan, told
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.methods.batches import padded
-from exhibit_a.methods.effective_statistics import Convention, EffectiveSummary, narrow_sites
 from exhibit_a.subject.care import floating, undisturbed, without_cache
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import Tap
@@ -39,6 +38,13 @@ class Texts:
     def together(self) -> dict[str, Any]:
         """All of them as one set of inputs; nothing is padded."""
         return without_cache(self.subject.model, padded(self.subject, self.inputs))
+
+    def split(self, tokens: int) -> "Iterator[Texts]":
+        """The same texts, as many at a time as make ``tokens`` tokens."""
+        size = max(1, tokens // self.special.shape[1])
+        for start in range(0, len(self.inputs), size):
+            some = slice(start, start + size)
+            yield Texts(self.subject, self.inputs[some], self.numbers[some], self.special[some])
 
 
 class Method(BaseModel):
@@ -67,44 +73,6 @@ class Question:
         """What is found about some texts of one length."""
 
 
-class EffectiveMethod(Method):
-    """How much of every head's attention can reach the output."""
-
-    name: ClassVar[str] = "effective_attention"
-    can_be_dense: ClassVar[bool] = True
-    simplex: bool = False
-    rtol: float | None = Field(default=None, ge=0, lt=1)
-    value_bias: Literal["include"] = "include"
-
-    def prepared(self, subject: Subject, plan: Plan) -> Question:
-        """Look at the output projections once."""
-        return _Effective(self, subject, plan, narrow_sites(subject))
-
-
-@dataclass(frozen=True, eq=False)
-class _Effective(Question):
-    narrow: list[dict[int, Tensor]]
-
-    def __call__(self, texts: Texts) -> Findings:
-        summary = EffectiveSummary(
-            texts.special,
-            self.narrow,
-            convention=Convention(self.method.simplex, self.method.rtol),
-            keep_maps=self.plan.dense,
-        )
-        answer = watched(texts, summary)
-        heads = {name: [site[name] for site in summary.numbers] for name in summary.numbers[0]}
-        means = {
-            f"mean_{name}": listed(torch.cat(heads[name], 1).double().nanmean(1))
-            for name in ("null_fraction", "pearson", "identifiable")
-        }
-        dense = [
-            {f"effective/{site}": maps[row].clone() for site, maps in enumerate(summary.maps)}
-            for row in range(len(texts.inputs))
-        ]
-        return Findings(answer | means, {}, heads, dense if self.plan.dense else [])
-
-
 def watched(texts: Texts, tap: Tap) -> dict[str, list[Any]]:
     """Run the texts past a tap; what the model answers is returned."""
     subject = texts.subject
@@ -130,16 +98,24 @@ def answers(subject: Subject, output: Any) -> dict[str, list[Any]]:
     return {"answer": names, "probability": listed(chance)}
 
 
-METHODS: dict[str, type[Method]] = {kind.name: kind for kind in (EffectiveMethod,)}
+def methods() -> dict[str, type[Method]]:
+    """Every method, by its name."""
+    from exhibit_a.corpus import set_methods, text_methods
+
+    kinds = [*vars(text_methods).values(), *vars(set_methods).values()]
+    own = [
+        k for k in kinds if isinstance(k, type) and issubclass(k, Method) and getattr(k, "name", "")
+    ]
+    return {kind.name: kind for kind in own}
 
 
 def method_named(name: str, parameters: dict[str, Any]) -> Method:
     """The method with its parameters, or what is wrong with them."""
-    if name not in METHODS:
-        raise BadRequestError(f"There is no method {name!r}; choose {', '.join(METHODS)}.")
-    kind = METHODS[name]
+    known = methods()
+    if name not in known:
+        raise BadRequestError(f"There is no method {name!r}; choose {', '.join(known)}.")
     try:
-        return kind(**parameters)
+        return known[name](**parameters)
     except ValidationError as problem:
-        takes = ", ".join(kind.model_fields) or "nothing"
+        takes = ", ".join(known[name].model_fields) or "nothing"
         raise BadRequestError(f"{name}: {told(problem)}. It takes {takes}.") from None

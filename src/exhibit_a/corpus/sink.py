@@ -94,7 +94,7 @@ class Folder:
             path = self.file(kind, shard.number)
             path.parent.mkdir(exist_ok=True)
             write_whole(path, data)
-        path = self._receipt(shard.number)
+        path = self.receipt_path(shard.number)
         path.parent.mkdir(exist_ok=True)
         write_whole(path, sealed(shard.receipt))
 
@@ -113,9 +113,9 @@ class Folder:
 
     def receipt(self, number: int) -> Receipt:
         """One receipt of a finished run."""
-        receipt = unsealed(self._receipt(number))
+        receipt = unsealed(self.receipt_path(number))
         if receipt is None:
-            raise BrokenInvariantError(f"{self._receipt(number)} is missing or damaged.")
+            raise BrokenInvariantError(f"{self.receipt_path(number)} is missing or damaged.")
         return receipt
 
     def finish(self, manifest: dict[str, Any], files: dict[str, bytes]) -> None:
@@ -152,7 +152,7 @@ class Folder:
             if hash_of(self.path / name) != digest
         ]
         for number, digest in enumerate(manifest["receipts"]):
-            path = self._receipt(number)
+            path = self.receipt_path(number)
             if hash_of(path) != digest:
                 wrong.append(str(path.relative_to(self.path)))
                 continue
@@ -163,7 +163,8 @@ class Folder:
         files = {self.file(kind, receipt["shard"]): d for kind, d in receipt["files"].items()}
         return [str(p.relative_to(self.path)) for p, d in files.items() if hash_of(p) != d]
 
-    def _receipt(self, number: int) -> Path:
+    def receipt_path(self, number: int) -> Path:
+        """Where a receipt is."""
         return self.path / RECEIPTS / f"{number:05d}.json"
 
     def _make(self) -> None:

@@ -18,9 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exhibit_a.corpus.findings import Found, files_of, rows_of
-from exhibit_a.corpus.methods import Texts, method_named
+from exhibit_a.corpus.findings import RESULT, Found, files_of, rows_of
+from exhibit_a.corpus.methods import Question, Texts, method_named
 from exhibit_a.corpus.plan import Card, Model
+from exhibit_a.corpus.set_methods import SetMethod
 from exhibit_a.corpus.windows import Window
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, ExhibitError
 from exhibit_a.examples import Example, Unusable
@@ -60,12 +61,20 @@ class Worker:
     def __init__(self, card: Card, subject: Subject | None = None, device: str | None = None):
         self.card = card
         self.subject = subject or _reloaded(card.model, device)
-        method = method_named(card.plan.method, dict(card.plan.parameters))
-        with one_thread():
-            self.question = method.prepared(self.subject, card.plan)
+        self.method = method_named(card.plan.method, dict(card.plan.parameters))
+        self.question: Question | None = None
+        if not isinstance(self.method, SetMethod):
+            with one_thread():
+                self.question = self.method.prepared(self.subject, card.plan)
 
     def __call__(self, window: Window) -> Shard:
         """The shard of a window."""
+        if isinstance(self.method, SetMethod):
+            with one_thread():
+                data = self.method.file(self.subject, list(window.examples), self.card.plan)
+            files = {RESULT: data}
+            count = len(window.examples)
+            return Shard(receipt_of(window, count, window.unusable, files), files)
         with one_thread():
             encoded, unusable = self._encode(window)
             found: list[Found] = []
@@ -111,6 +120,7 @@ class Worker:
             self.subject, [one.inputs for one in group], [one.number for one in group], special
         )
         try:
+            assert self.question is not None
             findings = self.question(texts)
         except (BrokenInvariantError, LinAlgError) as problem:
             if len(group) == 1:

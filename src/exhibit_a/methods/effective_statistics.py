@@ -18,11 +18,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhibit_a.methods.effective import narrowed, narrowings, share_on
+from exhibit_a.methods.freedom import freedom
 from exhibit_a.methods.projection import project
 from exhibit_a.methods.ranks import surely_independent, tolerance_for
-from exhibit_a.shapes import Attention, Values
+from exhibit_a.shapes import Attention, Values, Visible
 from exhibit_a.subject.subject import Subject
-from exhibit_a.subject.tap import AttentionCall, Tap
+from exhibit_a.subject.tap import AttentionCall, Tap, shared_to_all
 
 HeadNumbers = Float[Tensor, "batch _head"]
 
@@ -98,7 +99,6 @@ class EffectiveSummary(Tap):
 
     special: Bool[Tensor, "batch key"]
     narrow: Sequence[Mapping[int, Tensor]]  # of every site
-    biases: Sequence[Float[Tensor, "_head _d_head"]] | None = None
     convention: Convention = field(default_factory=Convention)
     keep_maps: bool = False
     numbers: list[dict[str, HeadNumbers]] = field(default_factory=list)
@@ -106,14 +106,8 @@ class EffectiveSummary(Tap):
 
     def weighting(self, call: AttentionCall) -> None:
         """Sum the call up."""
-        values = call.values
-        if self.biases is not None:
-            values = values - self.biases[call.site].unsqueeze(1)
-        passed = narrowed(values, dict(self.narrow[call.site]))
-        rows, columns = call.probs.shape[-2:]
-        visible = torch.ones(rows, columns, dtype=torch.bool, device=call.probs.device)
-        if call.visible is not None:
-            visible = call.visible[0].any(0).expand(rows, columns)
+        passed = narrowed(call.values, dict(self.narrow[call.site]))
+        visible = seen_by_all(call)
         found, effective = effective_statistics(
             call.probs, passed, visible, self.convention, call.value.dtype
         )
@@ -128,6 +122,43 @@ class EffectiveSummary(Tap):
         self.numbers.append(found)
         if self.keep_maps:
             self.maps.append(effective)
+
+
+@dataclass(eq=False)
+class FreedomSummary(Tap):
+    """Counts, for every attention call, in how many ways its rows could have been different."""
+
+    numbers: list[dict[str, HeadNumbers]] = field(default_factory=list)
+
+    def weighting(self, call: AttentionCall) -> None:
+        """Count the call: means over rows, and the share of rows that are the only ones."""
+        heads = call.probs.shape[1]
+        keys = None if call.key is None else shared_to_all(call.key, heads).flatten(0, 1)
+        found = freedom(
+            call.probs.flatten(0, 1), call.values.flatten(0, 1), keys, seen_by_all(call)
+        )
+        counts = {
+            name: part.double().mean(-1).unflatten(0, call.probs.shape[:2])
+            for name in ("same_output", "same_sum", "not_negative", "generated", "reach")
+            if (part := getattr(found, name)) is not None
+        }
+        unique = {
+            f"unique_{name}": (getattr(found, name) == 0)
+            .double()
+            .mean(-1)
+            .unflatten(0, call.probs.shape[:2])
+            for name in counts
+            if name != "reach"
+        }
+        self.numbers.append(counts | unique)
+
+
+def seen_by_all(call: AttentionCall) -> Visible:
+    """The mask of a call whose texts all have one length and no padding."""
+    rows, columns = call.probs.shape[-2:]
+    if call.visible is None:
+        return torch.ones(rows, columns, dtype=torch.bool, device=call.probs.device)
+    return call.visible[0].any(0).expand(rows, columns)
 
 
 def narrow_sites(subject: Subject) -> list[dict[int, Tensor]]:
