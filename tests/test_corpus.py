@@ -233,7 +233,7 @@ def test_tables_are_there_for_other_tools(finished):
     run = corpus.open(finished)
     assert run.to_pandas()["id"].tolist() == [f"n{i}" for i in range(30)]
     assert run.to_polars("heads").select("head").collect().height == 30 * 12
-    (count,) = run.to_duckdb("heads").aggregate("count(distinct id)").fetchone()
+    (count,) = run.to_duckdb("heads").aggregate("count(distinct id)").fetchall()[0]
     assert count == 30
     assert sum(len(batch) for batch in run.batches()) == 30
     run.verify()
@@ -336,7 +336,9 @@ def test_rows_that_cannot_be_used_are_named(subject, tmp_path):
     assert not (tmp_path / "strict").exists()
     summary = corpus.run(subject, path, METHOD, tmp_path / "run", unusable="skip")
     assert (summary.counts["examples"], summary.counts["unusable"]) == (2, 2)
-    named = [json.loads(line) for line in (tmp_path / "run/unusable.jsonl").open()]
+    named = [
+        json.loads(line) for line in (tmp_path / "run/unusable.jsonl").read_text().splitlines()
+    ]
     assert [row["where"] for row in named] == ["texts.jsonl, line 2", "texts.jsonl, row 3"]
 
 
@@ -387,7 +389,7 @@ def test_a_folder_that_cannot_be_written_is_named(subject, tmp_path):
 
 
 def test_a_model_object_that_cannot_be_loaded_again_is_refused_to_workers(subject, tmp_path):
-    with pytest.raises(ExhibitError, match="There is no model|does not load"):
+    with pytest.raises(ExhibitError, match=r"There is no model|does not load"):
         corpus.run(subject, ["a fine film"], METHOD, tmp_path / "run", workers=1)
 
 
@@ -406,18 +408,16 @@ def test_the_command_line_runs_resumes_sums_up_and_compares(tmp_path, capsys):
 
     code, out, _ = told("run", data, "--model", model, "--out", tmp_path / "a", "--window", 8)
     assert code == 0
-    assert "20 examples" in out
+    assert "examples: 20" in " ".join(out.split())
     code, out, _ = told(
         *("run", data, "--model", model, "--out", tmp_path / "b", "--window", 8),
         *("--set", "simplex=true", "--json"),
     )
     assert json.loads(out)["run"]["plan"]["parameters"]["simplex"] is True
     (tmp_path / "b/manifest.json").unlink()
-    assert told("summary", tmp_path / "b") == (
-        2,
-        "",
-        f"error: The run in {tmp_path / 'b'} (effective_attention) is not finished. Resume it first.\n",
-    )
+    code, out, err = told("summary", tmp_path / "b")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "(effective_attention) is not finished. Resume it first." in err
     assert told("resume", tmp_path / "b")[0] == 0
     code, out, _ = told("summary", tmp_path / "b", "--verify", "--json")
     assert json.loads(out)["counts"]["examples"] == 20
@@ -431,7 +431,9 @@ def test_the_command_line_runs_resumes_sums_up_and_compares(tmp_path, capsys):
 
 
 def test_help_does_not_wait_for_heavy_libraries():
-    program = "import sys; from exhibit_a import cli; print([m for m in ('torch', 'pydantic.main', 'pyarrow', 'ray') if m in sys.modules])"
+    heavy = ("torch", "pyarrow", "pandas", "ray")
+    look = f"print([m for m in {heavy} if m in sys.modules])"
+    program = f"import sys; from exhibit_a import cli; {look}"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     found = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment

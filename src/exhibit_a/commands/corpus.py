@@ -160,8 +160,8 @@ def _show(found: "Summary", json: bool) -> None:
     _table(title, shown)
     screen = console()
     heads = len(found.rows) - len(rows)
-    told = {**found.counts, "rows about heads": heads, **found.checks}
-    screen.print("[dim]" + " · ".join(f"{n}: {v}" for n, v in told.items()) + "[/dim]")
+    doubts: dict[str, Any] = {**found.counts, "rows about heads": heads, **found.checks}
+    screen.print("[dim]" + " · ".join(f"{n}: {v}" for n, v in doubts.items()) + "[/dim]")
     screen.print(f"written to {found.path}")
 
 

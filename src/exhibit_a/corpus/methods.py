@@ -51,7 +51,7 @@ class Method(BaseModel):
     """A question about texts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-    name: ClassVar[str]
+    name: ClassVar[str] = ""
     whole: ClassVar[bool] = False  # whether it needs the whole data set at once
     can_be_dense: ClassVar[bool] = False
 
@@ -103,10 +103,8 @@ def methods() -> dict[str, type[Method]]:
     from exhibit_a.corpus import set_methods, text_methods
 
     kinds = [*vars(text_methods).values(), *vars(set_methods).values()]
-    own = [
-        k for k in kinds if isinstance(k, type) and issubclass(k, Method) and getattr(k, "name", "")
-    ]
-    return {kind.name: kind for kind in own}
+    own = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Method)]
+    return {kind.name: kind for kind in own if kind.name}
 
 
 def method_named(name: str, parameters: dict[str, Any]) -> Method:
