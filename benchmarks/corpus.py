@@ -141,6 +141,18 @@ def costs(subject: xa.Subject, examples: list[Example]) -> None:
         print(f"  {name:28} {1000 * took / len(examples):8.1f} s")
 
 
+def sample(subject: xa.Subject, examples: list[Example], count: int) -> list[Example]:
+    """About ``count`` texts of a window, with as many of one length as the window has."""
+    by_length: dict[int, list[Example]] = {}
+    for one in examples:
+        by_length.setdefault(len(subject.encode(one.text)["input_ids"][0]), []).append(one)
+    lengths, found = sorted(by_length), list[Example]()
+    chance = random.Random(0)
+    while lengths and len(found) < count:
+        found += by_length[lengths.pop(chance.randrange(len(lengths)))]
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", help="file of texts; without it they are made up")
@@ -153,7 +165,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     subject, examples = xa.load("sentiment"), texts_of(options.data, options.texts)
-    few = examples[:: max(1, len(examples) // options.single)][: options.single]
+    few = sample(subject, examples[:1024], options.single)
     if "forward" in options.parts:
         against_the_forward(subject, examples)
     if "single" in options.parts:
