@@ -157,7 +157,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", help="file of texts; without it they are made up")
     parser.add_argument("--texts", type=int, default=512)
-    parser.add_argument("--single", type=int, default=24, help="texts for batches against single")
+    parser.add_argument("--single", type=int, default=16, help="texts for batches against single")
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--engines", nargs="*", default=["local"])
     parser.add_argument("--probes", type=int, default=8)

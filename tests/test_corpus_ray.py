@@ -77,7 +77,7 @@ def actor_pids():
                 title = (process / "cmdline").read_bytes()
             except OSError:
                 continue
-            if title.startswith(b"ray::") and b"Actor" in title:
+            if title.startswith(b"ray::MapWorker(MapBatches(Actor))"):
                 found.append(int(process.name))
     return found
 
