@@ -229,7 +229,7 @@ def test_the_batch_leaves_no_mark(what, scope, monkeypatch):
 def test_the_cached_prefix_gives_what_a_full_run_gives(monkeypatch):
     subject, data = opinionated(), sentences(4)
     cached = permutation_test(subject, data, sites=[2], repeats=2)
-    whole = permutation.replay
+    whole = shuffling.replay
     monkeypatch.setattr(shuffling, "replay", lambda trace, tap, start: whole(trace, tap, start=0))
     full = permutation_test(subject, data, sites=[2], repeats=2)
     assert_close(cached.change, full.change, rtol=1e-4, atol=1e-6)
