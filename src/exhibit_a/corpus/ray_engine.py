@@ -163,7 +163,7 @@ def _connected(address: str | None) -> Iterator[Any]:
     if ours:
         try:
             ray.init(
-                address=address,
+                address=address or "local",  # never a cluster that merely happens to be there
                 include_dashboard=False if address is None else None,
                 log_to_driver=False,
                 logging_level="ERROR",
