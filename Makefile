@@ -5,19 +5,25 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DATA ?= ../shared/data
-REVIEW := "it takes its time and it is not without a dull stretch in the middle , but the acting is superb , \
-	the pictures stay with you , and by the end i had forgotten that i ever wanted to look at my watch ."
+REVIEW := "a gripping , beautifully shot film , though the plot is a little thin at the end , some jokes \
+	fall flat and the hero never finds a reason to be there ."
 
 export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
 export OMP_WAIT_POLICY = passive
 
-.PHONY: demo test slow check format bench families models clean
+.PHONY: demo viewer test slow check format bench families models clean
 
 demo: $(READY)  ## explain a sentence with the embedded model
-	$(BIN)/exhibit-a doctor sentiment --text "a gripping , beautifully shot film"
 	mkdir -p build
-	$(BIN)/exhibit-a effective --plot build/effective.svg $(REVIEW)
+	$(BIN)/exhibit-a explain --html build/report.html --timing $(REVIEW)
+
+viewer: viewer/node_modules  ## build the page's script from its source, and test it (needs Node 20)
+	cd viewer && npm run build && npm test
+
+viewer/node_modules: viewer/package-lock.json
+	cd viewer && npm install --no-save
+	touch $@
 
 test: $(READY)  ## every test but the slow sweeps
 	$(BIN)/python -m pytest -q -m "not slow"

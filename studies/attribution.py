@@ -1,6 +1,6 @@
 """What do attribution, pruning, trees and triggers say about the two embedded models?
 
-    python studies/attribution.py --data FOLDER [--figures FOLDER] [--only heads trees triggers]
+    python studies/attribution.py --data FOLDER [--figures FOLDER] [--only heads trees]
 
 FOLDER holds SST-2, MNLI-subset and SNLI-subset. Everything printed here is what the documents
 quote; figures go to --figures.
@@ -9,10 +9,10 @@ quote; figures go to --figures.
 import argparse
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
+from drawing import save
 
 from exhibit_a.examples import Example, read_examples
 from exhibit_a.methods.heads import HeadImportance, head_importance, head_similarity
@@ -48,7 +48,7 @@ def files(data: Path) -> dict[str, tuple[Path, Path]]:
     }
 
 
-def heads_study(subject: Subject, dev: list[Example], figures: Path) -> dict[str, HeadImportance]:
+def heads_study(subject: Subject, dev: list[Example], figures: Path) -> None:
     """Rank by four measures, prune by each ranking, and remove heads for good."""
     found: dict[str, HeadImportance] = {}
     for by in MEASURES:
@@ -59,7 +59,7 @@ def heads_study(subject: Subject, dev: list[Example], figures: Path) -> dict[str
         print(f"  checks {found[by].checks}")
         best = found[by].ranking[-3:][::-1]
         print(f"  most important (site, head): {best}")
-    found["attribution"].plot().savefig(figures / f"heads-{subject.name}-importance.svg")
+    save(found["attribution"].plot(), figures / f"heads-{subject.name}-importance.svg")
     curves: list[PruningCurve] = []
     for order in ("least", "most"):
         print(f"\naccuracy, {order} important first, on {len(dev) - RANKED_ON} other examples")
@@ -71,15 +71,14 @@ def heads_study(subject: Subject, dev: list[Example], figures: Path) -> dict[str
     print(
         f"  whole model: {float(curves[0].accuracy[0]):.3f}, 95 % interval {low:.3f} to {high:.3f}"
     )
-    plot_curves(curves[:4]).savefig(figures / f"heads-{subject.name}-least.svg")
-    plot_curves(curves[4:]).savefig(figures / f"heads-{subject.name}-most.svg")
+    save(plot_curves(curves[:4]), figures / f"heads-{subject.name}-least.svg")
+    save(plot_curves(curves[4:]), figures / f"heads-{subject.name}-most.svg")
     print("\neffectiveness (each example its own order, 0 … 12 heads of every layer)")
     for order in ("most", "least"):
         for by in ("attribution", "attention"):
             curve = effectiveness(subject, dev, by=by, order=order, limit=RANKED_ON)
             print(f"  {by:12} {order:6}" + " ".join(f"{value:.3f}" for value in curve.accuracy))
     removal_study(subject, dev, found["attribution"])
-    return found
 
 
 def removal_study(subject: Subject, dev: list[Example], importance: HeadImportance) -> None:
@@ -94,24 +93,23 @@ def removal_study(subject: Subject, dev: list[Example], importance: HeadImportan
         )
 
 
-def similarity_study(
-    nli: Subject, data: Path, sentiment: HeadImportance, mnli: HeadImportance, figures: Path
-) -> None:
+def similarity_study(data: Path, figures: Path) -> None:
     """The same heads on kindred and on different tasks."""
-    examples = read_examples(data / "SNLI-subset" / "dev_subset.tsv")
-    snli = head_importance(nli, examples, limit=RANKED_ON)
-    pairs: list[tuple[Any, ...]] = [
-        (mnli, snli, ("MNLI", "SNLI"), "kindred"),
-        (mnli, sentiment, ("MNLI", "SST-2"), "different"),
-    ]
-    for first, second, names, kind in pairs:
-        found = head_similarity(first, second, names=names)
+    ranked = {}
+    for name, model, file in (
+        ("SST-2", "sentiment", data / "SST-2" / "dev.tsv"),
+        ("MNLI", "nli", data / "MNLI-subset" / "dev_subset.tsv"),
+        ("SNLI", "nli", data / "SNLI-subset" / "dev_subset.tsv"),
+    ):
+        ranked[name] = head_importance(load(model), read_examples(file), limit=RANKED_ON)
+    for first, second, kind in (("MNLI", "SNLI", "kindred"), ("MNLI", "SST-2", "different")):
+        found = head_similarity(ranked[first], ranked[second], names=(first, second))
         low, high = found.interval
         print(
-            f"\n{names[0]} and {names[1]} ({kind}): Pearson {found.pearson:.2f} "
+            f"\n{first} and {second} ({kind}): Pearson {found.pearson:.2f} "
             f"({low:.2f} to {high:.2f}), Spearman {found.spearman:.2f}"
         )
-        found.plot().savefig(figures / f"heads-similarity-{kind}.svg")
+        save(found.plot(), figures / f"heads-similarity-{kind}.svg")
 
 
 def trees_study(subject: Subject, figures: Path) -> None:
@@ -125,7 +123,7 @@ def trees_study(subject: Subject, figures: Path) -> None:
         print(f"{tree.text()}\n  greedy reaches {share:.3f} of the exact objective")
         (figures / f"trees-{subject.name}-{number + 1}.svg").write_text(tree.svg())
         if number == 0:
-            found.plot().savefig(figures / f"attribution-{subject.name}.svg")
+            save(found.plot(), figures / f"attribution-{subject.name}.svg")
 
 
 def triggers_study(subject: Subject, train: Path, dev: list[Example], figures: Path) -> None:
@@ -151,31 +149,31 @@ def triggers_study(subject: Subject, train: Path, dev: list[Example], figures: P
             f"attention {result.drop(place, result.attention):+.3f}, "
             f"random {result.drop(place, result.random):+.3f}"
         )
-    result.plot().savefig(figures / f"triggers-{subject.name}.svg")
+    save(result.plot(), figures / f"triggers-{subject.name}.svg")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--figures", type=Path, default=Path("docs/figures"))
-    parser.add_argument("--only", nargs="+", default=["trees", "heads", "triggers"])
+    parser.add_argument("--models", nargs="+", default=["sentiment", "nli"])
+    parser.add_argument("--only", nargs="+", default=["trees", "heads", "triggers", "similarity"])
     given = parser.parse_args()
     transformers.logging.set_verbosity_error()
     torch.manual_seed(0)
     given.figures.mkdir(parents=True, exist_ok=True)
-    importance: dict[str, dict[str, HeadImportance]] = {}
-    for name, (train, held_out) in files(given.data).items():
+    for name in given.models:
+        train, held_out = files(given.data)[name]
         subject, dev = load(name), read_examples(held_out)
         print(f"\n=== {name}: {len(dev)} development examples, labels {subject.labels}")
         if "trees" in given.only:
             trees_study(subject, given.figures)
         if "heads" in given.only:
-            importance[name] = heads_study(subject, dev, given.figures)
+            heads_study(subject, dev, given.figures)
         if "triggers" in given.only:
             triggers_study(subject, train, dev, given.figures)
-    if len(importance) == 2:
-        sentiment, mnli = (importance[name]["attribution"] for name in ("sentiment", "nli"))
-        similarity_study(load("nli"), given.data, sentiment, mnli, given.figures)
+    if "similarity" in given.only:
+        similarity_study(given.data, given.figures)
 
 
 if __name__ == "__main__":

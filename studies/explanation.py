@@ -20,6 +20,7 @@ from typing import Any
 import matplotlib
 import torch
 import transformers
+from drawing import save
 
 from exhibit_a.examples import Example, read_examples
 from exhibit_a.methods.adversarial import adversarial_attention
@@ -45,13 +46,14 @@ def main() -> None:
     asked.add_argument("--figures", type=Path, default=Path("docs/figures"))
     asked.add_argument("--sentences", type=int, help="only so many development sentences")
     asked.add_argument("--train", type=int, default=2000, help="training sentences for the keys")
+    asked.add_argument("--restarts", type=int, default=1, help="of the adversary")
     asked.add_argument("--share", default="0/1", help="1/3: the second of three processes")
+    asked.add_argument("--by", nargs="+", default=attributions(), help="attributions to judge")
     asked.add_argument("--samples", type=int, default=128, help="of LIME and SHAP, per sentence")
     options = asked.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     options.out.mkdir(parents=True, exist_ok=True)
-    options.figures.mkdir(parents=True, exist_ok=True)
     subject = load(options.model)
     dev = read_examples(options.data / "dev.tsv", labelled=True)[: options.sentences]
     for part in options.parts:
@@ -73,7 +75,9 @@ def adversary(subject: Subject, dev: list[Example], options: Any) -> None:
     done = len(path.read_text().splitlines()) if path.exists() else 0
     with path.open("a") as file:
         for one in dev[mine::shares][done:]:
-            found = adversarial_attention(capture(subject, one.text), epsilon=EPSILON)
+            found = adversarial_attention(
+                capture(subject, one.text), epsilon=EPSILON, restarts=options.restarts
+            )
             row = {
                 "tokens": len(found.tokens or ()),
                 "conditions": found.conditions,
@@ -103,15 +107,13 @@ def faithful(subject: Subject, dev: list[Example], options: Any) -> None:
             faithfulness(
                 subject,
                 dev[first : first + CHUNK],
-                attribution=attributions(),
+                attribution=tuple(options.by),
                 samples=options.samples,
                 seed=first,
             ).save(path)
 
 
 def report(subject: Subject, dev: list[Example], options: Any) -> None:  # noqa: ARG001
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "exhibit-a"
     for what, scope, _ in SHUFFLES:
         path = options.out / f"permutation-{what}-{scope}.safetensors"
         if path.exists():
@@ -221,7 +223,7 @@ def _doubts(found: Any) -> str:
 
 
 def _draw(figure: Any, name: str, options: Any) -> None:
-    figure.savefig(options.figures / f"explanation-{name}.svg", metadata={"Date": None})
+    save(figure, options.figures / f"explanation-{name}.svg")
 
 
 PARTS = {

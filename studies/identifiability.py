@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import transformers
+from drawing import save
 from scipy import stats
 
 import exhibit_a as xa
@@ -27,7 +28,6 @@ def main() -> None:
     subject = xa.load(options.base)
     texts = paragraphs(subject, options.data / "wikitext-2" / "wiki.test.tokens", options.texts)
     print(f"{len(texts)} paragraphs of at least {LENGTHS[-1]} tokens\n")
-    FIGURES.mkdir(exist_ok=True)
     by_length(subject, texts)
     one_head(subject, texts[0])
     demands(subject, texts[:5])
@@ -70,7 +70,7 @@ def by_length(subject: xa.Subject, texts: list[str]) -> None:
         print(f"| {length} | {pearson:.4f} ± {low:.4f} | {worst:.3f} | {null:.3f} ", end="")
         print(f"| {raw:.3f} → {effective:.3f} |")
     mean = averaged(found)
-    mean.plot().savefig(FIGURES / "identifiability-length.svg")
+    save(mean.plot(), FIGURES / "identifiability-length.svg")
     print("\nby layer at the longest: ", end="")
     print(", ".join(f"{float(p):.3f}" for p in mean.pearson[-1]), "\n")
 
@@ -90,7 +90,7 @@ def one_head(subject: xa.Subject, text: str) -> None:
     result = xa.effective_attention(xa.capture(subject, dict(inputs)))
     pearson = torch.stack(result.pearson)
     site, head = divmod(int(pearson.argmin()), pearson.shape[1])
-    result.plot(site=site, head=head).savefig(FIGURES / "identifiability-head.svg")
+    save(result.plot(site=site, head=head), FIGURES / "identifiability-head.svg")
     print(f"pictured: layer {site}, head {head}, Pearson {float(pearson[site, head]):.3f}\n")
 
 

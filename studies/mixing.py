@@ -17,6 +17,7 @@ import matplotlib
 import matplotlib.pyplot
 import torch
 import transformers
+from drawing import save
 
 from exhibit_a.examples import read_examples
 from exhibit_a.methods.distances import bootstrap_interval
@@ -40,11 +41,8 @@ def main() -> None:
     asked.add_argument("--texts", type=int, default=5000)
     asked.add_argument("--epochs", type=int, default=10)
     options = asked.parse_args()
-    matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "exhibit-a"
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    options.figures.mkdir(parents=True, exist_ok=True)
     subject = load(options.base)
     for part in options.parts:
         started = time.perf_counter()
@@ -65,7 +63,7 @@ def mixing(subject: Subject, options: Any) -> None:
         reach.append(total)
         counts.append(pairs)
         if number == 0:
-            _save(found.plot(), options.figures / "mixing-story.svg")
+            save(found.plot(), options.figures / "mixing-story.svg")
     shares, special = torch.cat(own, 1), ~torch.cat(words)
     per_text = torch.stack([part.mean(1) for part in lost], 1)
     bounds = bootstrap_interval(per_text, seed=0)
@@ -98,7 +96,7 @@ def heads(subject: Subject, options: Any) -> None:
         for name in ("pearson", "spearman", "jensen_shannon", "total_variation"):
             sums.setdefault(name, []).append(torch.stack(getattr(found, name)))
         if number == 0:
-            _save(found.plot(), options.figures / "mixing-heads.svg")
+            save(found.plot(), options.figures / "mixing-heads.svg")
     print(f"{len(texts)} sentences, {options.probes} probes\n")
     print("| layer | Pearson | Spearman | Jensen–Shannon (share of ln 2) | weight elsewhere |")
     print("|---|---|---|---|---|")
@@ -121,7 +119,7 @@ def tokens(subject: Subject, options: Any) -> None:
             metric=metric,
             epochs=options.epochs,
         )
-        _save(found.plot(), options.figures / f"mixing-tokens-{metric}.svg")
+        save(found.plot(), options.figures / f"mixing-tokens-{metric}.svg")
         _tell(found, len(texts))
     for candidates in ("dataset", "vocab"):
         _tell(
@@ -158,7 +156,7 @@ def _draw_boxes(shares: torch.Tensor, path: Path) -> None:
     axis.boxplot(shares.T.numpy(), positions=range(len(shares)), showfliers=False, widths=0.6)
     axis.axhline(0.5, color="0.6", linewidth=0.8)
     axis.set(xlabel="layer", ylabel="contribution of the token itself", ylim=(0, 1.02))
-    _save(figure, path)
+    save(figure, path)
 
 
 def _draw_neighbours(
@@ -180,12 +178,7 @@ def _draw_neighbours(
         axis.plot(range(1, far), row[1:], color=shades(layer / len(mean)), label=f"layer {layer}")
     axis.set(xlabel="distance to the neighbour", ylabel="mean contribution of one neighbour")
     axis.legend(fontsize="small", loc="upper right")
-    _save(figure, path)
-
-
-def _save(figure: Any, path: Path) -> None:
-    figure.savefig(path, metadata={"Date": None})
-    matplotlib.pyplot.close(figure)
+    save(figure, path)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ ORDER = [
     {"trace", "fit"},
     {"train"},
     {"methods"},
-    {"corpus", "trial", "doctor"},
+    {"corpus", "trial", "verdict", "testimony", "stages", "doctor"},
     {"report"},
     {"web"},
     {"commands"},

@@ -139,3 +139,112 @@ def test_a_plot_of_no_known_kind_leaves_nothing_behind(capsys, folder, tmp_path)
     line = refusal(capsys, "effective", LONG, "--model", folder, "--plot", tmp_path / "map.txt")
     assert "choose" in line
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def reviews(tmp_path_factory):
+    """Labelled texts; some of each class, none of them twice."""
+    path = tmp_path_factory.mktemp("data") / "reviews.tsv"
+    words = ["a", "fine", "film", "is", "not", "dull", "and", "the", "acting", "was", "good", "bad"]
+    rows = [
+        f"{' '.join(words[(start + step) % len(words)] for step in range(3 + start % 4))}\t"
+        f"LABEL_{start % 2}"
+        for start in range(12)
+    ]
+    path.write_text("sentence\tlabel\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def rows_of(capsys, *words):
+    code, out, err = run(capsys, *words, "--json")
+    assert code == 0, err
+    return json.loads(out)["rows"]
+
+
+def test_mixing_from_the_command_line(capsys, folder):
+    rows = rows_of(capsys, "mixing", "a fine film", "--model", folder, "--probes", 4)
+    assert rows[0]["own_share"] == 1
+    assert all(0 <= row["own_share"] <= 1 for row in rows)
+
+
+def test_attribution_and_tree_from_the_command_line(capsys, folder, tmp_path):
+    rows = rows_of(capsys, "attribute", "a fine film", "--model", folder, "--top", 3)
+    assert len(rows) == 3
+    assert abs(rows[0]["contribution"]) >= abs(rows[1]["contribution"])
+    drawn = tmp_path / "tree.svg"
+    code, out, _ = run(capsys, "tree", "a fine film", "--model", folder, "--plot", drawn)
+    assert code == 0
+    assert drawn.exists()
+    assert "→ probability of LABEL_0" in out
+
+
+@pytest.mark.parametrize("verb", ["attribute", "tree"])
+def test_a_label_the_model_does_not_have(capsys, folder, verb):
+    told = refusal(capsys, verb, "a fine film", "--model", folder, "--target", "LABEL_9")
+    assert "LABEL_9" in told
+    assert "LABEL_0" in told
+
+
+def test_adversary_from_the_command_line(capsys, folder, reviews):
+    rows = rows_of(capsys, "adversary", "a fine film", "--model", folder, "--restarts", 1)
+    assert rows[-1]["where"] == "all"
+    assert all(row["answer_moved"] <= 0.01 + 1e-6 for row in rows)
+    rows = rows_of(capsys, "adversary", "--keys", reviews, "--model", folder)
+    assert rows[0]["keys"] == "own"
+    assert rows[0]["distance"] == 0
+    assert "either a text" in refusal(capsys, "adversary", "--model", folder)
+
+
+def test_shuffling_and_erasing_from_the_command_line(capsys, folder, reviews):
+    rows = rows_of(capsys, "permute", reviews, "--model", folder, "--repeats", 2, "--limit", 6)
+    assert all(0 <= row["accuracy"] <= 1 for row in rows)
+    words = ("faithful", reviews, "--model", folder, "--limit", 4, "--by", "raw,gradient_input")
+    assert {row["attribution"] for row in rows_of(capsys, *words)} == {
+        "raw",
+        "gradient_input",
+        "random",
+    }
+    assert "shap" in refusal(capsys, "faithful", reviews, "--model", folder, "--by", "tarot")
+
+
+def test_heads_from_the_command_line(capsys, folder, reviews, tmp_path):
+    rows = rows_of(capsys, "heads", reviews, "--model", folder, "--top", 4)
+    assert [row["importance"] for row in rows] == sorted(
+        (row["importance"] for row in rows), reverse=True
+    )
+    _, out, _ = run(capsys, "heads", reviews, "--model", folder, "--against", reviews)
+    assert "Pearson 1.00 (1.00 to 1.00)" in " ".join(out.split())
+    rows = rows_of(capsys, "prune", reviews, "--model", folder, "--rank-on", 6)
+    assert rows[0]["heads_gone"] == 0
+    assert rows[-1]["share"] == 1
+
+
+def test_a_pruned_model_is_saved_from_the_command_line(capsys, folder, reviews, tmp_path):
+    words = ("prune", reviews, "--model", folder, "--rank-on", 6)
+    assert "--remove" in refusal(capsys, *words, "--save", tmp_path / "small")
+    (row,) = rows_of(capsys, *words, "--remove", 0.25)
+    assert row["parameters"] < row["of"]
+    assert row["answers_differ_by"] < 1e-4
+
+
+def test_triggers_from_the_command_line(capsys, folder, reviews):
+    words = ("triggers", reviews, "--model", folder, "--limit", 6)
+    found = rows_of(capsys, *words)
+    attacked = rows_of(capsys, *words, "--attack", reviews, "--count", 1) if found else []
+    assert all(0 <= row["after"] <= 1 for row in attacked)
+
+
+def test_tokens_from_the_command_line(capsys, folder, tmp_path):
+    path = tmp_path / "texts.tsv"
+    lines = [f"a fine film is not {word} {other}" for word in "abcdefgh" for other in "klmnopqr"]
+    path.write_text("sentence\n" + "\n".join(lines) + "\n")
+    rows = rows_of(capsys, "tokens", path, "--model", folder, "--maps", "identity")
+    assert rows[0]["found"] == 1
+
+
+@pytest.mark.parametrize("verb", ["heads", "prune", "adversary"])
+def test_labels_are_asked_for(capsys, folder, tmp_path, verb):
+    path = tmp_path / "texts.tsv"
+    path.write_text("sentence\na fine film\nnot dull\n")
+    flag = ["--keys"] if verb == "adversary" else []
+    assert "label" in refusal(capsys, verb, *flag, path, "--model", folder)

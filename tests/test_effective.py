@@ -266,6 +266,8 @@ def test_the_same_seed_gives_the_same_alternatives():
 
 def test_each_demand_leaves_less_freedom(trace):
     result = attention_identifiability(trace)
+    (drawn,) = result.plot().axes[0].images
+    assert float(drawn.get_array()[0, 0]) == pytest.approx(float(result.unique(0)[0]))
     for site in trace.sites:
         i = site.index
         assert (result.same_output[i] >= result.same_sum[i]).all()

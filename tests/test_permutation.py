@@ -26,7 +26,8 @@ from exhibit_a.methods.distances import (
     sign_flip_p_value,
     total_variation,
 )
-from exhibit_a.methods.permutation import permutation_test, shuffled, uniform
+from exhibit_a.methods.permutation import permutation_test
+from exhibit_a.methods.shuffling import shuffled, uniform
 from exhibit_a.store import read
 from exhibit_a.subject.subject import load
 from exhibit_a.subject.tap import Tap

@@ -210,6 +210,8 @@ def test_what_removal_brings_is_measured(tmp_path):
     assert found.speed_up > 0
     assert not found.saves
     assert read(found.save(tmp_path / "pruning")).heads == ((0, 0), (1, 2))
+    (size, _) = found.plot().axes[0].patches[:2]
+    assert size.get_width() == found.parameters[1] / found.parameters[0]
     assert smaller.tokenizer is subject.tokenizer
     again = prune(smaller, [(0, 0)])
     assert again.anatomy.sites[0].heads == 2

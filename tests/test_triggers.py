@@ -10,8 +10,9 @@ from zoo import FAMILIES
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.examples import Example
 from exhibit_a.methods import triggers as module
+from exhibit_a.methods.insertion import Inserted, Pattern, inserted
 from exhibit_a.methods.self_attribution import self_attribution
-from exhibit_a.methods.triggers import Inserted, Pattern, attack, find_triggers, inserted
+from exhibit_a.methods.triggers import attack, find_triggers
 from exhibit_a.store import read
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture
@@ -135,6 +136,8 @@ def test_an_attack_measures_every_class_beside_its_controls(everything_counts, t
     assert read(result.save(tmp_path / "attack")).patterns == result.patterns
     assert -1 <= result.drop(0) <= 1
     result.plot().clear()
+    drawn = found.plot(count=3).axes[0]
+    assert drawn.get_yticklabels()[-1].get_text().startswith(found.patterns[0].text)
 
 
 def test_what_cannot_be_attacked_is_said(everything_counts):

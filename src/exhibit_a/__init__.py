@@ -7,7 +7,9 @@
 Names are imported when they are first used, so that the command line answers at once.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -71,6 +73,10 @@ if TYPE_CHECKING:
     from exhibit_a.methods.triggers import Triggers as Triggers
     from exhibit_a.methods.triggers import attack as attack
     from exhibit_a.methods.triggers import find_triggers as find_triggers
+    from exhibit_a.report.html import write_page as write_page
+    from exhibit_a.report.notebook import static_html as static_html
+    from exhibit_a.report.notebook import widget as widget
+    from exhibit_a.report.terminal import show as show
     from exhibit_a.results import Provenance as Provenance
     from exhibit_a.results import Result as Result
     from exhibit_a.store import read as read
@@ -85,6 +91,10 @@ if TYPE_CHECKING:
     from exhibit_a.trace.targets import Target as Target
     from exhibit_a.trace.targets import choose_target as choose_target
     from exhibit_a.train import train as train
+    from exhibit_a.trial import Trial as Trial
+    from exhibit_a.trial import trial as trial
+    from exhibit_a.verdict import HeadVerdict as HeadVerdict
+    from exhibit_a.verdict import Thresholds as Thresholds
 
 _HOME = {
     "AdversarialAttention": "methods.adversarial",
@@ -104,6 +114,7 @@ _HOME = {
     "HeadImportance": "methods.heads",
     "HeadMixing": "methods.head_mixing",
     "HeadSimilarity": "methods.heads",
+    "HeadVerdict": "verdict",
     "HiddenAttribution": "methods.hidden_attribution",
     "IdentifiabilityByLength": "methods.identifiability",
     "NotComputableError": "errors",
@@ -116,9 +127,11 @@ _HOME = {
     "Subject": "subject.subject",
     "Tap": "subject.tap",
     "Target": "trace.targets",
+    "Thresholds": "verdict",
     "TokenAttribution": "methods.companions",
     "TokenIdentifiability": "methods.token_identifiability",
     "Trace": "trace.capture",
+    "Trial": "trial",
     "Triggers": "methods.triggers",
     "UnsupportedModelError": "errors",
     "adversarial_attention": "methods.adversarial",
@@ -151,8 +164,13 @@ _HOME = {
     "read_examples": "examples",
     "replay": "trace.replay",
     "self_attribution": "methods.self_attribution",
+    "show": "report.terminal",
+    "static_html": "report.notebook",
     "token_identifiability": "methods.token_identifiability",
     "train": "train",
+    "trial": "trial",
+    "widget": "report.notebook",
+    "write_page": "report.html",
 }
 
 __all__ = sorted(_HOME)
@@ -164,9 +182,20 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"exhibit_a has no {name!r}")
     home = import_module(f"exhibit_a.{_HOME[name]}".rstrip("."))
     found = vars(home).get(name) or import_module(f"{home.__name__}.{name}")
-    globals()[name] = found  # also undoes what importing a submodule of the same name has set
+    globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
     return __all__
+
+
+class _Package(ModuleType):
+    """This package, whose functions `trial` and `train` are not hidden by their own files."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):  # set by every import of the file
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

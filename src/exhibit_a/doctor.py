@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exhibit_a.errors import BadRequestError
+from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.methods.erasure import require_distribution
 from exhibit_a.subject.anatomy import Anatomy
 from exhibit_a.subject.care import undisturbed, without_cache
 from exhibit_a.subject.encoding import probe
@@ -104,21 +105,38 @@ Need = Callable[[Subject], str | None]  # why a method does not apply, or None
 
 
 def _verdicts(subject: Subject, n: int, alone: float) -> tuple[Verdict, ...]:
-    """Every method with its need, its cost in forward passes, and the floats it keeps.
+    """Every method with its need, its cost for one text, and the floats it keeps.
 
-    A replay is priced as a whole pass; it costs less the higher it starts.
+    A replay is priced as a whole pass; it costs less the higher it starts. A pass backwards costs
+    two forwards.
     """
     anatomy = subject.anatomy
+    layers = len(anatomy.layers)
     maps = sum(site.heads for site in anatomy.sites) * float(n) * n
-    states = (len(anatomy.layers) + 1) * float(n) * anatomy.d_model
+    states = (layers + 1) * float(n) * anatomy.d_model
     table: list[tuple[str, Need, float, float]] = [
         ("capture", _nothing, alone, maps + states),
         ("replay", _nothing, alone, states),
         ("choose_target", _a_target, 0, 0),
         ("effective_attention", _nothing, 2 * alone, 3 * maps),
         ("alternative_attention", _nothing, 2 * alone, maps),
-        ("attention_identifiability", _keys, 3 * alone, 2 * maps),
+        ("attention_identifiability", _keys, 30 * alone, 2 * maps),
         ("identifiability_by_length", _text, 24 * alone, 3 * maps),
+        ("hidden_attribution", _nothing, 8 * n * alone, 17 * states),
+        ("head_mixing", _nothing, 8 * n * alone, 17 * states),
+        ("token_identifiability", _text, alone, states),
+        ("self_attribution", _a_target, 5 * layers * alone, 2 * maps),
+        ("attribution_tree", _a_target, 5 * layers * alone, 2 * maps),
+        ("head_importance", _classes, 5 * layers * alone, maps),
+        ("pruning_curve", _classes, 11 * alone, 0),
+        ("prune", _projections, 0, 0),
+        ("find_triggers", _classes, 5 * layers * alone, 2 * maps),
+        ("permutation_test", _a_distribution, 5 * layers * alone, maps),
+        ("adversarial_attention", _a_distribution, 160 * layers * alone, 6 * maps),
+        ("adversarial_keys", _classes, 18 * alone, maps),
+        ("companions", _a_target, 250 * alone, 2 * maps),
+        ("faithfulness", _a_distribution, 40 * alone, 0),
+        ("trial", _nothing, (20 * n + 20 * layers) * alone, 7 * maps + 34 * states),
     ]
     return tuple(_verdict(subject, *row) for row in table)
 
@@ -142,6 +160,26 @@ def _nothing(_: Subject) -> str | None:
 def _a_target(subject: Subject) -> str | None:
     if subject.anatomy.answers == "states":
         return "the model answers with hidden states; load it with a head"
+    return None
+
+
+def _a_distribution(subject: Subject) -> str | None:
+    try:
+        require_distribution(subject)
+    except NotComputableError as obstacle:
+        return str(obstacle)
+    return None
+
+
+def _classes(subject: Subject) -> str | None:
+    if subject.anatomy.answers != "classes":
+        return "only a classifier has labels to be right about"
+    return _text(subject)
+
+
+def _projections(subject: Subject) -> str | None:
+    if all(site.projection is None for site in subject.anatomy.sites):
+        return "no output projection was found, so heads cannot be taken apart"
     return None
 
 

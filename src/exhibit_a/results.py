@@ -86,6 +86,13 @@ class Result:
 
         return save(self, path)
 
+    def html(self, path: str | PathLike[str]) -> Path:
+        """Write the result as one page that needs nothing but a browser."""
+        import exhibit_a  # its table of names is the one place that knows what stands to the right
+
+        written: Path = exhibit_a.write_page(self, path)
+        return written
+
     def to_pandas(self) -> "pandas.DataFrame":
         """All tensors as one long table: field, a column per axis, value.
 

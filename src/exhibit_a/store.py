@@ -20,6 +20,7 @@ import math
 import os
 import pkgutil
 import secrets
+import shutil
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from importlib.metadata import version
@@ -109,6 +110,27 @@ def write_whole(path: str | PathLike[str], *parts: bytes | memoryview) -> Path:
     return path
 
 
+def free_folder(path: Path) -> Path:
+    """The same path, if nothing is there yet that a new folder would disturb."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise BadRequestError(f'"{path}" already exists. Name a new folder, or remove this one.')
+    return path
+
+
+@contextlib.contextmanager
+def folder_beside(target: Path) -> Iterator[Path]:
+    """A folder next to the target that takes its place at the end, or vanishes."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    folder = target.with_name(f".{target.name}.partial")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        yield folder
+        folder.rename(target)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def _seal(data: bytes | memoryview) -> bytes:
     view, digest = memoryview(data), hashlib.sha256()
     for part in (view[:_START], _BLANK, view[_STOP:]):
@@ -154,6 +176,9 @@ def _encoded(value: Any, path: str, tensors: dict[str, Tensor], known: dict[str,
         return _encoded(entry, f"{path}/{step}" if path else f"{step}", tensors, known)
 
     if isinstance(value, Tensor):
+        for known_name, known_tensor in tensors.items():
+            if known_tensor is value:  # results inside a result may share what they were made from
+                return {"tensor": known_name}
         name = path.encode("ascii", "backslashreplace").decode()
         while name in tensors:
             name += "'"
@@ -219,6 +244,8 @@ def _built(kind: type, parts: dict[str, Any]) -> Any:
 
 
 def _result_class(name: str) -> type[Result]:
+    if name not in Result.kinds:
+        getattr(importlib.import_module("exhibit_a"), name, None)  # a public name knows its home
     if name not in Result.kinds:
         methods = importlib.import_module("exhibit_a.methods")
         for module in pkgutil.iter_modules(methods.__path__, "exhibit_a.methods."):

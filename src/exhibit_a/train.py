@@ -7,9 +7,7 @@
 """
 
 import json
-import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ from exhibit_a.examples import (
     require_labels,
 )
 from exhibit_a.fit import Encoded, Schedule, fit, share_right
+from exhibit_a.store import folder_beside, free_folder
 from exhibit_a.subject.house import quietly
 
 RECORD = "training.json"
@@ -65,7 +64,7 @@ def train(
     """
     schedule = Schedule(epochs, batch_size, learning_rate, label_smoothing, patience, seed)
     _require_sense(schedule)
-    target = _free_folder(Path(out))
+    target = free_folder(Path(out))
     columns = {"text": text, "pair": pair, "label": label}
     examples = read_examples(train, **columns, labelled=True)
     names = label_names(examples)
@@ -94,7 +93,7 @@ def train(
         "max_length": max_length,
         **asdict(schedule),
     }
-    with _beside(target) as folder, quietly():
+    with folder_beside(target) as folder, quietly():
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
         (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n")
@@ -186,23 +185,3 @@ def _require_sense(schedule: Schedule) -> None:
     for name in ("epochs", "batch_size", "learning_rate", "patience"):
         if getattr(schedule, name) <= 0:
             raise BadRequestError(f"{name} is {getattr(schedule, name)}. It must be above zero.")
-
-
-def _free_folder(out: Path) -> Path:
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise BadRequestError(f'"{out}" already exists. Name a new folder, or remove this one.')
-    return out
-
-
-@contextmanager
-def _beside(target: Path) -> Iterator[Path]:
-    """A folder next to the target that takes its place at the end, or vanishes."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    folder = target.with_name(f".{target.name}.partial")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    try:
-        yield folder
-        folder.rename(target)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -1,6 +1,8 @@
 """What the verbs share: their options, a quiet way to load a model, and two ways to answer."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from json import dumps
 from pathlib import Path
@@ -9,8 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
 
+    from exhibit_a.examples import Example
     from exhibit_a.results import Result
     from exhibit_a.subject.subject import Subject
     from exhibit_a.trace.capture import Trace
@@ -28,6 +33,11 @@ Plot = Annotated[
     Path | None, typer.Option("--plot", help="Draw the result into this file (svg, png, pdf).")
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Same seed, same numbers.")]
+Data = Annotated[Path, typer.Argument(help="TSV, CSV, JSONL or Parquet file of texts.")]
+TextColumn = Annotated[str | None, typer.Option("--text", help="Column of the text.")]
+PairColumn = Annotated[str | None, typer.Option("--pair", help="Column of the second text.")]
+LabelColumn = Annotated[str | None, typer.Option("--label", help="Column of the label.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many texts.")]
 
 
 def load_quietly(name: str, **options: Any) -> "Subject":
@@ -52,6 +62,34 @@ def capture_text(
     from exhibit_a.trace.capture import capture
 
     return capture(load_quietly(model), text, pair=pair, truncate=truncate, **options)
+
+
+def read_some(
+    data: Path, text: str | None, pair: str | None, label: str | None, limit: int | None
+) -> "list[Example]":
+    """The first examples of a file named on the command line."""
+    from exhibit_a.examples import read_examples
+
+    return read_examples(data, text=text, pair=pair, label=label)[:limit]
+
+
+@contextmanager
+def working(title: str) -> "Iterator[Callable[[int, int], None]]":
+    """A bar with an estimate while something takes long; on stderr, and only on a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+    screen = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn())
+    with Progress(
+        *columns,
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=screen,
+        transient=True,
+        disable=not screen.is_terminal,
+    ) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def deliver(result: "Result", *, out: Path | None, plot: Path | None) -> None:
@@ -125,6 +163,8 @@ def plain(value: Any) -> Any:
 def _cell(value: Any) -> str:
     from rich.markup import escape
 
+    if value is None:
+        return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

@@ -1,20 +1,26 @@
 """Verbs about a data set."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from exhibit_a.commands.common import Json, Model, Out, Plot, Rows, Seed, load_quietly, present
-
-if TYPE_CHECKING:
-    from exhibit_a.examples import Example
-
-Data = Annotated[Path, typer.Argument(help="TSV, CSV, JSONL or Parquet file of texts.")]
-TextColumn = Annotated[str | None, typer.Option("--text", help="Column of the text.")]
-PairColumn = Annotated[str | None, typer.Option("--pair", help="Column of the second text.")]
-LabelColumn = Annotated[str | None, typer.Option("--label", help="Column of the label.")]
-Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many texts.")]
+from exhibit_a.commands.common import (
+    Data,
+    Json,
+    LabelColumn,
+    Limit,
+    Model,
+    Out,
+    PairColumn,
+    Plot,
+    Rows,
+    Seed,
+    TextColumn,
+    load_quietly,
+    present,
+    read_some,
+    working,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -39,22 +45,19 @@ def tokens(
     """Show how often a token can be found again from its hidden vector, layer by layer."""
     from exhibit_a.methods.token_identifiability import token_identifiability
 
-    texts = [example.text for example in _examples(data, text, None, None, limit)]
-    result = token_identifiability(
-        load_quietly(model),
-        texts,
-        maps=_words(maps),
-        metric=metric,
-        candidates=candidates,
-        seed=seed,
-    )
+    texts = [example.text for example in read_some(data, text, None, None, limit)]
+    subject = load_quietly(model)
+    with working("looking for tokens"):
+        result = token_identifiability(
+            subject, texts, maps=_words(maps), metric=metric, candidates=candidates, seed=seed
+        )
     rows: Rows = [
         {
             "map": name,
             "layer": layer,
             "found": float(rate[layer]),
             "interval": tuple(result.interval[name][layer].tolist()),
-            "control": float(result.control[name][layer]),
+            "control": float(result.control[name][layer]) if name in result.control else None,
             "chance": result.chance,
         }
         for name, rate in result.rate.items()
@@ -67,7 +70,7 @@ def permute(
     data: Data,
     model: Model = "sentiment",
     what: Annotated[
-        str, typer.Option(help="attention, key positions or key features.")
+        str, typer.Option(help="attention (rows), keys (positions) or features (of keys).")
     ] = "attention",
     scope: Annotated[str, typer.Option(help="row, head, example or global.")] = "row",
     repeats: Annotated[int, typer.Option(min=1)] = 20,
@@ -83,10 +86,18 @@ def permute(
     """Show what shuffling attention does to the answers, layer by layer."""
     from exhibit_a.methods.permutation import permutation_test
 
-    examples = _examples(data, text, pair, label, limit)
-    result = permutation_test(
-        load_quietly(model), examples, what=what, scope=scope, repeats=repeats, seed=seed
-    )
+    examples = read_some(data, text, pair, label, limit)
+    subject = load_quietly(model)
+    with working("shuffling") as progress:
+        result = permutation_test(
+            subject,
+            examples,
+            what=what,
+            scope=scope,
+            repeats=repeats,
+            seed=seed,
+            progress=progress,
+        )
     rows: Rows = [
         {
             "shuffled": name,
@@ -108,6 +119,7 @@ def faithful(
     data: Data,
     model: Model = "sentiment",
     by: Annotated[str, typer.Option(help="Attributions to judge, with commas.")] = "raw,rollout",
+    erase: Annotated[str, typer.Option(help="Take tokens away by delete, mask or pad.")] = "delete",
     text: TextColumn = None,
     pair: PairColumn = None,
     limit: Limit = None,
@@ -119,17 +131,13 @@ def faithful(
     """Judge attributions by what erasing the tokens they name does to the answer."""
     from exhibit_a.methods.faithfulness import faithfulness
 
-    examples = _examples(data, text, pair, None, limit)
-    result = faithfulness(load_quietly(model), examples, attribution=_words(by), seed=seed)
+    examples = read_some(data, text, pair, None, limit)
+    subject = load_quietly(model)
+    with working("erasing tokens") as progress:
+        result = faithfulness(
+            subject, examples, attribution=_words(by), erase=erase, seed=seed, progress=progress
+        )
     present(result, "faithfulness", result.table(), json=json, out=out, plot=plot)
-
-
-def _examples(
-    data: Path, text: str | None, pair: str | None, label: str | None, limit: int | None
-) -> "list[Example]":
-    from exhibit_a.examples import read_examples
-
-    return read_examples(data, text=text, pair=pair, label=label)[:limit]
 
 
 def _words(listed: str) -> tuple[str, ...]:

@@ -18,6 +18,8 @@ from exhibit_a.commands.common import (
     console,
     load_quietly,
     present,
+    read_some,
+    working,
 )
 
 Text = Annotated[str, typer.Argument(help="The text to examine.")]
@@ -31,7 +33,7 @@ Target = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the verbs of this file."""
-    for verb in (effective, mixing, attribute, tree):
+    for verb in (effective, mixing, attribute, tree, adversary):
         app.command()(verb)
 
 
@@ -190,6 +192,90 @@ def tree(
     if not json:
         console().print(result.text(), markup=False)
     present(result, f"tree for the {result.target}", rows, json=json, out=out, plot=plot)
+
+
+def adversary(
+    text: Annotated[str | None, typer.Argument(help="The text to examine.")] = None,
+    pair: Pair = None,
+    model: Model = "sentiment",
+    epsilon: Annotated[float, typer.Option(help="How far the answer may move.")] = 0.01,
+    restarts: Annotated[int, typer.Option(min=1, help="Climbs from different starts.")] = 3,
+    compare: Annotated[
+        bool, typer.Option("--free", help="Also: how far with every head output as it is?")
+    ] = False,
+    keys: Annotated[
+        Path | None, typer.Option(help="Instead: train adversarial keys on these labelled texts.")
+    ] = None,
+    alpha: Annotated[float, typer.Option(help="With --keys: weight of the answer.")] = 0.5,
+    limit: Annotated[int | None, typer.Option(min=1, help="With --keys: so many texts.")] = None,
+    truncate: Truncate = False,
+    seed: Seed = 0,
+    json: Json = False,
+    out: Out = None,
+    plot: Plot = None,
+) -> None:
+    """Find attention far from the model's own that gives nearly the same answer."""
+    from exhibit_a.errors import BadRequestError
+
+    if (text is None) == (keys is None):
+        raise BadRequestError("Give either a text, or labelled texts with --keys FILE.")
+    if keys is not None:
+        _adversarial_keys(keys, model, alpha, limit, seed, json=json, out=out, plot=plot)
+        return
+    from exhibit_a.methods.adversarial import adversarial_attention
+
+    trace = capture_text(model, text or "", pair, truncate=truncate)
+    with working("climbing"):
+        result = adversarial_attention(
+            trace, epsilon=epsilon, restarts=restarts, compare=compare, seed=seed
+        )
+    rows: Rows = [
+        {
+            "where": name,
+            "divergence": float(result.divergence[i]),
+            "most_possible": float(result.bound[i]),
+            "at_the_answer": float(result.at_answer[i]),
+            "same_outputs": float(result.free[i]),
+            "answer_moved": float(result.change[i]),
+            "exact": bool(result.exact[i]),
+        }
+        for i, name in enumerate(result.conditions)
+    ]
+    if not compare:
+        rows = [{n: value for n, value in row.items() if n != "same_outputs"} for row in rows]
+    title = f"farthest attention found (Jensen–Shannon) for the {result.target}"
+    present(result, title, rows, json=json, out=out, plot=plot)
+
+
+def _adversarial_keys(
+    data: Path,
+    model: str,
+    alpha: float,
+    limit: int | None,
+    seed: int,
+    *,
+    json: bool,
+    out: Path | None,
+    plot: Path | None,
+) -> None:
+    from exhibit_a.methods.adversarial_keys import adversarial_keys
+
+    subject, examples = load_quietly(model), read_some(data, None, None, None, limit)
+    with working("training adversaries") as progress:
+        result = adversarial_keys(subject, examples, alpha=alpha, seed=seed, progress=progress)
+    rows: Rows = [
+        {
+            "keys": name,
+            "accuracy": float(result.accuracy[i]),
+            "interval": tuple(result.accuracy_interval[i].tolist()),
+            "same_answer": float(result.agreement[i]),
+            "distance": float(result.key_distance[i].mean()),
+            "without_shift": float(result.shift_free_distance[i].mean()),
+            "divergence": float(result.divergence[i].mean()),
+        }
+        for i, name in enumerate(result.conditions)
+    ]
+    present(result, "adversarial keys", rows, json=json, out=out, plot=plot)
 
 
 def _attribution(

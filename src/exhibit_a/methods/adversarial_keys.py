@@ -17,9 +17,8 @@ distance term has the opposite sign (it is paid for staying near); ``random`` ke
 and spread of the model's; and the same MLP trained on random keys (``random, trained``).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,7 +27,16 @@ from torch import Tensor, nn
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, UnsupportedModelError
 from exhibit_a.examples import Example, read_examples
-from exhibit_a.methods.batches import classes_of, encoded, grouped, padded, stand_alone
+from exhibit_a.methods.batches import (
+    Progress,
+    Source,
+    classes_of,
+    encoded,
+    grouped,
+    padded,
+    stand_alone,
+    tell,
+)
 from exhibit_a.methods.distances import BLUE, VERMILION, bootstrap_interval, jensen_shannon
 from exhibit_a.results import Result, extra, provenance
 from exhibit_a.shapes import Attention, Queries, SharedKeys
@@ -78,14 +86,15 @@ class AdversarialKeys(Result):
 
 def adversarial_keys(
     subject: Subject,
-    examples: str | Path | Iterable[Any],
+    examples: Source,
     *,
     alpha: float = 0.5,
     hidden: int = 256,
     epochs: int = 3,
     learning_rate: float = 1e-3,
-    held_out: str | Path | Iterable[Any] | None = None,
+    held_out: Source | None = None,
     seed: int = 0,
+    progress: Progress = None,
 ) -> AdversarialKeys:
     """Train the poster's adversary and its controls on labelled examples; the model never changes.
 
@@ -108,6 +117,7 @@ def adversarial_keys(
         changes[name] = _Change(mlp, from_noise)
         weights = (alpha, sign * (1 - alpha))
         curves[name] = _train(data, changes[name], weights, epochs, learning_rate)
+        tell(progress, number + 1, 3)
     changes["random"] = _Change(None, True)
 
     measured = [_measure(_Data(subject, judge, seed), changes[name]) for name in CONDITIONS]

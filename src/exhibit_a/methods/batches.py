@@ -6,7 +6,7 @@ trace, so that ``replay`` takes it up from any layer. Padding is marked, never g
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ Maps = Float[Tensor, "batch _head _query _key"]
 Averaged = Float[Tensor, "batch _head _key _d_head"]
 RowIndex = Int[Tensor, " row"]
 Source = str | Path | Iterable[Any]  # of examples
+Progress = Callable[[int, int], None] | None  # is told how much is done, and of how much
 
 PADDED_WITH = {"attention_mask": 0, "token_type_ids": 0}
 TOKENS_AT_ONCE = 1024  # in one batch: larger ones are no faster on a processor
@@ -97,18 +98,30 @@ def encoded(subject: Subject, examples: Sequence[Example]) -> list[dict[str, Any
 
 
 def grouped(
-    inputs: Sequence[dict[str, Any]], tokens: int = TOKENS_AT_ONCE, *, alone: bool = False
+    inputs: Sequence[dict[str, Any]],
+    tokens: int = TOKENS_AT_ONCE,
+    *,
+    alone: bool = False,
+    progress: Progress = None,
 ) -> Iterator[list[int]]:
     """Places of inputs of similar length, as many together as make ``tokens`` tokens."""
     order = sorted(range(len(inputs)), key=lambda place: _length(inputs[place]))
     group: list[int] = []
-    for place in order:
+    for number, place in enumerate(order):
         if group and (alone or (len(group) + 1) * _length(inputs[place]) > tokens):
             yield group
+            tell(progress, number, len(order))
             group = []
         group.append(place)
     if group:
         yield group
+        tell(progress, len(order), len(order))
+
+
+def tell(progress: Progress, done: int, total: int) -> None:
+    """Say how far it is, if anyone wants to know."""
+    if progress is not None:
+        progress(done, total)
 
 
 def stand_alone(subject: Subject) -> bool:

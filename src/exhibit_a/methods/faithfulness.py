@@ -17,9 +17,8 @@ of the paired difference.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,7 +28,7 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.examples import read_examples
-from exhibit_a.methods.batches import encoded
+from exhibit_a.methods.batches import Progress, Source, encoded, tell
 from exhibit_a.methods.companions import METHODS, Question
 from exhibit_a.methods.distances import BLUE, bootstrap_interval, sign_flip_p_value
 from exhibit_a.methods.erasure import (
@@ -119,13 +118,14 @@ class Faithfulness(Result):
 
 def faithfulness(
     subject: Subject,
-    examples: str | Path | Iterable[Any],
+    examples: Source,
     *,
     attribution: str | Sequence[str] | Explainer | Mapping[str, Explainer],
     erase: str = "delete",
     rankings: int = 5,
     samples: int = 256,
     seed: int = 0,
+    progress: Progress = None,
 ) -> Faithfulness:
     """Judge one or several attributions by what happens when the tokens they name are gone.
 
@@ -140,7 +140,7 @@ def faithfulness(
     encodings = encoded(subject, data)
     seeded = torch.Generator().manual_seed(seed)
     cases = []
-    for encoding in encodings:
+    for number, encoding in enumerate(encodings, start=1):
         trace = capture(subject, encoding)
         target = choose_target(trace)
         written = removable(trace)
@@ -150,6 +150,7 @@ def faithfulness(
         }
         luck = torch.rand(rankings, int(written.sum()), generator=seeded, dtype=torch.float64)
         cases.append(_judge(_Case(trace, target, written, erase), scores, luck))
+        tell(progress, number, len(encodings))
     names = (*explainers, RANDOM)
     table = {name: torch.stack([case[name][0] for case in cases]) for name in names}
     curves = {name: torch.stack([case[name][1] for case in cases]) for name in names}

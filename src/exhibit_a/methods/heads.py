@@ -13,7 +13,7 @@ Examples of similar length run together, and every head is tried from its own la
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from exhibit_a.examples import Example, read_examples
 from exhibit_a.methods.batches import (
     Batch,
     KeptHeads,
+    Progress,
     Source,
     classes_of,
     encoded,
@@ -122,7 +123,7 @@ def head_importance(
     by: str = "attribution",
     limit: int | None = None,
     tolerance: float = 0.01,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = None,
 ) -> HeadImportance:
     """Rank the heads of a classifier on labelled examples, at most the first ``limit`` of them.
 
@@ -183,7 +184,7 @@ def importance_by_example(
     *,
     by: str,
     tolerance: float = 0.01,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = None,
 ) -> tuple[dict[str, HeadTables], dict[str, Any]]:
     """Tables of heads for every example, the main measure first, and doubts about them."""
     if by not in MEASURES:
@@ -191,15 +192,11 @@ def importance_by_example(
     gold, inputs = classes_of(subject, examples), encoded(subject, examples)
     measure = MEASURES[by](tolerance)
     tables: dict[str, Tensor] = {}
-    done = 0
-    for group in grouped(inputs, alone=stand_alone(subject)):
+    for group in grouped(inputs, alone=stand_alone(subject), progress=progress):
         batch = run(subject, [inputs[place] for place in group])
         for name, found in measure(batch, gold[group]).items():
             whole = found.new_full((len(examples), *found.shape[1:]), torch.nan)
             tables.setdefault(name, whole)[group] = found
-        done += len(group)
-        if progress is not None:
-            progress(done, len(examples))
     return tables, measure.doubts()
 
 

@@ -26,6 +26,7 @@ from exhibit_a.trace.capture import Trace, capture
 if TYPE_CHECKING:
     import matplotlib.figure
 
+DEMANDS = ("same output", "same sum", "not negative", "own keys")
 SHORTEST = 4  # tokens; below, a text is all special tokens
 
 SiteCounts = Int[Tensor, "_head _query"]
@@ -48,6 +49,24 @@ class AttentionIdentifiability(Result):
         demands = (self.same_output, self.same_sum, self.not_negative, self.generated)
         counted = [part for demand in demands if (part := demand[site]) is not None]
         return torch.stack([(part[part >= 0] == 0).double().mean() for part in counted])
+
+    def plot(self) -> "matplotlib.figure.Figure":
+        """The share of rows that are the only ones possible, demand upon demand."""
+        figure: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
+            figsize=(6, 1.4 + 0.3 * len(self.sites)), layout="constrained"
+        )
+        axis = figure.subplots()
+        shares = torch.full((len(self.sites), len(DEMANDS)), torch.nan)
+        for place in range(len(self.sites)):
+            found = self.unique(place)
+            shares[place, : len(found)] = found
+        drawn = axis.imshow(shares.numpy(), vmin=0, vmax=1, cmap="cividis", aspect="auto")
+        axis.set_xticks(range(len(DEMANDS)), DEMANDS)
+        names = [f"{one.stack} {one.layer} {one.kind}" for one in self.sites]
+        axis.set_yticks(range(len(names)), names)
+        axis.set_title("rows that stay the only ones, demand upon demand", fontsize="medium")
+        figure.colorbar(drawn, label="share of rows")
+        return figure
 
 
 def attention_identifiability(trace: Trace) -> AttentionIdentifiability:

@@ -13,15 +13,13 @@ Wallace, 2019; for keys of a Transformer, the poster "Is Attention Explanation i
    ``features``   the entries of the key vectors, the same way for all positions.
 
    A permutation is drawn anew for every ``row``, ``head`` or ``example``, or once for all examples
-   (``global``). A permutation of a set of keys is the order of random numbers, one for each key, so
-   that one draw serves texts of every length and every mask.
+   (``global``); ``shuffling.py`` says how.
 3. The answer is compared with the model's own: total variation, flips, accuracy. As the extreme,
    every row is also made uniform, which removes what attention says altogether.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -30,7 +28,15 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.examples import read_examples
-from exhibit_a.methods.batches import classes_of, encoded, grouped, run, stand_alone
+from exhibit_a.methods.batches import (
+    Progress,
+    Source,
+    classes_of,
+    encoded,
+    grouped,
+    run,
+    stand_alone,
+)
 from exhibit_a.methods.distances import (
     BLUE,
     VERMILION,
@@ -39,8 +45,6 @@ from exhibit_a.methods.distances import (
 )
 from exhibit_a.methods.erasure import cut_short, require_distribution
 from exhibit_a.methods.shuffling import TOKENS, Again, Shuffling, chosen_sites, conditions
-from exhibit_a.methods.shuffling import shuffled as shuffled
-from exhibit_a.methods.shuffling import uniform as uniform
 from exhibit_a.results import Result, extra, provenance
 from exhibit_a.subject.subject import Subject
 
@@ -96,13 +100,14 @@ class PermutationTest(Result):
 @torch.no_grad()
 def permutation_test(
     subject: Subject,
-    examples: str | Path | Iterable[Any],
+    examples: Source,
     *,
     what: str = "attention",
     scope: str = "row",
     sites: Sequence[int] | None = None,
     repeats: int = 20,
     seed: int = 0,
+    progress: Progress = None,
 ) -> PermutationTest:
     """Shuffle attention at each site alone and at all ``sites`` together, and see what changes.
 
@@ -122,7 +127,8 @@ def permutation_test(
     size, answers = len(data), torch.zeros(len(data), dtype=torch.long)
     change = torch.zeros(len(groups), repeats + 1, size)  # the last place is the uniform extreme
     chose = torch.zeros(len(groups), repeats + 1, size, dtype=torch.long)
-    for places in grouped(encodings, TOKENS // repeats, alone=stand_alone(subject)):
+    alone = stand_alone(subject)
+    for places in grouped(encodings, TOKENS // repeats, alone=alone, progress=progress):
         batch = run(subject, [encodings[place] for place in places])
         again = Again(batch, lengths[places], places)
         answers[places] = again.own.argmax(-1).cpu()

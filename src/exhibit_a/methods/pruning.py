@@ -10,7 +10,7 @@ of its own within each site, and the same number of heads goes from every site.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from exhibit_a.errors import BadRequestError
 from exhibit_a.examples import Example, read_examples
 from exhibit_a.methods.batches import (
     KeptHeads,
+    Progress,
     Source,
     classes_of,
     encoded,
@@ -114,7 +115,7 @@ def effectiveness(
     order: str = "most",
     counts: Sequence[int] | None = None,
     limit: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = None,
 ) -> PruningCurve:
     """Silence the same number of heads in every site, in an order of each example's own.
 

@@ -30,7 +30,7 @@ from exhibit_a.errors import BadRequestError, UnsupportedModelError
 from exhibit_a.examples import read_examples
 from exhibit_a.methods.batches import KeptHeads, Source, encoded, grouped, padded, stand_alone
 from exhibit_a.methods.head_weights import Change, observe_feeding, remove, settle
-from exhibit_a.results import Result, provenance
+from exhibit_a.results import Result, extra, provenance
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.care import floating, undisturbed, without_cache
 from exhibit_a.subject.encoding import probe
@@ -59,6 +59,16 @@ class Pruning(Result):
     def speed_up(self) -> float:
         """How many times faster the pruned model is."""
         return self.seconds[0] / self.seconds[1]
+
+    def plot(self) -> Any:
+        """Size and time of the smaller model beside those of the whole one."""
+        figure = extra("matplotlib.figure").Figure(figsize=(5, 2.2), layout="constrained")
+        axis = figure.subplots()
+        shares = [after / before for before, after in (self.parameters, self.seconds)]
+        axis.barh(["parameters", "time"], shares, color="#0072b2")
+        axis.axvline(1, color="0.4", linewidth=0.8)
+        axis.set(xlabel="share of the whole model", title=f"without {len(self.heads)} heads")
+        return figure
 
 
 def prune(subject: Subject, heads: Heads) -> Subject:

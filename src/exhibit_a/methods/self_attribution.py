@@ -128,7 +128,7 @@ def self_attribution(
     ``target`` is what the model itself answers, unless a label, a token or a ``Target`` is given.
     ``rule="riemann", steps=20`` is the paper, ``rule="left", steps=64`` the released code.
     """
-    chosen = _target(trace, target)
+    chosen = chosen_target(trace, target)
     batch, told = of_one(trace), chosen
     if chosen.position is not None and "logits_to_keep" in _parameters(trace):
         batch, told = _answering_from(batch, chosen)
@@ -162,7 +162,7 @@ def self_attribution(
     )
 
 
-def _target(trace: Trace, target: Target | str | int | None) -> Target:
+def chosen_target(trace: Trace, target: Target | str | int | None) -> Target:
     """The target asked for, checked against what the model answers."""
     if isinstance(target, Target):
         return _existing(target, trace.output.logits)

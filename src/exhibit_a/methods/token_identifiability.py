@@ -16,6 +16,7 @@ x_i = nearest(ĝ(e_i)). The rate is the share of tokens for which that holds.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -179,13 +180,22 @@ class _Task:
         """The vectors that are to be found again."""
         return batch.hidden[0] if self.vocabulary is None else self.vocabulary[batch.ids]
 
+    @cached_property
+    def strangers(self) -> Float[Tensor, "word d_input"]:
+        """Vectors of words from all training texts, for the control to be fitted to.
+
+        Those of the same batch will not do: now and then a token would draw itself, and texts of
+        one length share their places. Either lifts the control above chance.
+        """
+        return _pool(self, "train")[0]
+
     def rows(self, part: str) -> Iterator[tuple[Tensor, Float[Tensor, "target row d_input"]]]:
-        """Hidden vectors of real tokens; the vectors wanted, and those of other tokens."""
+        """Hidden vectors of real tokens; the vectors wanted, and those of strangers."""
         chance = torch.Generator().manual_seed(self.seed + 1)
         for batch in self.batches(part):
             wanted = self.wanted(batch)[batch.real]
-            others = wanted[torch.randperm(len(wanted), generator=chance)]
-            yield batch.hidden[:, batch.real], torch.stack([wanted, others])
+            drawn = torch.randint(len(self.strangers), (len(wanted),), generator=chance)
+            yield batch.hidden[:, batch.real], torch.stack([wanted, self.strangers[drawn]])
 
 
 def _fit(
@@ -237,7 +247,7 @@ def _moments(task: _Task, part: str) -> Moments:
 @torch.no_grad()
 def _judge(task: _Task, maps: dict[str, Map]) -> Score:
     """Look for every token of the test texts among its candidates."""
-    pool = _pool(task) if task.candidates == "dataset" else None
+    pool = _pool(task, "test") if task.candidates == "dataset" else None
     score: Score | None = None
     for batch in task.batches("test"):
         layers = len(batch.hidden)
@@ -289,22 +299,24 @@ def _field(task: _Task, batch: StateBatch, pool: tuple[Tensor, Tensor] | None) -
     return Field(own, own, twin | itself, same, batch.real, batch.real & ~batch.special)
 
 
-def _pool(task: _Task) -> tuple[Float[Tensor, "candidate d_input"], Int[Tensor, " candidate"]]:
-    """A uniform sample of the words of the test texts (reservoir: one pass, fixed memory)."""
+def _pool(
+    task: _Task, part: str
+) -> tuple[Float[Tensor, "candidate d_input"], Int[Tensor, " candidate"]]:
+    """A uniform sample of the words of some texts (reservoir: one pass, fixed memory)."""
     chance = torch.Generator().manual_seed(task.seed + 3)
     rows: list[Tensor] = []
     ids: list[Tensor] = []
     luck = torch.zeros(0)
-    for batch in task.batches("test"):
+    for batch in task.batches(part):
         words = batch.real & ~batch.special
-        rows.append(batch.hidden[0][words])
+        rows.append(task.wanted(batch)[words])
         ids.append(batch.ids[words])
         luck = torch.cat([luck, torch.rand(int(words.sum()), generator=chance)])
         if len(luck) > POOL:  # the POOL luckiest so far
             kept = luck.topk(POOL).indices
             luck, rows, ids = luck[kept], [torch.cat(rows)[kept]], [torch.cat(ids)[kept]]
     if not rows:
-        raise BadRequestError("No text fell into the test part; give at least 50 texts.")
+        raise BadRequestError(f"No text fell into the {part} part; give at least 50 texts.")
     return torch.cat(rows), torch.cat(ids)
 
 

@@ -83,7 +83,7 @@ class AttributionTree(Result):
             for place, edge in enumerate(below):
                 last = place == len(below) - 1
                 branch = "└─ " if last else "├─ "
-                share = f"layer {edge.layer}  {edge.score:+.3f}"
+                share = f"layer {edge.layer}  {edge.score:+.2g}"
                 lines.append(f"{indent}{branch}{self._name(edge.child)}  {share}")
                 draw(edge.child, indent + ("   " if last else "│  "))
 
@@ -125,7 +125,7 @@ class AttributionTree(Result):
             parts.append(_word(name, 4, 24 + RISE * (self.layers - level), GREY, "start"))
         for edge in self.edges:
             said = f"{self._name(edge.parent)} ← {self._name(edge.child)}, layer {edge.layer}"
-            title = f"{said}, {edge.score:+.4f}"
+            title = f"{said}, {edge.score:+.2g}"
             parts.append(_line(at(edge.parent), at(edge.child), self._thickness(edge), title))
         for node in self.nodes:
             (x, y), colour = at(node), ORANGE if node == self.root else BLUE

@@ -15,7 +15,7 @@ with two controls in the same places: tokens drawn at random from the texts them
 patterns of the largest raw attention between words instead of the largest attribution.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.examples import read_examples
 from exhibit_a.methods.batches import (
+    Progress,
     Source,
     answers_of,
     classes_of,
@@ -35,42 +36,15 @@ from exhibit_a.methods.batches import (
     run,
     stand_alone,
 )
+from exhibit_a.methods.insertion import Pattern, inserted, token_at, written
 from exhibit_a.methods.paths import attribute_classes
 from exhibit_a.methods.pruning import wilson
 from exhibit_a.results import Result, extra, provenance
-from exhibit_a.subject.encoding import positions
 from exhibit_a.subject.subject import Subject
 
 WEAK = 0.2  # a second pair below this share of the first is left out
 FAINT = 0.02  # patterns whose two scores are below this together are not kept
 RANDOM_DRAWS = 5
-
-
-@dataclass(frozen=True)
-class Inserted:
-    """One token of a pattern: where it stood, as a segment and a share of its length."""
-
-    token_id: int
-    token: str
-    segment: int
-    place: float
-
-
-@dataclass(frozen=True)
-class Pattern:
-    """The tokens joined by the strongest edges of one example."""
-
-    tokens: tuple[Inserted, ...]
-    scores: tuple[float, float]  # of the two edges
-    site: int
-    head: int
-    predicted: int
-    example: str
-
-    @property
-    def text(self) -> str:
-        """The tokens, in their order."""
-        return " ".join(one.token for one in self.tokens)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -80,6 +54,19 @@ class Triggers(Result):
     patterns: tuple[Pattern, ...]
     by_attention: tuple[Pattern, ...]
     labels: tuple[str, ...]
+
+    def plot(self, count: int = 12) -> Any:
+        """The strongest patterns, and the class that each speaks for."""
+        shown = self.patterns[:count][::-1]
+        figure = extra("matplotlib.figure").Figure(
+            figsize=(6, 1.2 + 0.3 * len(shown)), layout="constrained"
+        )
+        axis = figure.subplots()
+        axis.barh(range(len(shown)), [sum(one.scores) for one in shown], color="#0072b2")
+        names = [f"{one.text} → {self.labels[one.predicted]}" for one in shown]
+        axis.set_yticks(range(len(shown)), names)
+        axis.set_xlabel("contribution of the pattern's edges")
+        return figure
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -130,25 +117,22 @@ def find_triggers(
     *,
     limit: int = 500,
     tolerance: float = 0.01,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress = None,
 ) -> Triggers:
     """Find the patterns on which single answers rest most, in the first ``limit`` examples."""
     some = limited(read_examples(examples), limit)
     if subject.anatomy.answers != "classes" or subject.tokenizer is None:
         raise NotComputableError("Triggers are words that turn a class: give a text classifier.")
-    inputs, done = encoded(subject, some), 0
+    inputs = encoded(subject, some)
     by_attribution: list[Pattern] = []
     by_attention: list[Pattern] = []
-    for group in grouped(inputs, alone=stand_alone(subject)):
+    for group in grouped(inputs, alone=stand_alone(subject), progress=progress):
         batch = run(subject, [inputs[place] for place in group])
         ids = [(some[place].id, inputs[place]["input_ids"][0]) for place in group]
         predicted = batch.trace.output.logits.argmax(-1)
         scores = [found.scores for found in attribute_classes(batch, predicted, tolerance)]
         by_attribution += _patterns(subject, scores, ids, predicted)
         by_attention += _patterns(subject, list(batch.attention), ids, predicted, only_words=True)
-        done += len(group)
-        if progress is not None:
-            progress(done, len(some))
     kept = [one for one in by_attribution if sum(one.scores) >= FAINT]
     used: dict[str, Any] = {"limit": limit, "tolerance": tolerance}
     return Triggers(
@@ -186,7 +170,7 @@ def attack(
     chosen = [one for label in sorted(pools) for one in pools[label]]
     rivals = [one for label in sorted(pools) for one in _as_many(others, label, len(pools[label]))]
     generator = torch.Generator().manual_seed(seed)
-    words = torch.cat([one["input_ids"][0][_content(subject, one)] for one in inputs])
+    words = torch.cat([one["input_ids"][0][written(subject, one)] for one in inputs])
 
     def judge(pattern: Pattern | None) -> Float[Tensor, " label"]:
         changed = [one if pattern is None else inserted(subject, one, pattern) for one in inputs]
@@ -223,34 +207,6 @@ def attack(
     )
 
 
-def inserted(subject: Subject, inputs: dict[str, Tensor], pattern: Pattern) -> dict[str, Tensor]:
-    """Inputs with the tokens of a pattern at the same relative places of the same segments."""
-    ids = inputs["input_ids"][0].tolist()
-    kinds = inputs["token_type_ids"][0].tolist() if "token_type_ids" in inputs else None
-    segments = _segments(_content(subject, inputs).tolist())
-    for segment in reversed(range(len(segments))):
-        start, stop = segments[segment]
-        new = [one for one in pattern.tokens if min(one.segment, len(segments) - 1) == segment]
-        total = stop - start + len(new)
-        taken: dict[int, int] = {}
-        for one in new:
-            at = min(round(one.place * total), total - 1)
-            while at in taken:
-                at = (at + 1) % total
-            taken[at] = one.token_id
-        old = iter(ids[start:stop])
-        ids[start:stop] = [taken[at] if at in taken else next(old) for at in range(total)]
-        if kinds is not None:
-            kinds[start:start] = [kinds[start]] * len(new)
-        ids, kinds = _cut(subject, ids, kinds, start + total)
-    made = {"input_ids": torch.tensor([ids], device=subject.device)}
-    if kinds is not None:
-        made["token_type_ids"] = torch.tensor([kinds], device=subject.device)
-    if "attention_mask" in inputs:
-        made["attention_mask"] = torch.ones_like(made["input_ids"])
-    return made
-
-
 def _patterns(
     subject: Subject,
     maps: list[Tensor],
@@ -262,7 +218,7 @@ def _patterns(
     """The pattern of every row that has one."""
     found = []
     for row, (name, own) in enumerate(ids):
-        content = _content(subject, {"input_ids": own.unsqueeze(0)}).to(own.device)
+        content = written(subject, {"input_ids": own.unsqueeze(0)}).to(own.device)
         mine = [one[row, :, : len(own), : len(own)] for one in maps]
         if only_words:
             pairs = content[:, None] & content
@@ -274,44 +230,10 @@ def _patterns(
         edges = [divmod(int(at), len(own)) for at in top.indices[:strong]]
         places = sorted({place for edge in edges for place in edge if bool(content[place])})
         if places:
-            tokens = tuple(_token(subject, own, content.tolist(), place) for place in places)
+            tokens = tuple(token_at(subject, own, content.tolist(), place) for place in places)
             scores = (float(top.values[0]), float(top.values[1]))
             found.append(Pattern(tokens, scores, site, head, int(predicted[row]), name))
     return found
-
-
-def _token(subject: Subject, ids: Tensor, content: list[bool], place: int) -> Inserted:
-    segments = _segments(content)
-    segment = next(at for at, (start, stop) in enumerate(segments) if start <= place < stop)
-    start, stop = segments[segment]
-    token = subject.tokenizer.convert_ids_to_tokens(int(ids[place]))
-    return Inserted(int(ids[place]), token, segment, (place - start) / (stop - start))
-
-
-def _content(subject: Subject, inputs: dict[str, Tensor]) -> Tensor:
-    """Which positions somebody wrote."""
-    ids = inputs["input_ids"][0]
-    return ~positions(subject.tokenizer, ids, len(ids))[1]
-
-
-def _segments(content: Sequence[bool]) -> list[tuple[int, int]]:
-    """The runs of written positions, each from its start to where it stops."""
-    found: list[tuple[int, int]] = []
-    for place, written in enumerate(content):
-        if written and found and found[-1][1] == place:
-            found[-1] = (found[-1][0], place + 1)
-        elif written:
-            found.append((place, place + 1))
-    return found
-
-
-def _cut(
-    subject: Subject, ids: list[int], kinds: list[int] | None, stop: int
-) -> tuple[list[int], list[int] | None]:
-    """Shorten a segment at its end to what the model takes."""
-    excess = max(0, len(ids) - (subject.anatomy.max_length or len(ids)))
-    keep = [place for place in range(len(ids)) if not stop - excess <= place < stop]
-    return [ids[at] for at in keep], None if kinds is None else [kinds[at] for at in keep]
 
 
 def _weakness(pattern: Pattern) -> float:

@@ -1,0 +1,235 @@
+"""Verbs about heads over a data set: which matter, how many can go, and what can be built on it."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from exhibit_a.commands.common import (
+    Data,
+    Json,
+    LabelColumn,
+    Limit,
+    Model,
+    Out,
+    PairColumn,
+    Plot,
+    Rows,
+    Seed,
+    TextColumn,
+    load_quietly,
+    present,
+    read_some,
+    working,
+)
+
+if TYPE_CHECKING:
+    from exhibit_a.examples import Example
+    from exhibit_a.methods.heads import HeadImportance
+    from exhibit_a.subject.subject import Subject
+
+By = Annotated[str, typer.Option(help="attribution, taylor, ablation or attention.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs of this file."""
+    for verb in (heads, prune, triggers):
+        app.command()(verb)
+
+
+def heads(
+    data: Data,
+    model: Model = "sentiment",
+    by: By = "attribution",
+    against: Annotated[
+        Path | None, typer.Option(help="A second data set: do the same heads matter there?")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="Heads to show.")] = 12,
+    text: TextColumn = None,
+    pair: PairColumn = None,
+    label: LabelColumn = None,
+    limit: Limit = 200,
+    json: Json = False,
+    out: Out = None,
+    plot: Plot = None,
+) -> None:
+    """Rank the heads of a classifier by how much its answers owe to them."""
+    subject = load_quietly(model)
+    found = _importance(subject, read_some(data, text, pair, label, limit), by)
+    if against is not None:
+        from exhibit_a.methods.heads import head_similarity
+
+        other = _importance(subject, read_some(against, text, pair, label, limit), by)
+        result = head_similarity(found, other, names=(data.stem, against.stem))
+        low, high = result.interval
+        title = (
+            f"importance by {by}: Pearson {result.pearson:.2f} ({low:.2f} to {high:.2f}), "
+            f"Spearman {result.spearman:.2f}"
+        )
+        rows: Rows = [
+            {"site": site, "head": head, data.stem: float(found.scores[site, head])}
+            | {against.stem: float(other.scores[site, head])}
+            for site, head in found.ranking[::-1][:top]
+        ]
+        present(result, title, rows, json=json, out=out, plot=plot)
+        return
+    rows = [
+        {
+            "site": site,
+            "head": head,
+            "importance": float(found.scores[site, head]),
+            "standard_error": float(found.standard_error[site, head]),
+        }
+        for site, head in found.ranking[::-1][:top]
+    ]
+    title = f"most important heads by {by}, {found.examples} examples"
+    present(found, title, rows, json=json, out=out, plot=plot)
+
+
+def prune(
+    data: Data,
+    model: Model = "sentiment",
+    by: By = "attribution",
+    order: Annotated[str, typer.Option(help="least or most important heads first.")] = "least",
+    scope: Annotated[str, typer.Option(help="global, or the same share of every site.")] = "global",
+    rank_on: Annotated[
+        int, typer.Option(min=1, help="Rank on so many examples; the others are judged.")
+    ] = 200,
+    remove: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Take this share of heads out for good.")
+    ] = None,
+    save: Annotated[Path | None, typer.Option(help="Folder for the smaller model.")] = None,
+    text: TextColumn = None,
+    pair: PairColumn = None,
+    label: LabelColumn = None,
+    limit: Limit = None,
+    json: Json = False,
+    out: Out = None,
+    plot: Plot = None,
+) -> None:
+    """Show how accuracy falls as heads go, or make a model without its least important heads."""
+    from exhibit_a.errors import BadRequestError
+    from exhibit_a.methods.pruning import pruning_curve
+
+    if save is not None and remove is None:
+        raise BadRequestError("There is nothing to save yet: say with --remove how much goes.")
+    subject, examples = load_quietly(model), read_some(data, text, pair, label, limit)
+    importance = _importance(subject, examples[:rank_on], by)
+    if remove is not None:
+        _remove(subject, importance, examples, remove, save, json=json, out=out)
+        return
+    with working(f"silencing heads, {order} important first"):
+        result = pruning_curve(subject, examples, importance, order=order, scope=scope)
+    rows: Rows = [
+        {
+            "heads_gone": int(result.removed[point]),
+            "share": float(result.fraction[point]),
+            "accuracy": float(result.accuracy[point]),
+            "interval": tuple(result.interval[point].tolist()),
+            "loss": float(result.loss[point]),
+        }
+        for point in range(len(result.fraction))
+    ]
+    title = f"{order} important heads first, by {by}; mean accuracy {result.area:.3f}"
+    present(result, title, rows, json=json, out=out, plot=plot)
+
+
+def triggers(
+    data: Data,
+    victim: Annotated[
+        Path | None, typer.Option("--attack", help="Labelled texts to put the patterns into.")
+    ] = None,
+    model: Model = "sentiment",
+    count: Annotated[int, typer.Option(min=1, help="Patterns for each class.")] = 3,
+    text: TextColumn = None,
+    pair: PairColumn = None,
+    label: LabelColumn = None,
+    limit: Limit = 500,
+    seed: Seed = 0,
+    json: Json = False,
+    out: Out = None,
+    plot: Plot = None,
+) -> None:
+    """Find pairs of words that single answers rest on, and see whether they turn others."""
+    from exhibit_a.methods.triggers import attack, find_triggers
+
+    subject = load_quietly(model)
+    with working("looking for patterns") as progress:
+        found = find_triggers(
+            subject,
+            read_some(data, text, pair, label, limit),
+            limit=limit or 500,
+            progress=progress,
+        )
+    if victim is None:
+        rows: Rows = [
+            {"pattern": one.text, "speaks_for": found.labels[one.predicted]}
+            | {"score": sum(one.scores), "site": one.site, "head": one.head}
+            for one in found.patterns[: count * len(found.labels)]
+        ]
+        present(found, "patterns that answers rest on", rows, json=json, out=out, plot=plot)
+        return
+    with working("attacking"):
+        victims = read_some(victim, text, pair, label, None)
+        result = attack(subject, victims, found, count=count, seed=seed)
+    rows = [
+        {
+            "pattern": one.text,
+            "speaks_for": result.labels[one.predicted],
+            "class": name,
+            "before": float(result.before[place]),
+            "after": float(result.after[number, place]),
+            "interval": tuple(result.interval[number, place].tolist()),
+            "random": float(result.random[number, place]),
+            "attention": float(result.attention[number, place]),
+        }
+        for number, one in enumerate(result.patterns)
+        for place, name in enumerate(result.labels)
+        if result.counts[place]
+    ]
+    present(result, "accuracy of each class", rows, json=json, out=out, plot=plot)
+
+
+def _importance(subject: "Subject", examples: "list[Example]", by: str) -> "HeadImportance":
+    from exhibit_a.methods.heads import head_importance
+
+    with working(f"heads by {by}") as progress:
+        return head_importance(subject, examples, by=by, progress=progress)
+
+
+def _remove(
+    subject: "Subject",
+    importance: "HeadImportance",
+    examples: "list[Example]",
+    share: float,
+    folder: Path | None,
+    *,
+    json: bool,
+    out: Path | None,
+) -> None:
+    """Take the least important heads out of the model, compare, and save what is left."""
+    from exhibit_a.methods.removal import measure_pruning
+    from exhibit_a.methods.removal import prune as without
+    from exhibit_a.store import folder_beside, free_folder
+
+    gone = importance.ranking[: round(share * len(importance.ranking))]
+    with working("taking heads out"):
+        smaller = without(subject, gone)
+        result = measure_pruning(subject, smaller, gone, examples[:200])
+    if folder is not None:
+        with folder_beside(free_folder(folder)) as beside:
+            smaller.model.save_pretrained(beside)
+            if smaller.tokenizer is not None:
+                smaller.tokenizer.save_pretrained(beside)
+    rows: Rows = [
+        {
+            "heads_gone": len(gone),
+            "parameters": result.parameters[1],
+            "of": result.parameters[0],
+            "times_faster": result.speed_up,
+            "answers_differ_by": result.difference,
+            "can_be_saved": result.saves,
+        }
+    ]
+    title = f"without {share:.0%} of the heads" + (f", saved in {folder}" if folder else "")
+    present(result, title, rows, json=json, out=out, plot=None)

@@ -1,0 +1,1 @@
+"""What people see: the page, the notebook cell, the terminal."""

@@ -1,0 +1,80 @@
+"""How does a result become one file that opens anywhere, for ever?
+
+Everything is inside: the viewer's script, the header, the blocks. Nothing is fetched, and a content
+security policy forbids it: only the one script whose hash is named may run. The same result gives
+the same bytes.
+"""
+
+import base64
+import hashlib
+from functools import cache
+from html import escape
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+
+from exhibit_a.report.view import View, view
+from exhibit_a.results import Result
+from exhibit_a.store import write_whole
+
+STYLE = "html{color-scheme:light dark;background:Canvas}body{margin:0}"
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<div data-exhibit-a="page"></div>
+<noscript><p>This page draws itself with the script inside it, and scripts are off.</p></noscript>
+<script type="application/json" data-part="header">{header}</script>
+<script type="text/plain" data-part="blocks">{blocks}</script>
+<script type="module">{script}</script>
+</body>
+</html>
+"""
+
+
+def write_page(result: Result, path: str | PathLike[str]) -> Path:
+    """Write a result as one page that needs nothing but a browser."""
+    return write_whole(path, page(result).encode())
+
+
+def page(result: Result) -> str:
+    """The page of a result."""
+    return page_of(view(result))
+
+
+def page_of(shown: View) -> str:
+    """The page of a view."""
+    return _PAGE.format(
+        policy=policy(script(), STYLE),
+        title=escape(f"{shown.header['title']} · Exhibit A"),
+        style=STYLE,
+        header=shown.header_json(),
+        blocks=shown.blocks,
+        script=script(),
+    )
+
+
+@cache
+def script() -> str:
+    """The viewer; it can stand inside a script element."""
+    text = files("exhibit_a.report").joinpath("static", "viewer.js").read_text("utf-8")
+    return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def policy(script: str, style: str, connect: str = "'none'") -> str:
+    """What a page may do: run this script, look like this, and nothing else."""
+    return (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        f"img-src data: blob:; connect-src {connect}; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

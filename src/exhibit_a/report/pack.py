@@ -1,0 +1,213 @@
+"""How do many maps travel in one small page?
+
+Every map becomes steps of a scale of its own, 16 bits a step or 8, and every head is one block:
+deflated, in base64, and opened only when somebody looks. Where even that would be too much, only
+the largest entries of every row are kept, and of the rest of the row its mean; what share of the
+weight that leaves out is written beside the map. ``viewer/src/payload.ts`` reads what is written
+here.
+"""
+
+import base64
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+FEWEST = 2  # entries of a row that are kept however long the text is
+INDEX_COST, VALUE_COST = 0.95, 0.85  # bytes after deflate, as measured
+
+SiteMaps = tuple[Float[Tensor, "_head _row _column"], ...]
+
+
+@dataclass
+class Blocks:
+    """Named bytes, one after the other in one text."""
+
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)
+    parts: list[str] = field(default_factory=list)
+    length: int = 0
+
+    def add(self, name: str, data: bytes) -> str:
+        """Put bytes in, and give their name back."""
+        text = base64.b64encode(zlib.compress(data, 6)).decode()
+        self.places[name] = (self.length, len(text))
+        self.parts.append(text)
+        self.length += len(text)
+        return name
+
+    def text(self) -> str:
+        """All blocks as one text."""
+        return "".join(self.parts)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Maps as they stand in the header: by head, and how they were written."""
+
+    heads: list[dict[str, Any]]  # site, head, block, scales, rests, kept
+    bits: int
+    groups: list[dict[str, Any]] | None
+    visible: list[str | None]  # block of every site
+    kept: dict[str, float]  # share of absolute weight, of every mode
+    limits: dict[str, float]  # largest absolute value, of every mode
+
+
+def pack(
+    blocks: Blocks,
+    name: str,
+    modes: dict[str, SiteMaps],
+    *,
+    together: Sequence[Sequence[str]],
+    budget: int,
+) -> Packed:
+    """Write maps into blocks, as finely as ``budget`` bytes allow.
+
+    ``together`` names the modes that keep the same entries where not all can be kept.
+    """
+    shapes = [tuple(one.shape) for one in next(iter(modes.values()))]
+    entries = len(modes) * sum(heads * rows * columns for heads, rows, columns in shapes)
+    for bits in (16, 8):
+        if entries * bits // 8 <= budget:
+            return _dense(blocks, name, modes, bits)
+    rows = sum(heads * rows for heads, rows, _ in shapes)
+    per_entry = sum(INDEX_COST + VALUE_COST * len(group) for group in together)
+    count = max(int((budget / rows - len(modes)) / per_entry), FEWEST)
+    return _sparse(blocks, name, modes, together, count)
+
+
+def _dense(blocks: Blocks, name: str, modes: dict[str, SiteMaps], bits: int) -> Packed:
+    heads = []
+    for site, maps in enumerate(zip(*modes.values(), strict=True)):
+        scales = [_largest(one) for one in maps]
+        steps = [_steps(one, scale, bits) for one, scale in zip(maps, scales, strict=True)]
+        for head in range(maps[0].shape[0]):
+            data = b"".join(one[head].tobytes() for one in steps)
+            scaled = {mode: float(s[head]) for mode, s in zip(modes, scales, strict=True)}
+            heads.append(_entry(blocks, name, site, head, data, scaled, {}, {}))
+    sites = len(next(iter(modes.values())))
+    return Packed(heads, bits, None, [None] * sites, dict.fromkeys(modes, 1.0), _limits(heads))
+
+
+def _sparse(
+    blocks: Blocks,
+    name: str,
+    modes: dict[str, SiteMaps],
+    together: Sequence[Sequence[str]],
+    count: int,
+) -> Packed:
+    heads, visible = [], list[str | None]()
+    count = min(count, *(int(one.shape[-1]) for one in next(iter(modes.values()))))
+    weights = {mode: [0.0, 0.0] for mode in modes}  # kept, of
+    for site in range(len(next(iter(modes.values())))):
+        maps = {mode: one[site].detach().cpu().float() for mode, one in modes.items()}
+        first, last = _range(next(iter(maps.values())))
+        range_of = torch.stack([first, last], -1).numpy().astype("<u2").tobytes()
+        visible.append(blocks.add(f"{name}/{site}/visible", range_of))
+        rows = _Rows(count, (last - first + 1 - count).clamp_min(1), len(maps[together[0][0]]))
+        for group in together:
+            rows.add({mode: maps[mode] for mode in group}, weights)
+        for head, data in enumerate(rows.data):
+            told = (rows.scales[head], rows.rests[head], rows.kept[head])
+            heads.append(_entry(blocks, name, site, head, data, *told))
+    groups = [{"modes": list(group), "count": count} for group in together]
+    shares = {mode: held / whole if whole else 1.0 for mode, (held, whole) in weights.items()}
+    return Packed(heads, 8, groups, visible, shares, _limits(heads))
+
+
+class _Rows:
+    """The largest entries of every row of one site, head by head."""
+
+    def __init__(self, count: int, others: Int[Tensor, " row"], heads: int) -> None:
+        self.count, self.others = count, others  # entries kept, and how many are not
+        self.data = [b""] * heads
+        self.scales, self.rests, self.kept = (
+            [dict[str, float]() for _ in self.data] for _ in "..."
+        )
+
+    def add(self, maps: dict[str, Tensor], weights: dict[str, list[float]]) -> None:
+        """Write maps that keep the same entries; ``weights`` counts what is kept of each."""
+        places = _strongest(list(maps.values()), self.count)
+        gaps = torch.diff(places, dim=-1, prepend=torch.zeros_like(places[..., :1])).numpy()
+        high, low = (gaps >> 8).astype(np.uint8), (gaps & 255).astype(np.uint8)
+        for head in range(len(self.data)):
+            self.data[head] += high[head].tobytes() + low[head].tobytes()
+        for mode, one in maps.items():
+            held = one.gather(-1, places)
+            rest = ((one.sum(-1) - held.sum(-1)) / self.others).unsqueeze(-1)
+            scale, rest_scale = _largest(held), _largest(rest)
+            steps, rest_steps = _steps(held, scale, 8), _steps(rest, rest_scale, 8)
+            part, whole = held.abs().sum((1, 2)), one.abs().sum((1, 2))
+            weights[mode][0] += float(part.sum())
+            weights[mode][1] += float(whole.sum())
+            for head in range(len(self.data)):
+                self.data[head] += steps[head].tobytes() + rest_steps[head].tobytes()
+                self.scales[head][mode] = float(scale[head])
+                self.rests[head][mode] = float(rest_scale[head])
+                self.kept[head][mode] = float(part[head] / whole[head]) if whole[head] else 1.0
+
+
+def _entry(
+    blocks: Blocks,
+    name: str,
+    site: int,
+    head: int,
+    data: bytes,
+    scales: dict[str, float],
+    rests: dict[str, float],
+    kept: dict[str, float],
+) -> dict[str, Any]:
+    return {
+        "site": site,
+        "head": head,
+        "block": blocks.add(f"{name}/{site}/{head}", data),
+        "scales": scales,
+        "rests": rests,
+        "kept": kept,
+    }
+
+
+def _limits(heads: list[dict[str, Any]]) -> dict[str, float]:
+    modes = heads[0]["scales"] if heads else {}
+    return {mode: max(float(head["scales"][mode]) for head in heads) for mode in modes}
+
+
+def _largest(maps: Float[Tensor, "head row column"]) -> Float[Tensor, " head"]:
+    """The largest finite absolute value of every head."""
+    finite = maps.detach().cpu().float().nan_to_num(0.0, 0.0, 0.0)
+    return finite.abs().amax((1, 2)) if finite.numel() else finite.new_zeros(len(finite))
+
+
+def _steps(
+    maps: Float[Tensor, "head row column"], scale: Float[Tensor, " head"], bits: int
+) -> Int[np.ndarray, "head row column"]:
+    """Whole steps of each head's scale; the lowest step of all stands for what is no number."""
+    most = 2 ** (bits - 1) - 1
+    safe = torch.where(scale > 0, scale, 1.0)[:, None, None]
+    ours = maps.detach().cpu().float()
+    steps = (ours / safe * most).round().nan_to_num(-most - 1).clamp(-most - 1, most)
+    whole: Int[np.ndarray, "head row column"] = steps.numpy().astype("<i2" if bits == 16 else "i1")
+    return whole
+
+
+def _strongest(
+    maps: list[Float[Tensor, "head row column"]], count: int
+) -> Int[Tensor, "head row kept"]:
+    """Where the largest entries of every row are, any of the maps considered, in order."""
+    size = maps[0].abs()
+    for one in maps[1:]:
+        size = torch.maximum(size, one.abs())
+    return size.topk(count, dim=-1).indices.sort(-1).values
+
+
+def _range(maps: Float[Tensor, "head row column"]) -> tuple[Tensor, Tensor]:
+    """The first and the last column that any head's row has something in."""
+    used = (maps != 0).any(0)
+    used[~used.any(-1)] = True
+    first = used.int().argmax(-1)
+    last = used.shape[-1] - 1 - used.flip(-1).int().argmax(-1)
+    return first, last

@@ -1,0 +1,239 @@
+"""What does a trial say, on one screen?
+
+The text with its tokens shaded by attribution, the answer, a grid of all heads, the heads that
+carry most, the tree, and the doubts. Everything told by a colour is told by a sign as well, so that
+a pipe, a file and every eye get the whole message, in 80 columns.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from exhibit_a.results import Result
+from exhibit_a.trial import Trial
+from exhibit_a.verdict import (
+    COLOURS,
+    CONTESTED,
+    EVIDENCE,
+    NO_EFFECT,
+    PARTIAL,
+    WORDS,
+    HeadVerdict,
+    carried,
+)
+
+SHOWN_HEADS = 5
+NAMED_TOKENS = 4  # named with their number, for and against
+SPREAD_UP_TO = 32  # heads; more stand without a space between them
+TREE_LINES = 24
+
+COLUMNS = (
+    "unique: rows whose weights are the only valid ones. other: farthest valid row found with the "
+    "same output, by total variation. null: part of a row that the values multiply away. change: "
+    "of the answer, with its 95% interval. share, agree: of and with the attribution."
+)
+
+GLYPHS = {EVIDENCE: "■", PARTIAL: "□", CONTESTED: "≠", NO_EFFECT: "·"}
+
+# From how much of the largest score on a token is shaded, its mark and its colour either way.
+SHADES = (
+    (2 / 3, "⁺⁺", "⁻⁻", "bold white on #0072b2", "bold white on #d55e00"),
+    (1 / 3, "⁺", "⁻", "black on #56b4e9", "black on #e69f00"),
+    (1 / 8, "", "", "black on #cfe6f5", "black on #fbe0bd"),
+)
+
+
+def show(result: Result, *, console: Console | None = None) -> None:
+    """Print a summary of a result: the whole story of a trial, a paragraph of anything else."""
+    say(story(result) if isinstance(result, Trial) else Text(result.summary()), console=console)
+
+
+def say(what: RenderableType, *, console: Console | None = None) -> None:
+    """Print to a terminal as it is, and to a file without the spaces that fill its lines."""
+    screen = console or Console(highlight=False)
+    if screen.is_terminal:
+        screen.print(what)
+        return
+    with screen.capture() as told:
+        screen.print(what)
+    screen.file.writelines(f"{line.rstrip()}\n" for line in told.get().splitlines())
+
+
+def story(trial: Trial) -> RenderableType:
+    """The summary of a trial."""
+    parts: list[tuple[str, RenderableType]] = [
+        (_title(trial), _words(trial)),
+        ("answer", _answer(trial)),
+        ("heads", _grid(trial)),
+        (f"verdict: {trial.word}", Text(trial.verdict)),
+        (_chosen_by(trial), _heads(trial)),
+        ("tree", _tree(trial)),
+        ("doubts", _listed(_doubts(trial))),
+    ]
+    if trial.skipped:
+        parts.append(("not examined", _listed(f"{n}: {why}" for n, why in trial.skipped.items())))
+    return Group(*(_section(name, body) for name, body in parts))
+
+
+def timing(trial: Trial, **more: float) -> RenderableType:
+    """The seconds that each stage took, and what came before and after."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
+    table.add_column(justify="left")
+    table.add_column(justify="right")
+    spent = trial.seconds | more
+    for stage, seconds in (spent | {"together": sum(spent.values())}).items():
+        table.add_row(stage, f"{seconds:.2f} s")
+    return _section("time", table)
+
+
+def _section(name: str, body: RenderableType) -> RenderableType:
+    inside = Padding(body, (0, 0, 1, 2), expand=False)
+    return Group(Text(name, style="bold"), inside)
+
+
+def _listed(lines: Iterable[str]) -> RenderableType:
+    table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
+    for line in lines:
+        table.add_row("·", Text(line))
+    return table
+
+
+def _title(trial: Trial) -> str:
+    return f"Exhibit A · {trial.provenance.model} · {len(trial.tokens or ())} tokens"
+
+
+def _words(trial: Trial) -> RenderableType:
+    """The text, shaded, and its strongest tokens by name and number."""
+    tokens, scores = trial.tokens or (), trial.token_scores
+    if scores is None:
+        return Text(" ".join(tokens))
+    numbers = scores.tolist()
+    largest = max(map(abs, numbers)) or 1.0
+    text = Text(" ").join(_shaded(*pair, largest) for pair in zip(tokens, numbers, strict=True))
+    ranked = sorted(zip(numbers, tokens, strict=True), key=lambda pair: -abs(pair[0]))
+    lines: list[RenderableType] = [text]
+    for side, sign in (("for", 1), ("against", -1)):
+        named = [f"{token} {score:+.2f}" for score, token in ranked if score * sign > 0]
+        if named:
+            lines.append(Text(f"{side}: {', '.join(named[:NAMED_TOKENS])}", style="dim"))
+    return Group(*lines)
+
+
+def _shaded(token: str, score: float, largest: float) -> Text:
+    for least, more, less, blue, orange in SHADES:
+        if abs(score) >= least * largest:
+            mark, style = (more, blue) if score > 0 else (less, orange)
+            return Text(token + mark, style=style)
+    return Text(token)
+
+
+def _answer(trial: Trial) -> RenderableType:
+    if not trial.answer:
+        return Text("hidden states, and no more")
+    table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
+    for name, share in trial.answer.items():
+        bar = "█" * round(30 * min(max(share, 0), 1)) if "output" not in trial.answer else ""
+        table.add_row(Text(name), f"{share:.3f}", Text(bar, style="#0072b2"))
+    return Group(table, Text(f"examined: the {trial.target}", style="dim"))
+
+
+def _grid(trial: Trial) -> RenderableType:
+    """Every head as one sign, a row for each site; then what the signs mean."""
+    rows: list[RenderableType] = []
+    names = [f"layer {site_name(trial, site.index)}" for site in trial.sites]
+    for site, name in zip(trial.sites, names, strict=True):
+        verdicts = [one for one in trial.verdicts if one.site == site.index]
+        gap = " " if site.heads <= SPREAD_UP_TO else ""
+        line = Text(f"{name.ljust(max(map(len, names)))}  ", style="dim", overflow="fold")
+        for one in verdicts:
+            line.append(GLYPHS[one.word] + gap, style=f"not dim {COLOURS[one.word]}")
+        rows.append(line)
+    counts, weights = Counter(one.word for one in trial.verdicts), carried(trial.verdicts)
+    of = "the attribution" if trial.attribution is not None else "heads"
+    for word in WORDS:
+        said = f" {word:<10}{counts[word]:>4} heads, {weights[word]:>4.0%} of {of}"
+        rows.append(Text.assemble((GLYPHS[word], COLOURS[word]), said))
+    return Group(*rows)
+
+
+def site_name(trial: Trial, site: int) -> str:
+    """A site in a few letters: the stack where there are two, the layer, and whether it crosses."""
+    here = trial.sites[site]
+    stack = f"{here.stack[:3]} " if len(trial.sequences) > 1 else ""
+    return f"{stack}{here.layer}" + "x" * (here.kind == "cross")
+
+
+def head_name(trial: Trial, one: HeadVerdict) -> str:
+    """A head in a few letters: its layer and its number in it."""
+    return f"{site_name(trial, one.site)}.{one.head}"
+
+
+def most_important(trial: Trial) -> Sequence[HeadVerdict]:
+    """All heads by what they carry of the attribution, or move of the answer, or by distance."""
+
+    def weight(one: HeadVerdict) -> float:
+        known = (one.share, one.change, one.distance)
+        return next((number for number in known if number is not None), 0.0)
+
+    return sorted(trial.verdicts, key=lambda one: -weight(one))
+
+
+def _chosen_by(trial: Trial) -> str:
+    by = "most of the attribution" if trial.attribution is not None else "the farthest alternatives"
+    return f"the {SHOWN_HEADS} heads (layer.head) with {by}"
+
+
+def _heads(trial: Trial) -> RenderableType:
+    """One line of numbers for each head, then what keeps some from being evidence."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    for name in ("head", "verdict"):
+        table.add_column(name, no_wrap=True)
+    for name in ("unique", "other", "null", "change if permuted", "share", "agree"):
+        table.add_column(name, justify="right", no_wrap=True)
+    shown = most_important(trial)[:SHOWN_HEADS]
+    for one in shown:
+        table.add_row(
+            head_name(trial, one),
+            Text(f"{GLYPHS[one.word]} {one.word}", style=COLOURS[one.word]),
+            _number(one.unique, ".0%"),
+            _number(one.distance, ".2f"),
+            _number(one.null_fraction, ".2f"),
+            _interval(one),
+            _number(one.share, ".1%"),
+            _number(one.agreement, ".2f"),
+        )
+    return Group(
+        table, _listed(f"{head_name(trial, one)} {one.word}: {one.reason}" for one in shown)
+    )
+
+
+def _number(value: float | None, form: str) -> str:
+    return "?" if value is None else format(value, form)
+
+
+def _interval(one: HeadVerdict) -> str:
+    if one.change is None or one.change_low is None or one.change_high is None:
+        return "?"
+    return f"{one.change:.3f} [{one.change_low:.3f}, {one.change_high:.3f}]"
+
+
+def _tree(trial: Trial) -> RenderableType:
+    if trial.tree is None:
+        return Text("none", style="dim")
+    lines = trial.tree.text().splitlines()
+    more = len(lines) - TREE_LINES
+    shown = lines[:TREE_LINES] + ([f"… and {more} more"] if more > 0 else [])
+    return Text("\n".join(shown), no_wrap=True, overflow="ellipsis")
+
+
+def _doubts(trial: Trial) -> list[str]:
+    """The checks that stand behind the words, in words."""
+    return [
+        f"{name}: {value:.2g}" if isinstance(value, float) else f"{name}: {value}"
+        for name, value in trial.checks.items()
+    ]

@@ -1,0 +1,98 @@
+"""What runs when, how long did it take, and what if it cannot be done or is too much?
+
+A trial is a list of stages. The work a stage may cost is counted in multiplications and not in
+seconds, so that the same text gives the same numbers on every machine.
+"""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from exhibit_a.errors import ExhibitError, NotComputableError
+from exhibit_a.trace.capture import Trace
+
+STAGES = (
+    "capture",
+    "effective",
+    "identifiability",
+    "attribution",
+    "tree",
+    "alternatives",
+    "permutation",
+    "hidden",
+    "mixing",
+)
+EFFORT = 2**39  # multiplications that one stage may cost: some 10 to 20 s on two cores
+FEWEST = 4  # probes or permutations; with fewer, the error is hardly known
+REPEATS = 8  # permutations of every head: the interval is 0.84 standard deviations each way
+
+Progress = Callable[[str, int, int], None]  # the stage that begins, its number, how many there are
+Found = TypeVar("Found")
+
+
+class Stages:
+    """Runs one stage after the other, keeping time and the reasons of those that do not apply."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.progress = progress
+        self.seconds: dict[str, float] = {}
+        self.skipped: dict[str, str] = {}
+
+    def run(self, stage: str, work: Callable[[], Found]) -> Found:
+        """Do a stage that the others cannot do without."""
+        self._announce(stage)
+        return self._timed(stage, work)
+
+    def attempt(self, stage: str, work: Callable[[], Found]) -> Found | None:
+        """Do a stage, or write down why it cannot be done."""
+        self._announce(stage)
+        try:
+            return self._timed(stage, work)
+        except ExhibitError as reason:
+            self.skipped[stage] = str(reason)
+            return None
+
+    def _announce(self, stage: str) -> None:
+        if self.progress is not None:
+            self.progress(stage, STAGES.index(stage), len(STAGES))
+
+    def _timed(self, stage: str, work: Callable[[], Found]) -> Found:
+        started = time.perf_counter()
+        try:
+            return work()
+        finally:
+            self.seconds[stage] = time.perf_counter() - started
+
+
+def affordable_probes(trace: Trace, wanted: int) -> int:
+    """As many random directions as are wanted, or as there is time for.
+
+    Every token is moved in every direction, and each time all tokens are followed.
+    """
+    weights, tokens = _weights(trace), _tokens(trace)
+    one = weights * tokens**2
+    wanted = min(wanted, trace.subject.anatomy.d_model)
+    if EFFORT // one < min(wanted, FEWEST):
+        raise NotComputableError(
+            f"Following every one of {tokens} tokens through {weights / 1e6:.0f} million weights "
+            f"takes {FEWEST * one:.1e} multiplications or more, beyond the {EFFORT:.1e} that a "
+            "trial allows. Call the method itself on a capture of the text."
+        )
+    return min(wanted, EFFORT // one)
+
+
+def affordable_repeats(trace: Trace) -> int:
+    """How often the rows of every head are permuted: fewer times where the text is long."""
+    heads = sum(site.heads for site in trace.sites)
+    one = heads * _tokens(trace) * _weights(trace) // 2  # half the layers stand above a head
+    return min(REPEATS, max(FEWEST, EFFORT // one))
+
+
+def _tokens(trace: Trace) -> int:
+    return sum(len(sequence.tokens) for sequence in trace.sequences.values())
+
+
+def _weights(trace: Trace) -> int:
+    """Weights that one token meets, layer call by layer call."""
+    modules = [trace.subject.model.get_submodule(layer.module) for layer in trace.layers]
+    return sum(int(weight.numel()) for module in modules for weight in module.parameters())

@@ -1,0 +1,82 @@
+"""Pictures of the page for the README.
+
+    python studies/screenshots.py [--figures docs/figures] [--result SAVED]
+
+Examines one sentence with the embedded model (or reads a saved trial), opens its page in chromium
+with no network, and takes three pictures: desktop, dark, and the width of a phone.
+"""
+
+import argparse
+import io
+import shutil
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Browser, sync_playwright
+
+import exhibit_a as xa
+
+TEXT = (
+    "the story is thin and the middle drags , the jokes are old , and still , against my better "
+    "judgement , i liked it , mostly because the two leads are so good together"
+)
+LARGEST = 300_000  # bytes of a picture
+PICTURES = {
+    "page-desktop": (1280, 1080, "light"),
+    "page-dark": (1280, 1080, "dark"),
+    "page-phone": (390, 1500, "light"),
+}
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    asked.add_argument("--figures", type=Path, default=Path("docs/figures"))
+    asked.add_argument("--result", type=Path, help="a saved trial")
+    options = asked.parse_args()
+    options.figures.mkdir(parents=True, exist_ok=True)
+    found = xa.read(options.result) if options.result else xa.trial(xa.load("sentiment"), TEXT)
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        address = found.html(Path(folder) / "page.html").as_uri()
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        best = max(found.verdicts, key=lambda one: (one.distance or 0) * (one.share or 0))
+        for name in PICTURES:
+            data = small(taken(browser, address, name, found.verdicts.index(best)))
+            (options.figures / f"{name}.png").write_bytes(data)
+            print(f"{name}.png: {len(data) / 1000:.0f} kB")
+        browser.close()
+
+
+def taken(browser: Browser, address: str, name: str, contested: int) -> bytes:
+    """One picture; the dark one shows attention away from what the model used."""
+    width, height, scheme = PICTURES[name]
+    size = {"width": width, "height": height}
+    context = browser.new_context(viewport=size, color_scheme=scheme, offline=True)
+    page = context.new_page()
+    page.goto(address)
+    page.wait_for_selector("canvas[data-shown]")
+    if scheme == "dark":
+        page.locator(".cell").nth(contested).click()
+        page.wait_for_timeout(500)
+        page.locator(".slide input").fill("100")
+    page.wait_for_timeout(500)
+    picture = page.screenshot()
+    context.close()
+    return picture
+
+
+def small(picture: bytes) -> bytes:
+    """The picture with fewer colours, as few as it takes."""
+    image = Image.open(io.BytesIO(picture)).convert("RGB")
+    for colours in (None, 256, 128, 64):
+        shown = image if colours is None else image.quantize(colours)
+        packed = io.BytesIO()
+        shown.save(packed, "PNG", optimize=True)
+        if packed.tell() <= LARGEST:
+            break
+    return packed.getvalue()
+
+
+if __name__ == "__main__":
+    main()

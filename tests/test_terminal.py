@@ -1,0 +1,122 @@
+"""The summary on a screen: whole without colour, in 80 columns, no word without a number."""
+
+import dataclasses
+import io
+import re
+
+import pytest
+import torch
+from conftest import subject_of
+from rich.console import Console
+from words import tokenizer
+from zoo import FAMILIES
+
+import exhibit_a as xa
+from exhibit_a.report.terminal import GLYPHS, most_important, say, show, timing
+from exhibit_a.subject.subject import load
+
+LONG = "the plot is not great but acting saves it . really a very fine film , not dull"
+
+
+def printed(result, width=80, **options):
+    file = io.StringIO()
+    show(result, console=Console(file=file, width=width, highlight=False, **options))
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def found():
+    return xa.trial(load(FAMILIES["bert"].build(), tokenizer=tokenizer()), LONG, probes=4)
+
+
+def test_it_fits_in_80_columns_and_is_plain_in_a_file(found):
+    told = printed(found)
+    assert "\x1b" not in told
+    assert max(map(len, told.splitlines())) <= 80
+    assert all(line == line.rstrip() for line in told.splitlines())
+
+
+def test_it_says_everything(found):
+    told = printed(found)
+    flat = " ".join(told.split())
+    assert " ".join(found.verdict.split()) in flat
+    assert f"verdict: {found.word}" in flat
+    for label, share in found.answer.items():
+        assert f"{label} {share:.3f}" in flat
+    for one in most_important(found)[:5]:
+        row = next(line for line in told.splitlines() if line.strip().startswith(f"{_name(one)} "))
+        assert one.word in row
+        assert f"{one.change:.3f} [{one.change_low:.3f}, {one.change_high:.3f}]" in row
+        assert f"{one.share:.1%}" in row
+    for doubt in ("parity", "largest gap", "rows searched"):
+        assert doubt in told
+    assert found.tree.text().splitlines()[0] in told
+
+
+def _name(one):
+    return f"{one.site}.{one.head}"
+
+
+def test_the_grid_has_a_sign_for_every_head_and_the_counts_agree(found):
+    told = printed(found)
+    rows = [line.split()[2:] for line in told.splitlines() if re.match(r"  layer \d ", line)]
+    signs = [sign for row in rows for sign in row]
+    assert signs == [GLYPHS[one.word] for one in found.verdicts]
+    for word, glyph in GLYPHS.items():
+        count = sum(one.word == word for one in found.verdicts)
+        assert re.search(rf"{glyph} {word} +{count} heads", told)
+
+
+def test_the_sign_of_a_token_is_told_without_colour(found):
+    told, scores = printed(found), found.token_scores
+    strongest = int(scores.abs().argmax())
+    mark = "⁺⁺" if scores[strongest] > 0 else "⁻⁻"
+    assert found.tokens[strongest] + mark in told
+    side = "for" if scores[strongest] > 0 else "against"
+    assert f"{side}: {found.tokens[strongest]} {float(scores[strongest]):+.2f}" in told
+
+
+def test_a_terminal_gets_colours_that_mean_the_same(found):
+    told = printed(found, force_terminal=True, color_system="truecolor")
+    assert "48;2;0;114;178" in told or "48;2;213;94;0" in told  # the strongest token
+    without = re.sub(r"\x1b\[[0-9;]*m", "", told)
+    plain = printed(found)
+    assert [line.rstrip() for line in without.splitlines()] == plain.splitlines()
+
+
+def test_what_was_not_examined_is_said_with_its_reason():
+    inputs = {"input_ids": torch.arange(4, 24).unsqueeze(0)}
+    told = printed(xa.trial(subject_of("clip-text"), inputs, probes=4))
+    flat = " ".join(told.split())
+    assert "not examined" in flat
+    assert "permutation: CLIPTextModel answers with hidden states only" in flat
+    assert "? " in told  # numbers that nobody knows
+    assert "None" not in told
+
+
+def test_two_stacks_have_names(found):
+    told = printed(xa.trial(subject_of("bart"), FAMILIES["bart"].inputs(), probes=4))
+    for name in ("layer enc 0", "layer dec 1", "layer dec 1x"):
+        assert name in told
+
+
+def test_words_of_the_text_are_not_read_as_markup(found):
+    tokens = ("[bold]", *found.tokens[1:])
+    told = printed(dataclasses.replace(found, tokens=tokens))
+    assert "[bold]" in told
+
+
+def test_time_is_told_by_stage(found):
+    file = io.StringIO()
+    say(timing(found, load=1.5), console=Console(file=file, width=80))
+    told = file.getvalue()
+    assert re.search(r"load +1.50 s", told)
+    assert re.search(rf"together +{sum(found.seconds.values()) + 1.5:.2f} s", told)
+    assert all(stage in told for stage in found.seconds)
+
+
+def test_other_results_have_a_summary(found, capsys):
+    xa.show(found.effective)
+    assert "effective_attention" in capsys.readouterr().out
+    found.show()
+    assert "verdict" in capsys.readouterr().out

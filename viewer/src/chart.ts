@@ -1,0 +1,110 @@
+// Lines and dots over one axis, with a rule where something changes.
+
+import type { Context } from "./context";
+import { fill, h, s } from "./dom";
+import { copy, csv, saveSvg } from "./files";
+import { number } from "./format";
+import type { Chart } from "./model";
+
+const HEIGHT = 260;
+const EDGE = { left: 52, right: 16, top: 18, bottom: 40 };
+
+export function chartView(context: Context, chart: Chart): HTMLElement {
+  const holder = h("div", { class: "drawing" });
+  let drawing: SVGSVGElement | null = null;
+  const redraw = () => {
+    drawing = drawn(chart, Math.max(holder.clientWidth, 280));
+    fill(holder, drawing);
+  };
+  new ResizeObserver(redraw).observe(holder);
+  const rows = () => [
+    ["series", chart.x, chart.y],
+    ...chart.series.flatMap((one) => one.points.map(([x, y]) => [one.name, x, y])),
+  ];
+  return h(
+    "section",
+    { class: "chart", "aria-label": chart.title },
+    h("h2", {}, chart.title),
+    h("p", { class: "caption" }, chart.caption),
+    holder,
+    h(
+      "ul",
+      { class: "keys" },
+      ...chart.series.slice(0, 16).map((one, place) =>
+        h("li", {}, h("span", { class: `stroke s${place % 8}${one.dashed ? " dashed" : ""}` }), one.name),
+      ),
+    ),
+    h(
+      "div",
+      { class: "exports" },
+      h("button", { type: "button", class: "quiet", on: { click: () => void copy(context, csv(rows())) } }, "Copy CSV"),
+      h("button", { type: "button", class: "quiet", on: { click: () => drawing && saveSvg(drawing, "chart.svg") } }, "Save SVG"),
+    ),
+  );
+}
+
+function drawn(chart: Chart, width: number): SVGSVGElement {
+  const points = chart.series.flatMap((one) => [
+    ...one.points,
+    ...(one.band ?? []).flatMap(([low, high], i) => [
+      [one.points[i][0], low],
+      [one.points[i][0], high],
+    ]),
+  ]);
+  const xs = [...points.map(([x]) => x), ...chart.lines.map((line) => line.at)];
+  const ys = points.map(([, y]) => y);
+  const [x0, x1] = span(Math.min(...xs), Math.max(...xs));
+  const [y0, y1] = span(Math.min(0, ...ys), Math.max(...ys));
+  const x = (value: number) => EDGE.left + ((value - x0) / (x1 - x0)) * (width - EDGE.left - EDGE.right);
+  const y = (value: number) => HEIGHT - EDGE.bottom - ((value - y0) / (y1 - y0)) * (HEIGHT - EDGE.top - EDGE.bottom);
+  const picture = s("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": chart.title });
+  for (const tick of ticks(y0, y1))
+    picture.append(
+      s("line", { class: "rule", x1: EDGE.left, x2: width - EDGE.right, y1: y(tick), y2: y(tick) }),
+      s("text", { class: "level", x: EDGE.left - 8, y: y(tick) + 4, "text-anchor": "end" }, number(tick)),
+    );
+  for (const tick of ticks(x0, x1))
+    picture.append(
+      s("text", { class: "level", x: x(tick), y: HEIGHT - EDGE.bottom + 16, "text-anchor": "middle" }, number(tick)),
+    );
+  picture.append(
+    s("text", { class: "level", x: width - EDGE.right, y: HEIGHT - 6, "text-anchor": "end" }, `${chart.x} →`),
+    s("text", { class: "level", x: 0, y: 11 }, `↑ ${chart.y}`),
+  );
+  for (const line of chart.lines)
+    picture.append(
+      s("line", { class: "mark", x1: x(line.at), x2: x(line.at), y1: EDGE.top, y2: HEIGHT - EDGE.bottom }),
+      s("text", { class: "mark-name", x: x(line.at) + 5, y: EDGE.top + 10 }, line.name),
+    );
+  chart.series.forEach((one, place) => {
+    const tone = `s${place % 8}`;
+    if (one.band) {
+      const upper = one.points.map(([at], i) => `${x(at)} ${y(one.band![i][1])}`);
+      const lower = one.points.map(([at], i) => `${x(at)} ${y(one.band![i][0])}`).reverse();
+      picture.append(s("path", { class: `band ${tone}`, d: `M${[...upper, ...lower].join("L")}Z` }));
+    }
+    const path = one.points.map(([at, value]) => `${x(at)} ${y(value)}`).join("L");
+    if (!one.dots) picture.append(s("path", { class: `line ${tone}${one.dashed ? " dashed" : ""}`, d: `M${path}` }));
+    if (!one.dashed)
+      for (const [at, value] of one.points)
+        picture.append(
+          s("circle", { class: `dot ${tone}`, cx: x(at), cy: y(value), r: 3 }, s("title", {}, `${one.name}: ${number(at)}, ${number(value)}`)),
+        );
+  });
+  return picture;
+}
+
+function span(low: number, high: number): [number, number] {
+  if (!Number.isFinite(low) || !Number.isFinite(high)) return [0, 1];
+  const room = 0.04 * (high - low || 1);
+  return [low === 0 ? 0 : low - room, high + room];
+}
+
+export function ticks(low: number, high: number): number[] {
+  const rough = (high - low) / 5;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough)!;
+  const first = Math.ceil(low / step);
+  const count = Math.floor(high / step) - first + 1;
+  return Array.from({ length: count }, (_, i) => Number(((first + i) * step).toPrecision(6)));
+}

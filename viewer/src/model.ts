@@ -1,0 +1,148 @@
+// What a page is made of: the header that Python wrote (report/view.py), word for word.
+
+export interface Sequence {
+  tokens: string[];
+  special: boolean[];
+}
+
+export interface Mode {
+  key: string;
+  name: string;
+  caption: string;
+  limit: number; // of the locked scale, over all heads
+  signed: boolean;
+  minus?: [string, string]; // drawn as the first of these modes less the second
+}
+
+export interface Site {
+  name: string;
+  short: string;
+  queries: string; // names of sequences, or "" where an axis is not of tokens
+  keys: string;
+  rows: number;
+  columns: number;
+  heads: number;
+  visible?: string; // block: first and last visible key of every row
+}
+
+export interface Head {
+  site: number;
+  head: number;
+  block: string;
+  scales: Record<string, number>; // largest absolute value of each mode
+  rests: Record<string, number>; // the same for the mean of what was left out of a row
+  kept: Record<string, number>; // share of absolute weight that was kept
+  word?: string;
+  reason?: string;
+  numbers: Record<string, number | null>;
+}
+
+export interface Column {
+  key: string;
+  name: string;
+  help: string;
+}
+
+export interface Group {
+  modes: string[];
+  count: number; // entries kept in every row
+}
+
+export interface Maps {
+  modes: Mode[];
+  sites: Site[];
+  heads: Head[];
+  columns: Column[];
+  words: { word: string; meaning: string }[];
+  bits: 8 | 16;
+  groups: Group[] | null; // null: every entry is there
+  note: string;
+}
+
+export interface Slide {
+  site: number;
+  head: number;
+  block: string; // float32: row numbers, raw rows, alternative rows; then the values
+  rows: number;
+  keys: number;
+  width: number;
+  bits: 16 | 32; // of the values: steps of the scale, or float32
+  scale: number;
+}
+
+export interface Slider {
+  heads: Slide[];
+  note: string;
+}
+
+export interface Story {
+  maps: Maps; // one site (target, source) with a "head" for every layer
+  targets: string;
+  sources: string;
+  errors: string | null; // block: float32 standard errors of the own share (layer, target)
+  note: string;
+}
+
+export interface Tree {
+  sequence: string;
+  root: number;
+  reader: number | null;
+  layers: number;
+  threshold: number;
+  penalty: number;
+  lowest: number; // threshold below which edges are not in the page
+  edges: string; // block: float64 rows of layer, parent, child, score, share
+  target: string;
+  note: string;
+}
+
+export interface Series {
+  name: string;
+  points: [number, number][];
+  band?: [number, number][];
+  dots?: boolean;
+  dashed?: boolean;
+}
+
+export interface Chart {
+  title: string;
+  x: string;
+  y: string;
+  series: Series[];
+  lines: { at: number; name: string }[];
+  caption: string;
+}
+
+export interface Table {
+  title: string;
+  columns: string[];
+  rows: (string | number | null)[][];
+  caption: string;
+}
+
+export interface Summary {
+  answer: [string, number][];
+  target: string;
+  verdict: string;
+  sequence: string;
+  shares: number[]; // of every token, signed
+  caption: string;
+  skipped: [string, string][];
+}
+
+export interface Header {
+  schema: number;
+  kind: string;
+  title: string;
+  sequences: Record<string, Sequence>;
+  summary?: Summary;
+  maps?: Maps;
+  slider?: Slider;
+  story?: Story;
+  tree?: Tree;
+  charts: Chart[];
+  tables: Table[];
+  about: [string, string][];
+  checks: [string, string][];
+  blocks: Record<string, [number, number]>; // place in the text of all blocks
+}

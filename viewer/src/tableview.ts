@@ -1,0 +1,121 @@
+// Tables: all heads, sortable; and the numbers of results that have no picture.
+
+import { type Context, nameOf } from "./context";
+import { fill, h } from "./dom";
+import { copy, csv } from "./files";
+import { number } from "./format";
+import type { Maps, Table } from "./model";
+
+type Cell = string | number | null;
+
+export function headTable(context: Context, maps: Maps): HTMLElement {
+  const { store } = context;
+  const judged = maps.heads.some((head) => head.word);
+  const columns = ["head", ...(judged ? ["verdict"] : []), ...maps.columns.map((one) => one.name)];
+  const rows = maps.heads.map((head) => [
+    nameOf(maps.sites[head.site], head),
+    ...(judged ? [head.word ?? ""] : []),
+    ...maps.columns.map((one) => head.numbers[one.key] ?? null),
+  ]);
+  const helps = ["", ...(judged ? [""] : []), ...maps.columns.map((one) => one.help)];
+  const { element, body } = sortable(context, columns, rows, helps, (place) => store.set({ head: place }));
+  store.watch(["head"], () => {
+    for (const row of body.children)
+      row.setAttribute("aria-selected", String((row as HTMLElement).dataset.place === String(store.now.head)));
+  });
+  return h(
+    "section",
+    { class: "heads", "aria-label": "table of heads" },
+    h("h2", {}, "All heads in numbers"),
+    h("p", { class: "caption" }, "Choose a heading to sort by it, a row to open its head."),
+    element,
+    maps.columns.length > 0 &&
+      h(
+        "dl",
+        { class: "glossary" },
+        ...maps.columns.flatMap((one) => [h("dt", {}, one.name), h("dd", {}, one.help)]),
+      ),
+  );
+}
+
+export function tableView(context: Context, table: Table): HTMLElement {
+  return h(
+    "section",
+    { class: "table", "aria-label": table.title },
+    h("h2", {}, table.title),
+    table.caption && h("p", { class: "caption" }, table.caption),
+    sortable(context, table.columns, table.rows, [], null).element,
+  );
+}
+
+function sortable(
+  context: Context,
+  columns: string[],
+  rows: Cell[][],
+  helps: string[],
+  choose: ((place: number) => void) | null,
+): { element: HTMLElement; body: HTMLElement } {
+  let by = -1;
+  let falling = true;
+  const body = h("tbody", {});
+  const headings = columns.map((name, place) =>
+    h(
+      "th",
+      { scope: "col", title: helps[place] || null },
+      h("button", { type: "button", on: { click: () => sort(place) } }, name),
+    ),
+  );
+  const lines = rows.map((row, place) => {
+    const line = h(
+      "tr",
+      { "data-place": place },
+      ...row.map((cell, column) =>
+        h(
+          "td",
+          { class: typeof cell === "string" ? "" : "figure", "data-word": columns[column] === "verdict" ? cell : null },
+          typeof cell === "string"
+            ? column === 0 && choose
+              ? h("button", { type: "button", class: "link", on: { click: () => choose(place) } }, cell)
+              : cell
+            : number(cell),
+        ),
+      ),
+    );
+    if (choose) line.addEventListener("click", () => choose(place));
+    return line;
+  });
+
+  function sort(column: number): void {
+    falling = by === column ? !falling : typeof rows[0]?.[column] !== "string";
+    by = column;
+    const order = rows.map((_, place) => place).sort((a, b) => {
+      const difference = compared(rows[a][column], rows[b][column]);
+      return falling ? -difference : difference;
+    });
+    headings.forEach((heading, place) =>
+      place === column
+        ? heading.setAttribute("aria-sort", falling ? "descending" : "ascending")
+        : heading.removeAttribute("aria-sort"),
+    );
+    fill(body, ...order.map((place) => lines[place]));
+  }
+
+  fill(body, ...lines);
+  const element = h(
+    "div",
+    {},
+    h("div", { class: "scroll", tabindex: 0 }, h("table", {}, h("thead", {}, h("tr", {}, ...headings)), body)),
+    h(
+      "div",
+      { class: "exports" },
+      h("button", { type: "button", class: "quiet", on: { click: () => void copy(context, csv([columns, ...rows])) } }, "Copy CSV"),
+    ),
+  );
+  return { element, body };
+}
+
+export function compared(one: Cell, two: Cell): number {
+  if (typeof one === "number" && typeof two === "number") return one - two;
+  if (one === null || two === null) return (two === null ? 1 : 0) - (one === null ? 1 : 0);
+  return String(one).localeCompare(String(two), "en", { numeric: true });
+}

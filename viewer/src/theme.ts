@@ -1,0 +1,21 @@
+// Light or dark: as the system says, until the reader says otherwise.
+
+import { h } from "./dom";
+
+export function themed(host: HTMLElement, changed: () => void) {
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (host.dataset.theme ? host.dataset.theme === "dark" : system.matches);
+  const button = h("button", { type: "button", class: "quiet theme", on: { click: () => toggle() } });
+  const name = () => (button.textContent = isDark() ? "Light" : "Dark");
+  const update = () => {
+    name();
+    changed();
+  };
+  function toggle(): void {
+    host.dataset.theme = isDark() ? "light" : "dark";
+    update();
+  }
+  system.addEventListener("change", update);
+  name();
+  return { isDark, button, toggle, forget: () => system.removeEventListener("change", update) };
+}
