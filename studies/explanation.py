@@ -1,4 +1,4 @@
-"""Is attention explanation, in a real model? The numbers and figures of docs/explanation.md.
+"""Is attention explanation, in a real model? Tables and figures that say.
 
     python studies/explanation.py --data SST-2-FOLDER --out FOLDER [--model sentiment]
 
