@@ -1,18 +1,23 @@
 """The same bytes from a pool of Ray actors, though one of them is killed."""
 
+import json
 import os
 import signal
+import socket
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from corpora import contents, save_model, save_texts
+from corpora import contents, examples, save_model, save_texts
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 from exhibit_a import corpus
-from exhibit_a.corpus.ray_engine import share_of_cpu
+from exhibit_a.corpus.claims import Claim, claim_of, share_of_cpu
+from exhibit_a.corpus.plan import Card, Data, Model, Plan
+from exhibit_a.corpus.ray_engine import Actor, RayEngine, knock
+from exhibit_a.corpus.windows import windows
 from exhibit_a.errors import BadRequestError
 
 ray = pytest.importorskip("ray")
@@ -39,7 +44,68 @@ def test_actors_leave_room_for_ray_itself():
             assert 0 < share <= 1
             assert cpus - actors * share >= min(1, cpus / 2) - 1e-3
     with pytest.raises(BadRequestError, match="has no CPU"):
-        share_of_cpu(0, 1)
+        claim_of(0, 0, workers=1, device=None)
+
+
+def test_actors_claim_a_gpu_each_where_the_model_is_on_one():
+    assert claim_of(8, 4, workers=None, device=None) == Claim(7, 1.0, 0)
+    assert claim_of(8, 4, workers=None, device="cuda") == Claim(4, 1.0, 1)
+    assert claim_of(2, 4, workers=3, device="cuda:0") == Claim(3, 0.3333, 1)
+    for gpus, workers in ((0, None), (0, 2), (2, 3)):
+        with pytest.raises(BadRequestError, match=f"has {gpus} GPUs, and every worker on 'cuda'"):
+            claim_of(8, gpus, workers=workers, device="cuda")
+
+
+class Asked(Exception):  # noqa: N818 - it is not an error
+    """What Ray was asked for."""
+
+
+class Books:
+    """Ray as far as its books go: what it has, and what is asked of it."""
+
+    def __init__(self, **has):
+        self.has, self.data = has, self
+
+    def cluster_resources(self):
+        return self.has
+
+    def from_items(self, items, override_num_blocks):
+        assert len(items) == override_num_blocks
+        return self
+
+    def ActorPoolStrategy(self, size):  # noqa: N802 - Ray's name
+        return size
+
+    def map_batches(self, actor, **options):
+        assert actor is Actor
+        raise Asked(options)
+
+
+@pytest.mark.parametrize(
+    ("device", "wanted"), [(None, (3, 1.0, None)), ("cpu", (3, 1.0, None)), ("cuda", (2, 1.0, 1))]
+)
+def test_what_is_claimed_is_what_ray_is_asked_for(device, wanted):
+    model = Model(name="m", revision=None, weights="", dtype="float32", tap="registry")
+    card = Card(plan=Plan(method=METHOD), model=model, data=Data(), versions={})
+    engine = RayEngine(3 if device != "cuda" else None, device=device)
+    some = list(windows(examples(5), 1))
+    with pytest.raises(Asked) as asked:
+        next(engine._wave(Books(CPU=4.0, GPU=2.0), card, some))
+    (options,) = asked.value.args
+    assert (options["compute"], options["num_cpus"], options["num_gpus"]) == wanted
+    assert options["fn_constructor_args"][1] == device
+    with pytest.raises(BadRequestError, match="has 0 GPUs"):
+        next(RayEngine(device="cuda")._wave(Books(CPU=4.0), card, some))
+
+
+def test_an_actor_says_in_words_why_it_has_no_model():
+    model = Model(name="nowhere", revision=None, weights="", dtype="float32", tap="registry")
+    card = Card(plan=Plan(method=METHOD), model=model, data=Data(), versions={})
+    (window,) = windows(examples(1), None)
+    answer = Actor(card.model_dump_json(), None)({"window": [window.packed()]})
+    told = json.loads(answer["head"][0])
+    assert told["kind"] == "BadRequestError"
+    assert "There is no model 'nowhere'" in told["error"]
 
 
 def run_in_thread(material, out, **options):
@@ -100,8 +166,32 @@ def test_ray_gives_the_bytes_of_the_local_engine_though_an_actor_is_killed(tmp_p
         ray.shutdown()
 
 
-@pytest.mark.slow
-def test_a_cluster_that_is_not_there_is_named(tmp_path, material):
-    model, data, _ = material
-    with pytest.raises(BadRequestError, match="There is no Ray cluster"):
-        corpus.run(model, data, METHOD, tmp_path / "run", engine="ray", address="127.0.0.1:1")
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("127.0.0.1:1", "There is no Ray cluster at '127.0.0.1:1': Connection refused"),
+        ("ray://[::1]:1", "There is no Ray cluster at 'ray://[::1]:1'"),
+        ("somewhere", "'somewhere' is no address of a Ray cluster; give auto, host:port"),
+        ("host:99999", "is no address of a Ray cluster"),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_named_at_once(tmp_path, address, message):
+    before = time.monotonic()
+    with pytest.raises(BadRequestError) as caught:
+        corpus.run("m", ["fine"], METHOD, tmp_path / "run", engine="ray", address=address)
+    assert str(caught.value).startswith(message) or message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert time.monotonic() - before < 10
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_cluster_that_does_not_answer_is_not_waited_for(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        knock(f"127.0.0.1:{there.getsockname()[1]}")
+
+    def silent(where, timeout):
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket, "create_connection", silent)
+    with pytest.raises(BadRequestError, match=r"There is no Ray cluster at .*: timed out"):
+        knock("10.0.0.1:6379")

@@ -20,9 +20,8 @@ Engine = Annotated[str, typer.Option(help="local or ray.")]
 Workers = Annotated[
     int, typer.Option("--workers", "-w", min=0, help="Processes or actors; 0: this process.")
 ]
-Address = Annotated[
-    str | None, typer.Option(help="A running Ray cluster: auto, or ray://host:port.")
-]
+Address = Annotated[str | None, typer.Option(help="A running Ray cluster: auto, or host:port.")]
+Device = Annotated[str | None, typer.Option(help="Where workers put the model: cpu, cuda.")]
 SHOWN = 12  # statistics of heads in a table
 
 app = typer.Typer(help="A method over a data set, on one machine or many.", no_args_is_help=True)
@@ -43,6 +42,7 @@ def run(
     engine: Engine = "local",
     workers: Workers = 0,
     address: Address = None,
+    device: Device = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="name=value: a parameter of the method.")
     ] = None,
@@ -72,6 +72,7 @@ def run(
             engine=engine,
             workers=workers,
             address=address,
+            device=device,
             progress=progress,
             text=text,
             pair=pair,
@@ -93,6 +94,7 @@ def resume(
     engine: Engine = "local",
     workers: Workers = 0,
     address: Address = None,
+    device: Device = None,
     json: Json = False,
 ) -> None:
     """Go on with a run that was interrupted; nothing is lost and nothing done twice."""
@@ -109,6 +111,7 @@ def resume(
             engine=engine,
             workers=workers,
             address=address,
+            device=device,
             progress=progress,
         )
     _show(found, json)

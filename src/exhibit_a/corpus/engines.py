@@ -36,20 +36,31 @@ class Here:
         return (worker(window) for window in todo)
 
 
-def engine_named(name: str, workers: int = 0, address: str | None = None) -> Engine:
-    """The engine asked for: ``local`` with so many processes beside this one, or ``ray``."""
+def engine_named(
+    name: str, workers: int = 0, address: str | None = None, device: str | None = None
+) -> Engine:
+    """The engine asked for: ``local`` with so many processes beside this one, or ``ray``.
+
+    ``device`` is where workers put their model.
+    """
     if name not in ENGINES:
         raise BadRequestError(f"There is no engine {name!r}; choose {' or '.join(ENGINES)}.")
     if workers < 0:
         raise BadRequestError(f"{workers} workers were asked for; 0 works in this process.")
     if name == "ray":
-        from exhibit_a.corpus.ray_engine import RayEngine
+        from exhibit_a.corpus.ray_engine import RayEngine, knock
 
-        return RayEngine(workers or None, address)
+        knock(address)
+        return RayEngine(workers or None, address, device)
     if address is not None:
         raise BadRequestError("An address is for the ray engine; the local one works here.")
+    if workers == 0 and device is not None:
+        raise BadRequestError(
+            f"The device {device!r} is for workers, and there are none: this process works with "
+            "the model where it is. Ask for at least 1 worker, or load the model there."
+        )
     if workers == 0:
         return Here()
     from exhibit_a.corpus.processes import Processes
 
-    return Processes(workers)
+    return Processes(workers, device)

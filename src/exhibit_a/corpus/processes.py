@@ -30,12 +30,13 @@ class Processes:
     """So many workers beside this process."""
 
     workers: int
+    device: str | None = None
 
     def shards(self, card: Card, subject: Subject, todo: Iterable[Window]) -> Iterator[Shard]:
         """The shards as they are done; windows are read as workers become free."""
         del subject  # every worker loads its own
         shared = _Shared(todo)
-        crew = [_Hand(card, shared) for _ in range(self.workers)]
+        crew = [_Hand(card, self.device, shared) for _ in range(self.workers)]
         for hand in crew:
             hand.start()
         working = len(crew)
@@ -72,9 +73,9 @@ class _Shared:
 class _Hand(threading.Thread):
     """Keeps one worker process busy."""
 
-    def __init__(self, card: Card, shared: _Shared) -> None:
+    def __init__(self, card: Card, device: str | None, shared: _Shared) -> None:
         super().__init__(daemon=True)
-        self.card, self.shared = card, shared
+        self.card, self.device, self.shared = card, device, shared
         self.process: subprocess.Popen[bytes] | None = None
 
     def run(self) -> None:
@@ -101,7 +102,7 @@ class _Hand(threading.Thread):
     def _shard(self, window: Window) -> Shard:
         for _ in range(PATIENCE):
             try:
-                process = self.process = self.process or _begin(self.card)
+                process = self.process = self.process or _begin(self.card, self.device)
                 assert process.stdin is not None
                 assert process.stdout is not None
                 _send(process.stdin, window.packed())
@@ -117,7 +118,7 @@ class _Hand(threading.Thread):
         )
 
 
-def _begin(card: Card) -> "subprocess.Popen[bytes]":
+def _begin(card: Card, device: str | None) -> "subprocess.Popen[bytes]":
     alone = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     process = subprocess.Popen(
         [sys.executable, "-m", "exhibit_a.corpus.processes"],
@@ -127,7 +128,7 @@ def _begin(card: Card) -> "subprocess.Popen[bytes]":
         start_new_session=True,  # Ctrl-C is for the parent, which stops the workers itself
     )
     assert process.stdin is not None
-    _send(process.stdin, card.model_dump_json().encode())
+    _send(process.stdin, card.model_dump_json().encode(), (device or "").encode())
     return process
 
 
@@ -173,10 +174,11 @@ def main() -> None:
     worker: Worker | None = None
     try:
         card = Card.model_validate_json(_receive(sys.stdin.buffer))
+        device = _receive(sys.stdin.buffer).decode() or None
         while True:
             window = Window.unpacked(json.loads(_receive(sys.stdin.buffer)))
             try:
-                worker = worker or Worker(card)
+                worker = worker or Worker(card, device=device)
                 shard = worker(window)
             except ExhibitError as problem:
                 told = {"error": str(problem), "kind": type(problem).__name__}

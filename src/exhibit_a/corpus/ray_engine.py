@@ -7,13 +7,15 @@ nor its shards are ever in memory as a whole. Checkpoints are the shards themsel
 committed is not asked again.
 
 An actor takes a fraction of a CPU as Ray counts them. Were the pool to claim every CPU, nothing
-would be left for Ray's own tasks, and nothing would ever move. Should nothing move all the same,
-the wait ends with an error that says what the cluster has.
+would be left for Ray's own tasks, and nothing would ever move. Where the model is to be on a GPU,
+every actor claims one. Should nothing move all the same, the wait ends with an error that says what
+the cluster has.
 """
 
 import json
 import os
 import queue
+import socket
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -21,6 +23,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from exhibit_a.corpus.claims import Claim, claim_of, on_gpu
 from exhibit_a.corpus.plan import Card
 from exhibit_a.corpus.windows import Window
 from exhibit_a.corpus.work import Shard, Worker
@@ -29,6 +32,7 @@ from exhibit_a.subject.subject import Subject
 
 WAVE = 128  # windows that are handed over at once
 PATIENCE = 900.0  # seconds without any shard after which the cluster is given up
+KNOCKING = 5.0  # seconds in which a cluster must answer its door; Ray itself tries for minutes
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,9 @@ class RayEngine:
 
     def _wave(self, ray: Any, card: Card, wave: list[Window]) -> Iterator[Shard]:
         items = [{"window": window.packed()} for window in wave]
-        pool = min(self.workers or max(1, int(_total(ray, "CPU")) - 1), len(wave))
-        share = share_of_cpu(_total(ray, "CPU"), pool)
+        has = {kind: _total(ray, kind) for kind in ("CPU", "GPU")}
+        claim = claim_of(has["CPU"], has["GPU"], workers=self.workers, device=self.device)
+        pool = min(claim.actors, len(wave))
         data = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
             Actor,
             fn_constructor_args=(card.model_dump_json(), self.device),
@@ -63,13 +68,13 @@ class RayEngine:
             batch_format="numpy",
             zero_copy_batch=True,
             compute=ray.data.ActorPoolStrategy(size=pool),
-            num_cpus=share,
-            num_gpus=1 if (self.device or "").startswith("cuda") else None,
+            num_cpus=claim.cpus,
+            num_gpus=claim.gpus or None,
         )
         arrived: queue.Queue[Any] = queue.Queue(maxsize=2 * pool)
         threading.Thread(target=_pour, args=(data, arrived), daemon=True).start()
         missing = {window.number for window in wave}
-        while (one := self._next(ray, arrived, pool, share)) is not None:
+        while (one := self._next(ray, arrived, claim)) is not None:
             shard = _unpacked(one)
             if shard.number in missing:  # a retried task may answer twice
                 missing.remove(shard.number)
@@ -79,27 +84,36 @@ class RayEngine:
                 f"Ray ended without shards {sorted(missing)[:5]}. What is done is kept: resume."
             )
 
-    def _next(self, ray: Any, arrived: "queue.Queue[Any]", pool: int, share: float) -> Any:
+    def _next(self, ray: Any, arrived: "queue.Queue[Any]", claim: Claim) -> Any:
         try:
             one = arrived.get(timeout=self.patience)
         except queue.Empty:
             raise ExhibitError(
-                f"Ray gave nothing for {self.patience:.0f} s. {pool} actors of {share:.2g} CPU "
-                f"were asked of a cluster with {_total(ray, 'CPU'):.0f} CPUs ({_free(ray):.2g} "
-                "free). "
-                "Ask for fewer workers or add machines. What is done is kept: resume."
+                f"Ray gave nothing for {self.patience:.0f} s. {claim.actors} actors of "
+                f"{claim.cpus:.2g} CPU and {claim.gpus} GPU were asked of a cluster with "
+                f"{_total(ray, 'CPU'):.0f} CPUs ({_free(ray):.2g} free) and "
+                f"{_total(ray, 'GPU'):.0f} GPUs. Ask for fewer workers or add machines. What is "
+                "done is kept: resume."
             ) from None
         if isinstance(one, BaseException):
             raise _told(one) from one
         return one
 
 
-def share_of_cpu(cpus: float, actors: int) -> float:
-    """How much of a CPU each actor claims, so that one CPU, or half of the only one, stays free."""
-    if cpus <= 0:
-        raise BadRequestError("The Ray cluster has no CPU. Add a machine that has.")
-    free = 1.0 if cpus > 1 else cpus / 2
-    return min(1.0, int(1e4 * (cpus - free) / actors) / 1e4)  # Ray counts in ten-thousandths
+def knock(address: str | None) -> None:
+    """Refuse an address at which nobody listens, at once."""
+    if address is None or address == "auto":
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise BadRequestError(
+            f"{address!r} is no address of a Ray cluster; give auto, host:port or ray://host:port."
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCKING).close()
+    except OSError as problem:
+        reason = problem.strerror or str(problem) or "no answer"
+        raise BadRequestError(f"There is no Ray cluster at {address!r}: {reason}.") from None
 
 
 class Actor:
@@ -112,12 +126,20 @@ class Actor:
         torch.set_num_threads(1)
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
-        self.worker = Worker(Card.model_validate_json(card), device=device)
+        # Ray shows an actor only the GPU it has claimed, so there is no number to choose.
+        where = "cuda" if on_gpu(device) else device
+        self.problem: ExhibitError | None = None
+        try:
+            self.worker = Worker(Card.model_validate_json(card), device=where)
+        except ExhibitError as problem:  # raised here, Ray would only try again
+            self.problem = problem
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[bytes]]:
         """The shard of one window, or the words of what went wrong with it."""
         window = Window.unpacked(json.loads(bytes(batch["window"][0])))
         try:
+            if self.problem is not None:
+                raise self.problem
             shard = self.worker(window)
         except ExhibitError as problem:
             told = {"error": str(problem), "kind": type(problem).__name__}

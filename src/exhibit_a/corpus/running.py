@@ -42,14 +42,16 @@ def run(
     engine: str = "local",
     workers: int = 0,
     address: str | None = None,
+    device: str | None = None,
     progress: Progress | None = None,
     **parameters: Any,
 ) -> Summary:
     """Ask a method about every example and keep the answers in the folder ``out``.
 
     ``subject`` is a subject, or what ``load`` takes by name. ``workers`` processes work beside this
-    one (0: this one works). Among the ``parameters``: text, pair, label and identity name columns;
-    seed, dense, window, tokens, too_long and unusable are the plan's; the rest is the method's.
+    one (0: this one works) and put their model on ``device``. Among the ``parameters``: text, pair,
+    label and identity name columns; seed, dense, window, tokens, too_long and unusable are the
+    plan's; the rest is the method's.
     """
     settings = {name: parameters.pop(name) for name in PLANNED if name in parameters}
     columns = {name: parameters.pop(name) for name in COLUMNS if name in parameters}
@@ -58,7 +60,7 @@ def run(
     plan = checked_plan(method=method, parameters=asked.model_dump(mode="json"), **settings)
     if plan.dense and not asked.can_be_dense:
         raise BadRequestError(f"{method} has no maps to keep; leave dense out.")
-    doer = engine_named(engine, workers, address)
+    doer = engine_named(engine, workers, address, device)
     data = Data(source=str(examples) if isinstance(examples, str | Path) else None, **columns)
     todo = _some(_windows(examples, data, plan), examples)
     known = subject if isinstance(subject, Subject) else load(subject)
@@ -77,13 +79,14 @@ def resume(
     engine: str = "local",
     workers: int = 0,
     address: str | None = None,
+    device: str | None = None,
     progress: Progress | None = None,
 ) -> Summary:
     """Go on with a run that was interrupted, or repair a finished one whose files were damaged.
 
     A model or data that were given as objects have to be given again; they must be the same.
     """
-    folder, doer = Folder(Path(path)), engine_named(engine, workers, address)
+    folder, doer = Folder(Path(path)), engine_named(engine, workers, address, device)
     with folder.locked():
         card = folder.card
         if folder.finished and not _damage(folder):
