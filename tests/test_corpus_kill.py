@@ -13,7 +13,7 @@ from corpora import contents, save_model, save_texts
 
 from exhibit_a import corpus
 
-COUNT, WINDOW = 96, 8
+COUNT, WINDOW = 48, 4
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_a_run_with_workers_gives_the_same_bytes(tmp_path, material):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(20))
 def test_a_run_killed_at_random_again_and_again(tmp_path, material, seed):
     chance, out = random.Random(seed), tmp_path / "run"
     stop = chance.randint(0, COUNT // WINDOW - 1)

@@ -166,6 +166,38 @@ def test_ray_gives_the_bytes_of_the_local_engine_though_an_actor_is_killed(tmp_p
         ray.shutdown()
 
 
+@pytest.fixture
+def two_nodes():
+    """A cluster of two machines, as far as Ray can tell, of which this process uses the first."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+    second = cluster.add_node(num_cpus=2)
+    cluster.wait_for_nodes()
+    yield cluster, second
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.slow
+def test_a_machine_of_the_cluster_is_killed_and_not_a_byte_differs(tmp_path, material, two_nodes):
+    cluster, second = two_nodes
+    (raylet,) = [one.process.pid for one in second.all_processes["raylet"]]
+    thread, problems = run_in_thread(material, tmp_path / "run", workers=3, address=cluster.address)
+    wait_for(lambda: committed(tmp_path / "run") >= 3, thread)
+    there = [pid for pid in actor_pids() if parent(pid) == raylet]
+    assert there  # with 3 actors and 1 CPU each, no machine holds all of them
+    cluster.remove_node(second, allow_graceful=False)
+    assert committed(tmp_path / "run") < 20
+    thread.join(400)
+    assert problems == []
+    assert contents(tmp_path / "run") == material[2]
+
+
 @pytest.mark.parametrize(
     ("address", "message"),
     [
