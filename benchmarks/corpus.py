@@ -27,14 +27,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from corpus_parts import batches_against_single, costs
+from corpus_parts import MADE_UP, batches_against_single, costs, of_base_size
 
 import exhibit_a as xa
 from exhibit_a.corpus.windows import windows
 from exhibit_a.examples import Example, stream_examples
 from exhibit_a.methods.batches import padded
 
-MADE_UP = "the film is a very long but not dull story of two people who never say what they mean"
 METHOD, WINDOW = "effective_attention", 1024
 
 
@@ -134,6 +133,8 @@ def main() -> None:
     parser.add_argument("--engines", nargs="*", default=["local"])
     parser.add_argument("--probes", type=int, default=8)
     parser.add_argument("--methods", nargs="*", default=["hidden_attribution", "self_attribution"])
+    parser.add_argument("--every", type=int, default=1, help="take lengths that it divides")
+    parser.add_argument("--lengths", type=int, nargs="*", default=[8, 16, 32])
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.part == "workers":
@@ -146,9 +147,14 @@ def main() -> None:
         against_the_model(subject, options.data, options.texts)
     elif options.part == "single":
         examples = list(texts_of(options.data, options.texts))
-        batches_against_single(subject, examples, options.methods, options.probes)
+        for method in options.methods:
+            batches_against_single(subject, examples, method, options.probes, options.every)
     else:
-        costs()
+        for length in options.lengths:
+            costs(subject, "sentiment", length, 8)
+        large = of_base_size(subject)
+        for length in options.lengths[:2]:
+            costs(large, "base", length, 2)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -376,6 +377,50 @@ def test_mistakes_get_one_line_and_leave_nothing(subject, tmp_path, options, mes
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.tsv", b"", r"x\.tsv is empty"),
+        ("x.tsv", b"text\tlabel\n", "holds no examples"),
+        ("x.tsv", b"text\n\xff\xfe\n", r"x\.tsv is not text in UTF-8"),
+        ("x.parquet", b"PAR1 and no more", r"x\.parquet is not a Parquet file"),
+        ("x.docx", b"text", "Cannot tell the format"),
+        ("x.tsv", b"id\ttext\n1\tfine\n1\tdull\n", "The id '1' occurs twice"),
+        ("x.jsonl", b'{"text": "fine"}\n{"sentence": "dull"}\n', "row 2 has nothing in"),
+        ("x.csv", b"text,label\nfine,1\ndull,0,1\n", "row 2 has more cells"),
+    ],
+)
+def test_a_file_that_cannot_be_used_gets_one_line(subject, tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadRequestError, match=message) as caught:
+        corpus.run(subject, tmp_path / name, METHOD, tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def forbidden(monkeypatch, path):
+    """Opening this path is refused, whoever asks; a test may be run by one who may do anything."""
+    opened = Path.open
+
+    def refuse(self, *args, **kwargs):
+        if self == path:
+            raise PermissionError(13, "Permission denied", str(self))
+        return opened(self, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", refuse)
+
+
+def test_what_may_not_be_read_or_written_is_named(subject, tmp_path, monkeypatch):
+    data = save_texts(tmp_path / "x.tsv", 3)
+    forbidden(monkeypatch, tmp_path / "run" / ".lock")
+    with pytest.raises(BadRequestError, match=r"run cannot be written to: Permission denied\.$"):
+        corpus.run(subject, data, METHOD, tmp_path / "run")
+    forbidden(monkeypatch, data)
+    with pytest.raises(BadRequestError, match=r"x\.tsv cannot be read: Permission denied\.$"):
+        corpus.run(subject, data, METHOD, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
 def test_a_folder_that_cannot_be_written_is_named(subject, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(BadRequestError, match="cannot be made: Not a directory"):
@@ -391,6 +436,16 @@ def test_a_folder_that_cannot_be_written_is_named(subject, tmp_path):
 def test_a_model_object_that_cannot_be_loaded_again_is_refused_to_workers(subject, tmp_path):
     with pytest.raises(ExhibitError, match=r"There is no model|does not load"):
         corpus.run(subject, ["a fine film"], METHOD, tmp_path / "run", workers=1)
+
+
+def test_a_device_is_for_workers_and_must_exist(subject, tmp_path):
+    with pytest.raises(BadRequestError, match="is for workers, and there are none"):
+        corpus.run(subject, ["fine"], METHOD, tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
+    model = save_model(tmp_path / "model")
+    with pytest.raises(BadRequestError, match="The model cannot be put on 'abacus'"):
+        corpus.run(model, ["fine"], METHOD, tmp_path / "run", workers=1, device="abacus")
+    corpus.resume(tmp_path / "run", examples=["fine"], workers=1, device="cpu")
 
 
 # The command line
