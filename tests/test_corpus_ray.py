@@ -202,16 +202,17 @@ def test_a_machine_of_the_cluster_is_killed_and_not_a_byte_differs(tmp_path, mat
     ("address", "message"),
     [
         ("127.0.0.1:1", "There is no Ray cluster at '127.0.0.1:1': Connection refused"),
-        ("ray://[::1]:1", "There is no Ray cluster at 'ray://[::1]:1'"),
-        ("somewhere", "'somewhere' is no address of a Ray cluster; give auto, host:port"),
-        ("host:99999", "is no address of a Ray cluster"),
+        ("[::1]:1", "There is no Ray cluster at '[::1]:1'"),
+        ("ray://127.0.0.1:10001", "is no address that can be used; give auto or host:port"),
+        ("somewhere", "'somewhere' is no address that can be used; give auto or host:port"),
+        ("host:99999", "is no address that can be used"),
     ],
 )
 def test_a_cluster_that_is_not_there_is_named_at_once(tmp_path, address, message):
     before = time.monotonic()
     with pytest.raises(BadRequestError) as caught:
         corpus.run("m", ["fine"], METHOD, tmp_path / "run", engine="ray", address=address)
-    assert str(caught.value).startswith(message) or message in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
     assert time.monotonic() - before < 10
     assert not (tmp_path / "run").exists()

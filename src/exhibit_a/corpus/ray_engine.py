@@ -104,10 +104,11 @@ def knock(address: str | None) -> None:
     """Refuse an address at which nobody listens, at once."""
     if address is None or address == "auto":
         return
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdecimal() or int(port) > 65535:
         raise BadRequestError(
-            f"{address!r} is no address of a Ray cluster; give auto, host:port or ray://host:port."
+            f"{address!r} is no address that can be used; give auto or host:port, on a machine of "
+            "the cluster."
         )
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCKING).close()
