@@ -15,6 +15,7 @@ Each part is asked for by name, and each prints what it measured:
 """
 
 import argparse
+import os
 import random
 import resource
 import tempfile
@@ -113,13 +114,15 @@ def by_workers(engine: str, workers: int, data: str | None, count: int) -> None:
             workers=workers,
             progress=lambda done: seen.append((done, time.perf_counter())),
         )
-        start = time.perf_counter()
+        start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
         run()
-        took = time.perf_counter() - start
+        took, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     (first, begun), (last, end) = seen[0], seen[-1]
     print(
         f"{engine}, {workers} workers: {last} texts in {took:.1f} s ({last / took:.1f} a second; "
-        f"{(last - first) / (end - begun):.1f} between the first shard and the last)",
+        f"{(last - first) / (end - begun):.1f} between the first shard and the last); "
+        f"processor seconds of the local workers: {after.ru_utime - before.ru_utime:.1f}; "
+        f"load {os.getloadavg()[0]:.1f}",
         flush=True,
     )
 

@@ -13,6 +13,7 @@ the cluster has.
 """
 
 import json
+import logging
 import os
 import queue
 import socket
@@ -196,9 +197,12 @@ def _connected(address: str | None) -> Iterator[Any]:
             raise BadRequestError(f"There is no Ray cluster at {address!r}: {reason}") from None
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
+    told, before = logging.getLogger("ray.data"), logging.getLogger("ray.data").level
+    told.setLevel(logging.ERROR)  # it reports every plan and its end
     try:
         yield ray
     finally:
+        told.setLevel(before)
         if ours:
             ray.shutdown()
 
