@@ -11,8 +11,9 @@ REVIEW := "a gripping , beautifully shot film , though the plot is a little thin
 export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
 export OMP_WAIT_POLICY = passive
+export NO_MKDOCS_2_WARNING = 1
 
-.PHONY: demo viewer test slow check format bench families models clean
+.PHONY: demo viewer test slow check format bench families models docs notebooks clean
 
 demo: $(READY)  ## explain a sentence with the embedded model
 	mkdir -p build
@@ -50,10 +51,16 @@ families: $(READY)  ## the supported families and their parity, into docs
 models: $(READY)  ## train the embedded models again (DATA=folder with SST-2, MNLI-subset, SNLI-subset)
 	$(BIN)/python studies/make_models.py --data $(DATA)
 
+docs: $(READY)  ## the documentation as a site, into site/index.html
+	$(BIN)/mkdocs build --quiet --strict
+
+notebooks: $(READY)  ## run the tutorials again, and keep what they said
+	$(BIN)/python docs/making/notebooks.py
+
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache

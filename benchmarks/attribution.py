@@ -10,12 +10,18 @@ captum     IntegratedGradients over the injected map, right Riemann sum.
 Baselines are timed on a few layers and scaled to all of them; ours is timed as a whole. The gap is
 the largest share of the change that the entries of a timed layer leave unexplained.
 
-    python benchmarks/attribution.py [--layers 12] [--timed 0 5 11] [--sharper 3]
+How many points are needed depends on how much the answer bends on the way. Fresh layers hardly
+bend it; 1.5 times their weights need five points, as most texts do in the trained models we know,
+and three times their weights are a hard case. --base is the folder of a trained encoder of this
+size, which gets a fresh head.
+
+    python benchmarks/attribution.py [--sharper 1.5] [--base FOLDER] [--timed 1 9]
 """
 
 import argparse
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 import transformers
@@ -31,12 +37,21 @@ from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target, choose_target
 
 CHUNK = 16  # copies at a time, as released
+LAYERS = 12
+LOUDER = 10.0  # a fresh head hardly answers
+TEXT = """The harbour was quiet when the last ferry came in, and nobody on the quay expected that
+the captain would refuse to leave the bridge. He had been at sea for forty years, he said, and had
+never once been asked to hand over his log before the engines were cold. Two officers waited in the
+rain. A small crowd gathered, first the porters and then people from the cafés, who brought chairs
+and an umbrella for the older of the two. By midnight somebody had started to sing. The captain
+listened for a while, opened the window, and asked them to sing something slower, because the song
+they had chosen was the one his crew always sang before a storm, and the barometer was falling."""
 
 
-def bert_base(layers: int, sharper: float) -> Subject:
-    """BERT-base with random weights; fresh ones attend evenly, so they are sharpened."""
+def with_random_weights(sharper: float) -> Subject:
+    """BERT-base with random weights, made larger."""
     torch.manual_seed(0)
-    config = transformers.BertConfig(num_hidden_layers=layers, num_labels=3)
+    config = transformers.BertConfig(num_hidden_layers=LAYERS, num_labels=3)
     model = transformers.BertForSequenceClassification(config).eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
@@ -45,14 +60,30 @@ def bert_base(layers: int, sharper: float) -> Subject:
     return load(model)
 
 
+def with_trained_layers(base: Path) -> Subject:
+    """The encoder in a folder under a fresh head."""
+    torch.manual_seed(0)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(base, num_labels=3)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if len(weight) == model.num_labels:
+                weight.mul_(LOUDER)
+    return load(model.eval(), tokenizer=transformers.AutoTokenizer.from_pretrained(base))
+
+
 def traced(subject: Subject, tokens: int, padded: int | None = None) -> Trace:
-    """A random text, perhaps padded."""
-    seeded = torch.Generator().manual_seed(1)
-    ids = torch.randint(1000, 30000, (1, tokens), generator=seeded)
+    """The beginning of the text, or random tokens where there is no tokenizer; perhaps padded."""
+    ids = torch.randint(1000, 30000, (1, tokens), generator=torch.Generator().manual_seed(1))
+    if subject.tokenizer is not None:
+        cut = subject.tokenizer(TEXT, truncation=True, max_length=tokens, return_tensors="pt")
+        ids = cut["input_ids"]
+    assert ids.shape[1] == tokens, "the text is too short"
     fill = (0, (padded or tokens) - tokens)
     mask = torch.nn.functional.pad(torch.ones_like(ids), fill)
+    filler = getattr(subject.model.config, "pad_token_id", None) or 0
     return capture(
-        subject, {"input_ids": torch.nn.functional.pad(ids, fill), "attention_mask": mask}
+        subject,
+        {"input_ids": torch.nn.functional.pad(ids, fill, value=filler), "attention_mask": mask},
     )
 
 
@@ -126,14 +157,19 @@ def compare(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--layers", type=int, default=12)
-    parser.add_argument("--timed", type=int, nargs="+", default=[0, 5, 11])
-    parser.add_argument("--sharper", type=float, default=3.0)
+    parser.add_argument("--base", type=Path, help="folder of an encoder; default: random weights")
+    parser.add_argument("--sharper", type=float, default=1.5, help="times random weights")
+    parser.add_argument("--timed", type=int, nargs="+", default=[1, 9])
     given = parser.parse_args()
     transformers.logging.set_verbosity_error()
-    subject = bert_base(given.layers, given.sharper)
-    sites = [site for site in given.timed if site < given.layers]
-    print(f"BERT-base shape, {given.layers} layers, {torch.get_num_threads()} threads")
+    transformers.logging.disable_progress_bar()
+    if given.base:
+        subject, what = with_trained_layers(given.base), "trained layers"
+    else:
+        subject = with_random_weights(given.sharper)
+        what = f"random weights × {given.sharper:g}"
+    sites = given.timed
+    print(f"BERT-base size, {what}, {torch.get_num_threads()} threads")
     compare(
         "128 tokens, baselines at 20 points (right ends)", subject, 128, 128, riemann(20), sites
     )

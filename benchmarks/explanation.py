@@ -19,8 +19,8 @@ import torch
 import transformers
 
 from exhibit_a.methods import flow, shuffling
-from exhibit_a.methods.adversarial import farthest_corner
 from exhibit_a.methods.batches import run
+from exhibit_a.methods.corners import farthest_corner
 from exhibit_a.methods.decomposition import Mixture
 from exhibit_a.methods.distances import jensen_shannon
 from exhibit_a.subject.subject import Subject, load

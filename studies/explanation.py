@@ -47,6 +47,7 @@ def main() -> None:
     asked.add_argument("--sentences", type=int, help="only so many development sentences")
     asked.add_argument("--train", type=int, default=2000, help="training sentences for the keys")
     asked.add_argument("--restarts", type=int, default=1, help="of the adversary")
+    asked.add_argument("--steps", type=int, default=60, help="of the adversary")
     asked.add_argument("--share", default="0/1", help="1/3: the second of three processes")
     asked.add_argument("--by", nargs="+", default=attributions(), help="attributions to judge")
     asked.add_argument("--samples", type=int, default=128, help="of LIME and SHAP, per sentence")
@@ -76,7 +77,10 @@ def adversary(subject: Subject, dev: list[Example], options: Any) -> None:
     with path.open("a") as file:
         for one in dev[mine::shares][done:]:
             found = adversarial_attention(
-                capture(subject, one.text), epsilon=EPSILON, restarts=options.restarts
+                capture(subject, one.text),
+                epsilon=EPSILON,
+                restarts=options.restarts,
+                steps=options.steps,
             )
             row = {
                 "tokens": len(found.tokens or ()),

@@ -16,8 +16,9 @@ from zoo import FAMILIES
 
 from exhibit_a.errors import BadRequestError, NotComputableError, UnsupportedModelError
 from exhibit_a.methods import adversarial_keys as keys_module
-from exhibit_a.methods.adversarial import adversarial_attention, farthest_corner
+from exhibit_a.methods.adversarial import adversarial_attention
 from exhibit_a.methods.adversarial_keys import adversarial_keys, without_shift
+from exhibit_a.methods.corners import farthest_corner
 from exhibit_a.methods.distances import jensen_shannon, total_variation
 from exhibit_a.store import read
 from exhibit_a.subject.care import undisturbed

@@ -111,6 +111,12 @@ def test_a_target_that_is_not_given_is_generated(translator):
     assert torch.equal(trace.inputs["decoder_input_ids"], said[:, :-1])
 
 
+def test_sound_is_named_by_moments_and_none_of_them_is_special():
+    trace = capture(subject_of("whisper"), FAMILIES["whisper"].inputs())
+    assert trace.sequences["encoder"].tokens == tuple(map(str, range(12)))
+    assert not trace.sequences["encoder"].special.any()
+
+
 def test_images_go_through_their_processor(tmp_path):
     from PIL import Image
 

@@ -394,6 +394,8 @@ def test_without_scripts_a_notebook_still_shows_something(tiny):
     text = tiny._repr_html_()
     assert tiny.verdict.split(".")[0] in text
     assert text.count('src="data:image/png;base64,') == 3
+    one = max(tiny.verdicts, key=lambda one: one.share)
+    assert f"{one.change:.3f} [{one.change_low:.3f}, {one.change_high:.3f}]" in text
     assert not re.search(r"<script|style=|<svg|on\w+=|https?:", text)
 
 

@@ -63,7 +63,7 @@ def head_numbers(
             half = moved.half * moved.error[i]
             columns["change"] = moved.change[i].tolist()
             columns["change_low"] = (moved.change[i] - half).clamp_min(0).tolist()
-            columns["change_high"] = (moved.change[i] + half).tolist()
+            columns["change_high"] = (moved.change[i] + half).clamp_max(1).tolist()
         if attribution is not None:
             scores = attribution.scores[i].abs()
             columns["share"] = (scores.sum((1, 2)) / (total or 1.0)).tolist()

@@ -10,7 +10,7 @@ with no map for each point and nothing computed below the site's layer. For ever
 1. silence the site once: F(0), and what one copy costs in memory;
 2. walk α through Gauss–Legendre points (exact for polynomials of degree 2n - 1), all copies in one
    replay from the site's layer, and sum the slopes;
-3. compare the sum with F(A) - F(0). While the gap is too large, double the number of points.
+3. compare the sum with F(A) - F(0). While the gap is too large, take half as many points again.
 
 The equal steps of the paper (right ends) and of its released code (left ends) are kept for
 comparison.
@@ -34,8 +34,7 @@ from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.replay import replay
 
-MOST_POINTS = 96
-FIRST_POINTS = 3  # doubled five times this is the most
+FIRST_POINTS, MOST_POINTS = 3, 96
 ROUGH = 5.0  # the way may be this much worse than the end
 ENOUGH = 1e-4  # a gap below this is never worth another walk
 MEMORY_SHARE = 0.5
@@ -115,7 +114,7 @@ def integrate(
             continue
         bent = walk.bend(silenced[pending]) > ROUGH * allowed[pending]
         waiting[pending] = (gap[pending] > allowed[pending]) | bent
-        counts[pending] = min(2 * count, MOST_POINTS)
+        counts[pending] = min(count + (count + 1) // 2, MOST_POINTS)
     sure = gap <= allowed
     stuck = ~sure & (gap > before / 2) & before.isfinite()
     return PathIntegral(scores, change, gap, points, sure, stuck)

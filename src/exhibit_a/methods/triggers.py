@@ -89,18 +89,23 @@ class Attack(Result):
 
     def plot(self) -> Any:
         """The drop on the other classes, for each pattern and its controls."""
-        figure = extra("matplotlib.figure").Figure(figsize=(6.4, 3.4), layout="constrained")
+        count = len(self.patterns)
+        figure = extra("matplotlib.figure").Figure(
+            figsize=(6.4, 1.2 + 0.45 * count), layout="constrained"
+        )
         axes = figure.subplots()
         series = {"attribution": self.after, "attention": self.attention, "random": self.random}
         colours = {"attribution": "#0072b2", "attention": "#e69f00", "random": "#999999"}
         for place, (name, found) in enumerate(series.items()):
-            drops = [self.drop(pattern, found) for pattern in range(len(self.patterns))]
-            at = torch.arange(len(drops)) + 0.27 * (place - 1)
-            axes.bar(at.tolist(), drops, 0.25, label=name, color=colours[name])
-        names = [f"{one.text}\\n→ {self.labels[one.predicted]}" for one in self.patterns]
-        axes.set_xticks(range(len(names)), names, fontsize=7)
-        axes.set(ylabel="accuracy lost on the other classes")
-        axes.legend()
+            drops = [self.drop(pattern, found) for pattern in range(count)]
+            at = torch.arange(count) + 0.27 * (place - 1)
+            axes.barh(at.tolist(), drops, 0.25, label=name, color=colours[name])
+        names = [f"{one.text} → {self.labels[one.predicted]}" for one in self.patterns]
+        axes.set_yticks(range(count), names)
+        axes.invert_yaxis()
+        axes.axvline(0, color="0.4", linewidth=0.8)
+        axes.set_xlabel("accuracy lost on the other classes")
+        axes.legend(frameon=False)
         return figure
 
     def drop(self, pattern: int, found: Float[Tensor, "pattern label"] | None = None) -> float:

@@ -71,15 +71,18 @@ def _table(verdicts: list[HeadVerdict]) -> str:
     names = ("site", "head", "word", "unique", "distance", "null_fraction", "change", "share")
     heading = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in names)
     rows = "".join(
-        "<tr>" + "".join(f"<td>{_cell(getattr(one, name))}</td>" for name in names) + "</tr>"
+        "<tr>" + "".join(f"<td>{_cell(one, name)}</td>" for name in names) + "</tr>"
         for one in verdicts
     )
     return f"<table><tr>{heading}</tr>{rows}</table>"
 
 
-def _cell(value: Any) -> str:
+def _cell(one: HeadVerdict, name: str) -> str:
+    value = getattr(one, name)
     if value is None:
         return "–"
+    if name == "change":
+        return f"{value:.3f} [{one.change_low:.3f}, {one.change_high:.3f}]"
     return f"{value:.3f}" if isinstance(value, float) else escape(str(value))
 
 

@@ -59,10 +59,14 @@ def encode(
     return {name: part.to(model.device) for name, part in encoded.items() if name in understood}
 
 
-def positions(tokenizer: Any, ids: Tensor | None, count: int) -> tuple[tuple[str, ...], Tensor]:
+def positions(
+    tokenizer: Any, ids: Tensor | None, count: int, image: bool = False
+) -> tuple[tuple[str, ...], Tensor]:
     """A name for each position, and which of them are special."""
-    if ids is None:
+    if ids is None and image:
         return _patches(count)
+    if ids is None:  # sound: moments in their order
+        return tuple(map(str, range(count))), torch.zeros(count, dtype=torch.bool)
     listed = ids.tolist()
     if tokenizer is None or not hasattr(tokenizer, "convert_ids_to_tokens"):
         tokenizer = getattr(tokenizer, "tokenizer", None)

@@ -248,13 +248,14 @@ def _sequences(
 ) -> dict[str, Sequence]:
     """Names and marks for the positions of every stack."""
     found: dict[str, Sequence] = {}
+    image = any(isinstance(part, Tensor) and part.ndim == 4 for part in inputs.values())
     for site, seen in zip(sites, visible, strict=True):
         if site.stack in found:
             continue
         says = site.stack == "decoder" and subject.model.config.is_encoder_decoder
         ids = inputs.get("decoder_input_ids" if says else "input_ids")
         tokens, special = positions(
-            subject.tokenizer, None if ids is None else ids[0], seen.shape[0]
+            subject.tokenizer, None if ids is None else ids[0], seen.shape[0], image
         )
         mask = inputs.get("decoder_attention_mask" if says else "attention_mask")
         real = torch.ones(len(tokens), dtype=torch.bool)
