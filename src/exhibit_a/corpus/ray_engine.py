@@ -178,6 +178,7 @@ def _connected(address: str | None) -> Iterator[Any]:
     """Ray, connected to the cluster asked for or to one of its own; one that was there is left."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # else actors yield to all other programs
     try:
         import ray
         import ray.data
