@@ -5,6 +5,7 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
+import hypothesis
 import pytest
 import torch
 import transformers
@@ -15,6 +16,9 @@ from exhibit_a.subject.subject import Subject, load
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 torch.set_num_threads(2)
+# The same examples on every run, and no law broken by a busy machine.
+hypothesis.settings.register_profile("house", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("house")
 
 _subjects: dict[str, Subject] = {}
 

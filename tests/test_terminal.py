@@ -78,7 +78,9 @@ def test_the_sign_of_a_token_is_told_without_colour(found):
 
 def test_a_terminal_gets_colours_that_mean_the_same(found):
     told = printed(found, force_terminal=True, color_system="truecolor")
-    assert "48;2;0;114;178" in told or "48;2;213;94;0" in told  # the strongest token
+    scores = found.token_scores
+    strongest = float(scores[scores.abs().argmax()])
+    assert ("48;2;184;74;12" if strongest > 0 else "48;2;31;109;179") in told  # orange is for
     without = re.sub(r"\x1b\[[0-9;]*m", "", told)
     plain = printed(found)
     assert [line.rstrip() for line in without.splitlines()] == plain.splitlines()

@@ -19,11 +19,11 @@ import exhibit_a as xa
 from exhibit_a import stages
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods import alternative_maps as other
-from exhibit_a.methods.head_permutation import _seeded, head_permutation
+from exhibit_a.methods.head_permutation import HeadPermutation, _seeded, head_permutation
 from exhibit_a.methods.polytope import polytope
 from exhibit_a.methods.shuffling import shuffled
 from exhibit_a.subject.subject import load
-from exhibit_a.testimony import HeadNumbers, rank_agreement
+from exhibit_a.testimony import HeadNumbers, head_numbers, rank_agreement
 from exhibit_a.trace import edits
 from exhibit_a.trace.capture import capture
 from exhibit_a.trace.replay import replay
@@ -68,6 +68,20 @@ def test_shares_of_the_attribution_are_a_whole(short):
     assert_close(
         short.token_scores.sum(), torch.stack([one.sum() for one in short.attribution.scores]).sum()
     )
+
+
+def test_no_interval_leaves_what_a_change_can_be():
+    trace = capture(subject_of("bert"), ids(7))
+    shape = [site.heads for site in trace.sites]
+    wide = HeadPermutation(
+        change=tuple(torch.full((heads,), 0.5) for heads in shape),
+        error=tuple(torch.ones(heads) for heads in shape),
+        together=0.5,
+        together_error=1.0,
+        repeats=8,
+    )
+    for one in head_numbers(trace, None, None, None, wide, None):
+        assert (one.change_low, one.change, one.change_high) == (0.0, 0.5, 1.0)
 
 
 def test_short_rows_with_independent_values_are_unique(short):

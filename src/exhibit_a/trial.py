@@ -30,9 +30,9 @@ from exhibit_a.testimony import doubts, head_numbers
 from exhibit_a.trace.capture import Trace, capture
 from exhibit_a.trace.targets import Target
 from exhibit_a.verdict import (
+    AGAINST,
     COLOURS,
-    CONTESTED,
-    EVIDENCE,
+    FOR,
     WORDS,
     HeadVerdict,
     Thresholds,
@@ -149,7 +149,7 @@ class Trial(Result):
         )
         if scores is not None:
             places, heights = range(len(tokens)), scores.tolist()
-            colours = [COLOURS[EVIDENCE if height >= 0 else CONTESTED] for height in heights]
+            colours = [FOR if height >= 0 else AGAINST for height in heights]
             panels[1].bar(places, heights, color=colours)
             panels[1].axhline(0, color="0.4", linewidth=0.6)
             panels[1].set_xticks(places, tokens, rotation=90, fontsize="x-small")

@@ -27,7 +27,8 @@ from exhibit_a.errors import BadRequestError
 from exhibit_a.testimony import HeadNumbers
 
 EVIDENCE, PARTIAL, CONTESTED, NO_EFFECT = WORDS = ("evidence", "partial", "contested", "no effect")
-COLOURS = {EVIDENCE: "#0072b2", PARTIAL: "#56b4e9", CONTESTED: "#d55e00", NO_EFFECT: "#999999"}
+COLOURS = {EVIDENCE: "#14806f", PARTIAL: "#e3b341", CONTESTED: "#c2410c", NO_EFFECT: "#cfcabf"}
+FOR, AGAINST = "#d8611b", "#1f6db3"  # a signed number; all of these are the colours of the page
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def _missing(it: HeadNumbers, heads: int, limits: Thresholds) -> list[str]:
     if it.null_fraction is None:
         said.append("not known how much reaches the output")
     elif it.null_fraction > limits.null_fraction:
-        said.append(f"null fraction {it.null_fraction:.2f} (> {limits.null_fraction:g})")
+        said.append(f"null fraction {it.null_fraction:.3f} (> {limits.null_fraction:g})")
     if it.change_low is None or it.change_high is None:
         said.append("not known whether it matters")
     elif it.change_low < limits.matters:
@@ -122,7 +123,7 @@ def _missing(it: HeadNumbers, heads: int, limits: Thresholds) -> list[str]:
     if it.share < fair:
         said.append(f"{it.share:.1%} of the attribution (< {fair:.1%})")
     if it.agreement < limits.agreement:
-        said.append(f"agreement with attribution {it.agreement:.2f} (< {limits.agreement:g})")
+        said.append(f"agreement with attribution {it.agreement:.3f} (< {limits.agreement:g})")
     return said
 
 

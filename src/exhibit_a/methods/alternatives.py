@@ -48,10 +48,11 @@ class AlternativeAttention(Result):
 
     def plot(self) -> "matplotlib.figure.Figure":
         """The row, the interval of each weight, and the farthest alternative."""
-        pyplot, places = extra("matplotlib.pyplot"), range(len(self.key_tokens))
-        figure, axes = pyplot.subplots(
+        places = range(len(self.key_tokens))
+        figure = extra("matplotlib.figure").Figure(
             figsize=(max(5, 0.22 * len(places)), 3.2), layout="constrained"
         )
+        axes = figure.subplots()
         low, high = self.low.numpy(force=True), self.high.numpy(force=True)
         axes.bar(places, high - low, bottom=low, color="0.85", label="possible")
         axes.plot(

@@ -85,11 +85,11 @@ class EffectiveAttention(Result):
         raw, effective = (part[site][head].numpy(force=True) for part in (self.raw, self.effective))
         queries, keys = self.tokens_of(site)
         limit = max(abs(raw).max(), abs(effective).max())
-        pyplot = extra("matplotlib.pyplot")
         size = min(0.16 * len(keys) + 1, 7)
-        figure, axes = pyplot.subplots(
-            1, 3, figsize=(3 * size + 1.5, size + 1.2), sharey=True, layout="constrained"
+        figure = extra("matplotlib.figure").Figure(
+            figsize=(3 * size + 1.5, size + 1.2), layout="constrained"
         )
+        axes = figure.subplots(1, 3, sharey=True)
         for panel, name, shown in zip(
             axes,
             ("raw", "effective", "effective − raw"),

@@ -71,7 +71,8 @@ class HeadMixing(Result):
 
     def plot(self) -> "matplotlib.figure.Figure":
         """How far attention and contribution disagree, head by head."""
-        figure, axis = extra("matplotlib.pyplot").subplots(figsize=(6, 3.4), layout="constrained")
+        figure = extra("matplotlib.figure").Figure(figsize=(6, 3.4), layout="constrained")
+        axis = figure.subplots()
         for site, scores in enumerate(self.total_variation):
             marks = scores.numpy(force=True)
             axis.plot([site] * len(marks), marks, "o", color=BLUE, alpha=0.6)

@@ -91,9 +91,8 @@ class HiddenAttribution(Result):
         chosen = int(own[-1].argmin()) if token is None else token
         if not 0 <= chosen < own.shape[1]:
             raise BadRequestError(f"There is no token {chosen}; valid are 0 to {own.shape[1] - 1}.")
-        figure, (boxes, profile, story) = extra("matplotlib.pyplot").subplots(
-            1, 3, figsize=(13, 3.6), width_ratios=(1, 1, 1.4), layout="constrained"
-        )
+        figure = extra("matplotlib.figure").Figure(figsize=(13, 3.6), layout="constrained")
+        boxes, profile, story = figure.subplots(1, 3, width_ratios=(1, 1, 1.4))
         boxes.boxplot(own.T.numpy(force=True), positions=range(len(own)), widths=0.6)
         boxes.set(xlabel="layer", ylabel="contribution of the token itself", ylim=(0, 1.02))
         shades = extra("matplotlib").colormaps["viridis"]

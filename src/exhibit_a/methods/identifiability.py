@@ -110,9 +110,8 @@ class IdentifiabilityByLength(Result):
 
     def plot(self) -> "matplotlib.figure.Figure":
         """Pearson, null fraction and weight on special tokens by length, with the d_head line."""
-        figure, axes = extra("matplotlib.pyplot").subplots(
-            1, 3, figsize=(12, 3.4), layout="constrained"
-        )
+        figure = extra("matplotlib.figure").Figure(figsize=(12, 3.4), layout="constrained")
+        axes = figure.subplots(1, 3)
         shades = extra("matplotlib").colormaps["viridis"]
         count = len(self.d_head)
         for site in range(count):

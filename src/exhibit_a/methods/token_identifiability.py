@@ -77,7 +77,8 @@ class TokenIdentifiability(Result):
 
     def plot(self) -> "matplotlib.figure.Figure":
         """Rate by layer, a line for each map, with intervals, control and chance."""
-        figure, axis = extra("matplotlib.pyplot").subplots(figsize=(6, 3.6), layout="constrained")
+        figure = extra("matplotlib.figure").Figure(figsize=(6, 3.6), layout="constrained")
+        axis = figure.subplots()
         colours = dict(zip(MAPS, (BLUE, PURPLE, VERMILION, GREEN), strict=True))
         for name, rates in self.rate.items():
             layers, bounds = range(len(rates)), self.interval[name].numpy(force=True)

@@ -13,12 +13,9 @@ import numpy as np
 from jaxtyping import UInt8
 from torch import Tensor
 
-WORD_COLOURS = {
-    "evidence": (20, 128, 111),
-    "partial": (227, 179, 65),
-    "contested": (194, 65, 12),
-    "no effect": (207, 202, 191),
-}
+from exhibit_a.verdict import COLOURS
+
+WORD_COLOURS = {word: list(bytes.fromhex(code[1:])) for word, code in COLOURS.items()}
 _ANCHORS = np.array([-1, -0.66, -0.3, 0, 0.3, 0.66, 1])
 _COLOURS = np.array(
     [
@@ -46,7 +43,7 @@ def shaded(numbers: Tensor, limit: float) -> Picture:
 def judged(words: list[list[str]]) -> Picture:
     """A square for every word, row by row; rows may differ in length."""
     most = max(map(len, words))
-    blank = [(255, 255, 255)]
+    blank = [[255, 255, 255]]
     rows = [[WORD_COLOURS[word] for word in row] + blank * (most - len(row)) for row in words]
     return np.array(rows, dtype=np.uint8)
 

@@ -42,9 +42,9 @@ GLYPHS = {EVIDENCE: "■", PARTIAL: "□", CONTESTED: "≠", NO_EFFECT: "·"}
 
 # From how much of the largest score on a token is shaded, its mark and its colour either way.
 SHADES = (
-    (2 / 3, "⁺⁺", "⁻⁻", "bold white on #0072b2", "bold white on #d55e00"),
-    (1 / 3, "⁺", "⁻", "black on #56b4e9", "black on #e69f00"),
-    (1 / 8, "", "", "black on #cfe6f5", "black on #fbe0bd"),
+    (2 / 3, "⁺⁺", "⁻⁻", "bold white on #b84a0c", "bold white on #1f6db3"),
+    (1 / 3, "⁺", "⁻", "black on #f0a868", "black on #8fbfe6"),
+    (1 / 8, "", "", "black on #fbe0c4", "black on #d3e6f5"),
 )
 
 
@@ -125,9 +125,9 @@ def _words(trial: Trial) -> RenderableType:
 
 
 def _shaded(token: str, score: float, largest: float) -> Text:
-    for least, more, less, blue, orange in SHADES:
+    for least, more, less, orange, blue in SHADES:
         if abs(score) >= least * largest:
-            mark, style = (more, blue) if score > 0 else (less, orange)
+            mark, style = (more, orange) if score > 0 else (less, blue)
             return Text(token + mark, style=style)
     return Text(token)
 
@@ -138,7 +138,7 @@ def _answer(trial: Trial) -> RenderableType:
     table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
     for name, share in trial.answer.items():
         bar = "█" * round(30 * min(max(share, 0), 1)) if "output" not in trial.answer else ""
-        table.add_row(Text(name), f"{share:.3f}", Text(bar, style="#0072b2"))
+        table.add_row(Text(name), f"{share:.3f}", Text(bar, style="#1f6db3"))
     return Group(table, Text(f"examined: the {trial.target}", style="dim"))
 
 
