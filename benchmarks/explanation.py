@@ -18,12 +18,11 @@ from typing import Any
 import torch
 import transformers
 
-from exhibit_a.methods import flow, permutation
+from exhibit_a.methods import flow, shuffling
 from exhibit_a.methods.batches import run
 from exhibit_a.methods.corners import farthest_corner
 from exhibit_a.methods.decomposition import Mixture
 from exhibit_a.methods.distances import jensen_shannon
-from exhibit_a.methods.shuffles import Plan
 from exhibit_a.subject.subject import Subject, load
 
 
@@ -47,20 +46,23 @@ def permuting(sentences: int, repeats: int, tokens: int = 26) -> None:
     inputs = [{"input_ids": one, "attention_mask": torch.ones_like(one)} for one in ids]
     places = list(range(sentences))
     with torch.no_grad():
-        again = permutation._Again(run(subject, inputs), torch.full((sentences,), tokens), places)
-    cached_replay = permutation.replay
+        again = shuffling.Again(run(subject, inputs), torch.full((sentences,), tokens), places)
+    cached_replay = shuffling.replay
 
     def sweep() -> torch.Tensor:
         with torch.no_grad():
-            plans = [Plan("attention", "row", frozenset([site]), 0, tokens) for site in range(6)]
+            plans = [
+                shuffling.Shuffling("attention", "row", frozenset([site]), 0, tokens)
+                for site in range(6)
+            ]
             return torch.stack([again.shuffled(plan, repeats) for plan in plans])
 
     def naive() -> torch.Tensor:
-        permutation.replay = lambda trace, tap, **_: cached_replay(trace, tap, start=0)
+        shuffling.replay = lambda trace, tap, **_: cached_replay(trace, tap, start=0)
         try:
             return sweep()
         finally:
-            permutation.replay = cached_replay
+            shuffling.replay = cached_replay
 
     _compare("permutation sweep, 6 layers", "whole model", naive, "cached prefix", sweep)
 

@@ -91,7 +91,7 @@ def test_every_public_name_of_the_contract_is_importable():
 def test_names_for_the_type_checker_are_the_names_there_are():
     tree = ast.parse((ROOT / "__init__.py").read_text("utf-8"))
     told = {
-        alias.asname: (node.module or "").removeprefix("exhibit_a.")
+        alias.asname: (node.module or "").removeprefix("exhibit_a").removeprefix(".")
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom)
         for alias in node.names

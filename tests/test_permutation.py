@@ -18,7 +18,7 @@ from zoo import FAMILIES
 
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.examples import Example
-from exhibit_a.methods import permutation
+from exhibit_a.methods import permutation, shuffling
 from exhibit_a.methods.distances import (
     bootstrap_interval,
     farthest_divergence,
@@ -27,7 +27,7 @@ from exhibit_a.methods.distances import (
     total_variation,
 )
 from exhibit_a.methods.permutation import permutation_test
-from exhibit_a.methods.shuffles import Plan, Texts, shuffled, uniform
+from exhibit_a.methods.shuffling import shuffled, uniform
 from exhibit_a.store import read
 from exhibit_a.subject.subject import load
 from exhibit_a.subject.tap import Tap
@@ -221,6 +221,7 @@ def test_the_batch_leaves_no_mark(what, scope, monkeypatch):
     subject, data = opinionated(), sentences(5)
     together = permutation_test(subject, data, what=what, scope=scope, repeats=2)
     monkeypatch.setattr(permutation, "TOKENS", 1)
+    monkeypatch.setattr(shuffling, "TOKENS", 1)
     alone = permutation_test(subject, data, what=what, scope=scope, repeats=2)
     assert_close(together.change, alone.change, rtol=1e-4, atol=1e-5)
     assert torch.equal(together.flipped, alone.flipped)
@@ -229,8 +230,8 @@ def test_the_batch_leaves_no_mark(what, scope, monkeypatch):
 def test_the_cached_prefix_gives_what_a_full_run_gives(monkeypatch):
     subject, data = opinionated(), sentences(4)
     cached = permutation_test(subject, data, sites=[2], repeats=2)
-    whole = permutation.replay
-    monkeypatch.setattr(permutation, "replay", lambda trace, tap, start: whole(trace, tap, start=0))
+    whole = shuffling.replay
+    monkeypatch.setattr(shuffling, "replay", lambda trace, tap, start: whole(trace, tap, start=0))
     full = permutation_test(subject, data, sites=[2], repeats=2)
     assert_close(cached.change, full.change, rtol=1e-4, atol=1e-6)
 
@@ -265,8 +266,8 @@ def test_accuracy_drop_and_p_value_are_those_of_the_answers():
 
 def test_every_scope_and_thing_runs_and_says_what_it_did():
     subject, data = opinionated(), sentences(4)
-    for what in permutation.WHAT:
-        for scope in permutation.SCOPES:
+    for what in shuffling.WHAT:
+        for scope in shuffling.SCOPES:
             result = permutation_test(subject, data, what=what, scope=scope, sites=[1], repeats=2)
             assert result.conditions == ("site 1",)
             shared = what != "attention" and scope == "row"
@@ -323,7 +324,7 @@ def test_the_plot_shows_every_condition():
 @settings(max_examples=20, deadline=None)
 @given(st.integers(2, 8), st.integers(0, 1000))
 def test_a_shorter_text_keeps_the_order_of_a_global_permutation(length, seed):
-    plan = Plan("attention", "global", frozenset([0]), seed, 8)
-    long = plan.draw(0, Texts([3], torch.tensor([8])), range(1), 2, 8)
-    short = plan.draw(0, Texts([5], torch.tensor([length])), range(1), 2, length)
+    plan = shuffling.Shuffling("attention", "global", frozenset([0]), seed, 8)
+    long = plan.draw(0, shuffling._Texts([3], torch.tensor([8])), range(1), 2, 8)
+    short = plan.draw(0, shuffling._Texts([5], torch.tensor([length])), range(1), 2, length)
     assert torch.equal(short[..., :length], long[..., :length])

@@ -21,7 +21,7 @@ from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods import alternative_maps as other
 from exhibit_a.methods.head_permutation import HeadPermutation, _seeded, head_permutation
 from exhibit_a.methods.polytope import polytope
-from exhibit_a.methods.shuffles import shuffled
+from exhibit_a.methods.shuffling import shuffled
 from exhibit_a.subject.subject import load
 from exhibit_a.testimony import HeadNumbers, head_numbers, rank_agreement
 from exhibit_a.trace import edits

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from exhibit_a import corpus as corpus
     from exhibit_a.doctor import Diagnosis as Diagnosis
     from exhibit_a.doctor import diagnose as diagnose
     from exhibit_a.errors import BadRequestError as BadRequestError
@@ -142,6 +143,7 @@ _HOME = {
     "capture": "trace.capture",
     "choose_target": "trace.targets",
     "companions": "methods.companions",
+    "corpus": "",
     "diagnose": "doctor",
     "edits": "trace",
     "effective_attention": "methods.effective",
@@ -178,8 +180,8 @@ def __getattr__(name: str) -> Any:
     """Import a public name from its home."""
     if name not in _HOME:
         raise AttributeError(f"exhibit_a has no {name!r}")
-    home = import_module(f"exhibit_a.{_HOME[name]}")
-    found = getattr(home, name, None) or import_module(f"{home.__name__}.{name}")
+    home = import_module(f"exhibit_a.{_HOME[name]}".rstrip("."))
+    found = vars(home).get(name) or import_module(f"{home.__name__}.{name}")
     globals()[name] = found
     return found
 

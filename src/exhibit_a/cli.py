@@ -8,7 +8,7 @@ import sys
 import typer
 from typer.main import get_command
 
-from exhibit_a.commands import data, explain, heads, model, text, web
+from exhibit_a.commands import corpus, data, explain, heads, model, text, web
 from exhibit_a.errors import ExhibitError
 
 app = typer.Typer(
@@ -18,7 +18,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verbs in (explain, model, text, data, heads, web):
+for verbs in (explain, model, text, data, heads, corpus, web):
     verbs.register(app)
 
 

@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_map_only
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError
 from exhibit_a.examples import Example, label_names, require_labels
 from exhibit_a.shapes import Context
+from exhibit_a.subject.anatomy import first_hidden
 from exhibit_a.subject.care import Forward, around, floating, undisturbed, without_cache
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap
@@ -170,9 +171,11 @@ def run(subject: Subject, inputs: Sequence[dict[str, Any]]) -> Batch:
     model, recorder = subject.model, _Recorder()
     together = without_cache(model, padded(subject, inputs))
     outputs: list[Any] = []
+    inlets: list[Tensor | None] = []
 
     def remember(forward: Forward) -> Forward:
         def layer(*args: Any, **kwargs: Any) -> Any:
+            inlets.append(first_hidden(args, kwargs))
             outputs.append(forward(*args, **kwargs))
             return outputs[-1]
 
@@ -184,6 +187,10 @@ def run(subject: Subject, inputs: Sequence[dict[str, Any]]) -> Batch:
         output = model(**together)
     if not all(bool(part.isfinite().all()) for part in floating(output)):
         raise BrokenInvariantError("The model's answer to these inputs is NaN or infinite.")
+    entries: dict[str, Tensor] = {}
+    for layer, given in zip(layers, inlets, strict=False):
+        if given is not None:
+            entries.setdefault(layer.stack, given)
     trace = Trace(
         subject=subject,
         inputs=together,
@@ -193,6 +200,7 @@ def run(subject: Subject, inputs: Sequence[dict[str, Any]]) -> Batch:
         output=output,
         keep=("attention", "values", "hidden"),
         visible=(),
+        entries=entries,
         layer_outputs=tuple(outputs),
     )
     return Batch(trace, _real(together, recorder), tuple(recorder.maps), tuple(recorder.values_))

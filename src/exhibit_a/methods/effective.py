@@ -174,20 +174,37 @@ def passed_on(
     """Values as the output projection lets them through, and the heads where it does not all."""
     if weight is None:
         return values, []
+    narrow = narrowings(weight)
+    return narrowed(values, narrow), sorted(narrow)
+
+
+def narrowings(
+    weight: Float[Tensor, "head d_head d_model"],
+) -> dict[int, Float[Tensor, "d_head _direction"]]:
+    """U·S of the output projection of every head whose projection has not full rank."""
     exact, finest = weight.double(), max(weight.shape[-2:]) * torch.finfo(weight.dtype).eps
     with one_thread():
         strength = singular_values(exact, finest)
-    full = (strength > finest * strength[:, :1]).sum(-1) == values.shape[-1]
-    lacking = (~full).nonzero().flatten().tolist()
-    if not lacking:
-        return values, []
-    passed = values.double()
-    for head in lacking:
+    full = (strength > finest * strength[:, :1]).sum(-1) == weight.shape[1]
+    found = {}
+    for head in (~full).nonzero().flatten().tolist():
         left, strong, _ = torch.linalg.svd(exact[head], full_matrices=False)
-        shown = left * torch.where(strong > finest * strong[0], strong, 0)
-        squeezed = passed[head] @ shown
-        passed[head] = torch.nn.functional.pad(squeezed, (0, values.shape[-1] - squeezed.shape[-1]))
-    return passed, lacking
+        found[head] = left * torch.where(strong > finest * strong[0], strong, 0)
+    return found
+
+
+def narrowed(
+    values: Float[Tensor, "*batch head key d_head"], narrow: dict[int, Tensor]
+) -> Float[Tensor, "*batch head key d_head"]:
+    """Values with those of some heads as their output projection lets them through."""
+    if not narrow:
+        return values
+    passed = values.double()
+    for head, shown in narrow.items():
+        squeezed = passed[..., head, :, :] @ shown
+        missing = values.shape[-1] - squeezed.shape[-1]
+        passed[..., head, :, :] = torch.nn.functional.pad(squeezed, (0, missing))
+    return passed
 
 
 def _examined(
@@ -224,8 +241,11 @@ def _examined(
         "null_fraction": _placed(shown.null_fraction, rows, torch.nan),
         "moved": _placed(shown.moved, rows, torch.nan),
         "pearson": shown.pearson,
-        **_shares("raw", raw, special, first),
-        **_shares("effective", shown.effective, special, first),
+        **{
+            f"{kind}_{name}": share_on(marked, maps)
+            for name, maps in (("raw", raw), ("effective", shown.effective))
+            for kind, marked in (("special", special), ("first", first))
+        },
         "spectrum": shown.spectrum,
         "rtol": _placed(shown.rtol.to(attention.device), rows, torch.nan),
     }
@@ -240,18 +260,14 @@ def _placed(part: Tensor, rows: Bool[Tensor, " query"], filler: float) -> Tensor
     return spread
 
 
-def _shares(
-    name: str,
-    maps: Float[Tensor, "head query key"],
-    special: Bool[Tensor, " key"],
-    first: Bool[Tensor, " key"],
-) -> dict[str, Tensor]:
-    """The mean over rows of the share of absolute weight on special tokens and on the first."""
-    total = torch.linalg.vector_norm(maps, 1, dim=-1).clamp_min(torch.finfo(maps.dtype).tiny)
-    return {
-        f"{kind}_{name}": (maps[..., marked].abs().sum(-1) / total).mean(-1)
-        for kind, marked in (("special", special), ("first", first))
-    }
+def share_on(
+    marked: Bool[Tensor, "*batch key"], maps: Float[Tensor, "*batch head query key"]
+) -> Float[Tensor, "*batch head"]:
+    """The mean over rows of the share of absolute weight on the marked keys."""
+    size = maps.abs()
+    total = size.sum(-1).clamp_min(torch.finfo(maps.dtype).tiny)
+    there = (size @ marked.to(maps.dtype)[..., None, :, None]).squeeze(-1)
+    return (there / total).mean(-1)
 
 
 def _change(raw: Tensor, effective: Tensor, values: Tensor) -> float:

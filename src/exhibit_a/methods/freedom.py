@@ -22,7 +22,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from exhibit_a.methods.parallel import spread
+from exhibit_a.methods.parallel import shares, spread
 from exhibit_a.methods.ranks import (
     EXACT,
     Tolerance,
@@ -63,62 +63,69 @@ def freedom(
     """
     sets, precision = key_sets(visible), dtype or values.dtype
 
-    def of_head(head: int) -> list[Tensor]:
-        weights = attention[head].to(torch.float64).masked_fill(~visible, 0)
-        exact = values[head].to(torch.float64)
-        summed = with_ones(exact.unsqueeze(0), sets)
+    def of_heads(some: slice) -> list[Tensor]:
+        weights = attention[some].to(torch.float64).masked_fill(~visible, 0)
+        exact = values[some].to(torch.float64)
+        summed = with_ones(exact, sets)
         plain = tolerance_for(precision, exact.shape[-1], rtol)
         wider = tolerance_for(precision, summed.shape[-1], rtol)
+        same_sum = _nullity(summed, sets, wider)
         counts = [
-            _nullity(exact.unsqueeze(0), sets, plain),
-            _nullity(summed, sets, wider),
-            _on_its_face(weights, summed, sets, wider),
+            _nullity(exact, sets, plain),
+            same_sum,
+            _on_its_face(weights, summed, sets, wider, same_sum),
         ]
         if keys is None:
             return counts
         line = tolerance_for(precision, max(exact.shape[-1], keys.shape[-1]), rtol)
-        own_keys = keys[head].to(torch.float64)
+        own_keys = keys[some].to(torch.float64)
         at_a_time = max(1, WORKSPACE // (8 * own_keys.numel()))
         moves = [
-            _moves(some, seen, exact, own_keys, line)
-            for some, seen in zip(
-                torch.split(weights, at_a_time), torch.split(visible, at_a_time), strict=True
+            _moves(rows, seen, exact, own_keys, line)
+            for rows, seen in zip(
+                torch.split(weights, at_a_time, dim=1),
+                torch.split(visible, at_a_time),
+                strict=True,
             )
         ]
-        return [*counts, *(torch.cat(part) for part in zip(*moves, strict=True))]
+        return [*counts, *(torch.cat(part, 1) for part in zip(*moves, strict=True))]
 
-    found = spread(of_head, range(len(attention)), attention.device)
-    counted = [torch.stack(part) for part in zip(*found, strict=True)]
+    one_head = 8 * attention[0].numel() * (1 if keys is None else keys.shape[-1])
+    parts = shares(len(attention), max(1, WORKSPACE // one_head), attention.device)
+    found = spread(of_heads, parts, attention.device)
+    counted = [torch.cat(part) for part in zip(*found, strict=True)]
     return Freedom(*counted, *[None] * (6 - len(counted)))
 
 
 def _nullity(
-    values: Float[Tensor, "1 key width"], sets: KeySets, tolerance: Tolerance
-) -> Int[Tensor, " query"]:
+    values: Float[Tensor, "head key width"], sets: KeySets, tolerance: Tolerance
+) -> Int[Tensor, "head query"]:
     """Keys without independent values, row by row."""
-    return (sets.size - ranks(values, sets, tolerance).rank[0])[sets.of_row]
+    return (sets.size - ranks(values, sets, tolerance).rank)[:, sets.of_row]
 
 
 def _on_its_face(
-    weights: Float[Tensor, "query key"],
-    summed: Float[Tensor, "1 key width"],
+    weights: Float[Tensor, "head query key"],
+    summed: Float[Tensor, "head key width"],
     sets: KeySets,
     tolerance: Tolerance,
-) -> Int[Tensor, " query"]:
+    same_sum: Int[Tensor, "head query"],
+) -> Int[Tensor, "head query"]:
     """As for the sum, over the keys that a row gives any weight."""
-    used = weights > 0
-    if torch.equal(used, sets.member[sets.of_row]):
-        return _nullity(summed, sets, tolerance)
-    return _nullity(summed, key_sets(used), tolerance)
+    used, found = weights > 0, same_sum.clone()
+    some_without = (used != sets.member[sets.of_row]).any(-1).any(-1)
+    for head in some_without.nonzero().flatten().tolist():
+        found[head] = _nullity(summed[head : head + 1], key_sets(used[head]), tolerance)[0]
+    return found
 
 
 def _moves(
-    weights: Float[Tensor, "row key"],
+    weights: Float[Tensor, "head row key"],
     seen: Bool[Tensor, "row key"],
-    values: Float[Tensor, "key d_head"],
-    keys: Float[Tensor, "key d_query"],
+    values: Float[Tensor, "head key d_head"],
+    keys: Float[Tensor, "head key d_query"],
     tolerance: Tolerance,
-) -> tuple[Int[Tensor, " row"], Int[Tensor, " row"], Float[Tensor, " row"]]:
+) -> tuple[Int[Tensor, "head row"], Int[Tensor, "head row"], Float[Tensor, "head row"]]:
     """Moves that the output cannot show, all moves, and how visible the least visible is.
 
     Both B and VᵀQ are blind to what all keys or values have in common, but the rounding of K and V
@@ -127,25 +134,25 @@ def _moves(
     sizes = seen.sum(-1, keepdim=True)
     lines = torch.tensor([[tolerance.of(size)] for size in sizes.flatten().tolist()]).to(weights)
     common = weights @ keys
-    moves = weights.unsqueeze(-1) * (keys - common.unsqueeze(1))
+    moves = weights.unsqueeze(-1) * (keys.unsqueeze(1) - common.unsqueeze(2))
     rounded = weights.norm(dim=-1, keepdim=True) * common.norm(dim=-1, keepdim=True)
-    finest = float(lines.min())
-    if finest**2 < 1e3 * EXACT or moves.shape[1] < moves.shape[2]:
+    finest, shows = float(lines.min()), values.mT.unsqueeze(1)
+    if finest**2 < 1e3 * EXACT or moves.shape[-2] < moves.shape[-1]:
         directions, strength, _ = torch.linalg.svd(moves, full_matrices=False)
-        kept = strength > lines * (strength[:, :1] + rounded)
-        effect = values.mT @ (directions * kept.unsqueeze(1))
+        kept = strength > lines * (strength[..., :1] + rounded)
+        effect = shows @ (directions * kept.unsqueeze(-2))
     else:
         squares, turn = torch.linalg.eigh(moves.mT @ moves)
-        largest = squares[:, -1:].clamp_min(0).sqrt()
+        largest = squares[..., -1:].clamp_min(0).sqrt()
         kept = squares > (lines * (largest + rounded)).square()
         unit = torch.where(kept, squares, torch.inf).rsqrt()
-        effect = (values.mT @ moves) @ (turn * unit.unsqueeze(1))
+        effect = (shows @ moves) @ (turn * unit.unsqueeze(-2))
     reach = kept.sum(-1)
     shown = singular_values(effect, finest)
     alike = (seen.to(values) @ values).norm(dim=-1, keepdim=True) / sizes.clamp_min(1).sqrt()
-    visible = (shown > lines * (shown[:, :1] + alike)).sum(-1)
+    visible = (shown > lines * (shown[..., :1] + alike)).sum(-1)
     last = (reach - 1).clamp_min(0).unsqueeze(-1)
     padded = torch.nn.functional.pad(shown, (0, 1 + int(last.max())))  # more moves than outputs
     least = padded.gather(-1, last).squeeze(-1)
-    ratio = least / shown[:, 0].clamp_min(torch.finfo(shown.dtype).tiny)
+    ratio = least / shown[..., 0].clamp_min(torch.finfo(shown.dtype).tiny)
     return reach - visible, reach, torch.where(reach > 0, ratio, 1.0)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.distances import total_variation
-from exhibit_a.methods.shuffles import shuffled
+from exhibit_a.methods.shuffling import shuffled
 from exhibit_a.shapes import Attention, SiteHeads, SiteVisible
 from exhibit_a.subject.tap import AttentionCall, Tap
 from exhibit_a.trace.capture import Trace

@@ -152,9 +152,9 @@ def hidden_attribution(
     else:
         changes = Changes.unit(push.entry, sources, probes, seed)
         changes = changes.scaled(inputs) if norm == "times_input" else changes
-        squares = _squares(push, changes, targets, keep_directions=probes is not None)
+        squares = squares_of(push, changes, targets, keep_directions=probes is not None)[:, 0]
         norms = (squares.sum(0) * width / changes.directions.shape[1]).sqrt()
-        spread = None if probes is None else _jackknife(squares, width)
+        spread = None if probes is None else jackknife(squares, width)
     first = torch.diag(_at_the_start(inputs, norm).to(norms))
     first = first if stack == source else norms.new_zeros(len(targets), len(sources))
     norms = torch.cat([first.unsqueeze(0), norms])
@@ -227,20 +227,19 @@ def by_distance(
     return total, torch.bincount(distance, minlength=count).to(contribution.dtype)
 
 
-def _squares(
+def squares_of(
     push: Pushforward, changes: Changes, targets: Sequence[int], *, keep_directions: bool
-) -> Float[Tensor, "direction layer target source"]:
+) -> Float[Tensor, "direction batch layer target source"]:
     """‖J q‖² of every layer, target and source: for every direction, or summed over all of them."""
     kept = changes.directions.shape[1] if keep_directions else 1
-    table = torch.zeros(
-        len(changes.sources) * kept, len(push.stand_ins), len(targets), dtype=torch.float64
-    )
+    shape = (len(push.entry), len(push.stand_ins), len(targets))
+    table = torch.zeros(len(changes.sources) * kept, *shape, dtype=torch.float64)
     for run in push.chunks(len(changes)):
         tangents, source = changes.within(run, push.entry.detach())
         rows = torch.arange(run.start, run.stop) if keep_directions else source
-        lengths = [lengths_of(part)[:, targets] for part in push(tangents)]
-        table.index_add_(0, rows, torch.stack(lengths, 1).double().square().cpu())
-    return table.reshape(-1, kept, *table.shape[1:]).permute(1, 2, 3, 0)
+        lengths = [lengths_of(part)[..., targets] for part in push.each(tangents)]
+        table.index_add_(0, rows, torch.stack(lengths, 2).double().square().cpu())
+    return table.reshape(-1, kept, *shape).permute(1, 2, 3, 4, 0)
 
 
 def _spectral_norms(push: Pushforward, sources: Sequence[int], targets: Sequence[int]) -> Tensor:
@@ -257,7 +256,9 @@ def _spectral_norms(push: Pushforward, sources: Sequence[int], targets: Sequence
     return torch.stack(found, -1).double().cpu()
 
 
-def _jackknife(squares: Float[Tensor, "direction layer target source"], width: int) -> Mixing:
+def jackknife(
+    squares: Float[Tensor, "direction *any target source"], width: int
+) -> Float[Tensor, "*any target source"]:
     """The standard error of the contributions, by leaving every direction out once."""
     count, total = len(squares), squares.sum(0)
     mean, scatter = torch.zeros_like(total), torch.zeros_like(total)

@@ -76,9 +76,19 @@ class PathIntegral:
 
 
 def integrate(
-    batch: Batch, site: int, answer: Answer, whole: Scores, *, plan: Plan
+    batch: Batch,
+    site: int,
+    answer: Answer,
+    whole: Scores,
+    *,
+    plan: Plan,
+    first: Int[Tensor, " batch"] | None = None,
 ) -> PathIntegral:
-    """Attribute each row's answer ``whole`` to the attention of one site."""
+    """Attribute each row's answer ``whole`` to the attention of one site.
+
+    ``first`` is the number of points each row begins with, if not the plan's: what a row is given
+    never depends on the other rows.
+    """
     silenced, cost = _silence(batch, site, answer)
     attention, values = (wide(part[site]) for part in (batch.attention, batch.values))
     change = whole - silenced
@@ -87,8 +97,11 @@ def integrate(
     scores, gap = torch.zeros_like(attention), torch.full_like(change, torch.inf)
     before = gap.clone()
     points = torch.zeros(len(batch), dtype=torch.long, device=gap.device)
-    pending, count = torch.arange(len(batch), device=gap.device), plan.first
-    while len(pending):
+    counts = torch.full_like(points, plan.first) if first is None else first.clone()
+    waiting = torch.ones_like(points, dtype=torch.bool)
+    while bool(waiting.any()):
+        count = int(counts[waiting].amin())
+        pending = (waiting & (counts == count)).nonzero().flatten()
         rule = rule_named(plan.rule, int(plan.steps) if fixed else count)
         walk = _walk(batch, site, pending, rule, answer, cost)
         scores[pending] = attention[pending] * (walk.slopes @ values[pending].mT)
@@ -97,10 +110,11 @@ def integrate(
         total = scores[pending].double().sum((1, 2, 3))
         gap[pending] = (total - change[pending]).abs().to(gap.dtype)
         if fixed or count >= MOST_POINTS:
-            break
+            waiting[pending] = False
+            continue
         bent = walk.bend(silenced[pending]) > ROUGH * allowed[pending]
-        pending = pending[(gap[pending] > allowed[pending]) | bent]
-        count = min(count + (count + 1) // 2, MOST_POINTS)
+        waiting[pending] = (gap[pending] > allowed[pending]) | bent
+        counts[pending] = min(count + (count + 1) // 2, MOST_POINTS)
     sure = gap <= allowed
     stuck = ~sure & (gap > before / 2) & before.isfinite()
     return PathIntegral(scores, change, gap, points, sure, stuck)
@@ -115,13 +129,17 @@ def attribute_classes(
         chances = torch.softmax(output.logits.float(), -1)
         return chances.gather(1, classes[rows, None]).squeeze(1)
 
-    whole = answer(batch.trace.output, torch.arange(len(batch), device=classes.device))
+    return attribute(batch, answer, Plan(tolerance=tolerance))
+
+
+def attribute(batch: Batch, answer: Answer, plan: Plan) -> list[PathIntegral]:
+    """Attribute each row's answer to every site, the last one first."""
+    whole = wide(answer(batch.trace.output, torch.arange(len(batch), device=batch.real.device)))
     found: list[PathIntegral] = []
-    first = FIRST_POINTS
+    first: Tensor | None = None
     for site in reversed(batch.trace.sites):
-        plan = Plan(tolerance=tolerance, first=first)
-        found.insert(0, integrate(batch, site.index, answer, whole, plan=plan))
-        first = int(found[0].points.median())
+        found.insert(0, integrate(batch, site.index, answer, whole, plan=plan, first=first))
+        first = found[0].points  # a lower site bends the answer more, never less
     return found
 
 

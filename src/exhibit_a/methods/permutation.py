@@ -13,7 +13,7 @@ Wallace, 2019; for keys of a Transformer, the poster "Is Attention Explanation i
    ``features``   the entries of the key vectors, the same way for all positions.
 
    A permutation is drawn anew for every ``row``, ``head`` or ``example``, or once for all examples
-   (``global``); ``shuffles.py`` says how.
+   (``global``); ``shuffling.py`` says how.
 3. The answer is compared with the model's own: total variation, flips, accuracy. As the extreme,
    every row is also made uniform, which removes what attention says altogether.
 """
@@ -26,10 +26,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.errors import BadRequestError
 from exhibit_a.examples import read_examples
 from exhibit_a.methods.batches import (
-    Batch,
     Progress,
     Source,
     classes_of,
@@ -43,21 +42,14 @@ from exhibit_a.methods.distances import (
     VERMILION,
     bootstrap_interval,
     sign_flip_p_value,
-    total_variation,
 )
-from exhibit_a.methods.erasure import cut_short, distributions, require_distribution
-from exhibit_a.methods.shuffles import Plan, Shuffle, Texts, Uniform
+from exhibit_a.methods.erasure import cut_short, require_distribution
+from exhibit_a.methods.shuffling import TOKENS, Again, Shuffling, chosen_sites, conditions
 from exhibit_a.results import Result, extra, provenance
 from exhibit_a.subject.subject import Subject
-from exhibit_a.subject.tap import Tap
-from exhibit_a.trace.replay import replay
 
 if TYPE_CHECKING:
     import matplotlib.figure
-
-WHAT = ("attention", "keys", "features")
-SCOPES = ("row", "head", "example", "global")
-TOKENS = 2048  # in one pass, copies included
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -123,15 +115,14 @@ def permutation_test(
     to all rows of a head, so for keys and features ``row`` means ``head``.
     """
     data = read_examples(examples)
-    chosen = _chosen(subject, what, scope, sites)
+    chosen = chosen_sites(subject, what, scope, sites)
     used_scope = "head" if what != "attention" and scope == "row" else scope
     if repeats < 1:
         raise BadRequestError(f"{repeats} repeats were asked for; give at least 1.")
     require_distribution(subject)
     encodings = encoded(subject, data)
     lengths = torch.tensor([one["input_ids"].shape[1] for one in encodings])
-    groups = [frozenset([site]) for site in chosen]
-    groups += [frozenset(chosen)] if len(chosen) > 1 else []
+    groups = conditions(chosen)
 
     size, answers = len(data), torch.zeros(len(data), dtype=torch.long)
     change = torch.zeros(len(groups), repeats + 1, size)  # the last place is the uniform extreme
@@ -139,15 +130,13 @@ def permutation_test(
     alone = stand_alone(subject)
     for places in grouped(encodings, TOKENS // repeats, alone=alone, progress=progress):
         batch = run(subject, [encodings[place] for place in places])
-        again = _Again(batch, lengths[places], places)
+        again = Again(batch, lengths[places], places)
         answers[places] = again.own.argmax(-1).cpu()
         for row, group in enumerate(groups):
-            plan = Plan(what, used_scope, group, seed, int(lengths.amax()))
-            extreme = again.answers(Uniform(group), group, 1)
-            given = torch.cat([again.shuffled(plan, repeats), extreme], 1)
-            moved = total_variation(given, again.own[:, None]).T
-            change[row][:, places] = moved.to("cpu", change.dtype)
-            chose[row][:, places] = given.argmax(-1).T.cpu()
+            plan = Shuffling(what, used_scope, group, seed, int(lengths.amax()))
+            moved, given = again.under(plan, repeats)
+            change[row][:, places] = moved.T.to("cpu", change.dtype)
+            chose[row][:, places] = given.T.cpu()
 
     labelled = data[0].label is not None
     gold = classes_of(subject, data).cpu() if labelled else answers
@@ -172,35 +161,6 @@ def permutation_test(
         conditions=(*(f"site {site}" for site in chosen), *together),
         **found,
     )
-
-
-class _Again:
-    """A batch that has run once and runs again from the first layer that is changed."""
-
-    def __init__(self, batch: Batch, lengths: Tensor, places: list[int]) -> None:
-        self.batch, self.texts = batch, Texts(places, lengths)
-        self.own = distributions(batch.trace.subject, batch.trace.output, lengths)
-
-    def answers(
-        self, tap: Tap, sites: frozenset[int], copies: int
-    ) -> Float[Tensor, "text copy answer"]:
-        """The answers with ``tap`` at work; copies of a text stand next to each other."""
-        index = torch.arange(len(self.batch)).repeat_interleave(copies)
-        trace = self.batch.rows(index)
-        output = replay(trace, tap, start=trace.sites[min(sites)].call)
-        found = distributions(trace.subject, output, self.texts.lengths[index])
-        return found.reshape(len(self.batch), copies, -1)
-
-    def shuffled(self, plan: Plan, repeats: int) -> Float[Tensor, "text repeat answer"]:
-        """The answers of all repeats, a few at a time where the text is long."""
-        tokens = len(self.batch) * int(self.texts.lengths.amax())
-        together = max(1, min(repeats, TOKENS // tokens))
-        parts = []
-        for first in range(0, repeats, together):
-            some = range(first, min(first + together, repeats))
-            tap = Shuffle(plan, self.texts, some)
-            parts.append(self.answers(tap, plan.sites, len(some)))
-        return torch.cat(parts, 1)
 
 
 def _summed_up(
@@ -233,23 +193,3 @@ def _summed_up(
         "uniform_accuracy": extreme.float().mean(-1),
         "uniform_accuracy_interval": bootstrap_interval(extreme.float(), seed=seed),
     }
-
-
-def _chosen(subject: Subject, what: str, scope: str, sites: Sequence[int] | None) -> list[int]:
-    """The sites that were asked for, where shuffling ``what`` respects the mask."""
-    if what not in WHAT:
-        raise BadRequestError(f"Cannot shuffle {what!r}; choose {', '.join(WHAT)}.")
-    if scope not in SCOPES:
-        raise BadRequestError(f"There is no scope {scope!r}; choose {', '.join(SCOPES)}.")
-    count = len(subject.anatomy.sites)
-    chosen = list(range(count) if sites is None else dict.fromkeys(sites))
-    for site in chosen or [-1]:
-        if not 0 <= site < count:
-            raise BadRequestError(f"There is no such site; there are 0 to {count - 1}.")
-        here = subject.anatomy.sites[site]
-        if what == "keys" and (here.causal or here.window is not None):
-            raise NotComputableError(
-                f"At site {site} each row sees keys of its own (a causal mask or a window), and "
-                'moving keys would show it hidden ones. Shuffle "attention" instead.'
-            )
-    return chosen

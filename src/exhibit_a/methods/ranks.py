@@ -93,6 +93,30 @@ def ranks(values: Float[Tensor, "head key width"], sets: KeySets, tolerance: Tol
     return Ranks(least, rank, most, spectrum)
 
 
+def surely_independent(
+    values: Float[Tensor, "*batch key width"], tolerance: Tolerance
+) -> Bool[Tensor, "*batch"]:
+    """Whether the values of all keys, and so of any of them, have full rank beyond doubt.
+
+    For G = VVᵀ, σ_min² ≥ 1 / tr G⁻¹ and σ_max² ≤ tr G. A triangular factor gives both for a small
+    part of the price of a spectrum; a "no" only says that the spectrum has to be looked at. Leaving
+    keys out raises σ_min and lowers σ_max, so a "yes" holds for every set of keys.
+    """
+    keys, width = values.shape[-2:]
+    line = tolerance.lines(keys)[0]
+    if keys > width or keys == 0 or line**2 < 1e3 * EXACT:
+        return torch.zeros(values.shape[:-2], dtype=torch.bool, device=values.device)
+    exact = values.to(torch.float64)
+    gram = exact @ exact.mT
+    factor, failed = torch.linalg.cholesky_ex(gram)
+    identity = torch.eye(keys, dtype=torch.float64, device=values.device).expand_as(gram)
+    half = torch.linalg.solve_triangular(factor, identity, upper=False)
+    least = 1 / half.square().sum((-2, -1))  # tr G⁻¹ = ‖L⁻¹‖²_F
+    most = gram.diagonal(dim1=-2, dim2=-1).sum(-1)
+    found: Tensor = (failed == 0) & (least > 2 * line**2 * most)  # twice: rounding of the factor
+    return found
+
+
 def with_ones(
     values: Float[Tensor, "head key d_head"], sets: KeySets
 ) -> Float[Tensor, "head key width"]:

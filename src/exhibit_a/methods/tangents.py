@@ -36,24 +36,29 @@ ROWS = 1024  # tangents × tokens in one pass: the widest activations still fit 
 
 Tangents = Float[Tensor, "tangent token d_model"]
 Pushed = Float[Tensor, "tangent ..."]
+EachPushed = Float[Tensor, "tangent batch ..."]
 
 
 @dataclass(frozen=True, eq=False)
 class Pushforward:
     """Derivatives of watched outputs along changes of one stack's input."""
 
-    entry: Float[Tensor, "1 token d_model"]
+    entry: Float[Tensor, "batch token d_model"]
     stand_ins: tuple[Tensor, ...]
-    transposed: Float[Tensor, "1 token d_model"]  # g(u), with its graph
+    transposed: Float[Tensor, "batch token d_model"]  # g(u), with its graph
     checks: dict[str, Any]
 
     def __call__(self, tangents: Tangents) -> list[Pushed]:
-        """Jₖv for every watched output k and every tangent v."""
+        """Jₖv of one text, for every watched output k and every tangent v."""
+        return [part.squeeze(1) for part in self.each(tangents)]
+
+    def each(self, tangents: Tangents) -> list[EachPushed]:
+        """Jₖv for every watched output k and every tangent v, made in all texts of the batch."""
         return _push(self.transposed, self.stand_ins, tangents)
 
     def chunks(self, count: int) -> Iterator[slice]:
         """Runs of as many tangents as are best pushed together."""
-        size = max(1, ROWS // self.entry.shape[1])
+        size = max(1, ROWS // self.entry[..., 0].numel())
         yield from (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
@@ -271,7 +276,7 @@ def _starting_from(
 
 def _transposed(
     outputs: list[Tensor], entry: Tensor, stand_ins: tuple[Tensor, ...], create_graph: bool = False
-) -> Float[Tensor, "1 token d_model"]:
+) -> Float[Tensor, "batch token d_model"]:
     """g(u); outputs that ``entry`` does not reach have no part in it."""
     pairs = zip(outputs, stand_ins, strict=True)
     reached = [(part, stand_in) for part, stand_in in pairs if part.requires_grad]
@@ -282,23 +287,25 @@ def _transposed(
     return found
 
 
-def _push(transposed: Tensor, stand_ins: tuple[Tensor, ...], tangents: Tangents) -> list[Pushed]:
+def _push(
+    transposed: Tensor, stand_ins: tuple[Tensor, ...], tangents: Tangents
+) -> list[EachPushed]:
     pushed = torch.autograd.grad(
         transposed,
         stand_ins,
-        tangents.unsqueeze(1),
+        tangents.unsqueeze(1).expand(-1, len(transposed), -1, -1),
         is_grads_batched=True,
         retain_graph=True,
         materialize_grads=True,
     )
-    return [part.squeeze(1) for part in pushed]
+    return list(pushed)
 
 
 def _adjoint_gap(
     gradient: Tensor, stand_ins: tuple[Tensor, ...], probe: Tangents, pushed: list[Tensor]
 ) -> float:
     """How far ⟨Jᵀu, v⟩ is from ⟨u, Jv⟩, relative to the size of the vectors."""
-    backwards = (gradient.double() * probe.double()).sum((1, 2))
+    backwards = (gradient.double().sum(0) * probe.double()).sum((1, 2))
     terms = [
         (stand_in.detach().double() * part.double()).flatten(1)
         for stand_in, part in zip(stand_ins, pushed, strict=True)

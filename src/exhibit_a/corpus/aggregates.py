@@ -1,0 +1,187 @@
+"""What do all the rows say together, without ever being in memory together?
+
+For every number, over examples (and for numbers of heads: for each site and head):
+
+1. count, mean and variance, joined shard by shard (Chan, Golub & LeVeque, 1983);
+2. quantiles from a histogram whose buckets grow by a fixed factor, so that every quantile is within
+   1 % of its true value (Masson, Rim & Lee, 2019, DDSketch); sizes below 1e-6 count as zero;
+3. a 95 % interval of the mean by the Poisson bootstrap: in replicate b an example counts as often
+   as a Poisson(1) number says, and that number is read off a hash of the example's id. So intervals
+   do not depend on the order of the examples nor on who worked on them, and two runs over the same
+   examples are resampled alike: the difference of their means has an interval, too (``read.py``).
+
+Shards are taken in their order, on one thread: the same rows give the same bytes.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+
+from exhibit_a.methods.parallel import one_thread
+
+REPLICATES = 200
+INTERVAL = (0.025, 0.975)
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+ACCURACY = 0.01  # of quantiles, relative
+SMALLEST, LARGEST = 1e-6, 1e6
+
+_GROWTH = np.log((1 + ACCURACY) / (1 - ACCURACY))
+_SIDE = int(np.ceil(np.log(LARGEST / SMALLEST) / _GROWTH)) + 1  # buckets for each sign
+_WIDTH = 2 * _SIDE + 1
+
+Numbers = np.ndarray
+
+
+def poisson_weights(ids: Sequence[str], replicates: int = REPLICATES) -> Numbers:
+    """How often each example counts in each replicate, (example, replicate)."""
+    drawn = b"".join(
+        hashlib.shake_128(one.encode("utf-8", "surrogatepass")).digest(2 * replicates)
+        for one in ids
+    )
+    numbers = np.frombuffer(drawn, dtype="<u2").reshape(len(ids), replicates)
+    weights: Numbers = _poisson_table()[numbers]
+    return weights
+
+
+@cache
+def _poisson_table() -> Numbers:
+    """The Poisson(1) number for each of 65,536 equally likely draws."""
+    terms = np.cumprod(np.concatenate([[np.exp(-1.0)], 1 / np.arange(1, 12)]))
+    chances = (np.arange(2**16) + 0.5) / 2**16
+    return np.searchsorted(np.cumsum(terms), chances).astype(np.float64)
+
+
+@dataclass(eq=False)
+class Stream:
+    """Running statistics of some columns; NaN is no number and does not count."""
+
+    columns: int
+    count: Numbers = field(init=False)
+    mean: Numbers = field(init=False)
+    scatter: Numbers = field(init=False)
+    low: Numbers = field(init=False)
+    high: Numbers = field(init=False)
+    buckets: Numbers = field(init=False)
+    weighted: torch.Tensor = field(init=False)
+    weight: torch.Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.count, self.mean, self.scatter = (np.zeros(self.columns) for _ in range(3))
+        self.low, self.high = np.full(self.columns, np.inf), np.full(self.columns, -np.inf)
+        self.buckets = np.zeros((self.columns, _WIDTH), dtype=np.int64)
+        self.weighted = torch.zeros(REPLICATES, self.columns, dtype=torch.float64)
+        self.weight = torch.zeros_like(self.weighted)
+
+    def add(self, rows: Numbers, weights: Numbers) -> None:
+        """Take in the numbers of some examples, (example, column), and their weights."""
+        there = np.isfinite(rows)
+        known = np.where(there, rows, 0.0)
+        count = there.sum(0)
+        some = np.maximum(count, 1)
+        mean = known.sum(0) / some
+        scatter = (np.where(there, known - mean, 0.0) ** 2).sum(0)
+        total = np.maximum(self.count + count, 1)
+        step = np.where(count > 0, mean - self.mean, 0.0)
+        self.scatter += scatter + step**2 * self.count * count / total
+        self.mean += step * count / total
+        self.count += count
+        self.low = np.minimum(self.low, np.where(there, rows, np.inf).min(0, initial=np.inf))
+        self.high = np.maximum(self.high, np.where(there, rows, -np.inf).max(0, initial=-np.inf))
+        place = np.broadcast_to(np.arange(self.columns), rows.shape)[there]
+        np.add.at(self.buckets, (place, _bucket(rows[there])), 1)
+        with one_thread():
+            drawn = torch.from_numpy(weights).mT
+            self.weighted += drawn @ torch.from_numpy(known)
+            self.weight += drawn @ torch.from_numpy(there.astype(np.float64))
+
+    @property
+    def replicates(self) -> torch.Tensor:
+        """The mean of every column in every replicate, (replicate, column)."""
+        return self.weighted / self.weight  # without examples: NaN
+
+    def quantile(self, share: float) -> Numbers:
+        """The number below which a share of the numbers lies, for every column."""
+        rank = share * np.maximum(self.count - 1, 0)
+        below = self.buckets.cumsum(1)
+        bucket = (below > rank[:, None]).argmax(1)
+        found = np.clip(_centre(bucket), self.low, self.high)
+        return np.where(self.count > 0, found, np.nan)
+
+    def summary(self) -> dict[str, Numbers]:
+        """Everything about every column."""
+        spread = np.where(self.count > 1, self.scatter / np.maximum(self.count - 1, 1), np.nan)
+        ends = torch.quantile(
+            self.replicates, torch.tensor(INTERVAL, dtype=torch.float64), dim=0
+        ).numpy()
+        known = self.count > 0
+        return {
+            "count": self.count.astype(np.int64),
+            "mean": np.where(known, self.mean, np.nan),
+            "variance": spread,
+            "interval_low": ends[0],
+            "interval_high": ends[1],
+            "minimum": np.where(known, self.low, np.nan),
+            **{f"q{round(100 * share):02d}": self.quantile(share) for share in QUANTILES},
+            "maximum": np.where(known, self.high, np.nan),
+        }
+
+
+def _bucket(numbers: Numbers) -> Numbers:
+    """The bucket of every number: negative ones, zero, positive ones, in ascending order."""
+    size = np.clip(np.abs(numbers), SMALLEST, LARGEST)
+    step = np.ceil(np.log(size / SMALLEST) / _GROWTH).astype(np.int64)
+    signed = np.where(np.abs(numbers) < SMALLEST, 0, np.sign(numbers).astype(np.int64) * (step + 1))
+    return _SIDE + np.clip(signed, -_SIDE, _SIDE)
+
+
+def _centre(bucket: Numbers) -> Numbers:
+    signed = bucket - _SIDE
+    step = np.abs(signed) - 1
+    size = SMALLEST * np.exp(step * _GROWTH) * (1 - ACCURACY)
+    return np.where(signed == 0, 0.0, np.sign(signed) * size)
+
+
+def ids_digest(before: int, ids: Sequence[str]) -> int:
+    """A name for a set of ids that does not depend on their order, added up."""
+    for one in ids:
+        digest = hashlib.blake2b(one.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        before = (before + int.from_bytes(digest)) % 2**128
+    return before
+
+
+@dataclass(eq=False)
+class Table:
+    """The streams of one kind of row: statistics by name, over examples or over places."""
+
+    name: str
+    places: list[tuple[int, int]] | None = None  # (site, head), for numbers of heads
+    statistics: list[str] = field(default_factory=list)
+    stream: Stream | None = None
+
+    def add(self, columns: dict[str, Numbers], weights: Numbers) -> None:
+        """Take in a shard: every statistic as (example,) or (example, place)."""
+        if not columns:
+            return
+        if self.stream is None:
+            self.statistics = list(columns)
+            self.stream = Stream(len(columns) * len(self.places or [()]))
+        if list(columns) != self.statistics:
+            raise ValueError(f"a shard has {list(columns)}, not {self.statistics}")
+        rows = np.concatenate([part.reshape(len(weights), -1) for part in columns.values()], axis=1)
+        self.stream.add(rows.astype(np.float64), weights)
+
+    def rows(self) -> dict[str, list[Any]]:
+        """One row for every statistic and place."""
+        if self.stream is None:
+            return {}
+        places = self.places or [(None, None)]  # type: ignore[list-item]
+        named = [(name, *place) for name in self.statistics for place in places]
+        statistic, site, head = (list(part) for part in zip(*named, strict=True))
+        about = {"table": [self.name] * len(named), "statistic": statistic}
+        numbers = {name: part.tolist() for name, part in self.stream.summary().items()}
+        return about | {"site": site, "head": head} | numbers

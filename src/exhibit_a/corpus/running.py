@@ -1,0 +1,192 @@
+"""How does a run begin, go on after a crash, and end?
+
+1. The first window is read before anything is written, so that bad input leaves no folder behind.
+2. The folder is locked and the card written.
+3. The data are read, always from the start; windows whose shard is there are compared with it and
+   passed over. The engine works on the others, and each shard is committed as it comes.
+4. The aggregates are taken over the shards in their order, and the manifest is written.
+
+Resuming is steps 2 to 4 again, with the card that is there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from exhibit_a.corpus.engines import Engine, engine_named
+from exhibit_a.corpus.finish import finish
+from exhibit_a.corpus.methods import method_named
+from exhibit_a.corpus.plan import Card, Data, Model, Plan, checked_plan, versions
+from exhibit_a.corpus.read import Run, Summary
+from exhibit_a.corpus.sink import Folder, Receipt
+from exhibit_a.corpus.windows import Window, windows
+from exhibit_a.errors import BadRequestError
+from exhibit_a.examples import stream_examples
+from exhibit_a.subject.subject import Subject, load
+
+Source = str | Path | Iterable[Any]
+Progress = Callable[[int], None]  # told how many examples are done
+
+PLANNED = ("seed", "dense", "window", "tokens", "too_long", "unusable")
+COLUMNS = ("text", "pair", "label", "identity")
+
+
+def run(
+    subject: Subject | str | Path,
+    examples: Source,
+    method: str,
+    out: str | PathLike[str],
+    *,
+    engine: str = "local",
+    workers: int = 0,
+    address: str | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> Summary:
+    """Ask a method about every example and keep the answers in the folder ``out``.
+
+    ``subject`` is a subject, or what ``load`` takes by name. ``workers`` processes work beside this
+    one (0: this one works) and put their model on ``device``. Among the ``parameters``: text, pair,
+    label and identity name columns; seed, dense, window, tokens, too_long and unusable are the
+    plan's; the rest is the method's.
+    """
+    settings = {name: parameters.pop(name) for name in PLANNED if name in parameters}
+    columns = {name: parameters.pop(name) for name in COLUMNS if name in parameters}
+    given = {name: value for name, value in parameters.items() if value is not None}
+    asked = method_named(method, given)
+    plan = checked_plan(method=method, parameters=asked.model_dump(mode="json"), **settings)
+    if plan.dense and not asked.can_be_dense:
+        raise BadRequestError(f"{method} has no maps to keep; leave dense out.")
+    doer = engine_named(engine, workers, address, device)
+    data = Data(source=str(examples) if isinstance(examples, str | Path) else None, **columns)
+    todo = _some(_windows(examples, data, plan), examples)
+    known = subject if isinstance(subject, Subject) else load(subject)
+    card = Card(plan=plan, model=Model.of(known), data=data, versions=versions())
+    folder = Folder(Path(out))
+    with folder.locked(new=True):
+        folder.begin(card)
+        return _continue(folder, card, known, todo, doer, progress)
+
+
+def resume(
+    path: str | PathLike[str],
+    *,
+    subject: Subject | str | None = None,
+    examples: Source | None = None,
+    engine: str = "local",
+    workers: int = 0,
+    address: str | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> Summary:
+    """Go on with a run that was interrupted, or repair a finished one whose files were damaged.
+
+    A model or data that were given as objects have to be given again; they must be the same.
+    """
+    folder, doer = Folder(Path(path)), engine_named(engine, workers, address, device)
+    with folder.locked():
+        card = folder.card
+        if folder.finished and not _damage(folder):
+            return Run(folder).summary()
+        source = card.data.source if examples is None else examples
+        if source is None:
+            raise BadRequestError(
+                "The examples of this run came from memory; give them again with examples=."
+            )
+        known = _same_model(card, subject)
+        todo = _some(_windows(source, card.data, card.plan), source)
+        return _continue(folder, card, known, todo, doer, progress)
+
+
+def _damage(folder: Folder) -> list[str]:
+    from exhibit_a.errors import BrokenInvariantError
+
+    try:
+        return folder.damage()
+    except BrokenInvariantError as problem:
+        return [str(problem)]
+
+
+def _same_model(card: Card, subject: Subject | str | None) -> Subject:
+    """The card's model, with the card's versions; anything else is refused."""
+    known = subject if isinstance(subject, Subject) else load(subject or card.model.name)
+    now = Card(plan=card.plan, model=Model.of(known), data=card.data, versions=versions())
+    if differences := card.differences(now):
+        raise BadRequestError(
+            f"This run cannot go on, because something changed: {'; '.join(differences)}. "
+            "Numbers from both would not belong together."
+        )
+    return known
+
+
+def _windows(source: Source, data: Data, plan: Plan) -> Iterator[Window]:
+    whole = method_named(plan.method, dict(plan.parameters)).whole
+    stream = stream_examples(source, unusable=plan.unusable, **data.columns)
+    return windows(stream, None if whole else plan.window)
+
+
+def _some(todo: Iterator[Window], source: Source) -> Iterator[Window]:
+    """The windows, the first of which is there and holds something."""
+    first = next(todo, None)
+    if first is None or not first.examples:
+        name = Path(source).name if isinstance(source, str | Path) else "The list"
+        lost = (
+            f" ({len(first.unusable)} rows could not be used: {first.unusable[0]})" if first else ""
+        )
+        raise BadRequestError(f"{name} holds no examples{lost}. Give at least one text.")
+    return chain([first], todo)
+
+
+def _continue(
+    folder: Folder,
+    card: Card,
+    subject: Subject,
+    todo: Iterator[Window],
+    engine: Engine,
+    progress: Progress | None,
+) -> Summary:
+    """Steps 3 and 4."""
+    done = folder.receipts()
+    reading = _Reading(todo, done, progress or (lambda _: None))
+    for shard in engine.shards(card, subject, reading):
+        folder.commit(shard)
+        reading.finished(shard.receipt["examples"])
+    if beyond := sorted(number for number in done if number >= reading.count):
+        raise BadRequestError(
+            f"The data changed: they now make {reading.count} shards, and shard {beyond[-1]} is "
+            "already there. Start a new run in another folder."
+        )
+    return finish(folder, card, subject, reading.count)
+
+
+class _Reading:
+    """The windows that are still to be worked on, read once."""
+
+    def __init__(
+        self, todo: Iterator[Window], done: dict[int, Receipt], progress: Progress
+    ) -> None:
+        self.todo, self.done, self.progress = todo, done, progress
+        self.count = self.examples = 0
+
+    def __iter__(self) -> Iterator[Window]:
+        for window in self.todo:
+            self.count += 1
+            receipt = self.done.get(window.number)
+            if receipt is None:
+                yield window
+                continue
+            if receipt["window"] != window.digest:
+                raise BadRequestError(
+                    f"The data changed: examples {window.start} to "
+                    f"{window.start + len(window.examples) - 1} are not those of shard "
+                    f"{window.number}. Start a new run in another folder."
+                )
+            self.finished(receipt["examples"])
+
+    def finished(self, examples: int) -> None:
+        """Tell that so many more examples are done."""
+        self.examples += examples
+        self.progress(self.examples)

@@ -1,0 +1,226 @@
+"""Which questions go text by text, and what is kept of the answers?
+
+Each class is a method of ``methods.py``: its fields are the parameters, ``prepared`` makes it ready
+for a model, and the question then takes batches of texts of one length. Numbers of a layer or of a
+condition become short lists, in the order of the layers.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from exhibit_a.corpus.findings import Findings, listed
+from exhibit_a.corpus.methods import Method, Question, Texts, answers, watched
+from exhibit_a.corpus.plan import Plan
+from exhibit_a.errors import NotComputableError
+from exhibit_a.methods.batches import run
+from exhibit_a.methods.effective_statistics import (
+    Convention,
+    EffectiveSummary,
+    FreedomSummary,
+    narrow_sites,
+)
+from exhibit_a.methods.erasure import require_distribution
+from exhibit_a.methods.hidden_statistics import mixtures
+from exhibit_a.methods.paths import Plan as Walk
+from exhibit_a.methods.paths import attribute
+from exhibit_a.methods.shuffling import Again, Shuffling, chosen_sites, conditions
+from exhibit_a.subject.subject import Subject
+
+TOGETHER = 256  # tokens of texts whose derivatives are taken together: more are no faster
+
+
+class EffectiveMethod(Method):
+    """How much of every head's attention can reach the output."""
+
+    name: ClassVar[str] = "effective_attention"
+    can_be_dense: ClassVar[bool] = True
+    simplex: bool = False
+    rtol: float | None = Field(default=None, ge=0, lt=1)
+
+    def prepared(self, subject: Subject, plan: Plan) -> Question:
+        """Look at the output projections once."""
+        return _Effective(self, subject, plan, narrow_sites(subject))
+
+
+@dataclass(frozen=True, eq=False)
+class _Effective(Question):
+    narrow: list[dict[int, Tensor]]
+
+    def __call__(self, texts: Texts) -> Findings:
+        convention = Convention(self.method.simplex, self.method.rtol)
+        summary = EffectiveSummary(texts.special, self.narrow, convention, self.plan.dense)
+        answer = watched(texts, summary)
+        heads = {name: [site[name] for site in summary.numbers] for name in summary.numbers[0]}
+        shown = ("null_fraction", "pearson", "identifiable")
+        return Findings(
+            answer | {f"mean_{name}": _over_heads(heads[name]) for name in shown},
+            heads=heads,
+            dense=_maps("effective", summary.maps, len(texts.inputs)),
+        )
+
+
+class IdentifiabilityMethod(Method):
+    """In how many ways every attention row could have been different, under four demands."""
+
+    name: ClassVar[str] = "attention_identifiability"
+
+    def prepared(self, subject: Subject, plan: Plan) -> Question:
+        """Nothing to prepare."""
+        return _Identifiability(self, subject, plan)
+
+
+class _Identifiability(Question):
+    def __call__(self, texts: Texts) -> Findings:
+        summary = FreedomSummary()
+        answer = watched(texts, summary)
+        heads = {name: [site[name] for site in summary.numbers] for name in summary.numbers[0]}
+        unique = {n: _over_heads(heads[n]) for n in heads if n.startswith("unique")}
+        return Findings(answer | {f"mean_{n}": part for n, part in unique.items()}, heads=heads)
+
+
+class HiddenMethod(Method):
+    """How much of every token is left in its hidden vector, layer by layer."""
+
+    name: ClassVar[str] = "hidden_attribution"
+    can_be_dense: ClassVar[bool] = True
+    probes: int | None = Field(default=8, ge=2)
+
+    def prepared(self, subject: Subject, plan: Plan) -> Question:
+        """Nothing to prepare."""
+        return _Hidden(self, subject, plan)
+
+
+class _Hidden(Question):
+    def __call__(self, texts: Texts) -> Findings:
+        found, output = [], []
+        for some in texts.split(TOGETHER):
+            batch = run(some.subject, some.inputs)
+            output.append(answers(some.subject, batch.trace.output))
+            found.append(mixtures(batch, probes=self.method.probes, seed=self.plan.seed))
+        lists = {
+            "own_contribution": torch.cat([part.own for part in found]),
+            "not_own_top": torch.cat([part.displaced for part in found]),
+            "standard_error": torch.cat([part.doubt for part in found]),
+        }
+        gaps = [part.adjoint_gap for part in found for _ in range(len(part.contribution))]
+        maps = [torch.cat([part.contribution for part in found]).float()] if self.plan.dense else []
+        return Findings(
+            _joined(output) | {"adjoint_gap": gaps},
+            {name: listed(part) for name, part in lists.items()},
+            dense=_maps("contribution", maps, len(texts.inputs)),
+        )
+
+
+class SelfMethod(Method):
+    """Which heads the answer rests on, by self-attention attribution of the model's own answer."""
+
+    name: ClassVar[str] = "self_attribution"
+    can_be_dense: ClassVar[bool] = True
+    tolerance: float = Field(default=0.01, gt=0, lt=1)
+
+    def prepared(self, subject: Subject, plan: Plan) -> Question:
+        """Refuse a model without an answer to attribute."""
+        kind = subject.anatomy.answers
+        causal = subject.anatomy.sites[-1].causal
+        if kind == "states" or (kind == "tokens" and not causal):
+            raise NotComputableError(
+                f"{type(subject.model).__name__} answers with {kind}, and one answer a text is "
+                "needed. Load it with a classification head."
+            )
+        return _Self(self, subject, plan)
+
+
+class _Self(Question):
+    def __call__(self, texts: Texts) -> Findings:
+        batch = run(texts.subject, texts.inputs)
+        kind = texts.subject.anatomy.answers
+        own = _chances(batch.trace.output, kind).argmax(-1)
+
+        def answer(output: Any, rows: Tensor) -> Tensor:
+            return _chances(output, kind).gather(1, own[rows, None]).squeeze(1)
+
+        found = attribute(batch, answer, Walk(tolerance=self.method.tolerance))
+        sites = [one.scores for one in found]
+        heads = {
+            "largest": [one.amax((2, 3)) for one in sites],
+            "sum": [one.sum((2, 3)) for one in sites],
+        }
+        numbers = answers(texts.subject, batch.trace.output)
+        numbers["largest_gap"] = listed(torch.stack([one.gap for one in found], 1).amax(1))
+        numbers["unsure_sites"] = listed(torch.stack([~one.sure for one in found], 1).sum(1))
+        lists = {
+            name: listed(torch.stack([getattr(one, name) for one in found], 1))
+            for name in ("change", "gap", "points")
+        }
+        maps = sites if self.plan.dense else []
+        return Findings(numbers, lists, heads, _maps("scores", maps, len(texts.inputs)))
+
+
+class PermutationMethod(Method):
+    """What shuffling attention does to each answer, at each site and at all of them together."""
+
+    name: ClassVar[str] = "permutation"
+    what: Literal["attention", "keys", "features"] = "attention"
+    scope: Literal["row", "head", "example"] = "row"
+    repeats: int = Field(default=20, ge=1)
+
+    def prepared(self, subject: Subject, plan: Plan) -> Question:
+        """Settle the sites; a model without a distribution is refused."""
+        require_distribution(subject)
+        scope = "head" if self.what != "attention" and self.scope == "row" else self.scope
+        chosen = chosen_sites(subject, self.what, scope, None)
+        return _Permutation(self, subject, plan, scope, conditions(chosen))
+
+
+@dataclass(frozen=True, eq=False)
+class _Permutation(Question):
+    scope: str
+    groups: list[frozenset[int]]
+
+    def __call__(self, texts: Texts) -> Findings:
+        batch = run(texts.subject, texts.inputs)
+        count = len(texts.inputs)
+        length = texts.special.shape[1]
+        again = Again(batch, torch.full((count,), length), list(texts.numbers))
+        own = again.own.argmax(-1)
+        change, flips, extreme = [], [], []
+        for group in self.groups:
+            plan = Shuffling(self.method.what, self.scope, group, self.plan.seed, length)
+            moved, given = again.under(plan, self.method.repeats)
+            change.append(moved[:, :-1].double().mean(1))
+            flips.append((given[:, :-1] != own[:, None]).double().mean(1))
+            extreme.append(moved[:, -1].double())
+        lists = {"change": change, "flips": flips, "uniform_change": extreme}
+        return Findings(
+            answers(texts.subject, batch.trace.output),
+            {name: listed(torch.stack(part, 1)) for name, part in lists.items()},
+        )
+
+
+def _chances(output: Any, kind: str) -> Tensor:
+    logits: Tensor = output.logits.float()
+    if kind == "value":
+        return logits
+    return torch.softmax(logits[:, -1] if kind == "tokens" else logits, -1)
+
+
+def _over_heads(sites: list[Tensor]) -> list[float]:
+    found: list[float] = listed(torch.cat([site.double() for site in sites], 1).nanmean(1))
+    return found
+
+
+def _joined(parts: list[dict[str, list[Any]]]) -> dict[str, list[Any]]:
+    return {name: [one for part in parts for one in part[name]] for name in parts[0]}
+
+
+def _maps(name: str, sites: list[Tensor], count: int) -> list[dict[str, Tensor]]:
+    """Each text's maps, by site; nothing where there are none."""
+    if not sites:
+        return []
+    return [
+        {f"{name}/{n}": part[row].clone() for n, part in enumerate(sites)} for row in range(count)
+    ]

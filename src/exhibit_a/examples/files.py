@@ -1,0 +1,198 @@
+"""How do rows come out of a file, whatever its format, without reading all of it first?
+
+One reader for each format, all of them streams. A row that its file spoils (cells without a name,
+broken JSON) comes out as an ``Unusable`` in its place: the caller decides whether that ends the
+reading. What spoils the whole file (no such file, not text, not Parquet) is always an error.
+
+Tab-separated files are read with quoting off: in the GLUE files a quotation mark is text and often
+has no partner. Comma-separated files are read strictly: a quotation mark without a partner would
+swallow every row after it, and is refused.
+"""
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from glob import glob, has_magic
+from importlib import import_module
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from exhibit_a.errors import BadRequestError
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Unusable:
+    """A row that cannot be used: where it stands, and why."""
+
+    where: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.where} {self.reason}"
+
+
+def paths_of(source: str | Path) -> list[Path]:
+    """The files a path stands for: itself, or in order all that its pattern matches."""
+    path = Path(source)
+    if path.exists() or not has_magic(str(source)):
+        return [path]
+    found = [Path(name) for name in sorted(glob(str(source), recursive=True))]  # noqa: PTH207 - absolute patterns too
+    if not found:
+        raise BadRequestError(f'No file matches "{source}". Check the pattern.')
+    return found
+
+
+def rows_of(path: Path) -> Iterator[Row | Unusable]:
+    """The rows of a file, read by what its name ends in; of a folder, a saved data set's."""
+    if path.is_dir():
+        return _saved_dataset(path)
+    if not path.is_file():
+        raise BadRequestError(f'There is no file "{path}". Check the path.')
+    if path.suffix.lower() not in READERS:
+        raise BadRequestError(
+            f"Cannot tell the format of {path.name} by its ending. "
+            f"Formats that can be read: {', '.join(READERS)}."
+        )
+    if path.stat().st_size == 0:
+        raise BadRequestError(f"{path.name} is empty. Give a file with at least one example.")
+    return READERS[path.suffix.lower()](path)
+
+
+def columns_of(path: Path) -> tuple[str, ...]:
+    """The columns of the first row that can be used, sorted."""
+    first = next((row for row in rows_of(path) if not isinstance(row, Unusable)), {})
+    return tuple(sorted(map(str, first)))
+
+
+def _tab_separated(path: Path) -> Iterator[Row | Unusable]:
+    return _table(path, delimiter="\t", quoting=csv.QUOTE_NONE)
+
+
+def _comma_separated(path: Path) -> Iterator[Row | Unusable]:
+    return _table(path, delimiter=",", quoting=csv.QUOTE_MINIMAL, strict=True)
+
+
+def _table(path: Path, **dialect: Any) -> Iterator[Row | Unusable]:
+    csv.field_size_limit(2**31 - 1)  # the default refuses a long document
+    rows = csv.DictReader(_lines(path), **dialect)
+    try:
+        for number, row in enumerate(rows):
+            if None in row:
+                yield Unusable(
+                    f"{path.name}, row {number + 1}",
+                    f"has more cells than the header has names ({len(rows.fieldnames or ())}). "
+                    f"Check the separator.",
+                )
+                continue
+            yield row
+    except csv.Error as problem:
+        raise BadRequestError(
+            f"{path.name} is not a table ({problem}, line {rows.line_num}). Check its quotation "
+            f"marks."
+        ) from None
+
+
+def _json_lines(path: Path) -> Iterator[Row | Unusable]:
+    for number, line in enumerate(_lines(path)):
+        if not line.strip():
+            continue
+        where = f"{path.name}, line {number + 1}"
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as problem:
+            yield Unusable(where, f"is not JSON ({problem}). One object a line.")
+            continue
+        if isinstance(row, dict):
+            yield row
+        else:
+            yield Unusable(where, f"is a {type(row).__name__}. One object a line.")
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """The lines of a text file, without a byte-order mark; anything binary is refused."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            for line in file:
+                if "\0" in line:
+                    raise BadRequestError(
+                        f"{path.name} is not text (it holds zero bytes). Check that this is the "
+                        f"right file."
+                    )
+                yield line
+    except UnicodeDecodeError:
+        raise BadRequestError(
+            f"{path.name} is not text in UTF-8. Convert it, or check that this is the right file."
+        ) from None
+    except OSError as problem:
+        raise BadRequestError(f"{path.name} cannot be read: {problem.strerror}.") from None
+
+
+def _parquet(path: Path) -> Iterator[Row | Unusable]:
+    pyarrow = _needed("pyarrow", path)
+    parquet = import_module("pyarrow.parquet")
+    try:
+        with parquet.ParquetFile(path) as table:
+            for batch in table.iter_batches():
+                yield from batch.to_pylist()
+    except pyarrow.ArrowInvalid as problem:
+        raise BadRequestError(
+            f"{path.name} is not a Parquet file ({problem}). Check that this is the right file."
+        ) from None
+    except OSError as problem:  # pyarrow's word for a page that is damaged
+        reason = str(problem).strip().splitlines()[0]
+        raise BadRequestError(f"{path.name} cannot be read: {reason}.") from None
+
+
+def _saved_dataset(path: Path) -> Iterator[Row | Unusable]:
+    """A folder that ``datasets.Dataset.save_to_disk`` wrote."""
+    if not (path / "state.json").is_file():
+        splits = sorted(part.parent.name for part in path.glob("*/state.json"))
+        told = f" It has the splits {', '.join(splits)}: name one of their folders." * bool(splits)
+        raise BadRequestError(f'The folder "{path}" is not a saved data set.{told}')
+    datasets = _needed("datasets", path)
+    try:
+        return iter(datasets.load_from_disk(str(path)))
+    except (OSError, ValueError, KeyError) as problem:
+        reason = str(problem).strip().splitlines()[0]
+        raise BadRequestError(f'The data set in "{path}" cannot be read: {reason}') from None
+
+
+def _needed(library: str, path: Path) -> Any:
+    try:
+        return import_module(library)
+    except ImportError:
+        raise BadRequestError(
+            f"Reading {path.name} needs {library}. Install it with: pip install 'exhibit-a[corpus]'"
+        ) from None
+
+
+def usable(rows: Iterable[Row | Unusable]) -> Iterator[Row]:
+    """The rows, or the first one that cannot be used as an error."""
+    for row in rows:
+        if isinstance(row, Unusable):
+            raise BadRequestError(str(row))
+        yield row
+
+
+def one_after_another(paths: list[Path]) -> Iterator[Row | Unusable]:
+    """The rows of several files with the same columns."""
+    columns = columns_of(paths[0]) if len(paths) > 1 else ()
+    for path in paths[1:]:
+        if (other := columns_of(path)) != columns:
+            raise BadRequestError(
+                f"{paths[0].name} has the columns {', '.join(columns)}, and {path.name} has "
+                f"{', '.join(other) or 'none'}. Read files with the same columns together."
+            )
+    return chain.from_iterable(map(rows_of, paths))
+
+
+READERS = {
+    ".tsv": _tab_separated,
+    ".csv": _comma_separated,
+    ".jsonl": _json_lines,
+    ".parquet": _parquet,
+}
