@@ -163,7 +163,11 @@ def _show(found: "Summary", json: bool) -> None:
     _table(title, shown)
     screen = console()
     heads = len(found.rows) - len(rows)
-    doubts: dict[str, Any] = {**found.counts, "rows about heads": heads, **found.checks}
+    doubts: dict[str, Any] = {
+        **found.counts,
+        "statistics of single heads (--json)": heads,
+        **found.checks,
+    }
     screen.print("[dim]" + " · ".join(f"{n}: {v}" for n, v in doubts.items()) + "[/dim]")
     screen.print(f"written to {found.path}")
 

@@ -55,6 +55,9 @@ class Run:
 
     folder: Folder
 
+    def __repr__(self) -> str:
+        return f"Run: {self.card.plan.method} of {self.card.model.name} in {self.folder.path}."
+
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """Everything about the run as plain data."""
