@@ -1,5 +1,6 @@
 """Many texts: the same numbers as one by one, whole or not at all, and one line for mistakes."""
 
+import ctypes
 import json
 import os
 import subprocess
@@ -17,6 +18,7 @@ from zoo import FAMILIES
 from exhibit_a import corpus
 from exhibit_a.corpus.aggregates import Stream, poisson_weights
 from exhibit_a.corpus.sink import Folder
+from exhibit_a.corpus.work import give_back
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, ExhibitError
 from exhibit_a.methods.effective import effective_attention
 from exhibit_a.methods.heads import head_importance
@@ -499,3 +501,16 @@ def test_help_does_not_wait_for_heavy_libraries():
 def test_shards_are_plain_parquet(finished):
     schema = pq.read_schema(finished / "heads/00000.parquet")
     assert schema.names[:5] == ["example", "id", "site", "layer", "head"]
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="another C library")
+def test_holes_in_memory_are_given_back():
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    pieces = [bytearray(100_000) for _ in range(2000)]
+    del pieces[::2]
+    before = resident()
+    give_back()
+    assert before - resident() > 50e6
+    assert len(pieces) == 1000  # in use until here
