@@ -31,6 +31,7 @@ from exhibit_a.methods.parallel import one_thread
 from exhibit_a.subject.encoding import positions
 from exhibit_a.subject.subject import Subject, load
 
+TIDY = 4  # batches between two times that memory is given back
 LinAlgError: type[Exception] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
 
 
@@ -80,18 +81,17 @@ class Worker:
         with one_thread():
             encoded, unusable = self._encode(window)
             found: list[Found] = []
-            for group in _batches(encoded, self.card.plan.tokens):
+            for number, group in enumerate(_batches(encoded, self.card.plan.tokens)):
                 some, refused = self._found(group)
                 found += some
                 unusable += refused
+                if number % TIDY == 0:
+                    give_back()
         if unusable and self.card.plan.unusable == "stop":
             raise BadRequestError(str(unusable[0]))
         found.sort(key=lambda one: one.number)
         files = files_of(found, self.subject.anatomy.sites, window.number)
-        receipt = receipt_of(window, len(found), unusable, files)
-        del encoded, found
-        give_back()
-        return Shard(receipt, files)
+        return Shard(receipt_of(window, len(found), unusable, files), files)
 
     def _encode(self, window: Window) -> tuple[list[_Encoded], list[Unusable]]:
         """The inputs of every example that can be used."""
