@@ -14,6 +14,7 @@ from corpora import contents, save_model, save_texts
 from exhibit_a import corpus
 
 COUNT, WINDOW = 48, 4
+PAUSE = 0.5
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,8 @@ class Child:
             self.wait()
 
 
-def start(verb, out, material, workers=0):
+def start(verb, out, material, workers=0, pause=0.0):
+    """A run or its continuation, with a pause after every shard for those who must not be late."""
     model, data, _ = material
     pid = os.fork()
     if pid:
@@ -58,6 +60,7 @@ def start(verb, out, material, workers=0):
         torch.set_num_threads(1)
         if verb == "run":
             settings = {"window": WINDOW, "tokens": 256, "workers": workers}
+            settings["progress"] = lambda _: time.sleep(pause)
             corpus.run(model, data, "effective_attention", out, **settings)
         else:
             corpus.resume(out, workers=workers)
@@ -86,14 +89,15 @@ def finish(out, material, workers=0):
 @pytest.mark.parametrize("shards", [1, 9])
 def test_a_killed_run_resumes_to_the_same_bytes(tmp_path, material, shards):
     out = tmp_path / "run"
-    kill_when(start("run", out, material), lambda: committed(out) >= shards)
+    process = start("run", out, material, pause=PAUSE)
+    kill_when(process, lambda: committed(out) >= shards)
     assert not (out / "manifest.json").exists()
     finish(out, material)
 
 
 def test_killed_workers_are_replaced_and_none_outlives_a_killed_parent(tmp_path, material):
     out = tmp_path / "run"
-    process = start("run", out, material, workers=2)
+    process = start("run", out, material, workers=2, pause=PAUSE)
     while committed(out) < 2:
         time.sleep(0.001)
     (first, second) = children(process.pid)
@@ -113,7 +117,7 @@ def test_killed_workers_are_replaced_and_none_outlives_a_killed_parent(tmp_path,
 
 def test_an_interrupted_run_resumes(tmp_path, material):
     out = tmp_path / "run"
-    process = start("run", out, material)
+    process = start("run", out, material, pause=PAUSE)
     while committed(out) < 2:
         time.sleep(0.001)
     process.kill(signal.SIGINT)
