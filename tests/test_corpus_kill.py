@@ -58,6 +58,7 @@ def start(verb, out, material, workers=0, pause=0.0):
     code = 1
     try:
         torch.set_num_threads(1)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
         if verb == "run":
             settings = {"window": WINDOW, "tokens": 256, "workers": workers}
             settings["progress"] = lambda _: time.sleep(pause)
@@ -97,7 +98,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path, material, shards):
 
 def test_killed_workers_are_replaced_and_none_outlives_a_killed_parent(tmp_path, material):
     out = tmp_path / "run"
-    process = start("run", out, material, workers=2, pause=PAUSE)
+    process = start("run", out, material, workers=2)
     while committed(out) < 2:
         time.sleep(0.001)
     (first, second) = children(process.pid)
