@@ -150,6 +150,7 @@ def test_a_run_killed_at_random_again_and_again(tmp_path, material, seed):
             chance.random() / 20,
         )
     finish(out, material)
+    assert contents(out) == material[2]
 
 
 def children(pid):

@@ -6,7 +6,7 @@ function of the same name gives for one text, summed up; how near they come is i
 and in the tests.
 """
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -55,13 +55,17 @@ class Method(BaseModel):
     whole: ClassVar[bool] = False  # whether it needs the whole data set at once
     can_be_dense: ClassVar[bool] = False
 
+
+class TextMethod(Method):
+    """A question that is asked of each text by itself."""
+
+    @abstractmethod
     def prepared(self, subject: Subject, plan: Plan) -> "Question":
         """The method made ready for a model."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class Question(ABC):
     """A method, a model, and what they have in common for all texts."""
 
     method: Any

@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from exhibit_a.corpus.findings import Findings, listed
-from exhibit_a.corpus.methods import Method, Question, Texts, answers, watched
+from exhibit_a.corpus.methods import Question, TextMethod, Texts, answers, watched
 from exhibit_a.corpus.plan import Plan
 from exhibit_a.errors import NotComputableError
 from exhibit_a.methods.batches import run
@@ -33,7 +33,7 @@ from exhibit_a.subject.subject import Subject
 TOGETHER = 256  # tokens of texts whose derivatives are taken together: more are no faster
 
 
-class EffectiveMethod(Method):
+class EffectiveMethod(TextMethod):
     """How much of every head's attention can reach the output."""
 
     name: ClassVar[str] = "effective_attention"
@@ -63,7 +63,7 @@ class _Effective(Question):
         )
 
 
-class IdentifiabilityMethod(Method):
+class IdentifiabilityMethod(TextMethod):
     """In how many ways every attention row could have been different, under four demands."""
 
     name: ClassVar[str] = "attention_identifiability"
@@ -82,7 +82,7 @@ class _Identifiability(Question):
         return Findings(answer | {f"mean_{n}": part for n, part in unique.items()}, heads=heads)
 
 
-class HiddenMethod(Method):
+class HiddenMethod(TextMethod):
     """How much of every token is left in its hidden vector, layer by layer."""
 
     name: ClassVar[str] = "hidden_attribution"
@@ -115,7 +115,7 @@ class _Hidden(Question):
         )
 
 
-class SelfMethod(Method):
+class SelfMethod(TextMethod):
     """Which heads the answer rests on, by self-attention attribution of the model's own answer."""
 
     name: ClassVar[str] = "self_attribution"
@@ -160,7 +160,7 @@ class _Self(Question):
         return Findings(numbers, lists, heads, _maps("scores", maps, len(texts.inputs)))
 
 
-class PermutationMethod(Method):
+class PermutationMethod(TextMethod):
     """What shuffling attention does to each answer, at each site and at all of them together."""
 
     name: ClassVar[str] = "permutation"

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from exhibit_a.corpus.findings import RESULT, Found, files_of, rows_of
-from exhibit_a.corpus.methods import Question, Texts, method_named
+from exhibit_a.corpus.methods import Question, TextMethod, Texts, method_named
 from exhibit_a.corpus.plan import Card, Model
 from exhibit_a.corpus.set_methods import SetMethod
 from exhibit_a.corpus.windows import Window
@@ -66,7 +66,7 @@ class Worker:
         self.subject = subject or _reloaded(card.model, device)
         self.method = method_named(card.plan.method, dict(card.plan.parameters))
         self.question: Question | None = None
-        if not isinstance(self.method, SetMethod):
+        if isinstance(self.method, TextMethod):
             with one_thread():
                 self.question = self.method.prepared(self.subject, card.plan)
 
