@@ -1,10 +1,13 @@
 """Many texts: the same numbers as one by one, whole or not at all, and one line for mistakes."""
 
 import ctypes
+import itertools
 import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +19,11 @@ from words import tokenizer
 from zoo import FAMILIES
 
 from exhibit_a import corpus
+from exhibit_a.corpus import processes
 from exhibit_a.corpus.aggregates import Stream, poisson_weights
 from exhibit_a.corpus.sink import Folder
-from exhibit_a.corpus.work import give_back
+from exhibit_a.corpus.windows import Window
+from exhibit_a.corpus.work import Shard, give_back
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, ExhibitError
 from exhibit_a.methods.effective import effective_attention
 from exhibit_a.methods.heads import head_importance
@@ -514,3 +519,38 @@ def test_holes_in_memory_are_given_back():
     give_back()
     assert before - resident() > 50e6
     assert len(pieces) == 1000  # in use until here
+
+
+@pytest.fixture
+def quick_workers(monkeypatch, finished, subject):
+    """Workers of a thousand small windows that are done at once, and the list of those taken."""
+    taken = []
+
+    def windows():
+        for number in range(1000):
+            taken.append(number)
+            yield Window(number, number, ())
+
+    done = Shard({}, {})
+    monkeypatch.setattr(processes._Hand, "_shard", lambda *_: done)
+    card = corpus.open(finished).card
+    return processes.Processes(workers=3).shards(card, subject, windows()), taken
+
+
+def test_a_slow_writer_does_not_fill_the_memory(quick_workers):
+    """Workers wait for it: no window is taken without room for its shard."""
+    shards, taken = quick_workers
+    for written, _ in enumerate(itertools.islice(shards, 50)):
+        time.sleep(0.002)  # time enough for the workers to run ahead
+        assert len(taken) - written <= 3 * (1 + processes.AHEAD)
+
+
+def test_a_writer_that_gives_up_lets_the_workers_go(quick_workers):
+    before = threading.active_count()
+    shards, _ = quick_workers
+    next(shards)
+    shards.close()
+    late = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < late:
+        time.sleep(0.01)
+    assert threading.active_count() == before

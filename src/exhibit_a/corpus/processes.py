@@ -23,6 +23,7 @@ from exhibit_a.errors import BadRequestError, ExhibitError
 from exhibit_a.subject.subject import Subject
 
 PATIENCE = 3  # deaths that one window may cause
+AHEAD = 2  # shards that may wait for the writer, for each worker
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Processes:
     def shards(self, card: Card, subject: Subject, todo: Iterable[Window]) -> Iterator[Shard]:
         """The shards as they are done; windows are read as workers become free."""
         del subject  # every worker loads its own
-        shared = _Shared(todo)
+        shared = _Shared(todo, room=self.workers * (1 + AHEAD))
         crew = [_Hand(card, self.device, shared) for _ in range(self.workers)]
         for hand in crew:
             hand.start()
@@ -49,23 +50,30 @@ class Processes:
                     working -= 1
                 else:
                     yield done
+                    shared.room.release()
         finally:
             shared.stopped.set()
+            shared.room.release(len(crew))  # nobody waits for room any more
             for hand in crew:
                 hand.stop()
 
 
 class _Shared:
-    """The windows that all hands take from, and the shards they bring."""
+    """The windows that all hands take from, and the shards they bring.
 
-    def __init__(self, todo: Iterable[Window]) -> None:
+    No window is taken without room for its shard, so that a slow writer does not fill the memory.
+    """
+
+    def __init__(self, todo: Iterable[Window], room: int) -> None:
         self.todo = iter(todo)
+        self.room = threading.Semaphore(room)
         self.reading = threading.Lock()
         self.stopped = threading.Event()
         self.done: queue.Queue[Shard | BaseException | None] = queue.Queue()
 
     def next(self) -> Window | None:
-        """The next window; whoever asks waits until it is read."""
+        """The next window; whoever asks waits until there is room and it is read."""
+        self.room.acquire()
         with self.reading:
             return None if self.stopped.is_set() else next(self.todo, None)
 
