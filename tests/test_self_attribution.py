@@ -1,5 +1,8 @@
 """The laws of self-attention attribution, each from its definition, none from our code."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from captum.attr import IntegratedGradients
@@ -218,6 +221,18 @@ def test_memory_decides_how_many_copies_walk_together_but_not_the_numbers(monkey
     assert max(together) < 12
     for ours, theirs in zip(free.scores, tight.scores, strict=True):
         assert_close(ours, theirs, rtol=1e-4, atol=1e-7)
+
+
+def test_nothing_stays_in_memory():
+    """A graph that holds its own result is found by no garbage collector."""
+    trace, seen = trace_of("bert"), []
+    pooler = trace.subject.model.bert.pooler
+    hook = pooler.register_forward_hook(lambda *given: seen.append(weakref.ref(given[-1])))
+    self_attribution(trace)
+    hook.remove()
+    gc.collect()
+    assert len(seen) > len(trace.sites)
+    assert all(result() is None for result in seen)
 
 
 def test_half_precision_stays_close_and_the_model_stays_as_it_was():

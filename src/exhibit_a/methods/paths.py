@@ -263,7 +263,7 @@ def _silence(batch: Batch, site: int, answer: Answer) -> tuple[Scores, float]:
         storage = part.untyped_storage()
         if storage.data_ptr() not in weights:
             kept[storage.data_ptr()] = storage.nbytes()
-        return part
+        return part.detach()  # with its graph, a saved result would keep itself alive for ever
 
     hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda part: part)
     with torch.enable_grad(), hooks:
