@@ -199,7 +199,7 @@ def adversary(
     pair: Pair = None,
     model: Model = "sentiment",
     epsilon: Annotated[float, typer.Option(help="How far the answer may move.")] = 0.01,
-    restarts: Annotated[int, typer.Option(min=1, help="Climbs from different starts.")] = 3,
+    restarts: Annotated[int, typer.Option(min=1, help="Climbs from different starts.")] = 4,
     compare: Annotated[
         bool, typer.Option("--free", help="Also: how far with every head output as it is?")
     ] = False,

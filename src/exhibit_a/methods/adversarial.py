@@ -102,7 +102,7 @@ def adversarial_attention(
     *,
     epsilon: float = 0.01,
     target: Target | None = None,
-    restarts: int = 3,
+    restarts: int = 4,
     steps: int = 60,
     compare: bool = False,
     seed: int = 0,
