@@ -30,7 +30,7 @@ from exhibit_a.errors import BadRequestError
 from exhibit_a.examples import read_examples
 from exhibit_a.methods.batches import Progress, Source, encoded, tell
 from exhibit_a.methods.companions import METHODS, Question
-from exhibit_a.methods.distances import BLUE, bootstrap_interval, sign_flip_p_value
+from exhibit_a.methods.distances import bootstrap_interval, sign_flip_p_value
 from exhibit_a.methods.erasure import (
     answers_to,
     cut_short,
@@ -61,6 +61,7 @@ METRICS = (
     "flip_fraction",
 )
 RANDOM = "random"
+STYLES = ("-", "--", ":")
 
 Explainer = Callable[[Trace, Target], Tensor]
 
@@ -94,24 +95,29 @@ class Faithfulness(Result):
         ]
 
     def plot(self) -> "matplotlib.figure.Figure":
-        """The probability of the answer while top-ranked tokens leave, and while only they stay."""
+        """The probability of the answer while top-ranked tokens leave, and while only they stay.
+
+        Attributions are listed by comprehensiveness, the best first.
+        """
         figure: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
-            figsize=(9, 3.6), layout="constrained"
+            figsize=(9, 4.2), layout="constrained"
         )
-        shades = extra("matplotlib").colormaps["viridis"]
+        colours = extra("matplotlib").color_sequences["petroff10"]  # safe for the colour-blind
+        best_first = self.mean[:, 0].argsort(descending=True, stable=True).tolist()
         for axes, curves, title in zip(
             figure.subplots(1, 2, sharey=True),
             (self.deletion, self.insertion),
             ("top tokens taken away", "only top tokens kept"),
             strict=True,
         ):
-            for place, name in enumerate(self.attributions):
-                look = {"color": shades(place / len(self.attributions)), "linewidth": 1.2}
+            for rank, place in enumerate(best_first):
+                name = self.attributions[place]
+                look = {"color": colours[rank % 10], "linestyle": STYLES[rank // 10 % 3]}
                 if name == RANDOM:
-                    look = {"color": "0.3", "linewidth": 2.5, "linestyle": "--"}
+                    look = {"color": "0.3", "linewidth": 3}
                 axes.plot(self.fractions, curves[name].mean(0).tolist(), label=name, **look)
             axes.set_xlabel(f"share of tokens, {title}")
-        figure.axes[0].set_ylabel("probability of the model's answer", color=BLUE)
+        figure.axes[0].set_ylabel("probability of the model's answer")
         figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center")
         return figure
 
