@@ -172,9 +172,11 @@ def _report_adversary(rows: list[Any], options: Any) -> None:
         )
     figure = matplotlib.figure.Figure(figsize=(7, 3.2), layout="constrained")
     axes = figure.subplots()
-    axes.boxplot([far[:, i].tolist() for i in range(len(names))], tick_labels=names, whis=(5, 95))
-    axes.axhline(FARTHEST, color="0.4", linestyle="--")
-    axes.set_ylabel("Jensen–Shannon divergence")
+    sites = [far[:, i].tolist() for i in range(len(names))]
+    axes.boxplot(sites, tick_labels=names, whis=(5, 95), flierprops={"markersize": 2})
+    axes.axhline(FARTHEST, color="0.4", linestyle="--", label="ln 2: nothing in common")
+    axes.set(ylim=(0, 0.72), ylabel="divergence from the model's own")
+    axes.legend(loc="lower right")
     _draw(figure, "adversary", options)
 
 
