@@ -10,6 +10,7 @@ from torch.testing import assert_close
 from zoo import FAMILIES, WIDTH
 
 from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.methods import tangents
 from exhibit_a.methods.hidden_attribution import (
     by_distance,
     contributions,
@@ -99,6 +100,30 @@ def test_norms_are_those_of_the_jacobian(name, stack, source):
     assert_close(found.norms[1:], blocks.square().sum((-2, -1)).sqrt(), rtol=close, atol=close)
     assert found.checks["parity"] == 0
     assert found.checks["adjoint_gap"] < 10 * close
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_layers_folded_into_matrices_give_the_same(name, monkeypatch):
+    trace = trace_of(name)
+    folded = exact(name)
+    monkeypatch.setattr(tangents, "FOLDED_BYTES", 0)
+    plain = hidden_attribution(trace)
+    assert "folded" not in plain.checks["mode"]
+    assert "folded" in folded.checks["mode"]
+    assert_close(folded.norms, plain.norms, rtol=1e-4, atol=1e-5)
+
+
+def test_tokens_that_meet_outside_attention_are_not_folded():
+    """One matrix for each token cannot say it; it is noticed, and the layer stays as it is."""
+    model = FAMILIES["bert"].build().double()
+    model.bert.encoder.layer[0].output.register_forward_hook(
+        lambda module, given, output: output + 0.3 * output.roll(1, dims=1)
+    )
+    trace = capture(load(model), FAMILIES["bert"].inputs())
+    found = hidden_attribution(trace)
+    assert "folded" not in found.checks["mode"]
+    blocks = blocks_by_definition(trace, "encoder", "encoder")
+    assert_close(found.norms[1:], blocks.square().sum((-2, -1)).sqrt(), rtol=1e-9, atol=1e-9)
 
 
 def test_other_norms_are_theirs():

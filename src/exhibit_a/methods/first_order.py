@@ -77,7 +77,8 @@ class _Symmetric(torch.autograd.Function):
         return _Symmetric.apply(grads[0], ctx.by_hand, *ctx.saved_tensors), None, None  # type: ignore[no-untyped-call]
 
 
-def _change(given: Tensor) -> Tensor:
+def change_of(given: Tensor) -> Tensor:
+    """Zero, with the derivatives of ``given``."""
     zero: Tensor = _Change.apply(given)  # type: ignore[no-untyped-call]
     return zero
 
@@ -91,20 +92,20 @@ def _activation(func: Callable[..., Tensor], given: Tensor, **options: Any) -> T
     point = given.detach().requires_grad_()
     value = func(point, **options)
     (slope,) = torch.autograd.grad(value.sum(), point)
-    return value.detach() + slope * _change(given)
+    return value.detach() + slope * change_of(given)
 
 
 def _softmax(func: Callable[..., Tensor], given: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     probs = func(given.detach(), *args, **kwargs)
     dim = args[0] if args else kwargs["dim"]
-    change = _change(given).to(probs.dtype)
+    change = change_of(given).to(probs.dtype)
     return probs + _mapped(change, partial(_weighed_against_all, dim=dim), probs)
 
 
 def _weighed_against_all(change: Tensor, probs: Tensor, dim: int) -> Tensor:
     """p ⊙ c − p (p · c)."""
     weighted = probs * change
-    return weighted - probs * weighted.sum(dim, keepdim=True)
+    return torch.addcmul(weighted, probs, weighted.sum(dim, keepdim=True), value=-1)
 
 
 def _layer_norm(
@@ -121,11 +122,10 @@ def _layer_norm(
     steepness = (variance + eps).rsqrt()
     slope = steepness if weight is None else weight * steepness
     value = F.layer_norm(point, normalized_shape, weight, bias, eps)
-    return value + slope * _mapped(_change(input), _standardised, (point - mean) * steepness)
+    return value + slope * _mapped(change_of(input), _standardised, (point - mean) * steepness)
 
 
 def _standardised(change: Tensor, standard: Tensor) -> Tensor:
     """c without its mean and without what it has along the standardised vector s."""
-    mean = change.sum(-1, keepdim=True) / change.shape[-1]
-    along = (standard * change).sum(-1, keepdim=True) / change.shape[-1]
-    return change - mean - standard * along
+    along = (standard * change).mean(-1, keepdim=True)
+    return torch.addcmul(change - change.mean(-1, keepdim=True), standard, along, value=-1)

@@ -143,7 +143,7 @@ def hidden_attribution(
     check_probes(probes, width)
     _check_norm(norm, probes)
     targets, sources = (positions(trace, name, special) for name in (stack, source))
-    push = push_to_layers(trace, source, stack)
+    push = push_to_layers(trace, source, stack, many=probes is None)
     inputs = push.entry[0, sources].detach()
 
     spread: Tensor | None = None

@@ -5,7 +5,8 @@ takes seconds), but all can be differentiated backwards, and transposing twice i
 
 1. the model runs again from x, the input of a stack's first layer. Whatever is watched (hidden
    states, head outputs) is caught on the way; what comes after the last of them is not run.
-   Curved kernels are put in by their tangents (``first_order.py``);
+   Curved kernels are put in by their tangents (``first_order.py``) and, where many changes are to
+   be pushed, what follows attention in a layer by matrices (``folding.py``);
 2. backwards once: g(u) = Σₖ Jₖᵀuₖ, with one stand-in uₖ for every watched output k; g is linear;
 3. backwards through g: along a change v of x it gives Jₖv, for every k in one pass and for many v
    at a time (vmap). Thanks to step 1 only products and sums are met there.
@@ -26,6 +27,7 @@ from torch.overrides import TorchFunctionMode
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError
 from exhibit_a.methods.first_order import FirstOrder
+from exhibit_a.methods.folding import Fold, side_by_side
 from exhibit_a.shapes import Context
 from exhibit_a.subject.anatomy import first_hidden
 from exhibit_a.subject.care import Forward, around, undisturbed
@@ -33,6 +35,8 @@ from exhibit_a.subject.tap import AttentionCall, Tap
 from exhibit_a.trace.capture import Trace, leading
 
 ROWS = 1024  # tangents × tokens in one pass: the widest activations still fit into a CPU's cache
+
+FOLDED_BYTES = 2**30  # what matrices in the place of layers may take
 
 Tangents = Float[Tensor, "tangent token d_model"]
 Pushed = Float[Tensor, "tangent ..."]
@@ -62,10 +66,17 @@ class Pushforward:
         yield from (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
-def push_to_layers(trace: Trace, source: str, stack: str) -> Pushforward:
-    """From the input of ``source`` to the output of every layer of ``stack``."""
+def push_to_layers(trace: Trace, source: str, stack: str, *, many: bool = False) -> Pushforward:
+    """From the input of ``source`` to the output of every layer of ``stack``.
+
+    With ``many`` changes to push, layers are folded into matrices where that can be.
+    """
     calls = [call for call, layer in enumerate(trace.layers) if layer.stack == stack]
-    return _prepare(trace, source, _Watched(calls=calls))
+    watched = _Watched(calls)
+    if many and _folded_bytes(trace) <= FOLDED_BYTES:
+        with suppress(BrokenInvariantError):  # tokens are not kept apart: as they are, then
+            return _prepare(trace, source, watched, Fold(trace))
+    return _prepare(trace, source, watched)
 
 
 def push_to_heads(trace: Trace, source: str, sites: Sequence[int]) -> Pushforward:
@@ -163,13 +174,19 @@ class _Watched:
     sites: Sequence[int] = ()
 
 
-def _prepare(trace: Trace, source: str, watched: _Watched) -> Pushforward:
+def _folded_bytes(trace: Trace) -> int:
+    """What the matrices of all layers would take: two for each token."""
+    states = [leading(output) for output in trace.keeping("hidden").layer_outputs]
+    return sum(2 * one.numel() * one.shape[-1] * one.element_size() for one in states)
+
+
+def _prepare(trace: Trace, source: str, watched: _Watched, fold: Fold | None = None) -> Pushforward:
     """Steps 1 and 2, and the checks on them."""
     trace = trace.keeping("hidden")
     entry = trace.entries[source].detach().clone().requires_grad_()
     with torch.enable_grad():
         plain, _ = _run_from(trace, source, entry, watched)
-        outputs, parity = _run_from(trace, source, entry, watched, FirstOrder())
+        outputs, parity = _run_from(trace, source, entry, watched, FirstOrder(), fold)
         chance = torch.Generator().manual_seed(0)
         stand_ins = tuple(
             torch.randn(part.shape, generator=chance).to(part).requires_grad_() for part in outputs
@@ -196,7 +213,7 @@ def _prepare(trace: Trace, source: str, watched: _Watched) -> Pushforward:
             f"backwards by {gap:.2g} (rounding explains {rounding:.1g}). No numbers are given."
         )
     checks = {
-        "mode": "forward, by transposing twice",
+        "mode": "forward, by transposing twice" + (", layers folded" if fold else ""),
         "parity": parity,
         "adjoint_gap": gap,
         "dtype": str(entry.dtype)[6:],
@@ -210,6 +227,7 @@ def _run_from(
     entry: Tensor,
     watched: _Watched,
     mode: TorchFunctionMode | None = None,
+    fold: Fold | None = None,
 ) -> tuple[list[Tensor], float]:
     """What is watched in a pass whose stack ``source`` starts from ``entry``; and its parity."""
     model, heads = trace.subject.model, _Heads(watched.sites)
@@ -221,7 +239,10 @@ def _run_from(
         def layer(*args: Any, **kwargs: Any) -> Any:
             if len(states) == first:
                 args, kwargs = _starting_from(entry, args, kwargs)
-            output = forward(*args, **kwargs)
+            if fold is None:
+                output = forward(*args, **kwargs)
+            else:
+                output = fold.through(len(states), forward, args, kwargs)
             states.append(leading(output))
             if len(states) > last:
                 raise _Enough
@@ -234,7 +255,7 @@ def _run_from(
         suppress(_Enough),
         undisturbed(model),
         mode or nullcontext(),
-        trace.subject.tapping(heads),
+        trace.subject.tapping(fold or heads),
         around(list(modules.values()), watch),
     ):
         model(**trace.inputs)
@@ -290,15 +311,13 @@ def _transposed(
 def _push(
     transposed: Tensor, stand_ins: tuple[Tensor, ...], tangents: Tangents
 ) -> list[EachPushed]:
-    pushed = torch.autograd.grad(
-        transposed,
-        stand_ins,
-        tangents.unsqueeze(1).expand(-1, len(transposed), -1, -1),
-        is_grads_batched=True,
-        retain_graph=True,
-        materialize_grads=True,
-    )
-    return list(pushed)
+    def push(tangent: Tensor) -> tuple[Tensor, ...]:
+        every = tangent.expand_as(transposed)
+        return torch.autograd.grad(
+            transposed, stand_ins, every, retain_graph=True, materialize_grads=True
+        )
+
+    return list(side_by_side(push, tangents))
 
 
 def _adjoint_gap(
