@@ -118,11 +118,12 @@ def test_layers_folded_into_matrices_give_the_same(name, monkeypatch):
     assert_close(folded.norms, plain.norms, rtol=1e-4, atol=1e-5)
 
 
-def test_tokens_that_meet_outside_attention_are_not_folded():
+@pytest.mark.parametrize(("share", "distance"), [(0.3, 1), (1e-7, 2)])
+def test_tokens_that_meet_outside_attention_are_not_folded(share, distance):
     """One matrix for each token cannot say it; it is noticed, and the layer stays as it is."""
     model = FAMILIES["bert"].build().double()
     model.bert.encoder.layer[0].output.register_forward_hook(
-        lambda module, given, output: output + 0.3 * output.roll(1, dims=1)
+        lambda module, given, output: output + share * output.roll(distance, dims=1)
     )
     trace = capture(load(model), FAMILIES["bert"].inputs())
     found = hidden_attribution(trace)

@@ -61,7 +61,7 @@ class _Change(torch.autograd.Function):
 class _Symmetric(torch.autograd.Function):
     """A linear map that is its own transpose, so that its backward pass is the map once more.
 
-    Said once, by hand: left to autograd, a pass forwards by transposing twice takes twice the time.
+    Left to autograd, each of its small steps would be transposed twice, in a pass of its own.
     """
 
     @staticmethod

@@ -9,7 +9,7 @@ with h the layer's input and c what its heads averaged. A change pushed through 
 costs 4d² operations a token, through output projection, feed-forward network and norms 18d² or so.
 Making the matrices costs as much as d changes, so it pays where many more are pushed.
 
-Whether tokens really are kept apart is not believed but checked, by whoever uses the result.
+Whether tokens really are kept apart is not believed but tried: see ``_require_apart``.
 """
 
 import warnings
@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhibit_a.errors import BrokenInvariantError
 from exhibit_a.methods.first_order import change_of
 from exhibit_a.shapes import Context
 from exhibit_a.subject.anatomy import first_hidden
@@ -36,14 +37,14 @@ class Fold(Tap):
 
     def __init__(self, trace: Trace) -> None:
         self.sites = Counter(site.call for site in trace.sites)
-        self.call = -1
+        self.open = False
         self.said: tuple[Tensor, Tensor] | None = None
 
     def result(self, call: AttentionCall, context: Context) -> Context | None:
         """Let the layer go on from a context that does not remember where it comes from."""
         del call
-        if self.sites[self.call] != 1 or not context.requires_grad:
-            return None  # of two sites in one layer, the second asks with what the first has said
+        if not self.open:
+            return None
         self.said = context, context.detach().requires_grad_()
         return self.said[1]
 
@@ -51,19 +52,23 @@ class Fold(Tap):
         self, call: int, forward: Forward, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """The output of a layer call, as two matrices where that can be."""
-        self.call, self.said = call, None
+        before = first_hidden(args, kwargs)
+        # Of two sites in one layer, the second asks with what the first has said: not to be cut.
+        self.open = self.sites[call] == 1 and before is not None and before.requires_grad
+        self.said = None
         output = forward(*args, **kwargs)
-        if self.said is None:
+        if before is None or self.said is None:
             return output
-        (context, cut), before = self.said, first_hidden(args, kwargs)
+        context, cut = self.said
         after = leading(output)
+        _require_apart(after, before, cut)
         direct, heads = _matrices(after, before, cut)
         folded = (
             after.detach()
             + token_by_token(change_of(before), direct)
             + token_by_token(change_of(_by_token(context)), heads)
         )
-        return _with_leading(output, folded)
+        return folded if isinstance(output, Tensor) else (folded, *output[1:])
 
 
 def side_by_side(
@@ -111,30 +116,42 @@ class _TokenByToken(torch.autograd.Function):
         return (many @ matrices).movedim(-2, 0), 0
 
 
+def _require_apart(after: Tensor, before: Tensor, cut: Tensor) -> None:
+    """Refuse a layer whose tokens meet outside its heads.
+
+    Nothing may flow back from some tokens to others, and any two tokens are told apart by a bit of
+    their numbers. It would have to be zero exactly, so the smallest leak is seen.
+    """
+    number = torch.arange(after.shape[1], device=after.device)
+    bits = 2 ** torch.arange(max(1, int(number[-1]).bit_length()), device=after.device)
+    some = (number & bits.unsqueeze(1)) > 0
+    asked = torch.cat([some, ~some])
+    chance = torch.randn(after.shape, generator=torch.Generator().manual_seed(0)).to(after)
+    back = _backwards(after, before, cut)
+    direct, heads = side_by_side(lambda chosen: back(chosen.unsqueeze(-1) * chance), asked)
+    if any(bool(part[~asked.unsqueeze(1)].any()) for part in (direct, _by_token(heads))):
+        raise BrokenInvariantError("Tokens meet outside the heads of a layer; it is not folded.")
+
+
 def _matrices(
     after: Tensor, before: Tensor, cut: Tensor
 ) -> tuple[Float[Tensor, "batch token state out"], Float[Tensor, "batch token heads out"]]:
     """B and C of all tokens: one cotangent for each entry of a state, at all tokens at once."""
-
-    def backwards(entry: Tensor) -> tuple[Tensor, ...]:
-        everywhere = entry.expand_as(after)
-        return torch.autograd.grad(
-            after, (before, cut), everywhere, retain_graph=True, materialize_grads=True
-        )
-
+    back = _backwards(after, before, cut)
     entries = torch.eye(after.shape[-1], dtype=after.dtype, device=after.device)
-    direct, heads = side_by_side(backwards, entries, TOGETHER)
-    return direct.permute(1, 2, 3, 0).contiguous(), _by_token(heads).permute(
-        1, 2, 3, 0
-    ).contiguous()
+    found = side_by_side(lambda entry: back(entry.expand_as(after)), entries, TOGETHER)
+    direct, heads = found[0], _by_token(found[1])
+    return direct.permute(1, 2, 3, 0).contiguous(), heads.permute(1, 2, 3, 0).contiguous()
+
+
+def _backwards(
+    after: Tensor, before: Tensor, cut: Tensor
+) -> Callable[[Tensor], tuple[Tensor, ...]]:
+    """From a cotangent of the new states to those of the old ones and of the context."""
+    return lambda cotangent: torch.autograd.grad(
+        after, (before, cut), cotangent, retain_graph=True, materialize_grads=True
+    )
 
 
 def _by_token(context: Float[Tensor, "*any head token width"]) -> Float[Tensor, "*any token all"]:
     return context.transpose(-3, -2).flatten(-2)
-
-
-def _with_leading(output: Any, state: Tensor) -> Any:
-    """A layer's output with another state in front."""
-    if isinstance(output, Tensor):
-        return state
-    return type(output)((state, *output[1:]))

@@ -35,7 +35,6 @@ from exhibit_a.subject.tap import AttentionCall, Tap
 from exhibit_a.trace.capture import Trace, leading
 
 ROWS = 1024  # tangents × tokens in one pass: the widest activations still fit into a CPU's cache
-
 FOLDED_BYTES = 2**30  # what matrices in the place of layers may take
 
 Tangents = Float[Tensor, "tangent token d_model"]
