@@ -1,5 +1,6 @@
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,8 @@ from transformers import (
 
 from exhibit_a.errors import BadRequestError, ExhibitError, NotComputableError
 from exhibit_a.examples import Example
-from exhibit_a.fit import Encoded, _batches
-from exhibit_a.train import RECORD, accuracy, split, train
+from exhibit_a.fit import Encoded, _aim, _batches, answers
+from exhibit_a.train import RECORD, accuracy, encode, split, train
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 PIECES = [*"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz")]
@@ -149,9 +150,80 @@ def test_training_stops_when_it_no_longer_helps(base, tmp_path):
     assert record["dev_accuracy_by_epoch"] == [0.5, 0.5, 0.5]
 
 
+def unlabelled(examples: list[Example]) -> list[Example]:
+    return [replace(example, label=None) for example in examples]
+
+
+def test_a_teacher_is_enough_where_nobody_has_labelled(base, trained, tmp_path):
+    out = tmp_path / "student"
+    train(base, unlabelled(reviews()), dev=reviews(16), out=out, teacher=trained, **FAST)
+    assert accuracy(*loaded(out), reviews()) > 0.95
+    assert json.loads((out / RECORD).read_text())["teacher"] == trained.name
+
+
+def test_a_teacher_outvotes_wrong_labels(base, trained, tmp_path):
+    """Half label, half opinion: six labels in ten are wrong, and the student still learns."""
+    turned = {"positive": "negative", "negative": "positive"}
+    noisy = [
+        replace(example, label=turned[example.label]) if number % 10 < 6 else example
+        for number, example in enumerate(reviews())
+    ]
+    out = train(base, noisy, dev=reviews(16), out=tmp_path / "model", teacher=trained, **FAST)
+    assert accuracy(*loaded(out), reviews()) > 0.95
+
+
+def test_what_is_put_aside_has_labels_also_where_others_have_none(base, trained, tmp_path):
+    mixed = reviews(40) + unlabelled(reviews(160)[40:])
+    out = train(base, mixed, out=tmp_path / "model", teacher=trained, **FAST)
+    record = json.loads((out / RECORD).read_text())
+    assert (record["train_examples"], record["dev_examples"]) == (158, 2)
+
+
+def test_a_teacher_is_asked_about_each_label_by_its_name(base, trained, tmp_path):
+    """A teacher may keep its labels in another order than the student's own head."""
+    model, tokenizer = loaded(trained)
+    model.config.id2label, model.config.label2id = {0: "a", 1: "b"}, {"a": 0, "b": 1}
+    model.save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    model.config.id2label, model.config.label2id = {0: "b", 1: "a"}, {"b": 0, "a": 1}
+    model.save_pretrained(tmp_path / "teacher")
+    tokenizer.save_pretrained(tmp_path / "teacher")
+    names = {"positive": "a", "negative": "b"}  # the other way round than the base believes
+    learn = [replace(example, label=names[str(example.label)]) for example in reviews()]
+    out = tmp_path / "out"
+    train(
+        tmp_path / "base",
+        unlabelled(learn),
+        dev=learn,
+        out=out,
+        teacher=tmp_path / "teacher",
+        **FAST,
+    )
+    assert accuracy(*loaded(out), learn) > 0.95
+
+
+def test_the_aim_is_the_label_and_the_opinion_by_halves():
+    inputs = {"input_ids": [0]}
+    batch = [Encoded(inputs, 2, (0.2, 0.5, 0.3)), Encoded(inputs, None, (0.2, 0.5, 0.3))]
+    expected = torch.tensor([[0.1, 0.25, 0.65], [0.2, 0.5, 0.3]])
+    torch.testing.assert_close(_aim(batch, 0.5), expected)
+    assert _aim([Encoded(inputs, 2), Encoded(inputs, 0)], 0.5).tolist() == [2, 0]
+
+
+def test_answers_come_in_the_order_of_the_questions(trained):
+    model, tokenizer = loaded(trained)
+    examples = reviews(20)
+    together = answers(model, encode(model, tokenizer, examples, 32), size=6)
+    for row, example in zip(together, examples, strict=True):
+        alone = model(**tokenizer(example.text, return_tensors="pt")).logits[0]
+        torch.testing.assert_close(row, alone, atol=1e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"teacher": "nowhere-at-all/model"}, 'Cannot load "nowhere-at-all/model" as a teacher'),
+        ({"teacher": "base"}, 'label "(positive|negative)", which the model does not know'),
         ({"train": [Example("0", "a", None, "x"), Example("1", "b", None, "x")]}, "Every example"),
         ({"train": [Example("0", "good film")]}, "example 0 has no label"),
         ({"train": [{"words": "good", "label": "x"}]}, "Columns found: words, label"),
@@ -164,6 +236,8 @@ def test_training_stops_when_it_no_longer_helps(base, tmp_path):
     ],
 )
 def test_bad_requests_are_refused_and_leave_nothing(base, tmp_path, change, message):
+    if change.get("teacher") == "base":  # no head of its own, so other labels
+        change = {"teacher": base}
     request = {"base": base, "train": reviews(16), **FAST} | change
     with pytest.raises(BadRequestError, match=message) as caught:
         train(**request, out=tmp_path / "model")

@@ -35,14 +35,16 @@ class Schedule:
     weight_decay: float = 0.01
     clip: float = 1.0
     average: float = 0.999  # what the running average keeps at each step
+    teaching: float = 0.5  # what a teacher's opinion counts beside a label, if there is a teacher
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """One tokenised example and the number of its label."""
+    """One tokenised example, the number of its label, and what a teacher thinks of each label."""
 
     inputs: dict[str, list[int]]
-    label: int
+    label: int | None
+    taught: tuple[float, ...] = ()
 
     @property
     def length(self) -> int:
@@ -72,10 +74,9 @@ def fit(
     for epoch in range(schedule.epochs):
         model.train()
         for batch in _batches(examples, schedule.batch_size, shuffle):
-            scores = model(**_inputs(model, batch)).logits
-            loss = cross_entropy(
-                scores, _labels(model, batch), label_smoothing=schedule.label_smoothing
-            )
+            scores = model(**padded(model, batch)).logits
+            aim = _aim(batch, schedule.teaching).to(scores.device)
+            loss = cross_entropy(scores, aim, label_smoothing=schedule.label_smoothing)
             _require_finite(loss, rate.last_epoch)
             torch.autograd.backward(loss)
             torch.nn.utils.clip_grad_norm_(weights, schedule.clip)
@@ -95,19 +96,40 @@ def fit(
     return history
 
 
-@torch.no_grad()
-def share_right(model: Any, examples: Sequence[Encoded], size: int = 64) -> float:
+def share_right(model: Any, examples: Sequence[Encoded]) -> float:
     """The part of the examples whose own label gets the highest score."""
+    labels = torch.tensor([example.label for example in examples])
+    return float((answers(model, examples).argmax(-1) == labels).double().mean())
+
+
+@torch.no_grad()
+def answers(
+    model: Any, examples: Sequence[Encoded], *, size: int = 64, done: Callable[[int], Any] = int
+) -> Tensor:
+    """The model's score for each label (examples, labels); ``done`` hears of every batch."""
     was_training = model.training
     model.eval()
-    by_length = sorted(examples, key=lambda example: example.length)
-    right = 0
-    for start in range(0, len(by_length), size):
-        batch = by_length[start : start + size]
-        predicted = model(**_inputs(model, batch)).logits.argmax(-1)
-        right += int((predicted == _labels(model, batch)).sum())
+    order = sorted(range(len(examples)), key=lambda number: examples[number].length)
+    scores = torch.empty(len(examples), model.config.num_labels)
+    for start in range(0, len(order), size):
+        batch = order[start : start + size]
+        scores[batch] = model(**padded(model, [examples[n] for n in batch])).logits.float().cpu()
+        done(len(batch))
     model.train(was_training)
-    return right / len(examples)
+    return scores
+
+
+def padded(model: Any, batch: Sequence[Encoded]) -> dict[str, Tensor]:
+    """One padded tensor for each input the tokenizer makes."""
+    longest = max(example.length for example in batch)
+    filler = {"input_ids": model.config.pad_token_id}
+    return {
+        key: torch.tensor(
+            [e.inputs[key] + [filler.get(key, 0)] * (longest - e.length) for e in batch],
+            device=model.device,
+        )
+        for key in batch[0].inputs
+    }
 
 
 def _batches(
@@ -123,21 +145,15 @@ def _batches(
         yield [examples[n] for n in batches[number]]
 
 
-def _inputs(model: Any, batch: Sequence[Encoded]) -> dict[str, Tensor]:
-    """One padded tensor for each input the tokenizer makes."""
-    longest = max(example.length for example in batch)
-    filler = {"input_ids": model.config.pad_token_id}
-    return {
-        key: torch.tensor(
-            [e.inputs[key] + [filler.get(key, 0)] * (longest - e.length) for e in batch],
-            device=model.device,
-        )
-        for key in batch[0].inputs
-    }
-
-
-def _labels(model: Any, batch: Sequence[Encoded]) -> Tensor:
-    return torch.tensor([example.label for example in batch], device=model.device)
+def _aim(batch: Sequence[Encoded], teaching: float) -> Tensor:
+    """What the scores should say: a label's number, or with a teacher, a share for each label."""
+    if not batch[0].taught:
+        return torch.tensor([example.label for example in batch])
+    taught = torch.tensor([example.taught for example in batch])
+    told = [row for row, example in enumerate(batch) if example.label is not None]
+    taught[told] *= teaching
+    taught[told, [batch[row].label for row in told]] += 1 - teaching
+    return taught
 
 
 def _warm_up_then_decay(steps: int, warmup: float) -> Callable[[int], float]:

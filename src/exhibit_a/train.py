@@ -1,14 +1,16 @@
 """How do we get a model that knows a task? Fine-tune an encoder on labelled text or pairs.
 
 1. Read the examples, learn the label map, put a slice aside if no development set is given.
-2. Load the encoder with a head for these labels, and tokenise once.
+2. Load the encoder with a head for these labels, and tokenise once. A teacher, if there is one,
+   says what it thinks of every example (Hinton et al., 2015).
 3. Run the loop (``fit``); what was put aside decides which weights are kept.
 4. Write beside ``out`` and rename, so that half a model is never left behind.
 """
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from exhibit_a.examples import (
     require_known_labels,
     require_labels,
 )
-from exhibit_a.fit import Encoded, Schedule, fit, share_right
+from exhibit_a.fit import Encoded, Schedule, answers, fit, share_right
 from exhibit_a.store import folder_beside, free_folder
 from exhibit_a.subject.house import quietly
 
@@ -38,6 +40,7 @@ def train(
     *,
     dev: str | Path | Iterable[Any] | None = None,
     out: str | Path,
+    teacher: str | Path | None = None,
     text: str | None = None,
     pair: str | None = None,
     label: str | None = None,
@@ -60,31 +63,39 @@ def train(
     ``label``. Without ``dev``, the part ``holdout`` of ``train`` takes its place.
     ``freeze_embeddings`` keeps the table of word embeddings as it is: half the weights of a small
     model, which a small data set would only disturb. The same seed gives the same bytes on the same
-    CPU. What was done and the accuracy that was reached stand in ``training.json`` in ``out``.
+    CPU. ``teacher`` is a model that already tells these labels apart, larger as a rule: where there
+    is a label, the aim is half the label and half the teacher's opinion, and ``train`` may also
+    hold texts without one. What was done and the accuracy that was reached stand in
+    ``training.json`` in ``out``.
     """
     schedule = Schedule(epochs, batch_size, learning_rate, label_smoothing, patience, seed)
     _require_sense(schedule)
     target = free_folder(Path(out))
     columns = {"text": text, "pair": pair, "label": label}
-    examples = read_examples(train, **columns, labelled=True)
-    names = label_names(examples)
+    examples = read_examples(train, **columns, labelled=teacher is None)
+    names = label_names(examples) if teacher is None else _labels_of(teacher)
     if dev is None:
-        examples, aside = split(examples, holdout, seed)
+        told = [example for example in examples if example.label is not None]
+        learn, aside = split(told, holdout, seed)
+        examples = learn + [example for example in examples if example.label is None]
     else:
         aside = read_examples(dev, **columns, labelled=True)
-    require_known_labels(aside, names)
+    require_known_labels([*examples, *aside], names)
 
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model, tokenizer = _load_base(base, names)
+        model, tokenizer = load_base(base, names)
         model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
         if freeze_embeddings:
             model.get_input_embeddings().requires_grad_(False)
-        learn, check = (_encode(model, tokenizer, part, max_length) for part in (examples, aside))
+        known, check = (encode(model, tokenizer, part, max_length) for part in (examples, aside))
         with _bar(visible=progress) as bar:
-            history = fit(model, learn, check, schedule, bar)
+            if teacher is not None:
+                known = _taught(known, model, teacher, examples, max_length, bar)
+            history = fit(model, known, check, schedule, bar)
     record = {
         "base": Path(base).name,
+        "teacher": teacher and Path(teacher).name,
         "train_examples": len(examples),
         "dev_examples": len(aside),
         "dev_accuracy": max(history),
@@ -106,7 +117,7 @@ def accuracy(
     """The part of the examples whose own label gets the model's highest score."""
     require_labels(examples, "The examples")
     require_known_labels(examples, model.config.label2id)
-    return share_right(model, _encode(model, tokenizer, examples, max_length))
+    return share_right(model, encode(model, tokenizer, examples, max_length))
 
 
 def split(
@@ -125,7 +136,7 @@ def split(
     return remaining, [examples[number] for number in sorted(chosen)]
 
 
-def _encode(
+def encode(
     model: Any, tokenizer: Any, examples: Sequence[Example], max_length: int
 ) -> list[Encoded]:
     """Tokenise every example, cut to what the model can take."""
@@ -134,30 +145,52 @@ def _encode(
     encoded = []
     for example in examples:
         inputs = tokenizer(example.text, example.pair, truncation=True, max_length=limit)
-        encoded.append(Encoded(dict(inputs), model.config.label2id[example.label]))
+        encoded.append(Encoded(dict(inputs), model.config.label2id.get(example.label)))
     tokenizer("")  # a fast tokenizer remembers its last limit and would save it
     return encoded
 
 
-def _load_base(base: str | Path, names: list[str]) -> tuple[Any, Any]:
+def _labels_of(teacher: str | Path) -> list[str]:
+    """The labels that a teacher tells apart, in its order."""
+    with quietly(), _readable(teacher, "a teacher"):
+        config = AutoConfig.from_pretrained(teacher)
+    return [config.id2label[number] for number in range(config.num_labels)]
+
+
+def _taught(
+    known: Sequence[Encoded],
+    model: Any,
+    teacher: str | Path,
+    examples: Sequence[Example],
+    max_length: int,
+    bar: Progress,
+) -> list[Encoded]:
+    """Every example with the share of belief that the teacher gives to each of its labels."""
+    expert, tokenizer = load_base(teacher, list(model.config.label2id))
+    expert.to(model.device)
+    task = bar.add_task("the teacher reads", total=len(examples), note="")
+    scores = answers(
+        expert,
+        encode(expert, tokenizer, examples, max_length),
+        done=lambda count: bar.advance(task, count),
+    )
+    columns = [expert.config.label2id[name] for name in model.config.label2id]
+    shares = torch.softmax(scores, -1)[:, columns].tolist()
+    return [replace(one, taught=tuple(row)) for one, row in zip(known, shares, strict=True)]
+
+
+def load_base(base: str | Path, names: list[str]) -> tuple[Any, Any]:
     """The encoder with a head for these labels; a head that knows the same labels is kept."""
-    with quietly():
-        try:
-            config = AutoConfig.from_pretrained(base)
-            if set(config.label2id) == set(names):
-                names = [config.id2label[number] for number in range(len(names))]
-            config.id2label = dict(enumerate(names))
-            config.label2id = {name: number for number, name in enumerate(names)}
-            tokenizer = AutoTokenizer.from_pretrained(base)
-            model = AutoModelForSequenceClassification.from_pretrained(
-                base, config=config, dtype=torch.float32, ignore_mismatched_sizes=True
-            )
-        except (OSError, ValueError) as problem:
-            reason = str(problem).strip().splitlines()[0]
-            raise BadRequestError(
-                f'Cannot load "{base}" as an encoder with its tokenizer: {reason} '
-                f"Give a folder that save_pretrained wrote, or a hub id."
-            ) from problem
+    with quietly(), _readable(base, "an encoder with its tokenizer"):
+        config = AutoConfig.from_pretrained(base)
+        if set(config.label2id) == set(names):
+            names = [config.id2label[number] for number in range(len(names))]
+        config.id2label = dict(enumerate(names))
+        config.label2id = {name: number for number, name in enumerate(names)}
+        tokenizer = AutoTokenizer.from_pretrained(base)
+        model = AutoModelForSequenceClassification.from_pretrained(
+            base, config=config, dtype=torch.float32, ignore_mismatched_sizes=True
+        )
     if tokenizer.pad_token_id is None:
         raise BadRequestError(
             f'The tokenizer of "{base}" has no padding token, so texts cannot share a batch. '
@@ -167,13 +200,26 @@ def _load_base(base: str | Path, names: list[str]) -> tuple[Any, Any]:
     return model, tokenizer
 
 
+@contextmanager
+def _readable(source: str | Path, role: str) -> Iterator[None]:
+    """Say in one line why a folder or hub id cannot be loaded."""
+    try:
+        yield
+    except (OSError, ValueError) as problem:
+        reason = str(problem).strip().splitlines()[0]
+        raise BadRequestError(
+            f'Cannot load "{source}" as {role}: {reason} '
+            f"Give a folder that save_pretrained wrote, or a hub id."
+        ) from problem
+
+
 def _bar(*, visible: bool) -> Progress:
     """A progress bar on stderr, and only where somebody can see it."""
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.completed}/{task.total} steps"),
+        TextColumn("{task.completed}/{task.total}"),
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
         console=console,

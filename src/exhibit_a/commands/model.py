@@ -59,6 +59,9 @@ def train(
     data: Annotated[Path, typer.Argument(help="TSV, CSV, JSONL or Parquet file of labelled text.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="New folder for the model.")],
     dev: Annotated[Path | None, typer.Option(help="Labelled text to choose the epoch by.")] = None,
+    teacher: Annotated[
+        str | None, typer.Option(help="Folder or hub id of a model to learn from as well.")
+    ] = None,
     text: Annotated[str | None, typer.Option(help="Column of the text.")] = None,
     pair: Annotated[str | None, typer.Option(help="Column of the second text.")] = None,
     label: Annotated[str | None, typer.Option(help="Column of the label.")] = None,
@@ -77,6 +80,7 @@ def train(
         data,
         dev=dev,
         out=out,
+        teacher=teacher,
         text=text,
         pair=pair,
         label=label,
