@@ -80,7 +80,7 @@ def trained_model(name: str, base: Path, options: argparse.Namespace, work: Path
         history = make_teacher(MPNET.folder(options.teacher_base, work), learn, aside, teacher)
         print(f"{name}: the teacher is right on {history} of what was put aside, by epoch")
     broad = [example for example in learn if example.id.startswith("MNLI")]
-    more = reversed_pairs(broad[::2]) + reworded_pairs(broad[1::2], base)
+    more = reworded_pairs(broad, base) + reversed_pairs(broad[::2])
     return train(base, learn + more, dev=aside, out=folder, teacher=teacher, epochs=recipe.epochs)
 
 
@@ -193,10 +193,10 @@ RECIPES = {
         title="Does the second text follow from the first?",
         task="text-classification",
         data="8,999 pairs each of MNLI (Williams et al., 2018) and SNLI (Bowman et al., 2015). "
-        "600 of the MNLI pairs were put aside to choose the best epoch. Beside the labels it learnt "
+        "600 of the MNLI pairs were put aside to choose the best epoch. It also learnt "
         f"from a teacher: {MPNET.name} (Apache-2.0), tuned on the same pairs, told what it thinks "
-        "of each, and of one more pair made from each pair of MNLI by exchanging its two texts or "
-        "some of its words. Both bases had learnt to embed sentences from pairs of these two "
+        "of each, and of 12,599 pairs made from those of MNLI by exchanging some words or the two "
+        "texts. Both bases had learnt to embed sentences from pairs of these two "
         "collections, among many others.",
         limits="It has seen about 18,000 pairs, a small part of the full collections, and is well "
         "below models trained on all of them. Both collections are known to give the answer away "
