@@ -194,9 +194,9 @@ RECIPES = {
         task="text-classification",
         data="8,999 pairs each of MNLI (Williams et al., 2018) and SNLI (Bowman et al., 2015). "
         "600 of the MNLI pairs were put aside to choose the best epoch. It also learnt "
-        f"from a teacher: {MPNET.name} (Apache-2.0), tuned on the same pairs, told what it thinks "
-        "of each, and of 12,599 pairs made from those of MNLI by exchanging some words or the two "
-        "texts. Both bases had learnt to embed sentences from pairs of these two "
+        f"from a teacher: {MPNET.name} (Apache-2.0), tuned on the same pairs, said what it thinks "
+        "of each of them, and of 12,599 pairs made from those of MNLI by exchanging some words or "
+        "the two texts. Both bases had learnt to embed sentences from pairs of these two "
         "collections, among many others.",
         limits="It has seen about 18,000 pairs, a small part of the full collections, and is well "
         "below models trained on all of them. Both collections are known to give the answer away "
