@@ -202,6 +202,12 @@ def test_a_teacher_is_asked_about_each_label_by_its_name(base, trained, tmp_path
     assert accuracy(*loaded(out), learn) > 0.95
 
 
+def test_without_any_label_something_must_be_given_to_choose_by(base, trained, tmp_path):
+    with pytest.raises(BadRequestError, match=r"None of the 16 texts has a label.*as dev"):
+        train(base, unlabelled(reviews(16)), out=tmp_path / "model", teacher=trained, **FAST)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_aim_is_the_label_and_the_opinion_by_halves():
     inputs = {"input_ids": [0]}
     batch = [Encoded(inputs, 2, (0.2, 0.5, 0.3)), Encoded(inputs, None, (0.2, 0.5, 0.3))]

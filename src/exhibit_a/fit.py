@@ -104,7 +104,11 @@ def share_right(model: Any, examples: Sequence[Encoded]) -> float:
 
 @torch.no_grad()
 def answers(
-    model: Any, examples: Sequence[Encoded], *, size: int = 64, done: Callable[[int], Any] = int
+    model: Any,
+    examples: Sequence[Encoded],
+    *,
+    size: int = 64,
+    done: Callable[[int], None] = lambda _: None,
 ) -> Tensor:
     """The model's score for each label (examples, labels); ``done`` hears of every batch."""
     was_training = model.training

@@ -76,6 +76,11 @@ def train(
     names = label_names(examples) if teacher is None else _labels_of(teacher)
     if dev is None:
         told = [example for example in examples if example.label is not None]
+        if not told:
+            raise BadRequestError(
+                f"None of the {len(examples)} texts has a label, so none can be put aside to "
+                f"choose the best epoch. Give labelled ones as dev."
+            )
         learn, aside = split(told, holdout, seed)
         examples = learn + [example for example in examples if example.label is None]
     else:
