@@ -118,7 +118,8 @@ def test_bad_files_get_one_clear_line(tmp_path, name, content, message):
 def test_a_missing_column_lists_those_that_exist(tmp_path):
     path = write(tmp_path, "x.tsv", "sentence\tlabel\nfine\t1\n")
     with pytest.raises(
-        BadRequestError, match=r'no column "review"\. Columns found: sentence, label'
+        BadRequestError,
+        match=r'no column "review"\. Columns found: sentence, label.*\(--text, text=\)',
     ):
         read_examples(path, text="review")
 

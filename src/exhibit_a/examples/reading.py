@@ -80,7 +80,7 @@ def require_labels(examples: Iterable[Example], name: str) -> None:
         if example.label is None:
             raise BadRequestError(
                 f"{name}: example {example.id} has no label, and labels are needed here. "
-                f"Name the column that holds them with label=."
+                f"Name the column that holds them (--label, label=)."
             )
 
 
@@ -179,9 +179,10 @@ def _column(
     found = asked if asked in row else None if asked else _first(row, usual)
     if found is None and (asked or role == "text"):
         wanted = f'column "{asked}"' if asked else f"column for the {role}"
+        keyword = "identity" if role == "id" else role
         raise BadRequestError(
             f"{name} has no {wanted}. Columns found: {', '.join(map(str, row))}. "
-            f"Name the right one with {role}=."
+            f"Name the right one (--{role}, {keyword}=)."
         )
     return found
 
