@@ -7,8 +7,8 @@ import transformers as hf
 from conftest import subject_of
 from torch.testing import assert_close
 from transformers.pytorch_utils import Conv1D
-from words import plain_tokenizer, tokenizer
-from zoo import FAMILIES
+from words import plain_tokenizer, silent_tokenizer, tokenizer
+from zoo import FAMILIES, GPT
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.subject.subject import load
@@ -216,3 +216,116 @@ def test_nan_in_the_answer_is_noticed(reader):
     embeddings = torch.full((1, 4, 32), torch.nan)
     with pytest.raises(BrokenInvariantError, match="NaN"):
         capture(reader, {"inputs_embeds": embeddings, "attention_mask": inputs["attention_mask"]})
+
+
+def test_a_hidden_state_is_what_the_next_layer_gets():
+    model = FAMILIES["bert"].build(attn_implementation="eager")
+    for number in (0, 2):  # somebody else's hooks, between two layers and after the last
+        model.bert.encoder.layer[number].register_forward_hook(lambda _, __, output: 2 * output)
+    trace = capture(load(model), FAMILIES["bert"].inputs())
+    with torch.no_grad():
+        own = model(**FAMILIES["bert"].inputs(), output_hidden_states=True).hidden_states
+    for mine, theirs in zip(trace.hidden, own, strict=True):
+        assert_close(mine, theirs[0], rtol=0, atol=0)
+    assert_close(replay(trace, start=1).logits, trace.output.logits, rtol=0, atol=1e-6)
+
+
+def test_keys_from_outside_have_numbers_for_names():
+    model = FAMILIES["bert"].build(is_decoder=True, add_cross_attention=True)
+    states = torch.randn(1, 4, 32, generator=torch.Generator().manual_seed(0))
+    inputs = FAMILIES["bert"].inputs() | {"encoder_hidden_states": states}
+    trace = capture(load(model, tokenizer=tokenizer()), inputs)
+    cross = next(site.index for site in trace.sites if site.kind == "cross")
+    assert trace.keys_of(cross).tokens == ("0", "1", "2", "3")
+    assert len(trace.queries_of(cross).tokens) == 7
+
+
+@pytest.mark.parametrize("family", ["Bart", "T5"])
+def test_a_classifier_of_two_stacks_is_read_as_it_reads_itself(family):
+    config = FAMILIES[family.lower()].build().config
+    config.num_labels = 3
+    model = getattr(hf, f"{family}ForSequenceClassification")(config).eval()
+    ids = torch.tensor([[5, 6, 7, config.eos_token_id]])
+    subject = load(model, tokenizer=tokenizer())
+    trace = capture(subject, {"input_ids": ids})
+    with torch.no_grad():
+        assert_close(trace.output.logits, model(input_ids=ids).logits, rtol=1e-4, atol=1e-6)
+    assert subject.anatomy.answers == "classes"
+    said = trace.inputs["decoder_input_ids"][0].tolist()
+    assert said == [config.decoder_start_token_id, 5, 6, 7]
+
+
+def test_a_decoder_that_says_nothing_by_itself_is_told_so():
+    subject = load(hf.T5Model(FAMILIES["t5"].build().config).eval(), tokenizer=tokenizer())
+    with pytest.raises(BadRequestError, match="something to say"):
+        capture(subject, "fine film")
+    assert capture(subject, "fine film", target_text="dull").sequences["decoder"].tokens
+
+
+def test_a_target_text_has_a_limit_too(translator):
+    with pytest.raises(BadRequestError, match="122 tokens and the decoder takes 64"):
+        capture(translator, "fine film", target_text="fine film " * 60)
+
+
+def test_generating_stops_where_the_decoder_ends():
+    subject = load(FAMILIES["bart"].build(max_position_embeddings=16), tokenizer=tokenizer())
+    assert len(capture(subject, "fine film").sequences["decoder"].tokens) <= 16
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"input_ids": torch.ones(1, 65, dtype=torch.long)}, "65 token ids .* takes 64"),
+        ({"input_ids": torch.tensor([[1, 9999]])}, "from 1 to 9999 were given; .* 0 to 79"),
+        ({"input_ids": torch.tensor([[1, -1]])}, "from -1 to 1 were given"),
+        ({"input_ids": torch.tensor([1])}, r"must be \(1, token\), found \(1,\)"),
+        (
+            {"input_ids": torch.ones(1, 2).long(), "attention_mask": torch.ones(1, 3)},
+            r"attention_mask \(1, 3\) does not fit input_ids \(1, 2\)",
+        ),
+        ("half a \ud800 character", "lone surrogate"),
+    ],
+)
+def test_inputs_that_the_model_cannot_take_get_one_line(reader, given, message):
+    with pytest.raises(BadRequestError, match=message) as caught:
+        capture(reader, given)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_text_of_which_nothing_is_left_is_refused():
+    subject = load(FAMILIES["gpt2"].build(), tokenizer=silent_tokenizer())
+    with pytest.raises(BadRequestError, match="finds nothing to read"):
+        capture(subject, "?!")
+
+
+def test_a_mask_that_somebody_wrote_is_not_special(reader):
+    assert capture(reader, "fine [MASK]").special.tolist() == [True, False, False, True]
+
+
+def test_copies_need_no_padding_token():
+    config = hf.GPT2Config(**GPT, num_labels=3)
+    subject = load(hf.GPT2ForSequenceClassification(config).eval(), tokenizer=tokenizer())
+    trace = capture(subject, "fine film is dull")
+    again = replay(trace, start=1, copies=3).logits
+    assert_close(again, trace.output.logits.expand(3, -1), rtol=1e-5, atol=1e-6)
+    assert subject.model.config.pad_token_id is None
+
+
+def test_layers_that_insist_on_contiguous_states_are_served():
+    sizes = {"vocab_size": 80, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64}
+    subject = load(hf.OpenAIGPTLMHeadModel(hf.OpenAIGPTConfig(**sizes)).eval())
+    trace = capture(subject, FAMILIES["gpt2"].inputs())
+    again = replay(trace, start=2, copies=2).logits
+    assert_close(again, trace.output.logits.expand_as(again), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("picture", [None, 3, "no-such-file.png"])
+def test_what_is_no_picture_is_refused(picture):
+    processor = hf.ViTImageProcessor(size={"height": 16, "width": 16})
+    subject = load(FAMILIES["vit"].build(), tokenizer=processor)
+    with pytest.raises(BadRequestError, match="looks at images"):
+        capture(subject, picture)
+    with pytest.raises(BadRequestError, match="one image"):
+        capture(subject, np.zeros((16, 16, 3), dtype=np.uint8), pair="text")
+    with pytest.raises(BadRequestError, match="could not run on pixel_values"):
+        capture(subject, {"pixel_values": torch.zeros(1, 3, 8, 8)})

@@ -23,7 +23,8 @@ from exhibit_a.methods.erasure import answers_to, erased, removable
 from exhibit_a.store import read
 from exhibit_a.subject.subject import load
 from exhibit_a.trace import edits
-from exhibit_a.trace.capture import capture, leading
+from exhibit_a.trace.capture import capture
+from exhibit_a.trace.passage import leading
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import choose_target
 

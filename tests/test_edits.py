@@ -100,3 +100,28 @@ def test_a_head_or_site_that_is_not_there_lists_the_range(trace):
         logits(trace, edits.scale(3, 0.0))
     with pytest.raises(BadRequestError, match="valid are 0 to 3"):
         logits(trace, start=4)
+
+
+def test_edits_of_keys_and_of_maps_go_together(trace):
+    keys = edits.edit_keys(1, lambda key: 2 * key)
+    both = logits(trace, edits.together(edits.scale(1, 0.5), keys))
+    by_hand = logits(trace, edits.together(keys, edits.scale(1, 0.5)))
+    assert_close(both, by_hand, rtol=0, atol=0)
+    assert (both - logits(trace, keys)).abs().amax() > 1e-4
+    assert (both - logits(trace, edits.scale(1, 0.5))).abs().amax() > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("edit", "options", "message"),
+    [
+        (edits.replace(0, torch.ones(4, 2, 2)), {}, r"map for site 0 has the shape \(4, 2, 2\)"),
+        (edits.permute(0, torch.arange(3)), {}, r"order for site 0 has the shape \(3,\)"),
+        (edits.scale(0, 0.0), {"start": 2}, "begins in layer call 0, and a replay from 2"),
+        (edits.scale(99, 0.0), {"start": 0}, "no site 99"),
+        (edits.scale(-1, 0.0), {"start": 0}, "no site -1"),
+        (None, {"copies": 0}, "0 copies were asked for"),
+    ],
+)
+def test_an_edit_that_would_do_nothing_or_does_not_fit_is_refused(trace, edit, options, message):
+    with pytest.raises(BadRequestError, match=message):
+        replay(trace, edit, **options)

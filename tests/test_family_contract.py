@@ -185,6 +185,35 @@ def test_padding_changes_nothing(family):
         assert not longer.visible[site.index][:q, k:].any()
 
 
+def test_hidden_states_are_the_models_own(family):
+    subject, inputs = family
+    trace = capture(subject, inputs)
+    with torch.no_grad():
+        own = subject.model(**trace.inputs, output_hidden_states=True)
+    for stack in subject.anatomy.stacks:
+        named = f"{stack}_hidden_states" if len(subject.anatomy.stacks) > 1 else "hidden_states"
+        ours, theirs = trace.hidden_of(stack), own[named]
+        for mine, yours in zip(ours[:-1], theirs, strict=False):  # a norm may follow the last one
+            assert_close(mine, yours[0], rtol=0, atol=1e-6)
+        assert len(theirs) >= len(ours)
+
+
+def test_padding_on_the_left_is_not_looked_at(family):
+    subject, inputs = family
+    if "attention_mask" not in inputs:
+        pytest.skip("images and sound have no padding")
+    padded = dict(inputs)
+    padded["input_ids"] = torch.nn.functional.pad(inputs["input_ids"], (3, 0), value=3)
+    padded["attention_mask"] = torch.nn.functional.pad(inputs["attention_mask"], (3, 0))
+    trace = capture(subject, padded)
+    assert trace.real.tolist() == [False] * 3 + [True] * inputs["input_ids"].shape[1]
+    for site in trace.sites:
+        if trace.keys_of(site.index) is trace.sequences[trace.sites[0].stack]:
+            rows = slice(None) if site.kind == "cross" else slice(3, None)
+            assert (trace.attention[site.index][:, rows, :3] == 0).all()
+            assert not trace.visible[site.index][rows, :3].any()
+
+
 def test_a_model_built_on_sdpa_gives_the_same_maps(family):
     subject, inputs = family
     name = next(n for n in FAMILIES if subject_of(n) is subject)

@@ -22,7 +22,8 @@ from exhibit_a.store import read
 from exhibit_a.subject.care import around, undisturbed
 from exhibit_a.subject.subject import load
 from exhibit_a.subject.tap import Tap
-from exhibit_a.trace.capture import capture, leading
+from exhibit_a.trace.capture import capture
+from exhibit_a.trace.passage import leading
 
 EXAMINED = [
     ("bert", "encoder", "encoder"),

@@ -1,12 +1,14 @@
 """A model is put on the stand, not changed; what cannot be examined is refused in one line."""
 
+import threading
+
 import pytest
 import torch
 import transformers as hf
 from conftest import subject_of
 from torch.testing import assert_close
 from words import save_tokenizer, tokenizer
-from zoo import FAMILIES
+from zoo import FAMILIES, REFUSED
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, UnsupportedModelError
 from exhibit_a.subject.subject import load
@@ -204,3 +206,44 @@ def test_the_registry_tap_refuses_families_outside_it_with_a_way_out():
 def test_the_tokenizer_given_is_the_one_used():
     subject = load(FAMILIES["bert"].build(), tokenizer=tokenizer())
     assert capture(subject, "fine film").tokens == ("[CLS]", "fine", "film", "[SEP]")
+
+
+def test_half_precision_hides_nothing():
+    with pytest.raises(BrokenInvariantError, match="changes its answer by"):
+        load(REFUSED["granite-swa"].build().to(torch.bfloat16))
+
+
+def test_threads_take_turns():
+    model = FAMILIES["bert"].build(attn_implementation="sdpa")
+    subject = load(model, tokenizer=tokenizer())
+    texts = ["the plot is dull", "fine film"]
+    alone = [capture(subject, text) for text in texts]
+    before, wrong = state(model), []
+
+    def work(text, expected):
+        for _ in range(30):
+            trace = capture(subject, text)
+            pairs = [*zip(trace.hidden, expected.hidden, strict=True)]
+            pairs += zip(trace.attention, expected.attention, strict=True)
+            wrong.extend(text for mine, theirs in pairs if not torch.equal(mine, theirs))
+
+    crew = [threading.Thread(target=work, args=pair) for pair in zip(texts, alone, strict=True)]
+    for one in crew:
+        one.start()
+    for one in crew:
+        one.join()
+    assert not wrong
+    assert_same(before, state(model))
+
+
+def test_layers_spread_over_several_lists_are_refused():
+    config = hf.XLMConfig(vocab_size=80, emb_dim=32, n_layers=2, n_heads=4, num_labels=3)
+    with pytest.raises(UnsupportedModelError, match="spread over several lists"):
+        load(hf.XLMForSequenceClassification(config).eval())
+
+
+def test_an_encoder_that_is_not_seen_is_refused():
+    sizes = {"vocab_size": 80, "d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 2}
+    config = hf.LongT5Config(**sizes, num_heads=4, decoder_start_token_id=0)
+    with pytest.raises(UnsupportedModelError, match="encoder whose attention this tap does not"):
+        load(hf.LongT5ForConditionalGeneration(config).eval())

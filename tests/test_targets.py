@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+import transformers as hf
 from conftest import subject_of
 from torch.testing import assert_close
 from words import tokenizer
-from zoo import FAMILIES
+from zoo import ENCODER, FAMILIES
 
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.subject.subject import load
@@ -83,3 +84,42 @@ def test_mistakes_list_what_there_is():
         choose_target(speaker, token="dull film")
     with pytest.raises(NotComputableError, match="hidden states only"):
         choose_target(capture(subject_of("clip-text"), FAMILIES["clip-text"].inputs()))
+
+
+@pytest.fixture(scope="module")
+def tagged():
+    model = hf.BertForTokenClassification(hf.BertConfig(**ENCODER)).eval()
+    return capture(load(model, tokenizer=tokenizer()), "a fine film")
+
+
+def test_a_tagger_answers_with_classes_at_a_position(tagged):
+    target = choose_target(tagged, position=2)
+    shares = tagged.output.logits[0, 2].softmax(-1)
+    assert str(target) == f"probability of LABEL_{int(shares.argmax())} at position 2"
+    assert_close(target(tagged.output)[0], shares.max())
+    named = choose_target(tagged, label="LABEL_1", position=-1, scale="logit")
+    assert_close(named(tagged.output), tagged.output.logits[:, -1, 1])
+    with pytest.raises(BadRequestError, match="say which position"):
+        choose_target(tagged)
+
+
+@pytest.mark.parametrize("kind", ["multi_label_classification", "regression"])
+def test_outputs_that_are_no_distribution_have_no_probability(kind):
+    trace = traced("bert", problem_type=kind)
+    target = choose_target(trace, label="LABEL_1")
+    assert_close(target(trace.output), trace.output.logits[:, 1])
+    with pytest.raises(BadRequestError, match="several numbers that are no distribution"):
+        choose_target(trace, scale="probability")
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("bert", {"token": "film"}),
+        ("bert", {"position": 1}),
+        ("llama", {"label": "LABEL_1"}),
+    ],
+)
+def test_what_would_be_ignored_is_refused(name, asked):
+    with pytest.raises(BadRequestError, match="what can be chosen"):
+        choose_target(traced(name), **asked)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 WORDS = (
@@ -35,6 +35,13 @@ def plain_tokenizer() -> PreTrainedTokenizerFast:
     core = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     core.pre_tokenizer = pre_tokenizers.Whitespace()
     return PreTrainedTokenizerFast(tokenizer_object=core, unk_token="[UNK]")
+
+
+def silent_tokenizer() -> PreTrainedTokenizerFast:
+    """One that drops every sign it does not know."""
+    found = plain_tokenizer()
+    found.backend_tokenizer.normalizer = normalizers.Replace(Regex(r"[^\w\s]"), "")
+    return found
 
 
 def save_tokenizer(folder: Path) -> None:

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.erasure import require_distribution
-from exhibit_a.subject.anatomy import Anatomy
+from exhibit_a.subject.anatomy import Anatomy, sight
 from exhibit_a.subject.care import undisturbed, without_cache
-from exhibit_a.subject.encoding import probe
+from exhibit_a.subject.encoding import decoder_limit, probe
 from exhibit_a.subject.subject import Subject
-from exhibit_a.subject.tap import attention_implementation
+from exhibit_a.subject.tap import AttentionCall, Tap, attention_implementation
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Diagnosis:
     d_head: tuple[int, ...]
     variants: tuple[str, ...]
     sites_without_projection: tuple[str, ...]
-    identifiable_up_to: int  # visible keys; beyond, other attention gives the same head output
+    identifiable_up_to: int  # visible keys; beyond, other weights give the same head output
     length: int
     pass_seconds: float
     methods: tuple[Verdict, ...]
@@ -65,12 +65,16 @@ class Diagnosis:
 
 def diagnose(subject: Subject, *, length: int = 32) -> Diagnosis:
     """Say what the model allows, and what each method would cost at ``length`` tokens."""
-    anatomy = subject.anatomy
-    if length < 1 or (anatomy.max_length is not None and length > anatomy.max_length):
+    anatomy, limits = subject.anatomy, [subject.anatomy.max_length]
+    if subject.model.config.is_encoder_decoder:
+        limits.append(decoder_limit(subject.model))
+    longest = min((limit for limit in limits if limit is not None), default=length)
+    if not 1 <= length <= longest:
         raise BadRequestError(
-            f"A length of {length} tokens was asked; this model takes 1 to {anatomy.max_length}."
+            f"A length of {length} tokens was asked; this model takes 1 to {longest}."
         )
-    seconds = _timed_pass(subject, length)
+    seen = _Sizes()
+    seconds = _timed_pass(subject, length, seen)
     widest = max(site.d_head for site in anatomy.sites)
     return Diagnosis(
         model=subject.name,
@@ -88,7 +92,7 @@ def diagnose(subject: Subject, *, length: int = 32) -> Diagnosis:
         heads=_different(site.heads for site in anatomy.sites),
         kv_heads=_different(site.kv_heads for site in anatomy.sites),
         d_head=_different(site.d_head for site in anatomy.sites),
-        variants=_variants(anatomy),
+        variants=_variants(anatomy, seen),
         sites_without_projection=tuple(
             f"{site.module}: {site.projection_problem}"
             for site in anatomy.sites
@@ -97,22 +101,36 @@ def diagnose(subject: Subject, *, length: int = 32) -> Diagnosis:
         identifiable_up_to=widest,
         length=length,
         pass_seconds=seconds,
-        methods=_verdicts(subject, length, seconds),
+        methods=_verdicts(subject, seen, seconds),
     )
 
 
 Need = Callable[[Subject], str | None]  # why a method does not apply, or None
 
 
-def _verdicts(subject: Subject, n: int, alone: float) -> tuple[Verdict, ...]:
+class _Sizes(Tap):
+    """How large each map is: images and sound have a length of their own."""
+
+    def __init__(self) -> None:
+        self.maps = 0.0  # entries, over all heads
+        self.tokens = 0
+        self.windows: list[int | None] = []  # those too long for the short probe show up here
+
+    def weighting(self, call: AttentionCall) -> None:
+        """Count the entries of one call."""
+        self.maps += call.probs.numel()
+        self.tokens = max(self.tokens, *call.probs.shape[-2:])
+        self.windows.append(sight(call)[1])
+
+
+def _verdicts(subject: Subject, seen: _Sizes, alone: float) -> tuple[Verdict, ...]:
     """Every method with its need, its cost for one text, and the floats it keeps.
 
     A replay is priced as a whole pass; it costs less the higher it starts. A pass backwards costs
     two forwards.
     """
     anatomy = subject.anatomy
-    layers = len(anatomy.layers)
-    maps = sum(site.heads for site in anatomy.sites) * float(n) * n
+    layers, maps, n = len(anatomy.layers), seen.maps, seen.tokens
     states = (layers + 1) * float(n) * anatomy.d_model
     table: list[tuple[str, Need, float, float]] = [
         ("capture", _nothing, alone, maps + states),
@@ -193,18 +211,21 @@ def _text(subject: Subject) -> str | None:
 
 
 @torch.no_grad()
-def _timed_pass(subject: Subject, length: int) -> float:
-    """Seconds for one pass on made-up input: the best of three, after one to warm up."""
+def _timed_pass(subject: Subject, length: int, seen: _Sizes) -> float:
+    """Seconds for one pass on made-up input: the best of three, after one that is looked at."""
     model = subject.model
     inputs = {name: _stretched(part, length) for name, part in probe(model).items()}
     inputs = without_cache(model, inputs)
     spent = []
-    with undisturbed(model), attention_implementation(model, "eager"):
-        for _ in range(4):
-            started = time.perf_counter()
+    with undisturbed(model):
+        with subject.tapping(seen):
             model(**inputs)
-            spent.append(time.perf_counter() - started)
-    return min(spent[1:])
+        with attention_implementation(model, "eager"):
+            for _ in range(3):
+                started = time.perf_counter()
+                model(**inputs)
+                spent.append(time.perf_counter() - started)
+    return min(spent)
 
 
 def _stretched(part: Tensor, length: int) -> Tensor:
@@ -212,12 +233,13 @@ def _stretched(part: Tensor, length: int) -> Tensor:
     return part if part.ndim > 2 else part.repeat(1, -(-length // part.shape[1]))[:, :length]
 
 
-def _variants(anatomy: Anatomy) -> tuple[str, ...]:
+def _variants(anatomy: Anatomy, seen: _Sizes) -> tuple[str, ...]:
     found = [variant for site in anatomy.sites for variant in site.variants]
     found += ["causal"] if any(site.causal for site in anatomy.sites) else []
     found += ["cross-attention"] if any(site.kind == "cross" for site in anatomy.sites) else []
-    windows = [site.window for site in anatomy.sites if site.window is not None]
-    found += [f"sliding window of {window}" for window in windows]
+    for site, window in zip(anatomy.sites, seen.windows, strict=True):
+        if window is not None and site.kind == "self":
+            found.append(f"sliding window of {window}")
     return tuple(dict.fromkeys(found))
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from torch import nn
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
 from exhibit_a.errors import BadRequestError
@@ -30,6 +31,7 @@ from exhibit_a.examples import (
 from exhibit_a.fit import Encoded, Schedule, answers, fit, share_right
 from exhibit_a.store import folder_beside, free_folder
 from exhibit_a.subject.house import quietly
+from exhibit_a.subject.sources import first_line, knows_words, require_all_weights
 
 RECORD = "training.json"
 
@@ -193,8 +195,17 @@ def load_base(base: str | Path, names: list[str]) -> tuple[Any, Any]:
         config.id2label = dict(enumerate(names))
         config.label2id = {name: number for number, name in enumerate(names)}
         tokenizer = AutoTokenizer.from_pretrained(base)
-        model = AutoModelForSequenceClassification.from_pretrained(
-            base, config=config, dtype=torch.float32, ignore_mismatched_sizes=True
+        model, told = AutoModelForSequenceClassification.from_pretrained(
+            base,
+            config=config,
+            dtype=torch.float32,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
+    require_all_weights(model, told, str(base), new=lambda key: _is_head(model, key))
+    if not knows_words(tokenizer):
+        raise BadRequestError(
+            f'"{base}" came without a tokenizer. Save one beside the weights (tokenizer.json).'
         )
     if tokenizer.pad_token_id is None:
         raise BadRequestError(
@@ -205,15 +216,23 @@ def load_base(base: str | Path, names: list[str]) -> tuple[Any, Any]:
     return model, tokenizer
 
 
+def _is_head(model: Any, key: str) -> bool:
+    """Whether a weight stands after the encoder: its part has neither layers nor word vectors."""
+    inside = key.removeprefix(f"{model.base_model_prefix}.")
+    if inside == key:
+        return True
+    part = model.base_model.get_submodule(inside.split(".")[0])
+    return not any(isinstance(one, nn.ModuleList | nn.Embedding) for one in part.modules())
+
+
 @contextmanager
 def _readable(source: str | Path, role: str) -> Iterator[None]:
     """Say in one line why a folder or hub id cannot be loaded."""
     try:
         yield
-    except (OSError, ValueError) as problem:
-        reason = str(problem).strip().splitlines()[0]
+    except Exception as problem:  # files can be broken in any way, and each has its own exception
         raise BadRequestError(
-            f'Cannot load "{source}" as {role}: {reason} '
+            f'Cannot load "{source}" as {role}: {first_line(problem)} '
             f"Give a folder that save_pretrained wrote, or a hub id."
         ) from problem
 

@@ -305,10 +305,11 @@ def _answer(trace: Trace, target: Target | None) -> dict[str, float]:
     answers, logits = trace.subject.anatomy.answers, trace.output.logits[0].float()
     if answers == "value":
         return {"output": float(logits.reshape(-1)[target.index])}
-    if answers == "classes":
-        every = torch.softmax(logits, -1).tolist()
-        return dict(zip(trace.subject.labels, every, strict=True))
-    shares = torch.softmax(logits[target.position], -1)
+    if target.position is not None:
+        logits = logits[target.position]
+    shares = logits if answers == "outputs" else torch.softmax(logits, -1)
+    if answers != "tokens":
+        return dict(zip(trace.subject.labels, shares.tolist(), strict=True))
     tokenizer, told = trace.subject.tokenizer, dict[str, float]()
     for index in shares.topk(min(LIKELIEST, len(shares))).indices.tolist():
         name = str(index) if tokenizer is None else repr(tokenizer.decode([index]))

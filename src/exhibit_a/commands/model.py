@@ -14,14 +14,6 @@ if TYPE_CHECKING:
     from exhibit_a.subject.subject import Subject
 
 
-_ANSWERS = {
-    "classes": "a class",
-    "value": "a value",
-    "tokens": "a token, at every position",
-    "states": "hidden states, and no more",
-}
-
-
 def register(app: typer.Typer) -> None:
     """Add the verbs of this file."""
     app.command()(doctor)
@@ -113,6 +105,8 @@ def _body(found: "Diagnosis") -> "Table":
     """What the model is made of."""
     from rich.table import Table
 
+    from exhibit_a.subject.anatomy import ANSWERS
+
     table = Table(show_header=False, box=None, title=f"{found.model} · {found.architecture}")
     table.title_justify = "left"
     stacks = ", ".join(f"{count} {name} layers" for name, count in found.stacks.items())
@@ -124,10 +118,11 @@ def _body(found: "Diagnosis") -> "Table":
         f"{_listed(found.d_head)}, d_model {found.d_model}, {found.parameters / 1e6:.1f} M "
         f"parameters, {found.dtype}",
         "attention": ", ".join(found.variants) or "plain softmax, every token sees every token",
-        "answers": ", ".join(found.labels) or _ANSWERS[found.answers],
+        "answers": ", ".join(found.labels) or ANSWERS[found.answers],
         "longest input": str(found.max_length or "no limit stated"),
         "identifiable": f"up to {found.identifiable_up_to} visible keys; from "
-        f"{found.identifiable_up_to + 1} on, other attention gives the same head output",
+        f"{found.identifiable_up_to + 1} on, other weights give the same head output "
+        f"(from {found.identifiable_up_to + 2} on, others that sum to one)",
         "output projection": "; ".join(found.sites_without_projection) or "found at every site",
     }
     for name, value in rows.items():

@@ -126,7 +126,7 @@ class SelfMethod(TextMethod):
         """Refuse a model without an answer to attribute."""
         kind = subject.anatomy.answers
         causal = subject.anatomy.sites[-1].causal
-        if kind == "states" or (kind == "tokens" and not causal):
+        if kind not in ("classes", "value") and not (kind == "tokens" and causal):
             raise NotComputableError(
                 f"{type(subject.model).__name__} answers with {kind}, and one answer a text is "
                 "needed. Load it with a classification head."

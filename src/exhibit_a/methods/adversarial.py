@@ -46,7 +46,7 @@ from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.replay import replay
-from exhibit_a.trace.targets import Target, choose_target
+from exhibit_a.trace.targets import NUMBERS, Target, choose_target
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -117,8 +117,8 @@ def adversarial_attention(
     if restarts < 1 or steps < 0:
         raise BadRequestError("At least one restart and no fewer than zero steps are needed.")
     chosen = target or choose_target(trace)
-    if trace.subject.anatomy.answers == "value":
-        raise NotComputableError("The model answers with a number, and ε is between distributions.")
+    if trace.subject.anatomy.answers in NUMBERS:
+        raise NotComputableError("The model answers with numbers, and ε is between distributions.")
     search = _Search(trace.keeping("attention", "hidden"), chosen, epsilon)
     count = len(trace.sites)
     groups = [(site,) for site in range(count)] + ([tuple(range(count))] if count > 1 else [])

@@ -19,12 +19,12 @@ from torch.utils._pytree import tree_map_only
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError
 from exhibit_a.examples import Example, label_names, require_labels
 from exhibit_a.shapes import Context
-from exhibit_a.subject.anatomy import first_hidden
-from exhibit_a.subject.care import Forward, around, floating, undisturbed, without_cache
+from exhibit_a.subject.care import floating, undisturbed, without_cache
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit
+from exhibit_a.trace.passage import Passage
 
 Maps = Float[Tensor, "batch _head _query _key"]
 Averaged = Float[Tensor, "batch _head _key _d_head"]
@@ -168,29 +168,13 @@ def answers_of(subject: Subject, inputs: Sequence[dict[str, Any]]) -> Float[Tens
 @torch.no_grad()
 def run(subject: Subject, inputs: Sequence[dict[str, Any]]) -> Batch:
     """Run several inputs once and remember what replay and attribution need."""
-    model, recorder = subject.model, _Recorder()
+    model, recorder, passage = subject.model, _Recorder(), Passage()
     together = without_cache(model, padded(subject, inputs))
-    outputs: list[Any] = []
-    inlets: list[Tensor | None] = []
-
-    def remember(forward: Forward) -> Forward:
-        def layer(*args: Any, **kwargs: Any) -> Any:
-            inlets.append(first_hidden(args, kwargs))
-            outputs.append(forward(*args, **kwargs))
-            return outputs[-1]
-
-        return layer
-
     layers = subject.anatomy.layers
-    modules = {layer.module: model.get_submodule(layer.module) for layer in layers}
-    with undisturbed(model), subject.tapping(recorder), around(list(modules.values()), remember):
+    with undisturbed(model), subject.tapping(recorder), passage.watching(model, layers):
         output = model(**together)
     if not all(bool(part.isfinite().all()) for part in floating(output)):
         raise BrokenInvariantError("The model's answer to these inputs is NaN or infinite.")
-    entries: dict[str, Tensor] = {}
-    for layer, given in zip(layers, inlets, strict=False):
-        if given is not None:
-            entries.setdefault(layer.stack, given)
     trace = Trace(
         subject=subject,
         inputs=together,
@@ -200,8 +184,9 @@ def run(subject: Subject, inputs: Sequence[dict[str, Any]]) -> Batch:
         output=output,
         keep=("attention", "values", "hidden"),
         visible=(),
-        entries=entries,
-        layer_outputs=tuple(outputs),
+        inlets=tuple(passage.inlets),
+        layer_outputs=tuple(passage.outputs),
+        outlets=passage.outlets(layers),
     )
     return Batch(trace, _real(together, recorder), tuple(recorder.maps), tuple(recorder.values_))
 

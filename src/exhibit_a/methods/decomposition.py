@@ -28,7 +28,8 @@ from exhibit_a.subject.anatomy import Site, first_hidden
 from exhibit_a.subject.care import Forward, around, hooked, undisturbed
 from exhibit_a.subject.tap import Tap
 from exhibit_a.trace import edits
-from exhibit_a.trace.capture import Trace, leading
+from exhibit_a.trace.capture import Trace
+from exhibit_a.trace.passage import leading
 from exhibit_a.trace.replay import replay
 
 TOKENS = 4096  # in one pass of copies
@@ -186,12 +187,12 @@ def _watch(trace: Trace) -> list[_Block]:
     watch = _Watch(trace.sites, {module: name for name, module in model.named_modules()})
     layers = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
     handles: list[Any] = []
-    for layer in layers.values():
-        handles.append(layer.register_forward_pre_hook(watch.enter_layer, with_kwargs=True))
-        handles.append(layer.register_forward_hook(watch.leave_layer))
-        leaves = [part for part in layer.modules() if not any(part.children())]
-        handles += [leaf.register_forward_hook(watch.leave_leaf) for leaf in leaves]
-    with hooked(handles), undisturbed(model), trace.subject.tapping(Tap()):
+    with undisturbed(model), hooked(handles), trace.subject.tapping(Tap()):
+        for layer in layers.values():
+            handles.append(layer.register_forward_pre_hook(watch.enter_layer, with_kwargs=True))
+            handles.append(layer.register_forward_hook(watch.leave_layer))
+            leaves = [part for part in layer.modules() if not any(part.children())]
+            handles += [leaf.register_forward_hook(watch.leave_leaf) for leaf in leaves]
         model(**trace.inputs)
     if len(watch.blocks) != len(trace.sites) or any(one.norm is None for one in watch.blocks):
         raise UnsupportedModelError(
@@ -281,8 +282,8 @@ def _layer_output(trace: Trace, edit: edits.Edit, call: int, copies: int) -> Ten
 
         return layer
 
-    module = trace.subject.model.get_submodule(trace.layers[call].module)
-    with around([module], stop):
+    model = trace.subject.model
+    with undisturbed(model), around([model.get_submodule(trace.layers[call].module)], stop):
         try:
             replay(trace, edit, start=call, copies=copies)
         except _EnoughError as enough:

@@ -23,11 +23,11 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.batches import grouped, padded, stand_alone
-from exhibit_a.subject.anatomy import first_hidden
+from exhibit_a.subject.anatomy import ANSWERS, first_hidden
 from exhibit_a.subject.care import Forward, around, undisturbed, without_cache
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.capture import Trace, capture
-from exhibit_a.trace.targets import Target
+from exhibit_a.trace.targets import NUMBERS, Target
 
 WAYS = ("delete", "mask", "pad")
 
@@ -39,12 +39,9 @@ def require_distribution(subject: Subject) -> None:
     answers = subject.anatomy.answers
     if answers == "classes" or (answers == "tokens" and subject.anatomy.stacks == ("decoder",)):
         return
-    found = {"value": "one number", "states": "hidden states"}.get(
-        answers, "a token at every place"
-    )
     raise NotComputableError(
-        f"{type(subject.model).__name__} answers with {found}; over a data set only classifiers "
-        "and left-to-right language models give one distribution for each text."
+        f"{type(subject.model).__name__} answers with {ANSWERS[answers]}; over a data set only "
+        "classifiers and left-to-right language models give one distribution for each text."
     )
 
 
@@ -56,9 +53,9 @@ def distributions(
     A model that answers with a number has no distribution; its number is given as it is.
     """
     logits: Tensor = output.logits.float()
-    if subject.anatomy.answers == "tokens":
+    if logits.ndim == 3:
         logits = logits[torch.arange(len(logits)), lengths.to(logits.device) - 1]
-    return logits if subject.anatomy.answers == "value" else torch.softmax(logits, -1)
+    return logits if subject.anatomy.answers in NUMBERS else torch.softmax(logits, -1)
 
 
 def cut_short(subject: Subject, lengths: Int[Tensor, " text"]) -> int:
@@ -137,7 +134,7 @@ def by_presence(
     """
     written = removable(trace)
     require_way(trace.subject, how)
-    if target.scale != ("logit" if trace.subject.anatomy.answers == "value" else "probability"):
+    if target.scale != ("logit" if trace.subject.anatomy.answers in NUMBERS else "probability"):
         raise NotComputableError("Taking tokens away is scored by probability; give such a target.")
     if "decoder_input_ids" in trace.inputs or target.position not in (None, len(written) - 1):
         raise NotComputableError("Taking tokens away would move the position that is explained.")

@@ -24,7 +24,8 @@ from torch import Tensor
 from exhibit_a.errors import NotComputableError
 from exhibit_a.shapes import Attention
 from exhibit_a.subject.tap import AttentionCall, Tap
-from exhibit_a.trace.capture import Trace, leading
+from exhibit_a.trace.capture import Trace
+from exhibit_a.trace.passage import leading
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target
 

@@ -27,7 +27,8 @@ from exhibit_a.shapes import Context
 from exhibit_a.subject.anatomy import first_hidden
 from exhibit_a.subject.care import Forward
 from exhibit_a.subject.tap import AttentionCall, Tap
-from exhibit_a.trace.capture import Trace, leading
+from exhibit_a.trace.capture import Trace
+from exhibit_a.trace.passage import leading
 
 TOGETHER = 64  # rows of a matrix that are found in one pass backwards
 

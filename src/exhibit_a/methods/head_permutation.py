@@ -29,7 +29,7 @@ from exhibit_a.subject.tap import AttentionCall, Tap
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.replay import replay
-from exhibit_a.trace.targets import Target
+from exhibit_a.trace.targets import NUMBERS, Target
 
 TOKENS = 4096  # in one pass, copies included
 LEVEL = 0.95
@@ -60,7 +60,7 @@ def head_permutation(
     """Permute the rows of each head alone, and see how far the answer moves."""
     if repeats < 2:
         raise BadRequestError(f"An error needs at least 2 repeats, {repeats} were asked for.")
-    if trace.subject.anatomy.answers not in ("classes", "tokens"):
+    if trace.subject.anatomy.answers in (*NUMBERS, "states"):
         raise NotComputableError(
             f"{type(trace.subject.model).__name__} answers with no distribution, so there is no "
             "total variation between two answers."

@@ -32,7 +32,8 @@ from exhibit_a.shapes import Context
 from exhibit_a.subject.anatomy import first_hidden
 from exhibit_a.subject.care import Forward, around, undisturbed
 from exhibit_a.subject.tap import AttentionCall, Tap
-from exhibit_a.trace.capture import Trace, leading
+from exhibit_a.trace.capture import Trace
+from exhibit_a.trace.passage import leading
 
 ROWS = 1024  # tangents × tokens in one pass: the widest activations still fit into a CPU's cache
 FOLDED_BYTES = 2**30  # what matrices in the place of layers may take

@@ -19,11 +19,10 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.examples import Example, iterate_examples
-from exhibit_a.subject.anatomy import first_hidden
-from exhibit_a.subject.care import Forward, around, undisturbed, without_cache
+from exhibit_a.subject.care import undisturbed, without_cache
 from exhibit_a.subject.encoding import positions
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.capture import leading
+from exhibit_a.trace.passage import Enough, Passage
 
 PARTS = {"train": 0.7, "validation": 0.15, "test": 0.15}
 WINDOW = 2048  # texts that are sorted by shape together
@@ -94,26 +93,11 @@ def _run(subject: Subject, inputs: dict[str, Any]) -> StateBatch:
     model, anatomy = subject.model, subject.anatomy
     stack = anatomy.sites[0].stack
     layers = [layer for layer in anatomy.layers if layer.stack == stack]
-    seen: list[Tensor] = []
-
-    def remember(forward: Forward) -> Forward:
-        def layer(*args: Any, **kwargs: Any) -> Any:
-            if not seen:
-                given = first_hidden(args, kwargs)
-                assert given is not None
-                seen.append(given)
-            output = forward(*args, **kwargs)
-            seen.append(leading(output))
-            if len(seen) > len(layers):
-                raise _Enough
-            return output
-
-        return layer
-
-    modules = {layer.module: model.get_submodule(layer.module) for layer in layers}
-    with suppress(_Enough), undisturbed(model), around(list(modules.values()), remember):
+    passage = Passage(enough=len(layers))
+    with suppress(Enough), undisturbed(model), passage.watching(model, layers):
         model(**without_cache(model, inputs))
-    hidden = torch.stack(seen).float().cpu()
+    seen = [given for given in passage.inlets if given is not None]
+    hidden = torch.stack([*seen, passage.handed[-1]]).float().cpu()
     if not bool(hidden.isfinite().all()):
         raise BrokenInvariantError("A hidden state is NaN or infinite; no numbers are given.")
     count, tokens = hidden.shape[1:3]
@@ -127,10 +111,6 @@ def _run(subject: Subject, inputs: dict[str, Any]) -> StateBatch:
     if mask is not None and mask.shape == real.shape:
         real = mask.bool().cpu()
     return StateBatch(hidden, ids.cpu(), marks, real)
-
-
-class _Enough(Exception):  # noqa: N818 - it is not an error
-    """Every layer has been seen; the rest of the model need not run."""
 
 
 def _inputs(subject: Subject, text: Any) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -24,6 +25,15 @@ from exhibit_a.errors import UnsupportedModelError
 from exhibit_a.shapes import Context
 from exhibit_a.subject.care import hooked
 from exhibit_a.subject.tap import AttentionCall, Tap, Tapping
+
+ANSWERS = {  # the kinds of answers that models give, in words
+    "classes": "a class",
+    "outputs": "several numbers that are no distribution",
+    "value": "one number",
+    "tokens": "a token at every place",
+    "token classes": "a class at every place",
+    "states": "hidden states",
+}
 
 _FOREIGN_STATES = ("key_value_states", "encoder_hidden_states")
 
@@ -68,7 +78,7 @@ class Anatomy:
     sites: tuple[Site, ...]
     layers: tuple[Layer, ...]
     d_model: int
-    answers: str  # "classes", "value", "tokens" or "states"
+    answers: str  # one of ANSWERS
     max_length: int | None
 
     @property
@@ -99,7 +109,35 @@ def observe(
             f"The layers of {type(model).__name__} do not carry (batch, token, width) states, so "
             "its hidden states cannot be read or replayed."
         )
-    return _named_stacks(watcher)
+    _require_whole_layers(watcher)
+    found = _named_stacks(watcher)
+    if model.config.is_encoder_decoder and not any(site.stack == "encoder" for site in found[0]):
+        raise UnsupportedModelError(
+            f"{type(model).__name__} has an encoder whose attention this tap does not see."
+        )
+    return found
+
+
+def _require_whole_layers(watcher: "_Watcher") -> None:
+    """Refuse layers that are spread over several lists: then no module returns their states.
+
+    XLM keeps attention, norms and feed-forward maps in lists of their own, and walks through them
+    side by side; what its attention returns is no hidden state yet.
+    """
+    lists = [watcher.items[name] for name in watcher.calls]
+    for stack in watcher.lists:
+        own = [number for number, name in enumerate(lists) if name == stack]
+        for here, there in pairwise(own):
+            strangers = [name for name in lists[here:there] if name not in watcher.lists]
+            if strangers and not _same(watcher.returned[here], watcher.given[there]):
+                raise UnsupportedModelError(
+                    f"The layers of {type(watcher.model).__name__} are spread over several lists "
+                    f"({stack}, {strangers[0]}, …), so its hidden states cannot be read."
+                )
+
+
+def _same(one: Tensor | None, other: Tensor | None) -> bool:
+    return one is not None and other is not None and torch.equal(one, other)
 
 
 def output_weight(model: PreTrainedModel, site: Site) -> Tensor | None:
@@ -118,7 +156,9 @@ class _Watcher(Tap):
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
         self.running: list[tuple[str, Any]] = []  # name and named arguments of each running module
-        self.calls: list[str] = []  # every module call that may turn out to be a layer
+        self.calls: list[str] = []  # every module call that may turn out to be a layer,
+        self.given: list[Tensor | None] = []  # the states it was given,
+        self.returned: list[Tensor | None] = []  # and those it returned
         self.sites: list[Site] = []
         self.lists: set[str] = set()  # the module lists in which attention happened
         self.open: tuple[int, Tensor] | None = None  # a context that nobody has eaten yet
@@ -144,14 +184,18 @@ class _Watcher(Tap):
         def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             if name in self.items and not any(n in self.items for n, _ in self.running):
                 self.calls.append(name)
+                self.given.append(first_hidden(args, kwargs))
             self.running.append((name, (module, args, kwargs)))
             if self.open is not None and isinstance(module, nn.Linear | Conv1D) and args:
                 self._offer(name, args[0])
 
         return enter
 
-    def _leaving(self, *_: Any) -> None:
-        self.running.pop()
+    def _leaving(self, _: nn.Module, __: Any, output: Any) -> None:
+        name, _ = self.running.pop()
+        if name in self.items and not any(n in self.items for n, _ in self.running):
+            states = output[0] if isinstance(output, tuple) else output
+            self.returned.append(states if isinstance(states, Tensor) else None)
 
     def _offer(self, name: str, given: Any) -> None:
         """Give the open context to the Linear that is about to run."""
@@ -179,7 +223,7 @@ class _Watcher(Tap):
         name, (module, args, kwargs) = self.running[-1]
         given = inspect.signature(type(module).forward).bind_partial(module, *args, **kwargs)
         crossing = any(_look(given, foreign) is not None for foreign in _FOREIGN_STATES)
-        causal, window = _sight(call)
+        causal, window = sight(call)
         self.sites.append(
             Site(
                 index=call.site,
@@ -237,7 +281,7 @@ def _look(given: inspect.BoundArguments, name: str) -> Any:
     return given.arguments.get(name, given.arguments.get("kwargs", {}).get(name))
 
 
-def _sight(call: AttentionCall) -> tuple[bool, int | None]:
+def sight(call: AttentionCall) -> tuple[bool, int | None]:
     """Whether queries see only what came before, and how far they see."""
     declared = call.details.get("sliding_window")
     if call.visible is None or call.probs.shape[2] != call.probs.shape[3]:

@@ -7,6 +7,7 @@ special (added by the tokenizer, not written by anybody) or as padding.
 import inspect
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from exhibit_a.errors import BadRequestError, UnsupportedModelError
+from exhibit_a.subject.care import hooked, undisturbed
 
 _ENOUGH = 10**6  # tokenizers without a limit say 10**30
 
@@ -29,23 +31,25 @@ def encode(
 ) -> dict[str, Any]:
     """Inputs for one text, pair, image, or what the caller has encoded already."""
     if isinstance(text, Mapping):
-        return _given(model, text, pair)
+        return _given(model, text, pair, limit)
     if tokenizer is None:
         raise BadRequestError(
             "There is no tokenizer for this model: give load(..., tokenizer=...) or encoded inputs."
         )
     if model.main_input_name == "pixel_values":
+        if pair is not None:
+            raise BadRequestError("A pair was given, but this model looks at one image; leave it.")
         return _image(model, tokenizer, text)
-    if not isinstance(text, str):
-        raise BadRequestError(f"Text was expected, {type(text).__name__} was given.")
-    if not text.strip() or (pair is not None and not pair.strip()):
-        raise BadRequestError("The text is empty; there is nothing to attend to.")
+    for one in (text,) if pair is None else (text, pair):
+        _require_text(one)
     if pair is not None and not _separates(tokenizer):
         raise BadRequestError(
             "A pair was given, but this tokenizer has no way to mark two texts; give one text."
         )
     encoded = tokenizer(text, pair, return_tensors="pt", verbose=False)
     length = encoded["input_ids"].shape[1]
+    if length == 0:
+        raise BadRequestError(f"This tokenizer finds nothing to read in {text!r}.")
     if limit is not None and length > limit:
         if not truncate:
             raise BadRequestError(
@@ -57,6 +61,15 @@ def encode(
         )
     understood = inspect.signature(model.forward).parameters
     return {name: part.to(model.device) for name, part in encoded.items() if name in understood}
+
+
+def _require_text(text: Any) -> None:
+    if not isinstance(text, str):
+        raise BadRequestError(f"Text was expected, {type(text).__name__} was given.")
+    if not text.strip():
+        raise BadRequestError("The text is empty; there is nothing to attend to.")
+    if any("\ud800" <= sign <= "\udfff" for sign in text):
+        raise BadRequestError("The text holds half a character (a lone surrogate); decode it anew.")
 
 
 def positions(
@@ -72,7 +85,8 @@ def positions(
         tokenizer = getattr(tokenizer, "tokenizer", None)
     if tokenizer is None:
         return tuple(str(i) for i in listed), torch.zeros(len(listed), dtype=torch.bool)
-    special = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+    written = {tokenizer.unk_token_id, getattr(tokenizer, "mask_token_id", None)}
+    special = set(tokenizer.all_special_ids) - written
     found = tokenizer.convert_ids_to_tokens(listed)
     names = tuple(name or str(i) for name, i in zip(found, listed, strict=True))
     return names, torch.tensor([i in special for i in listed])
@@ -102,35 +116,88 @@ def length_limit(model: PreTrainedModel, tokenizer: Any) -> int | None:
 
 def probe(model: PreTrainedModel) -> dict[str, Any]:
     """A short made-up input of the kind the model takes."""
-    config, seeded = model.config, torch.Generator().manual_seed(0)
-    kind = model.main_input_name
+    seeded, kind = torch.Generator().manual_seed(0), model.main_input_name
     inputs: dict[str, Any] = {}
     shape: tuple[int, ...]
     if kind == "input_ids":
         inputs = {"input_ids": _ids(model, 7, seeded)}
         inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
     elif kind == "pixel_values":
-        side = config.image_size if isinstance(config.image_size, int) else config.image_size[0]
-        shape = (1, getattr(config, "num_channels", 3), side, side)
+        size, channels = _stated(model, "image_size"), _stated(model, "num_channels")
+        side = size if isinstance(size, int) else size[0]
+        shape = (1, channels, side, side)
         inputs = {"pixel_values": torch.randn(shape, generator=seeded).to(model.dtype)}
     elif kind == "input_features":
-        shape = (1, config.num_mel_bins, 2 * config.max_source_positions)
+        shape = (1, _stated(model, "num_mel_bins"), 2 * _stated(model, "max_source_positions"))
         inputs = {"input_features": torch.randn(shape, generator=seeded).to(model.dtype)}
     else:
         raise UnsupportedModelError(
             f"{type(model).__name__} takes {kind!r}; text, images and mel features are supported."
         )
-    if config.is_encoder_decoder:
-        inputs["decoder_input_ids"] = _ids(model, 5, seeded)
-    return {name: part.to(model.device) for name, part in inputs.items()}
+    inputs = {name: part.to(model.device) for name, part in inputs.items()}
+    if model.config.is_encoder_decoder and own_decoder_ids(model, inputs) is None:
+        inputs["decoder_input_ids"] = _ids(model, 5, seeded).to(model.device)
+    return inputs
+
+
+def own_decoder_ids(model: PreTrainedModel, inputs: dict[str, Any]) -> Tensor | None:
+    """What a model that does not generate feeds its own decoder, or None: it waits to be told.
+
+    A classifier with two stacks reads its input twice, and shifts it for the decoder by itself.
+    """
+    if model.can_generate():
+        return None
+    heard: list[Any] = []
+
+    def listen(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        heard.append(kwargs.get("input_ids", args[0] if args else None))
+        raise StopIteration
+
+    with torch.no_grad(), undisturbed(model):
+        listening = model.get_decoder().register_forward_pre_hook(listen, with_kwargs=True)
+        with hooked([listening]), suppress(StopIteration, ValueError):
+            model(**inputs)
+    return heard[0] if heard and isinstance(heard[0], Tensor) else None
+
+
+def decoder_limit(model: PreTrainedModel) -> int | None:
+    """The longest text that a decoder has positions for, as far as the model says."""
+    told = getattr(model.config, "max_target_positions", None)
+    table = told or getattr(model.config, "max_position_embeddings", None)
+    return table if isinstance(table, int) and table > 0 else None
+
+
+def shapes(inputs: Mapping[str, Any]) -> str:
+    """What was given, for a message."""
+    return ", ".join(f"{k} {tuple(v.shape)}" for k, v in inputs.items() if isinstance(v, Tensor))
 
 
 def _ids(model: PreTrainedModel, count: int, seeded: torch.Generator) -> Tensor:
-    vocabulary = model.config.get_text_config().vocab_size
-    return torch.randint(min(8, vocabulary - 1), vocabulary, (1, count), generator=seeded)
+    """Made-up words; the last one ends a text, because some classifiers look for that."""
+    config = model.config.get_text_config()
+    vocabulary = _stated(model, "vocab_size")
+    ids = torch.randint(min(8, vocabulary - 1), vocabulary, (1, count), generator=seeded)
+    end = getattr(config, "eos_token_id", None)
+    if model.config.is_encoder_decoder and isinstance(end, int) and end < vocabulary:
+        ids[0, -1] = end
+    return ids
 
 
-def _given(model: PreTrainedModel, inputs: Mapping[str, Any], pair: str | None) -> dict[str, Any]:
+def _stated(model: PreTrainedModel, name: str) -> Any:
+    """A size that the configuration states, of the model or of a part of it."""
+    config = model.config
+    inner = (getattr(config, part, None) for part in config.sub_configs)
+    for one in (config, config.get_text_config(), *inner):
+        if getattr(one, name, None) is not None:
+            return getattr(one, name)
+    raise UnsupportedModelError(
+        f"{type(model).__name__} does not state its {name}, so no probe can be made for it."
+    )
+
+
+def _given(
+    model: PreTrainedModel, inputs: Mapping[str, Any], pair: str | None, limit: int | None
+) -> dict[str, Any]:
     if pair is not None:
         raise BadRequestError("A pair was given with encoded inputs; encode both texts together.")
     sizes = {part.shape[0] for part in inputs.values() if isinstance(part, Tensor)}
@@ -138,9 +205,31 @@ def _given(model: PreTrainedModel, inputs: Mapping[str, Any], pair: str | None) 
         raise BadRequestError(
             f"Encoded inputs must be a batch of 1, found batches of {sorted(sizes)}."
         )
-    if "input_ids" in inputs and inputs["input_ids"].shape[1] == 0:
-        raise BadRequestError("The text is empty; there is nothing to attend to.")
+    if isinstance(ids := inputs.get("input_ids"), Tensor):
+        _require_ids(model, ids, limit)
+        mask = inputs.get("attention_mask")
+        if isinstance(mask, Tensor) and mask.ndim == 2 and mask.shape != ids.shape:
+            raise BadRequestError(
+                f"attention_mask {tuple(mask.shape)} does not fit input_ids {tuple(ids.shape)}."
+            )
     return {k: v.to(model.device) if isinstance(v, Tensor) else v for k, v in inputs.items()}
+
+
+def _require_ids(model: PreTrainedModel, ids: Tensor, limit: int | None) -> None:
+    if ids.ndim != 2:
+        raise BadRequestError(f"input_ids must be (1, token), found {tuple(ids.shape)}.")
+    if ids.shape[1] == 0:
+        raise BadRequestError("The text is empty; there is nothing to attend to.")
+    if limit is not None and ids.shape[1] > limit:
+        raise BadRequestError(f"{ids.shape[1]} token ids were given and the model takes {limit}.")
+    words = model.get_input_embeddings()
+    if isinstance(words, nn.Embedding) and not 0 <= int(ids.min()) <= int(ids.max()) < len(
+        words.weight
+    ):
+        raise BadRequestError(
+            f"Token ids from {int(ids.min())} to {int(ids.max())} were given; the model knows 0 to "
+            f"{len(words.weight) - 1}."
+        )
 
 
 def _image(model: PreTrainedModel, processor: Any, image: Any) -> dict[str, Any]:
@@ -154,7 +243,13 @@ def _image(model: PreTrainedModel, processor: Any, image: Any) -> dict[str, Any]
             raise BadRequestError(
                 f"This model looks at images, and {str(image)!r} is not a readable image file."
             ) from problem
-    pixels = processor(images=image, return_tensors="pt")["pixel_values"]
+    try:
+        pixels = processor(images=image, return_tensors="pt")["pixel_values"]
+    except (ValueError, TypeError, AttributeError) as problem:
+        raise BadRequestError(
+            f"This model looks at images: {type(image).__name__} was given, and cannot be used "
+            f"({str(problem).strip().splitlines()[0]})."
+        ) from problem
     return {"pixel_values": pixels.to(model.device, model.dtype)}
 
 

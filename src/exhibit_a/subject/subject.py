@@ -5,24 +5,21 @@ model, its tokenizer, and what was observed of it. Before anything is measured t
 to confirm that we follow it faithfully: our pass must give its own eager answer.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
-from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, PreTrainedModel
+from transformers import PreTrainedModel
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, UnsupportedModelError
 from exhibit_a.shapes import Attention
 from exhibit_a.subject.anatomy import Anatomy, observe, output_weight
 from exhibit_a.subject.care import floating, undisturbed, without_cache
-from exhibit_a.subject.encoding import encode, length_limit, probe
-from exhibit_a.subject.house import embedded_names, load_embedded
+from exhibit_a.subject.encoding import encode, length_limit, probe, shapes
 from exhibit_a.subject.softmax_tap import softmax_tapping
+from exhibit_a.subject.sources import accept, fetch
 from exhibit_a.subject.tap import (
     AttentionCall,
     Tap,
@@ -34,6 +31,7 @@ from exhibit_a.subject.tap import (
 )
 
 TAPS: dict[str, Tapping] = {"registry": registry_tapping, "softmax": softmax_tapping}
+HALF = torch.finfo(torch.float16).eps
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +47,7 @@ class Subject:
     @property
     def labels(self) -> tuple[str, ...]:
         """The names of the classes, in the order of the output; empty for models without any."""
-        if self.anatomy.answers != "classes":
+        if self.anatomy.answers not in ("classes", "outputs", "token classes"):
             return ()
         names: dict[int, str] = self.model.config.id2label
         return tuple(names[i] for i in sorted(names))
@@ -94,14 +92,12 @@ def load(
     if tap not in ("auto", *TAPS):
         raise BadRequestError(f"There is no tap {tap!r}; choose auto, {' or '.join(TAPS)}.")
     if isinstance(source, nn.Module):
-        model = _accept(source, device, dtype, from_pretrained)
+        model = accept(source, device, dtype, from_pretrained)
         name = model.name_or_path or type(model).__name__
     else:
         name = str(source)
-        model, found = _fetch(name, dtype, from_pretrained)
+        model, found = fetch(name, device, dtype, from_pretrained)
         tokenizer = tokenizer or found
-        if device is not None:
-            model.to(device)
     revision = getattr(model.config, "_commit_hash", None)
     return Subject(name, model, tokenizer, examine(model, tokenizer, tap), revision)
 
@@ -158,7 +154,8 @@ def _parity(
             worst = max(worst, float((mine.double() - theirs.double()).abs().amax()))
             scale = max(scale, float(theirs.abs().amax()))
     eps = max(torch.finfo(answer.dtype).eps for answer in own)
-    return worst, 64 * eps * scale
+    # 64 roundings, but 8 in half precision, where 64 would be half of the answer and hide anything.
+    return worst, (64 if eps < HALF else 8) * eps * scale
 
 
 def _own_answer(model: PreTrainedModel, inputs: dict[str, Any]) -> list[Tensor]:
@@ -168,7 +165,7 @@ def _own_answer(model: PreTrainedModel, inputs: dict[str, Any]) -> list[Tensor]:
             answer = floating(model(**inputs))
         except Exception as problem:  # whatever the model raises, the user asked us
             raise UnsupportedModelError(
-                f"{type(model).__name__} could not run on a probe of {_shapes(inputs)}: {problem}"
+                f"{type(model).__name__} could not run on a probe of {shapes(inputs)}: {problem}"
             ) from problem
     if not all(bool(part.isfinite().all()) for part in answer):
         bad = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
@@ -181,18 +178,19 @@ def _own_answer(model: PreTrainedModel, inputs: dict[str, Any]) -> list[Tensor]:
 
 
 def _answers(model: PreTrainedModel, inputs: dict[str, Any]) -> str:
-    """What kind of answer the model gives, judged by the shape of it."""
+    """What kind of answer the model gives, judged by its shape and what it was trained for."""
     with torch.no_grad(), undisturbed(model):
         logits = getattr(model(**inputs), "logits", None)
-    if logits is None:
+    if logits is None or logits.ndim not in (2, 3):
         return "states"
+    width = logits.shape[-1]
     if logits.ndim == 3:
-        return "tokens"
-    return "value" if logits.shape[-1] == 1 else "classes"
-
-
-def _shapes(inputs: dict[str, Any]) -> str:
-    return ", ".join(f"{k} {tuple(v.shape)}" for k, v in inputs.items() if isinstance(v, Tensor))
+        words = getattr(model.config.get_text_config(), "vocab_size", None)
+        return "token classes" if width == model.config.num_labels != words else "tokens"
+    if width == 1:
+        return "value"
+    independent = ("regression", "multi_label_classification")
+    return "outputs" if getattr(model.config, "problem_type", None) in independent else "classes"
 
 
 def _ways(model: PreTrainedModel) -> list[str]:
@@ -207,72 +205,3 @@ def _way_out(model: PreTrainedModel) -> str:
         f" It was built on {built_on(model)!r}, which hides its probabilities; "
         'build it with attn_implementation="eager".'
     )
-
-
-def _accept(model: nn.Module, device: Any, dtype: Any, options: dict[str, Any]) -> PreTrainedModel:
-    """A model object as it is; whatever we would have to change about it is refused."""
-    if hasattr(model, "_orig_mod") or getattr(model, "_compiled_call_impl", None) is not None:
-        raise UnsupportedModelError(
-            f"{type(model).__name__} is compiled (torch.compile), and compiled code cannot be "
-            "watched. Give the model as it was before compiling (model._orig_mod)."
-        )
-    if not isinstance(model, PreTrainedModel):
-        raise UnsupportedModelError(
-            f"{type(model).__name__} is no transformers PreTrainedModel; only those are supported."
-        )
-    asked = [k for k, v in {"device": device, "dtype": dtype, **options}.items() if v is not None]
-    if asked:
-        raise BadRequestError(
-            f"{', '.join(asked)} was given with a model object, which is never changed; "
-            "change the model yourself or give a name or folder."
-        )
-    return model
-
-
-def _fetch(name: str, dtype: Any, options: dict[str, Any]) -> tuple[PreTrainedModel, Any]:
-    """A model and its tokenizer from the package, a folder or the hub."""
-    if name in embedded_names():
-        model, tokenizer = load_embedded(name)
-        return (model if dtype is None else model.to(_dtype(dtype))), tokenizer
-    options = {"attn_implementation": "eager", **options}
-    if dtype is not None:
-        options["dtype"] = dtype
-    shared: dict[str, Any] = {
-        k: options[k] for k in ("revision", "trust_remote_code", "local_files_only") if k in options
-    }
-    try:
-        config = AutoConfig.from_pretrained(name, **shared)
-        declared = getattr(transformers, (config.architectures or [""])[0], AutoModel)
-        model = declared.from_pretrained(name, **options).eval()
-    except (OSError, ValueError, SafetensorError) as problem:
-        reason = str(problem).strip().splitlines()[0]
-        if Path(name).is_dir():
-            raise BadRequestError(f"The folder {name!r} holds no model: {reason}") from problem
-        raise BadRequestError(
-            f"There is no model {name!r}: not among the embedded ones "
-            f"({', '.join(embedded_names())}), not a folder, and not to be had from the hub "
-            f"({reason.rstrip('.')})."
-        ) from problem
-    return model, _companion(name, model, shared)
-
-
-def _companion(name: str, model: PreTrainedModel, options: dict[str, Any]) -> Any:
-    """The tokenizer or processor saved beside a model, or None."""
-    wanted: dict[str, Callable[..., Any]] = {
-        "pixel_values": transformers.AutoImageProcessor.from_pretrained,
-        "input_features": transformers.AutoProcessor.from_pretrained,
-    }
-    read = wanted.get(model.main_input_name, transformers.AutoTokenizer.from_pretrained)
-    try:
-        return read(name, **options)
-    except (OSError, ValueError, TypeError, KeyError):
-        return None  # pre-encoded inputs still work; text will be refused with a reason
-
-
-def _dtype(dtype: str | torch.dtype) -> torch.dtype:
-    if isinstance(dtype, torch.dtype):
-        return dtype
-    found = getattr(torch, dtype, None)
-    if not isinstance(found, torch.dtype):
-        raise BadRequestError(f"There is no dtype {dtype!r}; for example float32 or bfloat16.")
-    return found

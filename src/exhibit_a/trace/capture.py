@@ -6,7 +6,8 @@ heads × tokens² for every layer; what was not kept can be had later with ``tra
 which runs the pass again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,11 +26,17 @@ from exhibit_a.shapes import (
     TokenStates,
     Visible,
 )
-from exhibit_a.subject.anatomy import Layer, Site, first_hidden, observe, output_weight
-from exhibit_a.subject.care import Forward, around, floating, undisturbed, without_cache
-from exhibit_a.subject.encoding import positions
+from exhibit_a.subject.anatomy import Layer, Site, observe, output_weight
+from exhibit_a.subject.care import floating, undisturbed, without_cache
+from exhibit_a.subject.encoding import (
+    decoder_limit,
+    own_decoder_ids,
+    positions,
+    shapes,
+)
 from exhibit_a.subject.subject import TAPS, Subject
 from exhibit_a.subject.tap import AttentionCall, Tap, shared_to_all
+from exhibit_a.trace.passage import Passage
 
 KEEPABLE = ("attention", "values", "hidden", "queries", "keys")
 
@@ -59,10 +66,9 @@ class Trace:
     values: tuple[SiteValues, ...] = ()
     queries: tuple[SiteQueries | None, ...] = ()
     keys: tuple[SiteKeys | None, ...] = ()
-    entries: dict[str, Tensor] = field(
-        default_factory=dict
-    )  # what each stack's first layer was given
-    layer_outputs: tuple[Any, ...] = ()
+    inlets: tuple[Tensor | None, ...] = ()  # the states each layer call was given
+    layer_outputs: tuple[Any, ...] = ()  # what it returned, as replay returns it again
+    outlets: dict[str, Tensor] = field(default_factory=dict)  # what each stack gave in the end
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -85,6 +91,15 @@ class Trace:
         return self.hidden_of(self.sites[0].stack)
 
     @property
+    def entries(self) -> dict[str, Tensor]:
+        """The states that the first layer of each stack was given."""
+        found: dict[str, Tensor] = {}
+        for layer, given in zip(self.layers, self.inlets, strict=False):
+            if given is not None:
+                found.setdefault(layer.stack, given)
+        return found
+
+    @property
     def _first(self) -> Sequence:
         return self.sequences[self.sites[0].stack]
 
@@ -92,14 +107,15 @@ class Trace:
         """Hidden states 0 … layers of one stack."""
         if "hidden" not in self.keep:
             raise BadRequestError('Hidden states were not kept: capture with keep=("hidden", …).')
-        if stack not in self.entries:
-            raise BadRequestError(f"There is no stack {stack!r}; found {', '.join(self.entries)}.")
-        outputs = [
-            leading(output)[0]
-            for layer, output in zip(self.layers, self.layer_outputs, strict=True)
-            if layer.stack == stack
+        if stack not in self.outlets:
+            raise BadRequestError(f"There is no stack {stack!r}; found {', '.join(self.outlets)}.")
+        # A state is what the next layer is given: a hook or a product may stand between two layers.
+        given = [
+            states[0]
+            for layer, states in zip(self.layers, self.inlets, strict=True)
+            if layer.stack == stack and states is not None
         ]
-        return (self.entries[stack][0], *outputs)
+        return (*given, self.outlets[stack][0])
 
     def queries_of(self, site: int) -> Sequence:
         """The positions that look at this site."""
@@ -110,7 +126,8 @@ class Trace:
         here = self.sites[site]
         if here.kind == "self":
             return self.sequences[here.stack]
-        return next((s for name, s in self.sequences.items() if name != here.stack), self._first)
+        other = [sequence for stack, sequence in self.sequences.items() if stack != here.stack]
+        return other[0] if other else _unnamed(self.visible[site].shape[1])
 
     def keeping(self, *what: str) -> "Trace":
         """This trace with ``what`` kept too; the pass is run again when it was not."""
@@ -147,10 +164,10 @@ def capture(
     return _run(subject, without_cache(subject.model, inputs), kept)
 
 
-def leading(output: Any) -> Tensor:
-    """The hidden states in what a layer returned."""
-    found: Tensor = output if isinstance(output, Tensor) else output[0]
-    return found
+def _unnamed(count: int) -> Sequence:
+    """Positions of states that came from outside, of which only the number is known."""
+    tokens, special = positions(None, None, count)
+    return Sequence(tokens, special, torch.ones(count, dtype=torch.bool))
 
 
 class _Recorder(Tap):
@@ -191,35 +208,18 @@ class _Recorder(Tap):
 @torch.no_grad()
 def _run(subject: Subject, inputs: dict[str, Any], keep: tuple[str, ...]) -> Trace:
     """One watched pass."""
-    model, recorder = subject.model, _Recorder(keep)
+    model, recorder, passage = subject.model, _Recorder(keep), Passage()
     sites, layers = subject.anatomy.sites, subject.anatomy.layers
-    outputs: list[Any] = []
-    inlets: list[Tensor | None] = []
-
-    def remember(forward: Forward) -> Forward:
-        def layer(*args: Any, **kwargs: Any) -> Any:
-            inlets.append(first_hidden(args, kwargs))
-            output = forward(*args, **kwargs)
-            outputs.append(output)
-            return output
-
-        return layer
-
-    with undisturbed(model):
+    with undisturbed(model), _told(model, inputs):
         if _calls_more_than_known(subject, inputs):
             sites, layers, _ = observe(model, inputs, TAPS[subject.anatomy.tap])
-        modules = {layer.module: model.get_submodule(layer.module) for layer in layers}
-        watched = list(modules.values()) if "hidden" in keep else []
-        with subject.tapping(recorder), around(watched, remember):
+        watched = layers if "hidden" in keep else ()
+        with subject.tapping(recorder), passage.watching(model, watched):
             output = model(**inputs)
     if not all(bool(part.isfinite().all()) for part in floating(output)):
         raise BrokenInvariantError(
             "The model's answer to this input is NaN or infinite; no numbers are given for it."
         )
-    entries: dict[str, Tensor] = {}
-    for layer, given in zip(layers, inlets, strict=False):
-        if layer.stack not in entries and given is not None:
-            entries[layer.stack] = given
     return Trace(
         subject=subject,
         inputs=inputs,
@@ -233,9 +233,22 @@ def _run(subject: Subject, inputs: dict[str, Any], keep: tuple[str, ...]) -> Tra
         values=tuple(recorder.kept["values"]),
         queries=tuple(recorder.kept["queries"]),
         keys=tuple(recorder.kept["keys"]),
-        entries=entries,
-        layer_outputs=tuple(outputs),
+        inlets=tuple(passage.inlets),
+        layer_outputs=tuple(passage.outputs),
+        outlets=passage.outlets(layers),
     )
+
+
+@contextmanager
+def _told(model: Any, inputs: dict[str, Any]) -> Iterator[None]:
+    """Say in one line that the model does not take these inputs."""
+    try:
+        yield
+    except (ValueError, IndexError, TypeError) as problem:
+        reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+        raise BadRequestError(
+            f"{type(model).__name__} could not run on {shapes(inputs)}: {reason}"
+        ) from problem
 
 
 def _calls_more_than_known(subject: Subject, inputs: dict[str, Any]) -> bool:
@@ -267,21 +280,48 @@ def _sequences(
 
 def _to_say(subject: Subject, inputs: dict[str, Any], target_text: str | None) -> Tensor:
     """What the decoder is fed: the given text, or what the model says by itself."""
-    model = subject.model
+    model, limit = subject.model, decoder_limit(subject.model)
     if target_text is None:
-        with torch.no_grad(), undisturbed(model):
-            said: Tensor = model.generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=64)
-        return said[:, :-1] if said.shape[1] > 1 else said
+        return _said_by_itself(model, inputs, limit)
     if subject.tokenizer is None:
         raise BadRequestError("A target text needs a tokenizer: give load(..., tokenizer=...).")
     if not target_text.strip():
         raise BadRequestError("The target text is empty; leave it out to let the model generate.")
     tokenizer = getattr(subject.tokenizer, "tokenizer", subject.tokenizer)
     said = tokenizer(text_target=target_text, return_tensors="pt")["input_ids"].to(model.device)
-    start = model.generation_config.decoder_start_token_id
+    if limit is not None and said.shape[1] > limit:
+        raise BadRequestError(
+            f"The target text has {said.shape[1]} tokens and the decoder takes {limit}; shorten it."
+        )
+    start = _first_said(model)
     if start is None:
         raise BadRequestError("The model does not say with which token its decoder starts.")
     return torch.cat([torch.full_like(said[:, :1], start), said[:, :-1]], dim=1)
+
+
+def _said_by_itself(model: Any, inputs: dict[str, Any], limit: int | None) -> Tensor:
+    """What the model generates, or what it makes of its input where it does not generate."""
+    if not model.can_generate():
+        own = own_decoder_ids(model, inputs)
+        if own is None:
+            raise BadRequestError(
+                f"{type(model).__name__} has a decoder and generates nothing by itself; give it "
+                "something to say (target_text=)."
+            )
+        return own
+    most = 64 if limit is None else min(64, limit)  # the last one is said, but never fed
+    with torch.no_grad(), undisturbed(model):
+        said: Tensor = model.generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=most)
+    return said[:, :-1] if said.shape[1] > 1 else said
+
+
+def _first_said(model: Any) -> int | None:
+    """The token that a decoder starts with."""
+    for config in (getattr(model, "generation_config", None), model.config):
+        start: int | None = getattr(config, "decoder_start_token_id", None)
+        if start is not None:
+            return start
+    return None
 
 
 def _checked(keep: Iterable[str]) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ def scale(site: int, factor: float | Float[Tensor, " batch"]) -> Edit:
 
 def replace(site: int, probs: Float[Tensor, "*batch head query key"]) -> Edit:
     """Put other probabilities in the place of the model's."""
-    return _Weighting(site, lambda call: probs.to(call.probs.device).expand_as(call.probs))
+    return _Weighting(site, lambda call: _fitted(probs, call, "map"))
 
 
 def permute(site: int, order: Int[Tensor, "... key"]) -> Edit:
@@ -42,10 +42,7 @@ def permute(site: int, order: Int[Tensor, "... key"]) -> Edit:
 
     ``order`` is one permutation for all rows, or has leading axes for heads, queries and copies.
     """
-    return _Weighting(
-        site,
-        lambda call: call.probs.gather(-1, order.to(call.probs.device).expand(call.probs.shape)),
-    )
+    return _Weighting(site, lambda call: call.probs.gather(-1, _fitted(order, call, "order")))
 
 
 def drop_heads(heads: Iterable[tuple[int, int]]) -> Edit:
@@ -131,10 +128,10 @@ class _Together(Edit):
     def scoring(
         self, site: int, query: Queries, key: SharedKeys
     ) -> tuple[Queries, SharedKeys] | None:
-        before = (query, key)
+        changed = None
         for edit in self.edits:
-            query, key = edit.scoring(site, query, key) or (query, key)
-        return None if (query, key) == before else (query, key)
+            changed = edit.scoring(site, *(changed or (query, key))) or changed
+        return changed
 
     def values(self, site: int, value: SharedValues) -> SharedValues | None:
         changed = None
@@ -156,6 +153,17 @@ class _Together(Edit):
         for edit in self.edits:
             changed = _latest(edit.result(call, context if changed is None else changed), changed)
         return changed
+
+
+def _fitted(given: Tensor, call: AttentionCall, what: str) -> Tensor:
+    """What was given, for every copy, head, query and key of a call."""
+    try:
+        return given.to(call.probs.device).expand(call.probs.shape)
+    except RuntimeError as problem:
+        raise BadRequestError(
+            f"The {what} for site {call.site} has the shape {tuple(given.shape)}; what attends "
+            f"there has (copy, head, query, key) {tuple(call.probs.shape)}."
+        ) from problem
 
 
 def _latest(newer: Tensor | None, older: Tensor | None) -> Tensor | None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from exhibit_a.errors import BadRequestError
-from exhibit_a.subject.care import Forward, around, undisturbed
+from exhibit_a.subject.care import Forward, around, undisturbed, without_padding
 from exhibit_a.subject.tap import Tap
 from exhibit_a.trace.capture import Trace, expand
 from exhibit_a.trace.edits import Edit
@@ -26,11 +27,19 @@ def replay(
     change of its own. Without ``start``, the run begins at the first layer that is edited.
     Gradients flow to whatever the edit put in; call it under ``torch.no_grad()`` to save memory.
     """
-    start = _first_edited(trace, edit) if start is None else start
+    first_edited = _first_edited(trace, edit)
+    start = first_edited if start is None else start
     if not 0 <= start <= len(trace.layers):
         raise BadRequestError(
             f"There is no layer call {start}; valid are 0 to {len(trace.layers)}."
         )
+    if isinstance(edit, Edit) and edit.sites and start > first_edited:
+        raise BadRequestError(
+            f"The edit begins in layer call {first_edited}, and a replay from {start} on does not "
+            "run that; start there or before."
+        )
+    if copies < 1:
+        raise BadRequestError(f"{copies} copies were asked for; give 1 or more.")
     if start > 0:
         trace = trace.keeping("hidden")
     model, entered = trace.subject.model, 0
@@ -40,7 +49,7 @@ def replay(
             nonlocal entered
             call, entered = entered, entered + 1
             if call < start:
-                return expand(trace.layer_outputs[call], copies)
+                return _contiguous(expand(trace.layer_outputs[call], copies))
             return forward(*args, **kwargs)
 
         return layer
@@ -50,6 +59,7 @@ def replay(
     inputs = {name: _repeated(part, copies) for name, part in trace.inputs.items()}
     with (
         undisturbed(model),
+        without_padding(model),
         trace.subject.tapping(edit or Tap(), first=first),
         around(list(modules.values()), recall),
     ):
@@ -68,6 +78,11 @@ def _first_edited(trace: Trace, edit: Tap | None) -> int:
             f"There is no site {beyond[0]}; this model has sites 0 to {len(trace.sites) - 1}."
         )
     return trace.sites[min(edit.sites)].call
+
+
+def _contiguous(output: Any) -> Any:
+    """Hidden states as the layer above expects them: some insist on a tensor without strides."""
+    return tree_map_only(Tensor, lambda part: part.contiguous() if part.ndim == 3 else part, output)
 
 
 def _repeated(part: Any, copies: int) -> Any:

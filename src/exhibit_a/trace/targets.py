@@ -12,9 +12,18 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.shapes import Scores
+from exhibit_a.subject.anatomy import ANSWERS
 from exhibit_a.trace.capture import Trace
 
 SCALES = ("probability", "logit", "log_probability")
+NUMBERS = ("value", "outputs")  # kinds of answers that are no distribution
+CHOSEN_BY: dict[str, tuple[str, ...]] = {  # what can be said of a target, for each kind of answer
+    "classes": ("label", "scale"),
+    "outputs": ("label",),  # several labels that do not exclude each other, or several values
+    "value": (),
+    "tokens": ("token", "position", "scale"),
+    "token classes": ("label", "position", "scale"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +62,8 @@ def choose_target(
     """The target asked for; by default what the model itself answers.
 
     Classifiers: the predicted class or ``label``. Language models: the most likely next token, or
-    ``token`` at ``position``. Regression: the raw output. ``scale`` is probability, logit or
+    ``token`` at ``position``. Taggers: the predicted class or ``label`` at ``position``.
+    Regression and several labels at once: the raw output. ``scale`` is probability, logit or
     log_probability.
     """
     if scale is not None and scale not in SCALES:
@@ -64,17 +74,35 @@ def choose_target(
             f"{type(trace.subject.model).__name__} answers with hidden states only; there is no "
             "class, token or value to explain. Load it with a head."
         )
+    asked = {"label": label, "token": token, "position": position, "scale": scale}
+    _require_sense(answers, asked)
     if answers == "value":
         return Target(0, None, "logit", "output")
-    if answers == "classes":
-        return _class(trace, label, scale or "probability")
-    return _token(trace, token, position, scale or "probability")
+    if answers == "outputs":
+        return _class(trace, label, None, "logit")
+    if answers == "tokens":
+        return _token(trace, token, position, scale or "probability")
+    place = None if answers == "classes" else _place(trace, position)
+    return _class(trace, label, place, scale or "probability")
 
 
-def _class(trace: Trace, label: str | int | None, scale: str) -> Target:
+def _require_sense(answers: str, asked: dict[str, str | int | None]) -> None:
+    """Refuse what would be ignored: each kind of answer is chosen by words of its own."""
+    for name, value in asked.items():
+        free = name == "scale" and value == "logit"
+        if value is not None and name not in CHOSEN_BY[answers] and not free:
+            wanted = ", ".join(CHOSEN_BY[answers]) or "nothing"
+            raise BadRequestError(
+                f"{name}={value!r} was given, but this model's answer is {ANSWERS[answers]}; what "
+                f"can be chosen: {wanted}."
+            )
+
+
+def _class(trace: Trace, label: str | int | None, position: int | None, scale: str) -> Target:
     labels = trace.subject.labels
     if label is None:
-        index = int(trace.output.logits[0].argmax())
+        logits = trace.output.logits[0]
+        index = int((logits if position is None else logits[position]).argmax())
     elif isinstance(label, str) and label in labels:
         index = labels.index(label)
     elif str(label).isdecimal() and int(label) < len(labels):
@@ -82,17 +110,11 @@ def _class(trace: Trace, label: str | int | None, scale: str) -> Target:
     else:
         known = ", ".join(f"{i} {name}" for i, name in enumerate(labels))
         raise BadRequestError(f"The model knows no label {label!r}; it knows {known}.")
-    return Target(index, None, scale, labels[index])
+    return Target(index, position, scale, labels[index])
 
 
 def _token(trace: Trace, token: str | int | None, position: int | None, scale: str) -> Target:
-    sequence = trace.sequences[trace.sites[-1].stack]
-    count = len(sequence.tokens)
-    if position is None:
-        position = _asked_position(trace)
-    if not -count <= position < count:
-        raise BadRequestError(f"There is no position {position}; the text has 0 to {count - 1}.")
-    position %= count
+    position = _place(trace, position)
     logits = trace.output.logits[0, position]
     index = int(logits.argmax()) if token is None else _token_id(trace, token)
     if not 0 <= index < len(logits):
@@ -102,9 +124,21 @@ def _token(trace: Trace, token: str | int | None, position: int | None, scale: s
     return Target(index, position, scale, name)
 
 
+def _place(trace: Trace, position: int | None) -> int:
+    """The position asked for, counted from the start."""
+    count = len(trace.sequences[trace.sites[-1].stack].tokens)
+    if position is None:
+        position = _asked_position(trace)
+    if not -count <= position < count:
+        raise BadRequestError(f"There is no position {position}; the text has 0 to {count - 1}.")
+    return position % count
+
+
 def _asked_position(trace: Trace) -> int:
     """Where the question is: the last real token, or the mask of a model that fills masks."""
     sequence = trace.sequences[trace.sites[-1].stack]
+    if trace.subject.anatomy.answers == "token classes":
+        raise BadRequestError("This model labels every token; say which position is meant.")
     if trace.sites[-1].stack == "decoder":
         return int(sequence.real.nonzero()[-1])
     mask = getattr(trace.subject.tokenizer, "mask_token", None)

@@ -27,8 +27,8 @@ def value_bias(trace: Trace) -> tuple[HeadBias, ...]:
     listener, model = _Listener(trace), trace.subject.model
     linear = [part for part in model.modules() if isinstance(part, nn.Linear | Conv1D)]
     with (
-        hooked([part.register_forward_hook(_bias_only) for part in linear]),
         undisturbed(model),
+        hooked([part.register_forward_hook(_bias_only) for part in linear]),
         trace.subject.tapping(listener),
     ):
         model(**trace.inputs)
