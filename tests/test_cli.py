@@ -71,6 +71,11 @@ def test_mistakes_get_one_line(capsys, folder, tmp_path):
     assert "102 tokens and the model takes 64" in refusal(capsys, "doctor", folder, "--text", long)
     assert "takes 1 to 64" in refusal(capsys, "doctor", folder, "--length", 65)
     assert "No such option" in refusal(capsys, "doctor", "--nonsense")
+    data = tmp_path / "data.tsv"
+    data.write_text("sentence\tlabel\nfine film\tgood\ndull plot\tbad\n")
+    words = ("train", folder, data, "--out", tmp_path / "out")
+    assert "learning_rate is nan" in refusal(capsys, *words, "--learning-rate", "nan")
+    assert "cannot be made" in refusal(capsys, *words[:-1], data / "out", "--dev", data)
 
 
 def test_truncate_does_what_the_message_says(capsys, folder):

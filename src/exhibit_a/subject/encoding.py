@@ -16,6 +16,7 @@ from transformers import PreTrainedModel
 
 from exhibit_a.errors import BadRequestError, UnsupportedModelError
 
+NO_PAIRS = "A pair was given, but this tokenizer has no way to mark two texts; give one text."
 _ENOUGH = 10**6  # tokenizers without a limit say 10**30
 
 
@@ -40,10 +41,8 @@ def encode(
         raise BadRequestError(f"Text was expected, {type(text).__name__} was given.")
     if not text.strip() or (pair is not None and not pair.strip()):
         raise BadRequestError("The text is empty; there is nothing to attend to.")
-    if pair is not None and not _separates(tokenizer):
-        raise BadRequestError(
-            "A pair was given, but this tokenizer has no way to mark two texts; give one text."
-        )
+    if pair is not None and not separates(tokenizer):
+        raise BadRequestError(NO_PAIRS)
     encoded = tokenizer(text, pair, return_tensors="pt", verbose=False)
     length = encoded["input_ids"].shape[1]
     if limit is not None and length > limit:
@@ -158,7 +157,7 @@ def _image(model: PreTrainedModel, processor: Any, image: Any) -> dict[str, Any]
     return {"pixel_values": pixels.to(model.device, model.dtype)}
 
 
-def _separates(tokenizer: Any) -> bool:
+def separates(tokenizer: Any) -> bool:
     """Whether a pair gets more marks than a single text."""
     count = tokenizer.num_special_tokens_to_add
     return bool(count(pair=True) > count(pair=False))
