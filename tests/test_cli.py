@@ -1,6 +1,7 @@
 """The command line, end to end: what people read, what machines read, and one line for mistakes."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -71,6 +72,11 @@ def test_mistakes_get_one_line(capsys, folder, tmp_path):
     assert "102 tokens and the model takes 64" in refusal(capsys, "doctor", folder, "--text", long)
     assert "takes 1 to 64" in refusal(capsys, "doctor", folder, "--length", 65)
     assert "No such option" in refusal(capsys, "doctor", "--nonsense")
+    data = tmp_path / "data.tsv"
+    data.write_text("sentence\tlabel\nfine film\tgood\ndull plot\tbad\n")
+    words = ("train", folder, data, "--out", tmp_path / "out")
+    assert "learning_rate is nan" in refusal(capsys, *words, "--learning-rate", "nan")
+    assert "cannot be made" in refusal(capsys, *words[:-1], data / "out", "--dev", data)
 
 
 def test_truncate_does_what_the_message_says(capsys, folder):
@@ -159,6 +165,46 @@ def rows_of(capsys, *words):
     code, out, err = run(capsys, *words, "--json")
     assert code == 0, err
     return json.loads(out)["rows"]
+
+
+def test_labels_texts_and_folders_are_printed_as_they_are_written(capsys, folder, tmp_path):
+    data, out = tmp_path / "data.tsv", tmp_path / "[red]:smile:"
+    rows = ["fine great film\t[red]good", "dull dull plot\t[/bold]bad"] * 12
+    data.write_text("\n".join(["sentence\tlabel", *rows]))
+    code, told, _ = run(capsys, "train", folder, data, "--out", out, "--epochs", 1, "--dev", data)
+    assert (code, told) == (0, f"saved in {out}\n")
+    code, told, _ = run(capsys, "doctor", out, "--text", "a [/bold] [red]film")
+    assert code == 0
+    assert "\na [/bold] [red]film\n" in told
+    for word in (out, "answers[/bold]bad,[red]good", "[red]good0."):
+        assert str(word) in "".join(told.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("effective", "a fine film", "--out", "[red]out"), "written to [red]out\n"),
+        (("heads", "[red]a.tsv", "--against", "[b]b.tsv", "--top", 1), "[red]a [b]b"),
+        (("corpus", "run", "[red]a.tsv", "--out", "[red]out"), "written to [red]out\n"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_files_are_named_as_they_are_written(
+    capsys, folder, reviews, tmp_path, monkeypatch, words, expected
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("[red]a.tsv", "[b]b.tsv"):
+        (tmp_path / name).write_text(reviews.read_text())
+    code, told, _ = run(capsys, *words, "--model", folder)
+    assert code == 0
+    assert expected in re.sub(" +", " ", told)
+
+
+def test_a_bar_shows_words_as_they_are_written(capsys, folder, reviews, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    code, _, err = run(capsys, "heads", reviews, "--model", folder, "--by", "[/red]")
+    assert code == 2
+    assert "heads by [/red]" in err
 
 
 def test_mixing_from_the_command_line(capsys, folder):

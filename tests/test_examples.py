@@ -11,6 +11,7 @@ from exhibit_a.examples import (
     label_names,
     read_examples,
     require_known_labels,
+    stream_examples,
 )
 
 
@@ -88,6 +89,9 @@ def test_labels_are_sorted_whatever_the_order_of_the_examples():
 
     assert labels("positive", "negative", "positive") == ["negative", "positive"]
     assert labels("10", "9", "-1") == ["-1", "9", "10"]
+    assert labels("1", "--1", "½") == ["--1", "1", "½"]
+    assert labels("1", "01") == labels("01", "1") == ["01", "1"]
+    assert labels("9" * 5000, "10") == ["10", "9" * 5000]
 
 
 @pytest.mark.parametrize(
@@ -103,6 +107,12 @@ def test_labels_are_sorted_whatever_the_order_of_the_examples():
         ("x.tsv", "text\tlabel\n  \t1\n", "row 1 has an empty text"),
         ("x.jsonl", '{"text": "fine"}\n{"text": ', "line 2 is not JSON"),
         ("x.jsonl", "[1, 2]\n", "line 1 is a list. One object a line"),
+        ("x.jsonl", '{"text": ' + "[" * 100_000, "line 1 is not JSON"),
+        ("x.jsonl", '{"text": ' + "9" * 5000 + "}", "line 1 is not JSON"),
+        ("x.jsonl", '{"text": ["a", "b"]}', 'row 1 has a list in the column "text"'),
+        ("x.jsonl", '{"text": NaN}', 'row 1 has nothing in the column "text"'),
+        ("x.jsonl", '{"text": "a", "pair": {}}', 'row 1 has a dict in the column "pair"'),
+        ("x.jsonl", '{"text": "a", "label": []}', 'row 1 has a list in the column "label"'),
         ("x.parquet", b"PAR0 no PAR1", "x.parquet is not a Parquet file"),
         ("x.doc", "text\nfine\n", "Cannot tell the format of x.doc"),
     ],
@@ -148,6 +158,69 @@ def test_labels_are_demanded_where_they_are_needed(tmp_path):
     assert read_examples(path)[0].label is None
     with pytest.raises(BadRequestError, match="example 0 has no label"):
         read_examples(path, labelled=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.tsv", "text\tlabel\nfine\t 1 \nlong\t\n"),
+        ("x.csv", "text,label\nfine,1\nlong,  \n"),
+        ("x.jsonl", '{"text": "fine", "label": 1}\n{"text": "long", "label": NaN}'),
+        ("x.jsonl", '{"text": "fine", "label": "1\\n"}\n{"text": "long", "label": null}'),
+    ],
+)
+def test_an_empty_label_is_no_label(tmp_path, name, content):
+    path = write(tmp_path, name, content)
+    expected = [Example("0", "fine", None, "1"), Example("1", "long")]
+    assert read_examples(path) == expected
+    streamed = stream_examples(path, unusable="skip")
+    assert [(one.text, one.label) for one in streamed] == [("fine", "1"), ("long", None)]
+    with pytest.raises(
+        BadRequestError, match=r"row 2: example 1 has no label.*\(--label, label=\)"
+    ):
+        read_examples(path, labelled=True)
+
+
+def test_numbers_are_text_and_bytes_are_not(tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "x.parquet"
+    columns = {"text": [7, 8.5], "label": [1.0, float("nan")], "raw": [b"fine", b"film"]}
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    assert read_examples(path) == [Example("0", "7.0", None, "1.0"), Example("1", "8.5")]
+    with pytest.raises(BadRequestError, match='row 1 has a bytes in the column "raw"'):
+        read_examples(path, text="raw")
+
+
+def test_a_pandas_table_is_its_rows():
+    import pandas
+
+    table = pandas.DataFrame({"text": ["fine", "dull"], "label": pandas.array([1, None])})
+    assert read_examples(table) == [Example("0", "fine", None, "1"), Example("1", "dull")]
+    assert [one.text for one in stream_examples(table)] == ["fine", "dull"]
+    with pytest.raises(BadRequestError, match=r'no column "words"\. Columns found: text, label'):
+        read_examples(table, text="words")
+
+
+def test_damaged_parquet_is_refused(tmp_path, monkeypatch):
+    import pyarrow
+    import pyarrow.parquet
+
+    path = tmp_path / "x.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["fine film"]}), path)
+    path.write_bytes(path.read_bytes().replace(b"fine film", b"fine \xff\xff\xff\xff"))
+    with pytest.raises(
+        BadRequestError, match=r"x\.parquet is not a Parquet file, or a damaged one"
+    ):
+        read_examples(path)
+
+    def broken(path):
+        raise pyarrow.ArrowNotImplementedError("an encoding that nobody knows")
+
+    monkeypatch.setattr(pyarrow.parquet, "ParquetFile", broken)
+    with pytest.raises(BadRequestError, match=r"damaged one \(an encoding that nobody knows\)"):
+        read_examples(path)
 
 
 def test_one_class_is_nothing_to_tell_apart():

@@ -1,5 +1,7 @@
 import json
+import math
 import random
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,12 +9,14 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers import (
+    AutoConfig,
     AutoModelForSequenceClassification,
     AutoTokenizer,
     BertConfig,
     BertModel,
     PreTrainedTokenizerFast,
 )
+from words import plain_tokenizer
 
 from exhibit_a.errors import BadRequestError, ExhibitError, NotComputableError
 from exhibit_a.examples import Example
@@ -225,6 +229,25 @@ def test_answers_come_in_the_order_of_the_questions(trained):
         torch.testing.assert_close(row, alone, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("family", ["roberta", "mpnet"])
+def test_a_long_text_is_cut_to_the_positions_a_model_really_has(family):
+    """These families never use the first rows of their table of positions."""
+    tokenizer = word_piece()
+    tokenizer.model_max_length = 10**30
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "pad_token_id": 1}
+    config = AutoConfig.for_model(family, max_position_embeddings=16, intermediate_size=8, **sizes)
+    model = AutoModelForSequenceClassification.from_config(config)
+    (encoded,) = encode(model, tokenizer, [Example("0", "film " * 50)], 128)
+    assert encoded.length == 14
+    assert answers(model, [encoded]).isfinite().all()
+
+
+def test_a_pair_needs_a_tokenizer_that_marks_two_texts(base):
+    model, _ = loaded(base)
+    with pytest.raises(BadRequestError, match="no way to mark two texts"):
+        encode(model, plain_tokenizer(), [Example("0", "a"), Example("1", "a", "film")], 32)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -238,6 +261,16 @@ def test_answers_come_in_the_order_of_the_questions(trained):
         ({"train": "nowhere.tsv"}, "no file"),
         ({"epochs": 0}, "epochs is 0"),
         ({"learning_rate": -1.0}, "learning_rate is -1.0"),
+        ({"learning_rate": math.nan}, "learning_rate is nan. It must be above 0 and finite"),
+        ({"learning_rate": math.inf}, "learning_rate is inf"),
+        ({"max_length": -3}, "max_length is -3. It must be at least 4"),
+        ({"max_length": 0}, "max_length is 0"),
+        ({"holdout": math.nan}, "holdout is nan. It must be above 0 and below 1"),
+        ({"holdout": -1}, "holdout is -1"),
+        ({"holdout": 1.0}, "holdout is 1.0"),
+        ({"label_smoothing": 3}, "label_smoothing is 3. It must be at least 0 and below 1"),
+        ({"label_smoothing": -0.1}, "label_smoothing is -0.1"),
+        ({"label_smoothing": math.nan}, "label_smoothing is nan"),
         ({"base": "nowhere-at-all/model"}, "Cannot load"),
     ],
 )
@@ -256,6 +289,43 @@ def test_an_existing_model_is_never_overwritten(base, tmp_path):
     with pytest.raises(BadRequestError, match="already exists"):
         train(base, reviews(16), out=tmp_path, **FAST)
     assert [file.name for file in tmp_path.iterdir()] == ["precious.txt"]
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    """Somebody presses Ctrl-C as soon as the loop begins."""
+
+    def stop(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["exhibit_a.train"], "fit", stop)  # xa.train is the function
+
+
+@pytest.mark.parametrize("place", ["file/model", "/proc/model", "loop/model", "long" * 100])
+@pytest.mark.usefixtures("interrupted")
+def test_a_place_that_cannot_be_made_is_refused_before_the_work(base, tmp_path, place):
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(BadRequestError, match=r"^The folder .* cannot be made: .*\.$"):
+        train(base, reviews(16), out=tmp_path / place, **FAST)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["file", "loop"]
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_an_interruption_leaves_nothing(base, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train(base, reviews(16), out=tmp_path / "new" / "deep" / "model", **FAST)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_lies_beside_is_left_alone(base, tmp_path):
+    (tmp_path / ".model.partial").write_text("mine")
+    (tmp_path / "there").mkdir()
+    (tmp_path / "model").symlink_to("there")
+    train(base, reviews(16), out=tmp_path / "model", **{**FAST, "epochs": 1})
+    assert (tmp_path / "there" / RECORD).is_file()
+    names = sorted(file.name for file in tmp_path.iterdir())
+    assert names == [".model.partial", "model", "there"]
 
 
 def test_nothing_half_written_stays_after_a_failure(base, tmp_path, monkeypatch):

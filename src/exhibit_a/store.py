@@ -112,23 +112,46 @@ def write_whole(path: str | PathLike[str], *parts: bytes | memoryview) -> Path:
 
 def free_folder(path: Path) -> Path:
     """The same path, if nothing is there yet that a new folder would disturb."""
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+    with _makeable(path):
+        taken = path.exists() and (not path.is_dir() or any(path.iterdir()))
+    if taken:
         raise BadRequestError(f'"{path}" already exists. Name a new folder, or remove this one.')
     return path
 
 
 @contextlib.contextmanager
 def folder_beside(target: Path) -> Iterator[Path]:
-    """A folder next to the target that takes its place at the end, or vanishes."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    folder = target.with_name(f".{target.name}.partial")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    """A folder next to the target that takes its place at the end, or vanishes.
+
+    Its name is its own, because two runs with the same target may be under way for hours.
+    """
+    with _makeable(target):
+        place = target.resolve()  # where a link leads: a folder cannot take the place of a link
+        folder = place.with_name(f".{place.name}-{secrets.token_hex(8)}.partial")
+        new = [parent for parent in place.parents if not parent.exists()]
     try:
+        with _makeable(target):
+            folder.mkdir(parents=True)
         yield folder
-        folder.rename(target)
+        with _makeable(target):
+            folder.rename(place)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # those that hold something stay
+            for parent in new:
+                parent.rmdir()
+
+
+@contextlib.contextmanager
+def _makeable(folder: Path) -> Iterator[None]:
+    """Say in one line why a folder cannot be made."""
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError) as problem:  # the last one for links in a circle
+        reason = getattr(problem, "strerror", None) or problem
+        raise BadRequestError(
+            f'The folder "{folder}" cannot be made: {reason}. Name another one.'
+        ) from problem
 
 
 def _seal(data: bytes | memoryview) -> bytes:

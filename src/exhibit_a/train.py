@@ -4,11 +4,13 @@
 2. Load the encoder with a head for these labels, and tokenise once. A teacher, if there is one,
    says what it thinks of every example (Hinton et al., 2015).
 3. Run the loop (``fit``); what was put aside decides which weights are kept.
-4. Write beside ``out`` and rename, so that half a model is never left behind.
+4. Write beside ``out`` and rename, so that half a model is never left behind. The place is made
+   before the work, so that none of it is in vain.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -30,10 +32,20 @@ from exhibit_a.examples import (
 )
 from exhibit_a.fit import Encoded, Schedule, answers, fit, share_right
 from exhibit_a.store import folder_beside, free_folder
+from exhibit_a.subject.encoding import NO_PAIRS, length_limit, separates
 from exhibit_a.subject.house import quietly
 from exhibit_a.subject.sources import first_line, knows_words, require_all_weights
 
 RECORD = "training.json"
+SENSE: dict[str, tuple[Callable[[float], bool], str]] = {
+    "epochs": (lambda value: value >= 1, "at least 1"),
+    "batch_size": (lambda value: value >= 1, "at least 1"),
+    "patience": (lambda value: value >= 1, "at least 1"),
+    "learning_rate": (lambda value: 0 < value < math.inf, "above 0 and finite"),
+    "label_smoothing": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
+    "max_length": (lambda value: value >= 4, "at least 4, the marks around a pair"),
+    "holdout": (lambda value: 0 < value < 1, "above 0 and below 1"),
+}
 
 
 def train(
@@ -71,7 +83,7 @@ def train(
     ``training.json`` in ``out``.
     """
     schedule = Schedule(epochs, batch_size, learning_rate, label_smoothing, patience, seed)
-    _require_sense(schedule)
+    _require_sense(**asdict(schedule), max_length=max_length, holdout=holdout)
     target = free_folder(Path(out))
     columns = {"text": text, "pair": pair, "label": label}
     examples = read_examples(train, **columns, labelled=teacher is None)
@@ -89,7 +101,7 @@ def train(
         aside = read_examples(dev, **columns, labelled=True)
     require_known_labels([*examples, *aside], names)
 
-    with torch.random.fork_rng():
+    with folder_beside(target) as folder, torch.random.fork_rng():
         torch.manual_seed(seed)
         model, tokenizer = load_base(base, names)
         model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -100,20 +112,20 @@ def train(
             if teacher is not None:
                 known = _taught(known, model, teacher, examples, max_length, bar)
             history = fit(model, known, check, schedule, bar)
-    record = {
-        "base": Path(base).name,
-        "teacher": teacher and Path(teacher).name,
-        "train_examples": len(examples),
-        "dev_examples": len(aside),
-        "dev_accuracy": max(history),
-        "dev_accuracy_by_epoch": history,
-        "freeze_embeddings": freeze_embeddings,
-        "max_length": max_length,
-        **asdict(schedule),
-    }
-    with folder_beside(target) as folder, quietly():
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
+        record = {
+            "base": Path(base).name,
+            "teacher": teacher and Path(teacher).name,
+            "train_examples": len(examples),
+            "dev_examples": len(aside),
+            "dev_accuracy": max(history),
+            "dev_accuracy_by_epoch": history,
+            "freeze_embeddings": freeze_embeddings,
+            "max_length": max_length,
+            **asdict(schedule),
+        }
+        with quietly():
+            model.save_pretrained(folder)
+            tokenizer.save_pretrained(folder)
         (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n")
     return target
 
@@ -147,8 +159,9 @@ def encode(
     model: Any, tokenizer: Any, examples: Sequence[Example], max_length: int
 ) -> list[Encoded]:
     """Tokenise every example, cut to what the model can take."""
-    positions = getattr(model.config, "max_position_embeddings", max_length)
-    limit = min(max_length, tokenizer.model_max_length, positions)
+    if any(example.pair is not None for example in examples) and not separates(tokenizer):
+        raise BadRequestError(NO_PAIRS)
+    limit = min(max_length, length_limit(model, tokenizer) or max_length)
     encoded = []
     for example in examples:
         inputs = tokenizer(example.text, example.pair, truncation=True, max_length=limit)
@@ -251,7 +264,7 @@ def _bar(*, visible: bool) -> Progress:
     )
 
 
-def _require_sense(schedule: Schedule) -> None:
-    for name in ("epochs", "batch_size", "learning_rate", "patience"):
-        if getattr(schedule, name) <= 0:
-            raise BadRequestError(f"{name} is {getattr(schedule, name)}. It must be above zero.")
+def _require_sense(**numbers: float) -> None:
+    for name, (sensible, words) in SENSE.items():
+        if not sensible(numbers[name]):
+            raise BadRequestError(f"{name} is {numbers[name]}. It must be {words}.")

@@ -80,7 +80,7 @@ def working(title: str) -> "Iterator[Callable[[int, int], None]]":
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 
     screen = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn())
     with Progress(
         *columns,
         TimeRemainingColumn(elapsed_when_finished=True),
@@ -144,9 +144,9 @@ def present(
         table.add_row(*(_cell(value) for value in row.values()))
     screen.print(table)
     for name, value in result.checks.items():
-        screen.print(f"[dim]{name}: {_cell(value)}[/dim]", markup=True)
+        screen.print(f"{name}: {_cell(value)}", style="dim")
     for path in filter(None, (out, plot)):
-        screen.print(f"written to {path}")
+        screen.print(f"written to {path}", soft_wrap=True)
 
 
 def plain(value: Any) -> Any:
@@ -161,8 +161,6 @@ def plain(value: Any) -> Any:
 
 
 def _cell(value: Any) -> str:
-    from rich.markup import escape
-
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -171,14 +169,14 @@ def _cell(value: Any) -> str:
         return f"{value:.4g}" if abs(value) < 1e-3 and value else f"{value:.3f}"
     if isinstance(value, tuple | list):
         return ", ".join(map(_cell, value))
-    return escape(str(value))
+    return str(value)
 
 
 def console() -> "Console":
-    """Where people read."""
+    """Where people read. Words are printed as they are: in texts and paths, [bold] is no order."""
     from rich.console import Console
 
-    return Console(highlight=False)
+    return Console(highlight=False, markup=False, emoji=False)
 
 
 def print_json(value: Any) -> None:

@@ -168,8 +168,8 @@ def _show(found: "Summary", json: bool) -> None:
         "statistics of single heads (--json)": heads,
         **found.checks,
     }
-    screen.print("[dim]" + " · ".join(f"{n}: {v}" for n, v in doubts.items()) + "[/dim]")
-    screen.print(f"written to {found.path}")
+    screen.print(" · ".join(f"{n}: {v}" for n, v in doubts.items()), style="dim")
+    screen.print(f"written to {found.path}", soft_wrap=True)
 
 
 def _table(title: str, rows: list[dict[str, Any]]) -> None:

@@ -89,7 +89,7 @@ def explain(
     if timing:
         say(table(found, **spent))
     for name in written:
-        console().print(f"written to {name}", markup=False, soft_wrap=True)
+        console().print(f"written to {name}", soft_wrap=True)
 
 
 def _check_place(file: Path) -> None:

@@ -43,7 +43,8 @@ def doctor(
     screen.print(_methods(found))
     if answer is not None:
         told = ", ".join(f"{name} {share:.3f}" for name, share in answer.items())
-        screen.print(f"[bold]{text}[/bold]\n  {told}")
+        screen.print(text, style="bold")
+        screen.print(f"  {told}")
 
 
 def train(
@@ -83,7 +84,7 @@ def train(
         freeze_embeddings=not train_embeddings,
         seed=seed,
     )
-    console().print(f"saved in {folder}")
+    console().print(f"saved in {folder}", soft_wrap=True)
 
 
 def _answer(subject: "Subject", text: str, truncate: bool) -> dict[str, float]:
@@ -109,6 +110,8 @@ def _body(found: "Diagnosis") -> "Table":
 
     table = Table(show_header=False, box=None, title=f"{found.model} · {found.architecture}")
     table.title_justify = "left"
+    table.add_column(style="bold")
+    table.add_column()
     stacks = ", ".join(f"{count} {name} layers" for name, count in found.stacks.items())
     shared = "" if found.heads == found.kv_heads else f", {_listed(found.kv_heads)} with own keys"
     rows = {
@@ -126,7 +129,7 @@ def _body(found: "Diagnosis") -> "Table":
         "output projection": "; ".join(found.sites_without_projection) or "found at every site",
     }
     for name, value in rows.items():
-        table.add_row(f"[bold]{name}[/bold]", value)
+        table.add_row(name, value)
     return table
 
 

@@ -190,7 +190,7 @@ def tree(
         for edge in result.edges
     ]
     if not json:
-        console().print(result.text(), markup=False)
+        console().print(result.text())
     present(result, f"tree for the {result.target}", rows, json=json, out=out, plot=plot)
 
 

@@ -22,6 +22,7 @@ from typing import Any
 from exhibit_a.errors import BadRequestError
 
 Row = Mapping[str, Any]
+ABSENT = object()  # stands for a cell that a row is too short to have
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def _comma_separated(path: Path) -> Iterator[Row | Unusable]:
 
 def _table(path: Path, **dialect: Any) -> Iterator[Row | Unusable]:
     csv.field_size_limit(2**31 - 1)  # the default refuses a long document
-    rows = csv.DictReader(_lines(path), **dialect)
+    rows = csv.DictReader(_lines(path), restval=ABSENT, **dialect)
     try:
         for number, row in enumerate(rows):
             if None in row:
@@ -103,7 +104,7 @@ def _json_lines(path: Path) -> Iterator[Row | Unusable]:
         where = f"{path.name}, line {number + 1}"
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as problem:
+        except (ValueError, RecursionError) as problem:  # numbers and nesting have their limits too
             yield Unusable(where, f"is not JSON ({problem}). One object a line.")
             continue
         if isinstance(row, dict):
@@ -138,9 +139,10 @@ def _parquet(path: Path) -> Iterator[Row | Unusable]:
         with parquet.ParquetFile(path) as table:
             for batch in table.iter_batches():
                 yield from batch.to_pylist()
-    except pyarrow.ArrowInvalid as problem:
+    except (pyarrow.ArrowException, ValueError) as problem:  # also text in it that is not UTF-8
         raise BadRequestError(
-            f"{path.name} is not a Parquet file ({problem}). Check that this is the right file."
+            f"{path.name} is not a Parquet file, or a damaged one ({problem}). Check that this is "
+            f"the right file."
         ) from None
     except OSError as problem:  # pyarrow's word for a page that is damaged
         reason = str(problem).strip().splitlines()[0]

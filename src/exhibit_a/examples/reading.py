@@ -6,11 +6,19 @@ twice. Columns are found by their usual names or named by the caller.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from numbers import Number
 from pathlib import Path
 from typing import Any
 
 from exhibit_a.errors import BadRequestError
-from exhibit_a.examples.files import Row, Unusable, one_after_another, paths_of, usable
+from exhibit_a.examples.files import (
+    ABSENT,
+    Row,
+    Unusable,
+    one_after_another,
+    paths_of,
+    usable,
+)
 
 TEXT_NAMES = ("sentence", "text", "sentence1", "premise", "question1", "question", "#1 String")
 PAIR_NAMES = ("sentence2", "pair", "hypothesis", "question2", "#2 String")
@@ -19,6 +27,7 @@ ID_NAMES = ("id", "idx", "index")
 EMPTY = "has an empty text. Fill or remove it."
 
 Columns = tuple[str | None, str | None, str | None]  # of the text, the pair and the label
+LABEL = 2
 
 
 @dataclass(frozen=True)
@@ -41,9 +50,9 @@ def read_examples(
 ) -> list[Example]:
     """Read every example of a file (TSV, CSV, JSONL, Parquet) or of a list.
 
-    A list may hold strings, pairs of strings, dictionaries or Examples. ``text``, ``pair`` and
-    ``label`` name columns; without a name the usual ones are looked for. ``labelled`` demands that
-    every example has a label.
+    A list may hold strings, pairs of strings, dictionaries or Examples; a pandas table is read as
+    its rows. ``text``, ``pair`` and ``label`` name columns; without a name the usual ones are
+    looked for. ``labelled`` demands that every example has a label.
     """
     examples = list(iterate_examples(source, text=text, pair=pair, label=label))
     if not examples:
@@ -65,22 +74,17 @@ def iterate_examples(
         rows = usable(one_after_another(paths_of(source)))
         yield from _must(examples_of_rows(rows, Path(source).name, (text, pair, label)))
         return
-    if isinstance(source, Mapping):  # iterating would take its column names for texts
-        raise BadRequestError("A single dictionary is not a data set. Give a list of them.")
-    for number, item in enumerate(source):
-        found = example_of_item(item, number, (text, pair, label))
-        if isinstance(found, Unusable):
-            raise BadRequestError(str(found))
-        yield found
+    items = enumerate(items_of(source))
+    yield from _must(example_of_item(item, number, (text, pair, label)) for number, item in items)
 
 
 def require_labels(examples: Iterable[Example], name: str) -> None:
     """Refuse examples without a label, naming the first one."""
-    for example in examples:
-        if example.label is None:
+    for number, example in enumerate(examples):
+        if not example.label:
             raise BadRequestError(
-                f"{name}: example {example.id} has no label, and labels are needed here. "
-                f"Name the column that holds them (--label, label=)."
+                f"{name}, row {number + 1}: example {example.id} has no label, and labels are "
+                f"needed here. Fill it in, or name the column that holds them (--label, label=)."
             )
 
 
@@ -95,9 +99,10 @@ def label_names(examples: Iterable[Example]) -> list[str]:
             f'Every example has the label "{found.pop()}", so there is nothing to tell apart. '
             f"Give examples of at least two labels."
         )
-    if all(name.lstrip("-").isdecimal() for name in found):
-        return sorted(found, key=int)
-    return sorted(found)
+    try:
+        return sorted(found, key=lambda name: (int(name), name))
+    except ValueError:
+        return sorted(found)
 
 
 def require_known_labels(examples: Iterable[Example], labels: Iterable[str]) -> None:
@@ -109,6 +114,17 @@ def require_known_labels(examples: Iterable[Example], labels: Iterable[str]) -> 
                 f'Example {example.id} has the label "{example.label}", which the model does not '
                 f"know. Its labels: {', '.join(known)}."
             )
+
+
+def items_of(source: Iterable[Any]) -> Iterable[Any]:
+    """The entries of a collection, where iterating alone would not give texts but column names."""
+    if isinstance(source, Mapping):
+        raise BadRequestError("A single dictionary is not a data set. Give a list of them.")
+    if hasattr(source, "iterrows"):  # a pandas table, with its many words for nothing as None
+        table: Any = source
+        rows: list[Row] = table.astype(object).where(table.notna(), None).to_dict("records")
+        return rows
+    return source
 
 
 def example_of_item(item: Any, number: int, columns: Columns) -> "Example | Unusable":
@@ -136,33 +152,44 @@ def examples_of_rows(
     rows: Iterable[Row | Unusable], name: str, columns: Columns, identity: str | None = None
 ) -> "Iterator[Example | Unusable]":
     """Turn rows into examples; the columns are settled once, on the first row."""
-    text = pair = label = None
-    settled = False
+    settled: Columns | None = None
     for number, row in enumerate(rows):
         if isinstance(row, Unusable):
             yield row
             continue
-        if not settled:
-            text = _column(row, columns[0], TEXT_NAMES, "text", name)
-            pair = _column(row, columns[1], PAIR_NAMES, "pair", name)
-            label = _column(row, columns[2], LABEL_NAMES, "label", name)
+        if settled is None:
+            settled = (
+                _column(row, columns[0], TEXT_NAMES, "text", name),
+                _column(row, columns[1], PAIR_NAMES, "pair", name),
+                _column(row, columns[2], LABEL_NAMES, "label", name),
+            )
             identity = _column(row, identity, ID_NAMES, "id", name)
-            settled = True
-        where = f"{name}, row {number + 1}"
-        cells = [None if column is None else row.get(column) for column in (text, pair, label)]
-        wanting = [
-            column
-            for column, cell in zip((text, pair, label), cells, strict=True)
-            if column is not None and cell is None
-        ]
-        if wanting:
-            yield Unusable(where, f'has nothing in the column "{wanting[0]}". Fill or remove it.')
-        elif not str(cells[0]).strip():
-            yield Unusable(where, EMPTY)
-        else:
-            words, second, mark = (None if cell is None else str(cell) for cell in cells)
-            own = str(number) if identity is None else str(row.get(identity, number))
-            yield Example(own, str(words), second, mark)
+        cells = [_cell(row, column) for column in settled]
+        if fault := _fault(cells, settled):
+            yield Unusable(f"{name}, row {number + 1}", fault)
+            continue
+        text, pair, label = (None if cell is None else str(cell) for cell in cells)
+        own = str(number) if identity is None else str(row.get(identity, number))
+        yield Example(own, str(text), pair, (label or "").strip() or None)
+
+
+def _cell(row: Row, column: str | None) -> Any:
+    """What a row has in a column. NaN is nothing: so tables of numbers write a gap."""
+    cell = None if column is None else row.get(column, ABSENT)
+    return None if isinstance(cell, Number) and cell != cell else cell
+
+
+def _fault(cells: list[Any], columns: Columns) -> str | None:
+    """Why these cells make no example, if they do not. Only a label may be left open."""
+    for place, (cell, column) in enumerate(zip(cells, columns, strict=True)):
+        open_label = place == LABEL and cell is None
+        if column is None or open_label or isinstance(cell, str | Number):
+            continue
+        if cell is None or cell is ABSENT:
+            return f'has nothing in the column "{column}". Fill or remove it.'
+        found = type(cell).__name__
+        return f'has a {found} in the column "{column}". Put text or a number there.'
+    return None if str(cells[0]).strip() else EMPTY
 
 
 def _must(found: "Iterable[Example | Unusable]") -> "Iterator[Example]":

@@ -23,6 +23,7 @@ from exhibit_a.examples.reading import (
     Example,
     example_of_item,
     examples_of_rows,
+    items_of,
 )
 
 BY_CONTENT = ""  # as the id column: never mind the columns, name examples by what they say
@@ -68,12 +69,10 @@ def _found(
         rows = one_after_another(paths_of(source))
         yield from _of_rows(rows, Path(source).name, columns, identity)
         return
-    if isinstance(source, Mapping):  # iterating would take its column names for texts
-        raise BadRequestError("A single dictionary is not a data set. Give a list of them.")
     if hasattr(source, "column_names"):  # a datasets.Dataset gives rows, all with the same columns
         yield from _of_rows(iter(source), "The data set", columns, identity)
         return
-    for number, item in enumerate(source):
+    for number, item in enumerate(items_of(source)):
         row = isinstance(item, Mapping)
         found = example_of_item(item, number, columns)
         if row and identity and not isinstance(found, Unusable):

@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 from exhibit_a.errors import BadRequestError, UnsupportedModelError
 from exhibit_a.subject.care import hooked, undisturbed
 
+NO_PAIRS = "A pair was given, but this tokenizer has no way to mark two texts; give one text."
 _ENOUGH = 10**6  # tokenizers without a limit say 10**30
 
 
@@ -42,10 +43,8 @@ def encode(
         return _image(model, tokenizer, text)
     for one in (text,) if pair is None else (text, pair):
         _require_text(one)
-    if pair is not None and not _separates(tokenizer):
-        raise BadRequestError(
-            "A pair was given, but this tokenizer has no way to mark two texts; give one text."
-        )
+    if pair is not None and not separates(tokenizer):
+        raise BadRequestError(NO_PAIRS)
     encoded = tokenizer(text, pair, return_tensors="pt", verbose=False)
     length = encoded["input_ids"].shape[1]
     if length == 0:
@@ -253,7 +252,7 @@ def _image(model: PreTrainedModel, processor: Any, image: Any) -> dict[str, Any]
     return {"pixel_values": pixels.to(model.device, model.dtype)}
 
 
-def _separates(tokenizer: Any) -> bool:
+def separates(tokenizer: Any) -> bool:
     """Whether a pair gets more marks than a single text."""
     count = tokenizer.num_special_tokens_to_add
     return bool(count(pair=True) > count(pair=False))
