@@ -125,6 +125,13 @@ def test_effective_attention_from_the_command_line(capsys, folder, tmp_path):
     assert plot.read_text().startswith("<?xml")
 
 
+def test_a_table_can_be_read_in_80_columns(capsys, folder, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, told, _ = run(capsys, "effective", LONG, "--model", folder)
+    assert "…" not in told
+    assert {"nullity", "pearson", "fraction", "special"} <= set(told.split())
+
+
 def test_effective_attention_for_machines(capsys, folder):
     code, told, _ = run(capsys, "effective", LONG, "--model", folder, "--json")
     answer = json.loads(told)

@@ -188,13 +188,14 @@ def test_padding_changes_nothing(family):
 def test_hidden_states_are_the_models_own(family):
     subject, inputs = family
     trace = capture(subject, inputs)
-    with torch.no_grad():
-        own = subject.model(**trace.inputs, output_hidden_states=True)
+    model = subject.model
+    with torch.no_grad(), attention_implementation(model, "eager"):
+        own = model(**trace.inputs, output_hidden_states=True)
     for stack in subject.anatomy.stacks:
         named = f"{stack}_hidden_states" if len(subject.anatomy.stacks) > 1 else "hidden_states"
         ours, theirs = trace.hidden_of(stack), own[named]
         for mine, yours in zip(ours[:-1], theirs, strict=False):  # a norm may follow the last one
-            assert_close(mine, yours[0], rtol=0, atol=1e-6)
+            assert_close(mine, yours[0], rtol=0, atol=0)
         assert len(theirs) >= len(ours)
 
 

@@ -19,6 +19,8 @@ import exhibit_a as xa
 from exhibit_a.report.html import page, script
 from exhibit_a.report.view import view
 from exhibit_a.results import Provenance
+from exhibit_a.testimony import HeadNumbers
+from exhibit_a.verdict import Thresholds, judge
 
 ROOT = Path(__file__).parent.parent
 SWITCH = """async places => {
@@ -119,6 +121,20 @@ def test_the_page_says_what_the_trial_says(seen, tiny):
     for place, one in enumerate(tiny.verdicts):
         assert seen[".cell"].nth(place).get_attribute("data-word") == one.word
     assert all(name in seen.text("footer") for name in tiny.checks)
+
+
+def test_the_legend_demands_no_more_than_the_verdict(tiny):
+    legend = {one["word"]: one["meaning"] for one in view(tiny).header["maps"]["words"]}
+    speaks = {"null_fraction": 0.1, "change": 0.2, "change_low": 0.1, "change_high": 0.3}
+    speaks |= {"share": 0.5, "agreement": 0.9, "unique": 0.0}
+    words = [
+        judge(HeadNumbers(0, 0, distance=away, **speaks), 4, Thresholds()).word
+        for away in (0.05, 0.2)
+    ]
+    assert words == ["evidence", "contested"]
+    assert "unique" not in legend["evidence"]
+    assert "no distant alternative" in legend["evidence"]
+    assert "a distant alternative" in legend["contested"]
 
 
 @pytest.mark.parametrize("mode", ["raw", "effective", "attribution"])

@@ -58,6 +58,12 @@ def test_every_page_is_in_the_index(name):
     assert f"]({name})" in (DOCS / "README.md").read_text("utf-8")
 
 
+def test_every_figure_is_shown():
+    told = "".join(page.read_text("utf-8") for page in (ROOT / "README.md", *DOCS.glob("*.md")))
+    figures = {path.name for path in (DOCS / "figures").iterdir()}
+    assert {name for name in figures if f"figures/{name}" not in told} == set()
+
+
 def test_the_site_names_every_public_thing(site):
     anchors = {
         found

@@ -7,11 +7,13 @@ import re
 import pytest
 import torch
 from conftest import subject_of
+from rich.cells import cell_len
 from rich.console import Console
 from words import tokenizer
 from zoo import FAMILIES
 
 import exhibit_a as xa
+from exhibit_a.report.table import cell, table
 from exhibit_a.report.terminal import GLYPHS, most_important, say, show, timing
 from exhibit_a.subject.subject import load
 
@@ -122,3 +124,44 @@ def test_other_results_have_a_summary(found, capsys):
     assert "effective_attention" in capsys.readouterr().out
     found.show()
     assert "verdict" in capsys.readouterr().out
+
+
+METRICS = "comprehensiveness", "sufficiency", "deletion", "insertion", "leave_one_out", "first_flip"
+TABLES = {
+    "effective": {"site": "encoder 0", "not_unique": 0.25, "nullity": 12, "pearson": 0.5}
+    | {"null_fraction": 0.5, "moved": 0.125, "special_raw": 0.1, "special_effective": 0.2}
+    | {"first_raw": 0.3, "first_effective": 0.4},
+    "triggers": {"pattern": "understood understand", "speaks_for": "contradiction"}
+    | {"class": "contradiction", "before": 0.697, "after": 0.856, "interval": (0.654, 0.753)}
+    | {"random": 0.697, "attention": 0.12},
+    "faithful": {"attribution": "integrated_gradients"}
+    | dict.fromkeys(METRICS, (-1.234e-05, 0.001, 0.465)),
+    "diff": {"statistic": "special_effective", "site": 11, "head": 11, "first": 0.1234}
+    | {"second": 0.2345, "difference": 0.1111, "interval_low": -0.1, "interval_high": 0.3},
+}
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("name", TABLES)
+def test_no_number_and_no_name_of_a_table_is_cut(name, width):
+    row = TABLES[name]
+    screen = Console(file=io.StringIO(), width=width)
+    screen.print(table("a title", [row, row], width=width))
+    told = screen.file.getvalue()
+    assert "…" not in told
+    assert all(cell_len(line) <= width for line in told.splitlines())
+    words = told.split()
+    values = [one for value in row.values() for one in cell(value).split()]
+    pieces = [one for key in row for one in key.replace("effective", "eff.").split("_")]
+    assert set(values) | set(pieces) - {METRICS[0]} <= set(words)
+
+
+def test_a_table_with_room_has_every_row_in_one_line():
+    screen = Console(file=io.StringIO(), width=120)
+    screen.print(table("a title", [TABLES["triggers"]] * 3, width=120))
+    assert screen.file.getvalue().count("understood understand  contradiction") == 3
+
+
+def test_no_rows_are_a_title(capsys):
+    Console().print(table("nothing found", [], width=80))
+    assert capsys.readouterr().out.split() == ["nothing", "found"]

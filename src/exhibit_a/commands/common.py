@@ -131,20 +131,12 @@ def present(
         origin = asdict(result.provenance)
         print_json(plain(about | {"provenance": origin, "checks": result.checks, "rows": rows}))
         return
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from exhibit_a.report.table import cell, table
 
     screen = console()
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for place, (name, value) in enumerate(rows[0].items() if rows else ()):
-        number = isinstance(value, int | float)
-        heading = name.replace("_", "\n").replace("effective", "eff.")
-        table.add_column(heading, justify="right" if number else "left", no_wrap=place == 0)
-    for row in rows:
-        table.add_row(*(_cell(value) for value in row.values()))
-    screen.print(table)
+    screen.print(table(title, rows, width=screen.width))
     for name, value in result.checks.items():
-        screen.print(f"{name}: {_cell(value)}", style="dim")
+        screen.print(f"{name}: {cell(value)}", style="dim")
     for path in filter(None, (out, plot)):
         screen.print(f"written to {path}", soft_wrap=True)
 
@@ -158,18 +150,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if isinstance(value, str | int | float | bool | None) else str(value)
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}" if abs(value) < 1e-3 and value else f"{value:.3f}"
-    if isinstance(value, tuple | list):
-        return ", ".join(map(_cell, value))
-    return str(value)
 
 
 def console() -> "Console":

@@ -173,18 +173,13 @@ def _show(found: "Summary", json: bool) -> None:
 
 
 def _table(title: str, rows: list[dict[str, Any]]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
+    from exhibit_a.report.table import cell, table
 
-    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in rows[0] if rows else ():
-        table.add_column(
-            name.replace("_", "\n"), justify="left" if name == "statistic" else "right"
-        )
-    for row in rows:
-        cells = (f"{v:.4g}" if isinstance(v, float) else str(v) for v in row.values())
-        table.add_row(*cells)
-    console().print(table)
+    def told(value: Any) -> str:
+        return f"{value:.4g}" if isinstance(value, float) else cell(value)
+
+    screen = console()
+    screen.print(table(title, rows, width=screen.width, told=told))
 
 
 def _parameters(listed: list[str]) -> dict[str, Any]:

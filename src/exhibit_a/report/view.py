@@ -62,9 +62,12 @@ _COLUMNS = {
     ),
 }
 _MEANINGS = {
-    "evidence": "unique, reaches the output, matters, points where the answer comes from",
+    "evidence": (
+        "no distant alternative found; reaches the output, matters, points where the answer comes "
+        "from"
+    ),
     "partial": "something of that is missing; the head’s page names it",
-    "contested": "other valid attention gives the same output",
+    "contested": "a distant alternative: other valid attention gives the same output",
     "no effect": "the answer does not depend on where it looks",
 }
 
