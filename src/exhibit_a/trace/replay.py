@@ -49,11 +49,15 @@ def replay(
             nonlocal entered
             call, entered = entered, entered + 1
             if call < start:
-                return _contiguous(expand(trace.layer_outputs[call], copies))
+                output = expand(trace.layer_outputs[call], copies)
+                return _contiguous(output) if call in handed_on else output
             return forward(*args, **kwargs)
 
         return layer
 
+    # What somebody goes on computing with: the last output recalled, and the last of the encoder.
+    stacks = [layer.stack for layer in trace.layers]
+    handed_on = {call for call in range(start) if stacks[call] not in stacks[call + 1 : start]}
     modules = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
     first = sum(site.call < start for site in trace.sites)
     inputs = {name: _repeated(part, copies) for name, part in trace.inputs.items()}
