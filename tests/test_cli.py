@@ -248,3 +248,53 @@ def test_labels_are_asked_for(capsys, folder, tmp_path, verb):
     path.write_text("sentence\na fine film\nnot dull\n")
     flag = ["--keys"] if verb == "adversary" else []
     assert "label" in refusal(capsys, verb, *flag, path, "--model", folder)
+
+
+@pytest.fixture
+def idle(monkeypatch):
+    """Whoever begins to work on a model is found out."""
+
+    def work(*_, **__):
+        raise AssertionError("work began before the request was checked")
+
+    for name in ("heads.head_importance", "triggers.find_triggers", "self_attribution.integrate"):
+        monkeypatch.setattr(f"exhibit_a.methods.{name}", work)
+
+
+WORKING = {
+    "explain": ("a fine film", "--no-html"),
+    **dict.fromkeys(("effective", "mixing", "attribute", "tree", "adversary"), ("a fine film",)),
+    **dict.fromkeys(("tokens", "permute", "faithful", "heads", "prune", "triggers"), ("no.tsv",)),
+}
+
+
+@pytest.mark.parametrize("verb", WORKING)
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(capsys, tmp_path, verb):
+    asked = (verb, *WORKING[verb], "--model", "no such model")
+    place = tmp_path / "nofolder" / "x.svg"
+    for option in ("--out", "--plot"):
+        assert f"no folder {place.parent}" in refusal(capsys, *asked, option, place)
+    assert "choose" in refusal(capsys, *asked, "--plot", tmp_path / "x.doc")
+
+
+def test_a_page_is_refused_before_the_result_is_read(capsys, tmp_path):
+    told = refusal(capsys, "view", tmp_path / "none", "--html", tmp_path / "nofolder" / "x.html")
+    assert "nofolder" in told
+
+
+@pytest.mark.usefixtures("idle")
+def test_bad_input_is_refused_before_the_work(capsys, folder, reviews, tmp_path):
+    def told(*words):
+        return refusal(capsys, *words, "--model", folder)
+
+    assert "--rank-on 200 leaves none of the 12" in told("prune", reviews)
+    unlabelled = tmp_path / "unlabelled.tsv"
+    unlabelled.write_text("sentence\na fine film\nnot dull\n")
+    for verb, option in (("heads", "--against"), ("triggers", "--attack")):
+        assert "nofile" in told(verb, reviews, option, tmp_path / "nofile")
+        assert "label" in told(verb, reviews, option, unlabelled)
+    assert "choose greedy or exact" in told("tree", "a fine film", "--algorithm", "best")
+    ordered = tmp_path / "ordered.tsv"
+    ordered.write_text("sentence\tlabel\nfine\t1\nfilm\t0\ndull\t0\nbad\t0\n")
+    assert "the 2 examples to judge by has" in told("prune", ordered, "--rank-on", 2)
+    assert "the 1 examples to rank on has" in told("prune", ordered, "--rank-on", 1)

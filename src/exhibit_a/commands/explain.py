@@ -17,13 +17,13 @@ from exhibit_a.commands.common import (
     Plot,
     Seed,
     Truncate,
+    check_place,
     console,
     deliver,
     load_quietly,
     plain,
     print_json,
 )
-from exhibit_a.errors import BadRequestError
 
 if TYPE_CHECKING:
     from exhibit_a.stages import Progress
@@ -56,8 +56,7 @@ def explain(
 ) -> None:
     """Examine a text with every method: a verdict per head, and a page to look around in."""
     page = None if no_html else html
-    for file in filter(None, (page, out, plot)):
-        _check_place(file)
+    check_place(page)
     spent = {"load": 0.0, "files": 0.0}
     with _timed(spent, "load"):
         from exhibit_a.trial import trial
@@ -90,14 +89,6 @@ def explain(
         say(table(found, **spent))
     for name in written:
         console().print(f"written to {name}", markup=False, soft_wrap=True)
-
-
-def _check_place(file: Path) -> None:
-    """Refuse a file that cannot be written before the work and not after it."""
-    if not file.parent.is_dir():
-        raise BadRequestError(f"{file} cannot be written: there is no folder {file.parent}.")
-    if file.exists() and not file.is_file():
-        raise BadRequestError(f"{file} cannot be written: what has that name is not a file.")
 
 
 @contextmanager

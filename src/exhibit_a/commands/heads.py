@@ -55,11 +55,13 @@ def heads(
 ) -> None:
     """Rank the heads of a classifier by how much its answers owe to them."""
     subject = load_quietly(model)
-    found = _importance(subject, read_some(data, text, pair, label, limit), by)
+    sources = [data] if against is None else [data, against]
+    read = [_labelled(subject, one, text, pair, label, limit) for one in sources]
+    found = _importance(subject, read[0], by)
     if against is not None:
         from exhibit_a.methods.heads import head_similarity
 
-        other = _importance(subject, read_some(against, text, pair, label, limit), by)
+        other = _importance(subject, read[1], by)
         result = head_similarity(found, other, names=(data.stem, against.stem))
         low, high = result.interval
         title = (
@@ -109,11 +111,23 @@ def prune(
 ) -> None:
     """Show how accuracy falls as heads go, or make a model without its least important heads."""
     from exhibit_a.errors import BadRequestError
+    from exhibit_a.methods.batches import fingerprint, require_variety
     from exhibit_a.methods.pruning import pruning_curve
 
     if save is not None and remove is None:
         raise BadRequestError("There is nothing to save yet: say with --remove how much goes.")
-    subject, examples = load_quietly(model), read_some(data, text, pair, label, limit)
+    subject = load_quietly(model)
+    examples = _labelled(subject, data, text, pair, label, limit)
+    require_variety(examples[:rank_on], "to rank on")
+    if remove is None:
+        ranked = {fingerprint(one) for one in examples[:rank_on]}
+        others = [one for one in examples if fingerprint(one) not in ranked]
+        if not others:
+            raise BadRequestError(
+                f"--rank-on {rank_on} leaves none of the {len(examples)} examples of {data.name} "
+                "to judge by. Give a smaller --rank-on, or more examples."
+            )
+        require_variety(others, "to judge by")
     importance = _importance(subject, examples[:rank_on], by)
     if remove is not None:
         _remove(subject, importance, examples, remove, save, json=json, out=out)
@@ -153,15 +167,11 @@ def triggers(
     """Find pairs of words that single answers rest on, and see whether they turn others."""
     from exhibit_a.methods.triggers import attack, find_triggers
 
-    subject = load_quietly(model)
+    subject, examples = load_quietly(model), read_some(data, text, pair, label, limit)
+    victims = victim and _labelled(subject, victim, text, pair, label, None)
     with working("looking for patterns") as progress:
-        found = find_triggers(
-            subject,
-            read_some(data, text, pair, label, limit),
-            limit=limit or 500,
-            progress=progress,
-        )
-    if victim is None:
+        found = find_triggers(subject, examples, limit=limit or 500, progress=progress)
+    if victims is None:
         rows: Rows = [
             {"pattern": one.text, "speaks_for": found.labels[one.predicted]}
             | {"score": sum(one.scores), "site": one.site, "head": one.head}
@@ -170,7 +180,6 @@ def triggers(
         present(found, "patterns that answers rest on", rows, json=json, out=out, plot=plot)
         return
     with working("attacking"):
-        victims = read_some(victim, text, pair, label, None)
         result = attack(subject, victims, found, count=count, seed=seed)
     rows = [
         {
@@ -188,6 +197,22 @@ def triggers(
         if result.counts[place]
     ]
     present(result, "accuracy of each class", rows, json=json, out=out, plot=plot)
+
+
+def _labelled(
+    subject: "Subject",
+    data: Path,
+    text: str | None,
+    pair: str | None,
+    label: str | None,
+    limit: int | None,
+) -> "list[Example]":
+    """The first examples of a file, each with a label that the model knows."""
+    from exhibit_a.methods.batches import classes_of
+
+    examples = read_some(data, text, pair, label, limit)
+    classes_of(subject, examples)  # refuses what is found wrong before any of it is worked on
+    return examples
 
 
 def _importance(subject: "Subject", examples: "list[Example]", by: str) -> "HeadImportance":

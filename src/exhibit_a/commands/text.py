@@ -173,8 +173,9 @@ def tree(
     plot: Plot = None,
 ) -> None:
     """Draw the tree of attention edges that lead to the answer."""
-    from exhibit_a.methods.tree import attribution_tree
+    from exhibit_a.methods.tree import attribution_tree, check_request
 
+    check_request(threshold, penalty, algorithm)
     attribution = _attribution(text, pair, model, target, "gauss", "auto", truncate)
     result = attribution_tree(
         attribution, threshold=threshold, penalty=penalty, algorithm=algorithm

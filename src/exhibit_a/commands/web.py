@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from exhibit_a.commands.common import console, load_quietly
+from exhibit_a.commands.common import check_place, console, load_quietly
 
 
 def register(app: typer.Typer) -> None:
@@ -17,7 +17,10 @@ def register(app: typer.Typer) -> None:
 def view(
     result: Annotated[Path, typer.Argument(help="A saved result.")],
     html: Annotated[
-        Path | None, typer.Option("--html", help="Write the page here, not to a temporary file.")
+        Path | None,
+        typer.Option(
+            "--html", help="Write the page here, not to a temporary file.", callback=check_place
+        ),
     ] = None,
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")] = True,
 ) -> None:

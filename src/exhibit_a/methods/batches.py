@@ -236,6 +236,16 @@ def limited(examples: Sequence[Example], limit: int | None) -> list[Example]:
     return list(examples[:limit])
 
 
+def require_variety(examples: Sequence[Example], purpose: str) -> None:
+    """Refuse a part of the labelled examples in which all labels are the same."""
+    labels = {one.label for one in examples}
+    if len(labels) == 1:
+        raise BadRequestError(
+            f'Every one of the {len(examples)} examples {purpose} has the label "{labels.pop()}", '
+            "so there is nothing to tell apart. Give more, or the same in another order."
+        )
+
+
 def fingerprint(example: Example) -> str:
     """A short name for the text of an example, the same in every file."""
     text = f"{example.text.strip()}\0{(example.pair or '').strip()}"
