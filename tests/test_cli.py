@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from words import save_tokenizer
-from zoo import FAMILIES
+from words import plain_tokenizer, save_tokenizer
+from zoo import DECODER, FAMILIES, Family
 
 from exhibit_a.cli import main
 from exhibit_a.store import read
@@ -298,3 +298,52 @@ def test_bad_input_is_refused_before_the_work(capsys, folder, reviews, tmp_path)
     ordered.write_text("sentence\tlabel\nfine\t1\nfilm\t0\ndull\t0\nbad\t0\n")
     assert "the 2 examples to judge by has" in told("prune", ordered, "--rank-on", 2)
     assert "the 1 examples to rank on has" in told("prune", ordered, "--rank-on", 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "idle"),
+    [
+        (("effective", LONG, "--by-length", "--pair", "too"), "--pair"),
+        (("effective", LONG, "--by-length", "--simplex"), "--simplex"),
+        (("effective", LONG, "--by-length", "--value-bias", "nonsense"), "--value-bias"),
+        (("mixing", LONG, "--exact", "--probes", 4), "--probes"),
+        (("explain", LONG, "--no-html", "--html", "page.html"), "--html"),
+        (("adversary", LONG, "--label", "gold"), "--label"),
+        (("adversary", "--keys", "no.tsv", "--epsilon", 0.1), "--epsilon"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(capsys, words, idle):
+    assert refusal(capsys, *words).startswith(f"error: {idle} has no meaning with")
+
+
+@pytest.mark.usefixtures("idle")
+def test_what_cannot_be_removed_or_saved_is_refused_before_the_work(
+    capsys, folder, reviews, tmp_path
+):
+    for option in ("--order", "--scope"):
+        asked = ("prune", reviews, "--remove", 0.1, option, "foo")
+        assert "There is no" in refusal(capsys, *asked, "--model", "no such model")
+    for taken in (reviews.parent, reviews / "y"):
+        asked = ("prune", reviews, "--remove", 0.1, "--save", taken)
+        assert str(taken) in refusal(capsys, *asked, "--model", "no such model")
+    asked = ("prune", reviews, "--model", folder, "--remove")
+    assert "is none of them" in refusal(capsys, *asked, 0.01)
+    told = refusal(capsys, *asked, 0.5, "--save", tmp_path / "y")  # BERT can never say it
+    assert "ties the width of heads to their number" in told
+
+
+def test_a_smaller_model_is_saved_when_every_site_loses_as_many_heads(
+    capsys, reviews, tmp_path_factory, tmp_path
+):
+    model, place = tmp_path_factory.mktemp("llama"), tmp_path / "nofolder" / "y"
+    options = DECODER | {"num_key_value_heads": 4, "num_labels": 2}
+    Family("LlamaForSequenceClassification", "LlamaConfig", options).build().save_pretrained(model)
+    plain_tokenizer().save_pretrained(model)
+    words = ("prune", reviews, "--model", model, "--rank-on", 6, "--save", place, "--remove")
+    assert "--scope site" in refusal(capsys, *words, 0.2)
+    assert list(tmp_path.iterdir()) == []
+    plot = tmp_path / "smaller.svg"
+    (row,) = rows_of(capsys, *words, 0.5, "--scope", "site", "--order", "most", "--plot", plot)
+    assert row["can_be_saved"]
+    assert plot.exists()
+    assert json.loads(run(capsys, "doctor", place, "--json")[1])["heads"] == [2]

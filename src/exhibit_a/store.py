@@ -121,21 +121,27 @@ def free_folder(path: Path) -> Path:
     """The same path, if nothing is there yet that a new folder would disturb."""
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise BadRequestError(f'"{path}" already exists. Name a new folder, or remove this one.')
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise BadRequestError(f'"{path}" cannot be made: no folder can be made in {above}.')
     return path
 
 
 @contextlib.contextmanager
 def folder_beside(target: Path) -> Iterator[Path]:
     """A folder next to the target that takes its place at the end, or vanishes."""
-    target.parent.mkdir(parents=True, exist_ok=True)
     folder = target.with_name(f".{target.name}.partial")
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    made = [parent for parent in target.parents if not parent.exists()]
     try:
+        folder.mkdir(parents=True)
         yield folder
         folder.rename(target)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # the first that holds something stays, and all above
+            for parent in made:
+                parent.rmdir()
 
 
 def _seal(data: bytes | memoryview) -> bytes:

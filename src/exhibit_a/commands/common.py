@@ -70,6 +70,14 @@ LabelColumn = Annotated[str | None, typer.Option("--label", help="Column of the 
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many texts.")]
 
 
+def refuse_beside(chosen: str, idle: dict[str, Any]) -> None:
+    """Refuse options that were given although what was chosen leaves them nothing to do."""
+    from exhibit_a.errors import BadRequestError
+
+    for option in filter(idle.get, idle):
+        raise BadRequestError(f"{option} has no meaning with {chosen}; leave one of them out.")
+
+
 def load_quietly(name: str, **options: Any) -> "Subject":
     """Load a model without the library's own chatter."""
     import logging

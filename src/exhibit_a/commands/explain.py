@@ -23,11 +23,14 @@ from exhibit_a.commands.common import (
     load_quietly,
     plain,
     print_json,
+    refuse_beside,
 )
 
 if TYPE_CHECKING:
     from exhibit_a.stages import Progress
     from exhibit_a.trial import Trial
+
+PAGE = Path("report.html")
 
 
 def register(app: typer.Typer) -> None:
@@ -45,7 +48,7 @@ def explain(
     target_text: Annotated[
         str | None, typer.Option(help="What a model with two stacks says; without, its own words.")
     ] = None,
-    html: Annotated[Path, typer.Option(help="Write the page to this file.")] = Path("report.html"),
+    html: Annotated[Path, typer.Option(help="Write the page to this file.")] = PAGE,
     no_html: Annotated[bool, typer.Option("--no-html", help="Write no page.")] = False,
     timing: Annotated[bool, typer.Option("--timing", help="Say how long each stage took.")] = False,
     truncate: Truncate = False,
@@ -55,6 +58,8 @@ def explain(
     plot: Plot = None,
 ) -> None:
     """Examine a text with every method: a verdict per head, and a page to look around in."""
+    if no_html:
+        refuse_beside("--no-html", {"--html": html != PAGE})
     page = None if no_html else html
     check_place(page)
     spent = {"load": 0.0, "files": 0.0}

@@ -93,7 +93,7 @@ def prune(
     model: Model = "sentiment",
     by: By = "attribution",
     order: Annotated[str, typer.Option(help="least or most important heads first.")] = "least",
-    scope: Annotated[str, typer.Option(help="global, or the same share of every site.")] = "global",
+    scope: Annotated[str, typer.Option(help="global, or site: the same share of each.")] = "global",
     rank_on: Annotated[
         int, typer.Option(min=1, help="Rank on so many examples; the others are judged.")
     ] = 200,
@@ -109,28 +109,33 @@ def prune(
     out: Out = None,
     plot: Plot = None,
 ) -> None:
-    """Show how accuracy falls as heads go, or make a model without its least important heads."""
+    """Show how accuracy falls as heads go, or make a model without some of them."""
     from exhibit_a.errors import BadRequestError
-    from exhibit_a.methods.batches import fingerprint, require_variety
-    from exhibit_a.methods.pruning import pruning_curve
+    from exhibit_a.methods.pruning import check_request, first_heads, pruning_curve
+    from exhibit_a.methods.removal import require_savable
+    from exhibit_a.store import free_folder
 
     if save is not None and remove is None:
         raise BadRequestError("There is nothing to save yet: say with --remove how much goes.")
+    check_request(order, scope)
+    if save is not None:
+        free_folder(save)
     subject = load_quietly(model)
+    if save is not None:
+        require_savable(subject)
     examples = _labelled(subject, data, text, pair, label, limit)
-    require_variety(examples[:rank_on], "to rank on")
-    if remove is None:
-        ranked = {fingerprint(one) for one in examples[:rank_on]}
-        others = [one for one in examples if fingerprint(one) not in ranked]
-        if not others:
-            raise BadRequestError(
-                f"--rank-on {rank_on} leaves none of the {len(examples)} examples of {data.name} "
-                "to judge by. Give a smaller --rank-on, or more examples."
-            )
-        require_variety(others, "to judge by")
+    _check_parts(examples, rank_on, judged=remove is None)
+    every = [(site.index, head) for site in subject.anatomy.sites for head in range(site.heads)]
+    count = round((remove or 0) * len(every))
+    if remove is not None and not first_heads(every, count, order, scope):
+        raise BadRequestError(
+            f"--remove {remove:g} of {len(every)} heads (--scope {scope}) is none of them; "
+            "ask for a larger share."
+        )
     importance = _importance(subject, examples[:rank_on], by)
     if remove is not None:
-        _remove(subject, importance, examples, remove, save, json=json, out=out)
+        gone = first_heads(importance.ranking, count, order, scope)
+        _remove(subject, gone, examples, save, json=json, out=out, plot=plot)
         return
     with working(f"silencing heads, {order} important first"):
         result = pruning_curve(subject, examples, importance, order=order, scope=scope)
@@ -215,6 +220,23 @@ def _labelled(
     return examples
 
 
+def _check_parts(examples: "list[Example]", rank_on: int, *, judged: bool) -> None:
+    """Refuse examples of which too few are left to rank on, or to judge by."""
+    from exhibit_a.errors import BadRequestError
+    from exhibit_a.methods.batches import fingerprint, require_variety
+
+    require_variety(examples[:rank_on], "to rank on")
+    ranked = {fingerprint(one) for one in examples[:rank_on]}
+    others = [one for one in examples if fingerprint(one) not in ranked]
+    if judged and not others:
+        raise BadRequestError(
+            f"--rank-on {rank_on} leaves none of the {len(examples)} examples to judge by. "
+            "Give a smaller --rank-on, or more examples."
+        )
+    if judged:
+        require_variety(others, "to judge by")
+
+
 def _importance(subject: "Subject", examples: "list[Example]", by: str) -> "HeadImportance":
     from exhibit_a.methods.heads import head_importance
 
@@ -224,28 +246,28 @@ def _importance(subject: "Subject", examples: "list[Example]", by: str) -> "Head
 
 def _remove(
     subject: "Subject",
-    importance: "HeadImportance",
+    gone: list[tuple[int, int]],
     examples: "list[Example]",
-    share: float,
     folder: Path | None,
     *,
     json: bool,
     out: Path | None,
+    plot: Path | None,
 ) -> None:
-    """Take the least important heads out of the model, compare, and save what is left."""
+    """Take heads out of the model, save what is left, and compare."""
     from exhibit_a.methods.removal import measure_pruning
     from exhibit_a.methods.removal import prune as without
     from exhibit_a.store import folder_beside, free_folder
 
-    gone = importance.ranking[: round(share * len(importance.ranking))]
     with working("taking heads out"):
         smaller = without(subject, gone)
-        result = measure_pruning(subject, smaller, gone, examples[:200])
     if folder is not None:
         with folder_beside(free_folder(folder)) as beside:
             smaller.model.save_pretrained(beside)
             if smaller.tokenizer is not None:
                 smaller.tokenizer.save_pretrained(beside)
+    with working("comparing"):
+        result = measure_pruning(subject, smaller, gone, examples[:200])
     rows: Rows = [
         {
             "heads_gone": len(gone),
@@ -256,5 +278,5 @@ def _remove(
             "can_be_saved": result.saves,
         }
     ]
-    title = f"without {share:.0%} of the heads" + (f", saved in {folder}" if folder else "")
-    present(result, title, rows, json=json, out=out, plot=None)
+    title = f"without {len(gone)} heads" + (f", saved in {folder}" if folder else "")
+    present(result, title, rows, json=json, out=out, plot=plot)
