@@ -92,7 +92,7 @@ class AttributionTree(Result):
 
     def to_networkx(self) -> "networkx.DiGraph":
         """The tree as a directed graph; nodes carry their token, edges their layer and score."""
-        graph = extra("networkx").DiGraph(target=self.target, root=self.root)
+        graph = extra("networkx", "compare").DiGraph(target=self.target, root=self.root)
         for node in self.nodes:
             graph.add_node(node, token=self._name(node))
         for edge in self.edges:
