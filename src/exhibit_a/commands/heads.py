@@ -62,15 +62,16 @@ def heads(
         from exhibit_a.methods.heads import head_similarity
 
         other = _importance(subject, read[1], by)
-        result = head_similarity(found, other, names=(data.stem, against.stem))
+        first, second = names = _names(data, against)
+        result = head_similarity(found, other, names=names)
         low, high = result.interval
         title = (
             f"importance by {by}: Pearson {result.pearson:.2f} ({low:.2f} to {high:.2f}), "
             f"Spearman {result.spearman:.2f}"
         )
         rows: Rows = [
-            {"site": site, "head": head, data.stem: float(found.scores[site, head])}
-            | {against.stem: float(other.scores[site, head])}
+            {"site": site, "head": head, first: float(found.scores[site, head])}
+            | {second: float(other.scores[site, head])}
             for site, head in found.ranking[::-1][:top]
         ]
         present(result, title, rows, json=json, out=out, plot=plot)
@@ -202,6 +203,16 @@ def triggers(
         if result.counts[place]
     ]
     present(result, "accuracy of each class", rows, json=json, out=out, plot=plot)
+
+
+def _names(first: Path, second: Path) -> tuple[str, str]:
+    """What two files are called: by their stems, with as many folders as tell them apart."""
+    parts = [one.resolve().with_suffix("").parts for one in (first, second)]
+    for length in range(1, max(map(len, parts)) + 1):
+        short = ["/".join(part[-length:]) for part in parts]
+        if short[0] != short[1]:
+            return short[0], short[1]
+    return first.name, f"{second.name} (again)"
 
 
 def _labelled(
