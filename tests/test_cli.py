@@ -1,8 +1,10 @@
 """The command line, end to end: what people read, what machines read, and one line for mistakes."""
 
 import json
+import socket
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 from words import plain_tokenizer, save_tokenizer
@@ -347,3 +349,68 @@ def test_a_smaller_model_is_saved_when_every_site_loses_as_many_heads(
     assert row["can_be_saved"]
     assert plot.exists()
     assert json.loads(run(capsys, "doctor", place, "--json")[1])["heads"] == [2]
+
+
+@pytest.mark.parametrize("words", [(), ("--debug",), ("corpus",)])
+def test_asking_nothing_is_answered_with_the_help(capsys, words):
+    code, out, err = run(capsys, *words)
+    assert (code, err) == (0, "")
+    assert "Usage: exhibit-a" in out
+
+
+def test_the_version_is_told(capsys):
+    assert run(capsys, "--version") == (0, f"exhibit-a {version('exhibit-a')}\n", "")
+
+
+def test_the_help_names_what_there_is(capsys):
+    from exhibit_a.commands import corpus, data
+    from exhibit_a.corpus.methods import methods
+    from exhibit_a.methods.faithfulness import attributions
+    from exhibit_a.methods.token_identifiability import MAPS
+
+    def told(*words):
+        return " ".join(run(capsys, *words, "--help")[1].replace("│", " ").split())
+
+    assert ", ".join(methods()) == corpus.METHODS
+    assert ", ".join(attributions()) == data.ATTRIBUTIONS
+    assert ", ".join(MAPS) in told("tokens")
+    assert "--debug" in told()
+    assert "sentiment" in told("serve")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("attribute", "a fine film", "--rule", "foo"), "no rule 'foo'; choose gauss, riemann"),
+        (("attribute", "a fine film", "--rule", "riemann"), "--steps"),
+        (("tokens", "DATA", "--maps", ""), "No map was named; choose from identity, rotation"),
+        (("tokens", "DATA", "--maps", "foo"), "There is no map 'foo'; choose from identity"),
+        (("effective", "", "--by-length"), "empty"),
+        (("effective", "film", "--by-length"), "too short to be cut: it has 3 tokens"),
+        (("adversary", "--keys", "DATA", "--limit", 3), "examples put aside to judge by has"),
+        (("adversary", "--keys", "DATA", "--label", "gold"), 'no column "gold"'),
+    ],
+)
+def test_a_message_says_what_to_do(capsys, folder, reviews, words, message):
+    asked = [reviews if word == "DATA" else word for word in words]
+    assert message in refusal(capsys, *asked, "--model", folder)
+
+
+def test_a_server_that_cannot_listen_is_not_announced(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        asked = ("serve", "--model", "no such model", "--port", port)
+        assert "Address already in use" in refusal(capsys, *asked)
+        assert "300.1.1.1" in refusal(capsys, *asked, "--host", "300.1.1.1")
+
+
+def test_files_of_the_same_name_are_told_apart(capsys, folder, reviews, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "dev.tsv").write_text(reviews.read_text())
+    files = (tmp_path / "one/dev.tsv", "--against", tmp_path / "two/dev.tsv")
+    by = ("--by", "attention", "--limit", 4)
+    rows = rows_of(capsys, "heads", *files, "--model", folder, *by)
+    assert list(rows[0]) == ["site", "head", "one/dev", "two/dev"]
+    rows = rows_of(capsys, "heads", reviews, "--against", reviews, "--model", folder, *by)
+    assert list(rows[0])[2:] == ["reviews.tsv", "reviews.tsv (again)"]
