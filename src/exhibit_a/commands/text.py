@@ -147,7 +147,9 @@ def attribute(
     model: Model = "sentiment",
     target: Target = None,
     rule: Annotated[str, typer.Option(help="gauss, riemann (paper) or left (released).")] = "gauss",
-    steps: Annotated[int | None, typer.Option(min=1, help="Points; without, as needed.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Points; gauss alone can do without: as needed.")
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="Edges to show.")] = 12,
     truncate: Truncate = False,
     json: Json = False,
