@@ -2,12 +2,14 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
-from words import save_tokenizer
-from zoo import FAMILIES
+from words import plain_tokenizer, save_tokenizer
+from zoo import DECODER, FAMILIES, Family
 
 from exhibit_a.cli import main
 from exhibit_a.store import read
@@ -301,3 +303,167 @@ def test_labels_are_asked_for(capsys, folder, tmp_path, verb):
     path.write_text("sentence\na fine film\nnot dull\n")
     flag = ["--keys"] if verb == "adversary" else []
     assert "label" in refusal(capsys, verb, *flag, path, "--model", folder)
+
+
+@pytest.fixture
+def idle(monkeypatch):
+    """Whoever begins to work on a model is found out."""
+
+    def work(*_, **__):
+        raise AssertionError("work began before the request was checked")
+
+    for name in ("heads.head_importance", "triggers.find_triggers", "self_attribution.integrate"):
+        monkeypatch.setattr(f"exhibit_a.methods.{name}", work)
+
+
+WORKING = {
+    "explain": ("a fine film", "--no-html"),
+    **dict.fromkeys(("effective", "mixing", "attribute", "tree", "adversary"), ("a fine film",)),
+    **dict.fromkeys(("tokens", "permute", "faithful", "heads", "prune", "triggers"), ("no.tsv",)),
+}
+
+
+@pytest.mark.parametrize("verb", WORKING)
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(capsys, tmp_path, verb):
+    asked = (verb, *WORKING[verb], "--model", "no such model")
+    place = tmp_path / "nofolder" / "x.svg"
+    for option in ("--out", "--plot"):
+        assert f"no folder {place.parent}" in refusal(capsys, *asked, option, place)
+    assert "choose" in refusal(capsys, *asked, "--plot", tmp_path / "x.doc")
+
+
+def test_a_page_is_refused_before_the_result_is_read(capsys, tmp_path):
+    told = refusal(capsys, "view", tmp_path / "none", "--html", tmp_path / "nofolder" / "x.html")
+    assert "nofolder" in told
+
+
+@pytest.mark.usefixtures("idle")
+def test_bad_input_is_refused_before_the_work(capsys, folder, reviews, tmp_path):
+    def told(*words):
+        return refusal(capsys, *words, "--model", folder)
+
+    assert "--rank-on 200 leaves none of the 12" in told("prune", reviews)
+    unlabelled = tmp_path / "unlabelled.tsv"
+    unlabelled.write_text("sentence\na fine film\nnot dull\n")
+    for verb, option in (("heads", "--against"), ("triggers", "--attack")):
+        assert "nofile" in told(verb, reviews, option, tmp_path / "nofile")
+        assert "label" in told(verb, reviews, option, unlabelled)
+    assert "choose greedy or exact" in told("tree", "a fine film", "--algorithm", "best")
+    ordered = tmp_path / "ordered.tsv"
+    ordered.write_text("sentence\tlabel\nfine\t1\nfilm\t0\ndull\t0\nbad\t0\n")
+    assert "the 2 examples to judge by has" in told("prune", ordered, "--rank-on", 2)
+    assert "the 1 examples to rank on has" in told("prune", ordered, "--rank-on", 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "idle"),
+    [
+        (("effective", LONG, "--by-length", "--pair", "too"), "--pair"),
+        (("effective", LONG, "--by-length", "--simplex"), "--simplex"),
+        (("effective", LONG, "--by-length", "--value-bias", "nonsense"), "--value-bias"),
+        (("mixing", LONG, "--exact", "--probes", 4), "--probes"),
+        (("explain", LONG, "--no-html", "--html", "page.html"), "--html"),
+        (("adversary", LONG, "--label", "gold"), "--label"),
+        (("adversary", "--keys", "no.tsv", "--epsilon", 0.1), "--epsilon"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(capsys, words, idle):
+    assert refusal(capsys, *words).startswith(f"error: {idle} has no meaning with")
+
+
+@pytest.mark.usefixtures("idle")
+def test_what_cannot_be_removed_or_saved_is_refused_before_the_work(
+    capsys, folder, reviews, tmp_path
+):
+    for option in ("--order", "--scope"):
+        asked = ("prune", reviews, "--remove", 0.1, option, "foo")
+        assert "There is no" in refusal(capsys, *asked, "--model", "no such model")
+    for taken in (reviews.parent, reviews / "y"):
+        asked = ("prune", reviews, "--remove", 0.1, "--save", taken)
+        assert str(taken) in refusal(capsys, *asked, "--model", "no such model")
+    asked = ("prune", reviews, "--model", folder, "--remove")
+    assert "is none of them" in refusal(capsys, *asked, 0.01)
+    told = refusal(capsys, *asked, 0.5, "--save", tmp_path / "y")  # BERT can never say it
+    assert "ties the width of heads to their number" in told
+
+
+def test_a_smaller_model_is_saved_when_every_site_loses_as_many_heads(
+    capsys, reviews, tmp_path_factory, tmp_path
+):
+    model, place = tmp_path_factory.mktemp("llama"), tmp_path / "nofolder" / "y"
+    options = DECODER | {"num_key_value_heads": 4, "num_labels": 2}
+    Family("LlamaForSequenceClassification", "LlamaConfig", options).build().save_pretrained(model)
+    plain_tokenizer().save_pretrained(model)
+    words = ("prune", reviews, "--model", model, "--rank-on", 6, "--save", place, "--remove")
+    assert "--scope site" in refusal(capsys, *words, 0.2)
+    assert list(tmp_path.iterdir()) == []
+    plot = tmp_path / "smaller.svg"
+    (row,) = rows_of(capsys, *words, 0.5, "--scope", "site", "--order", "most", "--plot", plot)
+    assert row["can_be_saved"]
+    assert plot.exists()
+    assert json.loads(run(capsys, "doctor", place, "--json")[1])["heads"] == [2]
+
+
+@pytest.mark.parametrize("words", [(), ("--debug",), ("corpus",)])
+def test_asking_nothing_is_answered_with_the_help(capsys, words):
+    code, out, err = run(capsys, *words)
+    assert (code, err) == (0, "")
+    assert "Usage: exhibit-a" in out
+
+
+def test_the_version_is_told(capsys):
+    assert run(capsys, "--version") == (0, f"exhibit-a {version('exhibit-a')}\n", "")
+
+
+def test_the_help_names_what_there_is(capsys):
+    from exhibit_a.commands import corpus, data
+    from exhibit_a.corpus.methods import methods
+    from exhibit_a.methods.faithfulness import attributions
+    from exhibit_a.methods.token_identifiability import MAPS
+
+    def told(*words):
+        return " ".join(run(capsys, *words, "--help")[1].replace("│", " ").split())
+
+    assert ", ".join(methods()) == corpus.METHODS
+    assert ", ".join(attributions()) == data.ATTRIBUTIONS
+    assert ", ".join(MAPS) in told("tokens")
+    assert "--debug" in told()
+    assert "sentiment" in told("serve")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("attribute", "a fine film", "--rule", "foo"), "no rule 'foo'; choose gauss, riemann"),
+        (("attribute", "a fine film", "--rule", "riemann"), "--steps"),
+        (("tokens", "DATA", "--maps", ""), "No map was named; choose from identity, rotation"),
+        (("tokens", "DATA", "--maps", "foo"), "There is no map 'foo'; choose from identity"),
+        (("effective", "", "--by-length"), "empty"),
+        (("effective", "film", "--by-length"), "too short to be cut: it has 3 tokens"),
+        (("adversary", "--keys", "DATA", "--limit", 3), "examples put aside to judge by has"),
+        (("adversary", "--keys", "DATA", "--label", "gold"), 'no column "gold"'),
+    ],
+)
+def test_a_message_says_what_to_do(capsys, folder, reviews, words, message):
+    asked = [reviews if word == "DATA" else word for word in words]
+    assert message in refusal(capsys, *asked, "--model", folder)
+
+
+def test_a_server_that_cannot_listen_is_not_announced(capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        asked = ("serve", "--model", "no such model", "--port", port)
+        assert "Address already in use" in refusal(capsys, *asked)
+        assert "300.1.1.1" in refusal(capsys, *asked, "--host", "300.1.1.1")
+
+
+def test_files_of_the_same_name_are_told_apart(capsys, folder, reviews, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "dev.tsv").write_text(reviews.read_text())
+    files = (tmp_path / "one/dev.tsv", "--against", tmp_path / "two/dev.tsv")
+    by = ("--by", "attention", "--limit", 4)
+    rows = rows_of(capsys, "heads", *files, "--model", folder, *by)
+    assert list(rows[0]) == ["site", "head", "one/dev", "two/dev"]
+    rows = rows_of(capsys, "heads", reviews, "--against", reviews, "--model", folder, *by)
+    assert list(rows[0])[2:] == ["reviews.tsv", "reviews.tsv (again)"]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from corpora import contents, examples, save_model, save_texts, sentences
-from words import tokenizer
+from words import plain_tokenizer, tokenizer
 from zoo import FAMILIES
 
 from exhibit_a import corpus
@@ -25,6 +26,7 @@ from exhibit_a.corpus.sink import Folder
 from exhibit_a.corpus.windows import Window
 from exhibit_a.corpus.work import Shard, give_back
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, ExhibitError
+from exhibit_a.examples import Example
 from exhibit_a.methods.effective import effective_attention
 from exhibit_a.methods.heads import head_importance
 from exhibit_a.methods.hidden_attribution import hidden_attribution
@@ -354,8 +356,10 @@ def test_texts_that_are_too_long_are_cut_left_out_or_refused(subject, tmp_path):
     texts = ["a fine film", "very " * 100, "dull"]
     cut = corpus.run(subject, texts, METHOD, tmp_path / "cut")
     assert (cut.counts["examples"], cut.counts["truncated"]) == (3, 1)
-    left = corpus.run(subject, texts, METHOD, tmp_path / "left", too_long="skip", unusable="skip")
+    left = corpus.run(subject, texts, METHOD, tmp_path / "left", too_long="skip")
     assert (left.counts["examples"], left.counts["unusable"]) == (2, 1)
+    (named,) = (tmp_path / "left/unusable.jsonl").read_text().splitlines()
+    assert "102 tokens and the model takes 64" in json.loads(named)["reason"]
     with pytest.raises(BadRequestError, match="102 tokens and the model takes 64"):
         corpus.run(subject, texts, METHOD, tmp_path / "stop", too_long="stop")
 
@@ -428,6 +432,22 @@ def test_what_may_not_be_read_or_written_is_named(subject, tmp_path, monkeypatch
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.parametrize("too_long", ["skip", "stop"])
+def test_only_what_is_too_long_is_treated_as_too_long(tmp_path, too_long):
+    alone = load(FAMILIES["bert"].build(), tokenizer=plain_tokenizer())
+    pairs = [Example("one", "a fine film", None, None), Example("two", "dull", "plot", None)]
+    run = partial(corpus.run, alone, pairs, METHOD, too_long=too_long)
+    with pytest.raises(BadRequestError, match=r"two.*pair"):
+        run(tmp_path / "strict")
+    assert run(tmp_path / "run", unusable="skip").counts["unusable"] == 1
+
+
+def test_different_methods_are_not_compared(subject, finished, tmp_path):
+    corpus.run(subject, examples(4), "permutation", tmp_path / "run", repeats=1)
+    with pytest.raises(BadRequestError, match=r"different methods .effective_attention and perm"):
+        corpus.diff(finished, tmp_path / "run")
+
+
 def test_a_folder_that_cannot_be_written_is_named(subject, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(BadRequestError, match="cannot be made: Not a directory"):
@@ -492,15 +512,24 @@ def test_the_command_line_runs_resumes_sums_up_and_compares(tmp_path, capsys):
     assert not (tmp_path / "c").exists()
 
 
+def started(program):
+    """What a fresh Python says."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", f"import sys; {program}"]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
 def test_help_does_not_wait_for_heavy_libraries():
     heavy = ("torch", "pyarrow", "pandas", "ray")
     look = f"print([m for m in {heavy} if m in sys.modules])"
-    program = f"import sys; from exhibit_a import cli; {look}"
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    found = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env=environment
-    )
-    assert found.stdout.strip() == "[]"
+    assert started(f"from exhibit_a import cli; {look}").stdout.strip() == "[]"
+
+
+def test_a_missing_library_is_named_with_the_extra_that_brings_it():
+    ask = "from exhibit_a.cli import main; main(['corpus', 'summary', 'folder'])"
+    found = started(f"sys.modules['pyarrow'] = None; {ask}")
+    line = "error: pyarrow is missing: pip install 'exhibit-a[corpus]'\n"
+    assert (found.returncode, found.stdout, found.stderr) == (2, "", line)
 
 
 def test_shards_are_plain_parquet(finished):

@@ -197,7 +197,7 @@ def test_a_pruned_model_is_saved_where_its_configuration_can_say_so(tmp_path):
     with pytest.raises(UnsupportedModelError, match="cannot be saved: its sites have different"):
         prune(subject, [(0, 0), (0, 1)]).model.save_pretrained(tmp_path)
     everywhere = [(site, 0) for site in range(3)]
-    with pytest.raises(UnsupportedModelError, match="cannot be saved: a model built from it"):
+    with pytest.raises(UnsupportedModelError, match="cannot be saved: its configuration ties"):
         prune(subject_of("bert"), everywhere).model.save_pretrained(tmp_path)
 
 

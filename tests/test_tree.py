@@ -1,6 +1,7 @@
 """Laws of the attribution tree, on made-up contributions and on models."""
 
 import json
+import sys
 from dataclasses import replace
 from itertools import product
 from xml.etree import ElementTree
@@ -205,6 +206,12 @@ def test_an_encoder_inside_a_pair_has_a_tree_of_its_own():
     assert tree.layers == 3
     with pytest.raises(BadRequestError, match="no stack 'left'; this model has encoder, decoder"):
         attribution_tree(attribution, stack="left")
+
+
+def test_a_missing_graph_library_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    with pytest.raises(BadRequestError, match=r"networkx is missing.*exhibit-a\[compare\]"):
+        attribution_tree(made_up(5, 7, seed=3)).to_networkx()
 
 
 def test_every_way_to_take_it_along_tells_the_same(tmp_path):

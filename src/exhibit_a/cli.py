@@ -4,6 +4,8 @@ A user's mistake is one ``error:`` line and exit code 2; a traceback only comes 
 """
 
 import sys
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 from typer.main import get_command
@@ -20,6 +22,26 @@ app = typer.Typer(
 )
 for verbs in (explain, model, text, data, heads, corpus, web):
     verbs.register(app)
+
+
+def _tell_version(asked: bool) -> bool:
+    if asked:
+        typer.echo(f"exhibit-a {version('exhibit-a')}")
+        raise typer.Exit
+    return asked
+
+
+@app.callback()
+def options(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Say the version.", callback=_tell_version, is_eager=True),
+    ] = False,
+    _debug: Annotated[  # taken out by main wherever it stands; it is here for the help
+        bool, typer.Option("--debug", help="With an error, also show where it came from.")
+    ] = False,
+) -> None:
+    """Options that go with every verb."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -41,9 +63,12 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(130)
     except Exception as mistake:
         told = getattr(mistake, "format_message", None)  # what typer's own usage errors have
-        if debug or told is None:
+        message = told() if told else None
+        if message == "":  # nothing was asked, and typer has answered with the help
+            sys.exit(0)
+        if debug or message is None:
             raise
-        _refuse(told())
+        _refuse(message)
     sys.exit(code if isinstance(code, int) else 0)
 
 

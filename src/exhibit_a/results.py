@@ -250,9 +250,9 @@ def _text(value: object) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]} …"
 
 
-def extra(module: str) -> Any:
-    """A library of the extra ``viz``, or an error that names the extra."""
+def extra(module: str, name: str = "viz") -> Any:
+    """A library that an extra of this package brings, or an error that names the extra."""
     try:
         return importlib.import_module(module)
     except ImportError as missing:
-        raise BadRequestError(f"{module} is missing: pip install 'exhibit-a[viz]'") from missing
+        raise BadRequestError(f"{module} is missing: pip install 'exhibit-a[{name}]'") from missing

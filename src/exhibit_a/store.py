@@ -92,10 +92,7 @@ def write_whole(path: str | PathLike[str], *parts: bytes | memoryview) -> Path:
     path = Path(path)
     beside = path.parent / f".exhibit-a-{secrets.token_hex(8)}.tmp"
     try:
-        if path.exists() and not path.is_file():
-            raise BadRequestError(f"{path} cannot be written: what has that name is not a file.")
-        if not path.parent.is_dir():
-            raise BadRequestError(f"{path} cannot be written: there is no folder {path.parent}.")
+        require_place(path)
         with beside.open("xb") as file:
             file.writelines(parts)
             file.flush()
@@ -110,12 +107,27 @@ def write_whole(path: str | PathLike[str], *parts: bytes | memoryview) -> Path:
     return path
 
 
+def require_place(path: Path) -> None:
+    """Refuse a path at which no file can be written; cheap enough to ask before the work."""
+    if not path.parent.is_dir():
+        raise BadRequestError(f"{path} cannot be written: there is no folder {path.parent}.")
+    if path.exists() and not path.is_file():
+        raise BadRequestError(f"{path} cannot be written: what has that name is not a file.")
+    if not os.access(path.parent, os.W_OK):
+        raise BadRequestError(f"{path} cannot be written: {path.parent} may not be written to.")
+
+
 def free_folder(path: Path) -> Path:
     """The same path, if nothing is there yet that a new folder would disturb."""
     with _makeable(path):
         taken = path.exists() and (not path.is_dir() or any(path.iterdir()))
     if taken:
         raise BadRequestError(f'"{path}" already exists. Name a new folder, or remove this one.')
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise BadRequestError(
+            f'The folder "{path}" cannot be made: nothing can be made in {above}. Name another one.'
+        )
     return path
 
 

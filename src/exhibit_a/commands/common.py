@@ -20,6 +20,30 @@ if TYPE_CHECKING:
     from exhibit_a.subject.subject import Subject
     from exhibit_a.trace.capture import Trace
 
+
+def check_place(file: Path | None) -> Path | None:
+    """Refuse a file that cannot be written before the work and not after it."""
+    if file is not None:
+        from exhibit_a.store import require_place
+
+        require_place(file)
+    return file
+
+
+def check_picture(file: Path | None) -> Path | None:
+    """The same for a picture, which must also be of a kind that can be drawn."""
+    if file is not None:
+        from exhibit_a.errors import BadRequestError
+        from exhibit_a.results import extra
+
+        known = extra("matplotlib.backend_bases").FigureCanvasBase.get_supported_filetypes()
+        if file.suffix.removeprefix(".") not in known:
+            raise BadRequestError(
+                f"A plot cannot be a {file.suffix!r} file; choose {', '.join(known)}."
+            )
+    return check_place(file)
+
+
 Model = Annotated[
     str, typer.Option("--model", "-m", help="Embedded name (sentiment, nli), hub id or folder.")
 ]
@@ -28,9 +52,15 @@ Truncate = Annotated[
     bool, typer.Option("--truncate", help="Cut a text that is too long for the model.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Answer in JSON, for machines.")]
-Out = Annotated[Path | None, typer.Option("--out", "-o", help="Save the result to this file.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="Save the result to this file.", callback=check_place),
+]
 Plot = Annotated[
-    Path | None, typer.Option("--plot", help="Draw the result into this file (svg, png, pdf).")
+    Path | None,
+    typer.Option(
+        "--plot", help="Draw the result into this file (svg, png, pdf).", callback=check_picture
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Same seed, same numbers.")]
 Data = Annotated[Path, typer.Argument(help="TSV, CSV, JSONL or Parquet file of texts.")]
@@ -38,6 +68,14 @@ TextColumn = Annotated[str | None, typer.Option("--text", help="Column of the te
 PairColumn = Annotated[str | None, typer.Option("--pair", help="Column of the second text.")]
 LabelColumn = Annotated[str | None, typer.Option("--label", help="Column of the label.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Only the first so many texts.")]
+
+
+def refuse_beside(chosen: str, idle: dict[str, Any]) -> None:
+    """Refuse options that were given although what was chosen leaves them nothing to do."""
+    from exhibit_a.errors import BadRequestError
+
+    for option in filter(idle.get, idle):
+        raise BadRequestError(f"{option} has no meaning with {chosen}; leave one of them out.")
 
 
 def load_quietly(name: str, **options: Any) -> "Subject":
@@ -104,17 +142,10 @@ def save_figure(result: "Result", path: Path) -> None:
     """Draw a result into a file that is either complete or not there."""
     import io
 
-    from exhibit_a.errors import BadRequestError
     from exhibit_a.store import write_whole
 
-    figure, drawn = result.plot(), io.BytesIO()
-    known = figure.canvas.get_supported_filetypes()
-    kind = path.suffix.removeprefix(".")
-    if kind not in known:
-        raise BadRequestError(
-            f"A plot cannot be a {path.suffix!r} file; choose {', '.join(known)}."
-        )
-    figure.savefig(drawn, format=kind, bbox_inches="tight")
+    drawn = io.BytesIO()
+    result.plot().savefig(drawn, format=path.suffix.removeprefix("."), bbox_inches="tight")
     write_whole(path, drawn.getvalue())
 
 

@@ -23,6 +23,10 @@ Workers = Annotated[
 Address = Annotated[str | None, typer.Option(help="A running Ray cluster: auto, or host:port.")]
 Device = Annotated[str | None, typer.Option(help="Where workers put the model: cpu, cuda.")]
 SHOWN = 12  # statistics of heads in a table
+METHODS = (
+    "effective_attention, attention_identifiability, hidden_attribution, self_attribution, "
+    "permutation, head_importance, pruning_curve, permutation_test, token_identifiability"
+)
 
 app = typer.Typer(help="A method over a data set, on one machine or many.", no_args_is_help=True)
 
@@ -37,7 +41,7 @@ def register(main: typer.Typer) -> None:
 def run(
     data: Annotated[str, typer.Argument(help="TSV, CSV, JSONL, Parquet, a pattern, a folder.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="A new folder for the results.")],
-    method: Annotated[str, typer.Option(help="What is asked.")] = "effective_attention",
+    method: Annotated[str, typer.Option(help=f"What is asked: {METHODS}.")] = "effective_attention",
     model: Model = "sentiment",
     engine: Engine = "local",
     workers: Workers = 0,

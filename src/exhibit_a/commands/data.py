@@ -22,6 +22,12 @@ from exhibit_a.commands.common import (
     working,
 )
 
+ATTRIBUTIONS = (
+    "raw, rollout, flow, attention_gradient, relevance, norm, norm_residual, alti, value_zeroing, "
+    "gradient_input, integrated_gradients, occlusion, lime, kernel_shap, effective, "
+    "hidden_attribution, self_attribution"
+)
+
 
 def register(app: typer.Typer) -> None:
     """Add the verbs of this file."""
@@ -32,7 +38,7 @@ def register(app: typer.Typer) -> None:
 def tokens(
     data: Data,
     model: Model = "sentiment",
-    maps: Annotated[str, typer.Option(help="identity, linear, mlp.")] = "identity,linear",
+    maps: Annotated[str, typer.Option(help="identity, rotation, linear, mlp.")] = "identity,linear",
     metric: Annotated[str, typer.Option(help="cosine or l2.")] = "cosine",
     candidates: Annotated[str, typer.Option(help="sequence, dataset or vocab.")] = "sequence",
     text: TextColumn = None,
@@ -73,7 +79,7 @@ def permute(
         str, typer.Option(help="attention (rows), keys (positions) or features (of keys).")
     ] = "attention",
     scope: Annotated[str, typer.Option(help="row, head, example or global.")] = "row",
-    repeats: Annotated[int, typer.Option(min=1)] = 20,
+    repeats: Annotated[int, typer.Option(min=1, help="Shuffles of every layer.")] = 20,
     text: TextColumn = None,
     pair: PairColumn = None,
     label: LabelColumn = None,
@@ -118,7 +124,7 @@ def permute(
 def faithful(
     data: Data,
     model: Model = "sentiment",
-    by: Annotated[str, typer.Option(help="Attributions to judge, with commas.")] = "raw,rollout",
+    by: Annotated[str, typer.Option(help=f"With commas: {ATTRIBUTIONS}.")] = "raw,rollout",
     erase: Annotated[str, typer.Option(help="Take tokens away by delete, mask or pad.")] = "delete",
     text: TextColumn = None,
     pair: PairColumn = None,

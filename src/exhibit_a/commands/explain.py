@@ -17,17 +17,20 @@ from exhibit_a.commands.common import (
     Plot,
     Seed,
     Truncate,
+    check_place,
     console,
     deliver,
     load_quietly,
     plain,
     print_json,
+    refuse_beside,
 )
-from exhibit_a.errors import BadRequestError
 
 if TYPE_CHECKING:
     from exhibit_a.stages import Progress
     from exhibit_a.trial import Trial
+
+PAGE = Path("report.html")
 
 
 def register(app: typer.Typer) -> None:
@@ -45,7 +48,7 @@ def explain(
     target_text: Annotated[
         str | None, typer.Option(help="What a model with two stacks says; without, its own words.")
     ] = None,
-    html: Annotated[Path, typer.Option(help="Write the page to this file.")] = Path("report.html"),
+    html: Annotated[Path, typer.Option(help="Write the page to this file.")] = PAGE,
     no_html: Annotated[bool, typer.Option("--no-html", help="Write no page.")] = False,
     timing: Annotated[bool, typer.Option("--timing", help="Say how long each stage took.")] = False,
     truncate: Truncate = False,
@@ -55,9 +58,10 @@ def explain(
     plot: Plot = None,
 ) -> None:
     """Examine a text with every method: a verdict per head, and a page to look around in."""
+    if no_html:
+        refuse_beside("--no-html", {"--html": html != PAGE})
     page = None if no_html else html
-    for file in filter(None, (page, out, plot)):
-        _check_place(file)
+    check_place(page)
     spent = {"load": 0.0, "files": 0.0}
     with _timed(spent, "load"):
         from exhibit_a.trial import trial
@@ -90,14 +94,6 @@ def explain(
         say(table(found, **spent))
     for name in written:
         console().print(f"written to {name}", soft_wrap=True)
-
-
-def _check_place(file: Path) -> None:
-    """Refuse a file that cannot be written before the work and not after it."""
-    if not file.parent.is_dir():
-        raise BadRequestError(f"{file} cannot be written: there is no folder {file.parent}.")
-    if file.exists() and not file.is_file():
-        raise BadRequestError(f"{file} cannot be written: what has that name is not a file.")
 
 
 @contextmanager

@@ -55,20 +55,23 @@ def heads(
 ) -> None:
     """Rank the heads of a classifier by how much its answers owe to them."""
     subject = load_quietly(model)
-    found = _importance(subject, read_some(data, text, pair, label, limit), by)
+    sources = [data] if against is None else [data, against]
+    read = [_labelled(subject, one, text, pair, label, limit) for one in sources]
+    found = _importance(subject, read[0], by)
     if against is not None:
         from exhibit_a.methods.heads import head_similarity
 
-        other = _importance(subject, read_some(against, text, pair, label, limit), by)
-        result = head_similarity(found, other, names=(data.stem, against.stem))
+        other = _importance(subject, read[1], by)
+        first, second = names = _names(data, against)
+        result = head_similarity(found, other, names=names)
         low, high = result.interval
         title = (
             f"importance by {by}: Pearson {result.pearson:.2f} ({low:.2f} to {high:.2f}), "
             f"Spearman {result.spearman:.2f}"
         )
         rows: Rows = [
-            {"site": site, "head": head, data.stem: float(found.scores[site, head])}
-            | {against.stem: float(other.scores[site, head])}
+            {"site": site, "head": head, first: float(found.scores[site, head])}
+            | {second: float(other.scores[site, head])}
             for site, head in found.ranking[::-1][:top]
         ]
         present(result, title, rows, json=json, out=out, plot=plot)
@@ -91,7 +94,7 @@ def prune(
     model: Model = "sentiment",
     by: By = "attribution",
     order: Annotated[str, typer.Option(help="least or most important heads first.")] = "least",
-    scope: Annotated[str, typer.Option(help="global, or the same share of every site.")] = "global",
+    scope: Annotated[str, typer.Option(help="global, or site: the same share of each.")] = "global",
     rank_on: Annotated[
         int, typer.Option(min=1, help="Rank on so many examples; the others are judged.")
     ] = 200,
@@ -107,16 +110,33 @@ def prune(
     out: Out = None,
     plot: Plot = None,
 ) -> None:
-    """Show how accuracy falls as heads go, or make a model without its least important heads."""
+    """Show how accuracy falls as heads go, or make a model without some of them."""
     from exhibit_a.errors import BadRequestError
-    from exhibit_a.methods.pruning import pruning_curve
+    from exhibit_a.methods.pruning import check_request, first_heads, pruning_curve
+    from exhibit_a.methods.removal import require_savable
+    from exhibit_a.store import free_folder
 
     if save is not None and remove is None:
         raise BadRequestError("There is nothing to save yet: say with --remove how much goes.")
-    subject, examples = load_quietly(model), read_some(data, text, pair, label, limit)
+    check_request(order, scope)
+    if save is not None:
+        free_folder(save)
+    subject = load_quietly(model)
+    if save is not None:
+        require_savable(subject)
+    examples = _labelled(subject, data, text, pair, label, limit)
+    _check_parts(examples, rank_on, judged=remove is None)
+    every = [(site.index, head) for site in subject.anatomy.sites for head in range(site.heads)]
+    count = round((remove or 0) * len(every))
+    if remove is not None and not first_heads(every, count, order, scope):
+        raise BadRequestError(
+            f"--remove {remove:g} of {len(every)} heads (--scope {scope}) is none of them; "
+            "ask for a larger share."
+        )
     importance = _importance(subject, examples[:rank_on], by)
     if remove is not None:
-        _remove(subject, importance, examples, remove, save, json=json, out=out)
+        gone = first_heads(importance.ranking, count, order, scope)
+        _remove(subject, gone, examples, save, json=json, out=out, plot=plot)
         return
     with working(f"silencing heads, {order} important first"):
         result = pruning_curve(subject, examples, importance, order=order, scope=scope)
@@ -153,15 +173,11 @@ def triggers(
     """Find pairs of words that single answers rest on, and see whether they turn others."""
     from exhibit_a.methods.triggers import attack, find_triggers
 
-    subject = load_quietly(model)
+    subject, examples = load_quietly(model), read_some(data, text, pair, label, limit)
+    victims = victim and _labelled(subject, victim, text, pair, label, None)
     with working("looking for patterns") as progress:
-        found = find_triggers(
-            subject,
-            read_some(data, text, pair, label, limit),
-            limit=limit or 500,
-            progress=progress,
-        )
-    if victim is None:
+        found = find_triggers(subject, examples, limit=limit or 500, progress=progress)
+    if victims is None:
         rows: Rows = [
             {"pattern": one.text, "speaks_for": found.labels[one.predicted]}
             | {"score": sum(one.scores), "site": one.site, "head": one.head}
@@ -170,7 +186,6 @@ def triggers(
         present(found, "patterns that answers rest on", rows, json=json, out=out, plot=plot)
         return
     with working("attacking"):
-        victims = read_some(victim, text, pair, label, None)
         result = attack(subject, victims, found, count=count, seed=seed)
     rows = [
         {
@@ -190,6 +205,49 @@ def triggers(
     present(result, "accuracy of each class", rows, json=json, out=out, plot=plot)
 
 
+def _names(first: Path, second: Path) -> tuple[str, str]:
+    """What two files are called: by their stems, with as many folders as tell them apart."""
+    parts = [one.resolve().with_suffix("").parts for one in (first, second)]
+    for length in range(1, max(map(len, parts)) + 1):
+        short = ["/".join(part[-length:]) for part in parts]
+        if short[0] != short[1]:
+            return short[0], short[1]
+    return first.name, f"{second.name} (again)"
+
+
+def _labelled(
+    subject: "Subject",
+    data: Path,
+    text: str | None,
+    pair: str | None,
+    label: str | None,
+    limit: int | None,
+) -> "list[Example]":
+    """The first examples of a file, each with a label that the model knows."""
+    from exhibit_a.methods.batches import classes_of
+
+    examples = read_some(data, text, pair, label, limit)
+    classes_of(subject, examples)  # refuses what is found wrong before any of it is worked on
+    return examples
+
+
+def _check_parts(examples: "list[Example]", rank_on: int, *, judged: bool) -> None:
+    """Refuse examples of which too few are left to rank on, or to judge by."""
+    from exhibit_a.errors import BadRequestError
+    from exhibit_a.methods.batches import fingerprint, require_variety
+
+    require_variety(examples[:rank_on], "to rank on")
+    ranked = {fingerprint(one) for one in examples[:rank_on]}
+    others = [one for one in examples if fingerprint(one) not in ranked]
+    if judged and not others:
+        raise BadRequestError(
+            f"--rank-on {rank_on} leaves none of the {len(examples)} examples to judge by. "
+            "Give a smaller --rank-on, or more examples."
+        )
+    if judged:
+        require_variety(others, "to judge by")
+
+
 def _importance(subject: "Subject", examples: "list[Example]", by: str) -> "HeadImportance":
     from exhibit_a.methods.heads import head_importance
 
@@ -199,28 +257,28 @@ def _importance(subject: "Subject", examples: "list[Example]", by: str) -> "Head
 
 def _remove(
     subject: "Subject",
-    importance: "HeadImportance",
+    gone: list[tuple[int, int]],
     examples: "list[Example]",
-    share: float,
     folder: Path | None,
     *,
     json: bool,
     out: Path | None,
+    plot: Path | None,
 ) -> None:
-    """Take the least important heads out of the model, compare, and save what is left."""
+    """Take heads out of the model, save what is left, and compare."""
     from exhibit_a.methods.removal import measure_pruning
     from exhibit_a.methods.removal import prune as without
     from exhibit_a.store import folder_beside, free_folder
 
-    gone = importance.ranking[: round(share * len(importance.ranking))]
     with working("taking heads out"):
         smaller = without(subject, gone)
-        result = measure_pruning(subject, smaller, gone, examples[:200])
     if folder is not None:
         with folder_beside(free_folder(folder)) as beside:
             smaller.model.save_pretrained(beside)
             if smaller.tokenizer is not None:
                 smaller.tokenizer.save_pretrained(beside)
+    with working("comparing"):
+        result = measure_pruning(subject, smaller, gone, examples[:200])
     rows: Rows = [
         {
             "heads_gone": len(gone),
@@ -231,5 +289,5 @@ def _remove(
             "can_be_saved": result.saves,
         }
     ]
-    title = f"without {share:.0%} of the heads" + (f", saved in {folder}" if folder else "")
-    present(result, title, rows, json=json, out=out, plot=None)
+    title = f"without {len(gone)} heads" + (f", saved in {folder}" if folder else "")
+    present(result, title, rows, json=json, out=out, plot=plot)

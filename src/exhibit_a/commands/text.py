@@ -1,7 +1,7 @@
 """Verbs about one text."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,16 +19,20 @@ from exhibit_a.commands.common import (
     load_quietly,
     present,
     read_some,
+    refuse_beside,
     working,
 )
 
+if TYPE_CHECKING:
+    from exhibit_a.examples import Example
+
 Text = Annotated[str, typer.Argument(help="The text to examine.")]
-Probes = Annotated[
-    int | None, typer.Option(min=2, help="Random directions per token; without, all of them.")
-]
 Target = Annotated[
     str | None, typer.Option(help="Label or token to explain; without, what the model answers.")
 ]
+
+# Where an option leaves another nothing to do, the other must not have been changed from these.
+VALUE_BIAS, PROBES, EPSILON, RESTARTS, ALPHA = "include", 16, 0.01, 4, 0.5
 
 
 def register(app: typer.Typer) -> None:
@@ -44,7 +48,7 @@ def effective(
     by_length: Annotated[
         bool, typer.Option("--by-length", help="Growing beginnings of the text instead.")
     ] = False,
-    value_bias: Annotated[str, typer.Option(help="include or exclude.")] = "include",
+    value_bias: Annotated[str, typer.Option(help="include or exclude.")] = VALUE_BIAS,
     simplex: Annotated[bool, typer.Option("--simplex", help="Rows keep their sum.")] = False,
     truncate: Truncate = False,
     json: Json = False,
@@ -53,6 +57,9 @@ def effective(
 ) -> None:
     """Show how much of attention can reach the output, and where other attention would do."""
     if by_length:
+        biased = value_bias != VALUE_BIAS
+        idle = {"--pair": pair, "--simplex": simplex, "--value-bias": biased}
+        refuse_beside("--by-length", idle)
         _effective_by_length(text, model, json, out, plot)
         return
     from exhibit_a.methods.effective import effective_attention
@@ -103,8 +110,10 @@ def mixing(
     text: Text,
     pair: Pair = None,
     model: Model = "sentiment",
-    probes: Probes = 16,
-    exact: Annotated[bool, typer.Option(help="Use every direction; slow but exact.")] = False,
+    probes: Annotated[int, typer.Option(min=2, help="Random directions per token.")] = PROBES,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="All directions instead; slow but exact.")
+    ] = False,
     truncate: Truncate = False,
     seed: Seed = 0,
     json: Json = False,
@@ -114,6 +123,8 @@ def mixing(
     """Show how much of every token is left in its hidden vector, layer by layer."""
     from exhibit_a.methods.hidden_attribution import hidden_attribution
 
+    if exact:
+        refuse_beside("--exact", {"--probes": probes != PROBES})
     trace = capture_text(model, text, pair, truncate=truncate)
     result = hidden_attribution(trace, probes=None if exact else probes, seed=seed)
     own, displaced, rows = result.self_contribution, result.not_own_top, Rows()
@@ -136,7 +147,9 @@ def attribute(
     model: Model = "sentiment",
     target: Target = None,
     rule: Annotated[str, typer.Option(help="gauss, riemann (paper) or left (released).")] = "gauss",
-    steps: Annotated[int | None, typer.Option(min=1, help="Points; without, as needed.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Points; gauss alone can do without: as needed.")
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="Edges to show.")] = 12,
     truncate: Truncate = False,
     json: Json = False,
@@ -173,8 +186,9 @@ def tree(
     plot: Plot = None,
 ) -> None:
     """Draw the tree of attention edges that lead to the answer."""
-    from exhibit_a.methods.tree import attribution_tree
+    from exhibit_a.methods.tree import attribution_tree, check_request
 
+    check_request(threshold, penalty, algorithm)
     attribution = _attribution(text, pair, model, target, "gauss", "auto", truncate)
     result = attribution_tree(
         attribution, threshold=threshold, penalty=penalty, algorithm=algorithm
@@ -196,18 +210,26 @@ def tree(
 
 def adversary(
     text: Annotated[str | None, typer.Argument(help="The text to examine.")] = None,
-    pair: Pair = None,
+    pair: Annotated[
+        str | None, typer.Option("--pair", help="The second text; with --keys, its column.")
+    ] = None,
     model: Model = "sentiment",
-    epsilon: Annotated[float, typer.Option(help="How far the answer may move.")] = 0.01,
-    restarts: Annotated[int, typer.Option(min=1, help="Climbs from different starts.")] = 4,
+    epsilon: Annotated[float, typer.Option(help="How far the answer may move.")] = EPSILON,
+    restarts: Annotated[int, typer.Option(min=1, help="Climbs from different starts.")] = RESTARTS,
     compare: Annotated[
         bool, typer.Option("--free", help="Also: how far with every head output as it is?")
     ] = False,
     keys: Annotated[
         Path | None, typer.Option(help="Instead: train adversarial keys on these labelled texts.")
     ] = None,
-    alpha: Annotated[float, typer.Option(help="With --keys: weight of the answer.")] = 0.5,
+    alpha: Annotated[float, typer.Option(help="With --keys: weight of the answer.")] = ALPHA,
     limit: Annotated[int | None, typer.Option(min=1, help="With --keys: so many texts.")] = None,
+    text_column: Annotated[
+        str | None, typer.Option("--text", help="With --keys: column of the text.")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", help="With --keys: column of the label.")
+    ] = None,
     truncate: Truncate = False,
     seed: Seed = 0,
     json: Json = False,
@@ -220,8 +242,13 @@ def adversary(
     if (text is None) == (keys is None):
         raise BadRequestError("Give either a text, or labelled texts with --keys FILE.")
     if keys is not None:
-        _adversarial_keys(keys, model, alpha, limit, seed, json=json, out=out, plot=plot)
+        moved = {"--epsilon": epsilon != EPSILON, "--restarts": restarts != RESTARTS}
+        refuse_beside("--keys", moved | {"--free": compare, "--truncate": truncate})
+        examples = read_some(keys, text_column, pair, label, limit)
+        _adversarial_keys(examples, model, alpha, seed, json=json, out=out, plot=plot)
         return
+    columns = {"--text": text_column, "--label": label}
+    refuse_beside("a text", columns | {"--limit": limit, "--alpha": alpha != ALPHA})
     from exhibit_a.methods.adversarial import adversarial_attention
 
     trace = capture_text(model, text or "", pair, truncate=truncate)
@@ -248,10 +275,9 @@ def adversary(
 
 
 def _adversarial_keys(
-    data: Path,
+    examples: "list[Example]",
     model: str,
     alpha: float,
-    limit: int | None,
     seed: int,
     *,
     json: bool,
@@ -260,7 +286,7 @@ def _adversarial_keys(
 ) -> None:
     from exhibit_a.methods.adversarial_keys import adversarial_keys
 
-    subject, examples = load_quietly(model), read_some(data, None, None, None, limit)
+    subject = load_quietly(model)
     with working("training adversaries") as progress:
         result = adversarial_keys(subject, examples, alpha=alpha, seed=seed, progress=progress)
     rows: Rows = [

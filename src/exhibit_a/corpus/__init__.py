@@ -4,7 +4,13 @@
 >>> xa.corpus.open("out").to_pandas("heads")
 """
 
-from exhibit_a.corpus.read import Run, Summary, diff, open
-from exhibit_a.corpus.running import resume, run
+from exhibit_a.results import extra
+
+try:
+    from exhibit_a.corpus.read import Run, Summary, diff, open
+    from exhibit_a.corpus.running import resume, run
+except ModuleNotFoundError as missing:
+    extra(missing.name or "pyarrow", "corpus")
+    raise
 
 __all__ = ["Run", "Summary", "diff", "open", "resume", "run"]

@@ -145,6 +145,12 @@ def diff(first: str | Path | Run, second: str | Path | Run) -> list[dict[str, An
     of the paired difference.
     """
     a, b = (one if isinstance(one, Run) else open(one) for one in (first, second))
+    methods = [one.card.plan.method for one in (a, b)]
+    if methods[0] != methods[1]:
+        raise BadRequestError(
+            f"The runs asked different methods ({methods[0]} and {methods[1]}), whose numbers "
+            "cannot be subtracted. Compare runs of one method."
+        )
     if a.manifest["ids"] != b.manifest["ids"]:
         counts = [one.manifest["counts"]["examples"] for one in (a, b)]
         raise BadRequestError(

@@ -58,6 +58,10 @@ class _Encoded:
     truncated: bool
 
 
+class _TooLongError(BadRequestError):
+    """A text could be used if it were shorter, and it must not be cut."""
+
+
 class Worker:
     """A model that waits for windows."""
 
@@ -79,7 +83,7 @@ class Worker:
             count = len(window.examples)
             return Shard(receipt_of(window, count, window.unusable, files), files)
         with one_thread():
-            encoded, unusable = self._encode(window)
+            encoded, unusable, too_long = self._encode(window)
             found: list[Found] = []
             for number, group in enumerate(_batches(encoded, self.card.plan.tokens)):
                 some, refused = self._found(group)
@@ -91,32 +95,36 @@ class Worker:
             raise BadRequestError(str(unusable[0]))
         found.sort(key=lambda one: one.number)
         files = files_of(found, self.subject.anatomy.sites, window.number)
-        return Shard(receipt_of(window, len(found), unusable, files), files)
+        return Shard(receipt_of(window, len(found), unusable + too_long, files), files)
 
-    def _encode(self, window: Window) -> tuple[list[_Encoded], list[Unusable]]:
-        """The inputs of every example that can be used."""
-        encoded, unusable = [], list(window.unusable)
+    def _encode(self, window: Window) -> tuple[list[_Encoded], list[Unusable], list[Unusable]]:
+        """The inputs of every example that can be used, those that cannot, and those too long."""
+        encoded, unusable, too_long = [], list(window.unusable), []
         for place, example in enumerate(window.examples):
             try:
                 inputs, cut = self._inputs(example)
-            except BadRequestError as problem:
+            except _TooLongError as problem:
                 if self.card.plan.too_long == "stop":
                     raise BadRequestError(f"Example {example.id}: {problem}") from None
+                too_long.append(Unusable(f"Example {example.id}", _reason(problem)))
+                continue
+            except BadRequestError as problem:
                 unusable.append(Unusable(f"Example {example.id}", _reason(problem)))
                 continue
             ids = inputs["input_ids"][0]
             names, special = positions(self.subject.tokenizer, ids, len(ids))
             encoded.append(_Encoded(window.start + place, example, inputs, names, special, cut))
-        return encoded, unusable
+        return encoded, unusable, too_long
 
     def _inputs(self, example: Example) -> tuple[dict[str, Any], bool]:
         """Inputs, and whether the text had to be cut."""
         try:
             return self.subject.encode(example.text, example.pair), False
-        except BadRequestError:
-            if self.card.plan.too_long != "truncate":
-                raise
-            return self.subject.encode(example.text, example.pair, truncate=True), True
+        except BadRequestError as problem:
+            cut = self.subject.encode(example.text, example.pair, truncate=True)
+            if self.card.plan.too_long == "truncate":
+                return cut, True
+            raise _TooLongError(str(problem)) from None
 
     def _found(self, group: Sequence[_Encoded]) -> tuple[list[Found], list[Unusable]]:
         """What is found about texts of one length; texts that fail are named."""

@@ -34,6 +34,7 @@ from exhibit_a.methods.batches import (
     encoded,
     grouped,
     padded,
+    put_aside,
     stand_alone,
     tell,
 )
@@ -327,11 +328,7 @@ def _split(
     """Examples to train on and others to judge by."""
     if held_out is not None:
         return examples, read_examples(held_out, labelled=True)
-    order = torch.randperm(len(examples), generator=torch.Generator().manual_seed(seed)).tolist()
-    aside = max(1, round(HELD_OUT * len(examples)))
-    if len(examples) <= aside:
-        raise BadRequestError("One example cannot both train and judge; give at least two.")
-    return [examples[i] for i in order[aside:]], [examples[i] for i in order[:aside]]
+    return put_aside(examples, HELD_OUT, seed)
 
 
 def _require_one_width(subject: Subject) -> None:

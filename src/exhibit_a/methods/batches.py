@@ -221,6 +221,30 @@ def limited(examples: Sequence[Example], limit: int | None) -> list[Example]:
     return list(examples[:limit])
 
 
+def put_aside(
+    examples: Sequence[Example], share: float, seed: int
+) -> tuple[list[Example], list[Example]]:
+    """Labelled examples to train on, and a random share of them put aside to judge by."""
+    order = torch.randperm(len(examples), generator=torch.Generator().manual_seed(seed)).tolist()
+    count = max(1, round(share * len(examples)))
+    if len(examples) <= count:
+        raise BadRequestError("One example cannot both train and judge; give at least two.")
+    learn, judge = [examples[i] for i in order[count:]], [examples[i] for i in order[:count]]
+    require_variety(learn, "left to train on")
+    require_variety(judge, "put aside to judge by")
+    return learn, judge
+
+
+def require_variety(examples: Sequence[Example], purpose: str) -> None:
+    """Refuse a part of the labelled examples in which all labels are the same."""
+    labels = {one.label for one in examples}
+    if len(labels) == 1:
+        raise BadRequestError(
+            f'Every one of the {len(examples)} examples {purpose} has the label "{labels.pop()}", '
+            "so there is nothing to tell apart. Give more, or the same in another order."
+        )
+
+
 def fingerprint(example: Example) -> str:
     """A short name for the text of an example, the same in every file."""
     text = f"{example.text.strip()}\0{(example.pair or '').strip()}"

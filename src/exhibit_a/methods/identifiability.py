@@ -141,6 +141,11 @@ def identifiability_by_length(
     the width of the heads, where the null space begins.
     """
     available = _available(subject, text)
+    if available < SHORTEST:
+        raise BadRequestError(
+            f"The text is too short to be cut: it has {available} tokens, and beginnings have "
+            f"{SHORTEST} or more. Give a longer one."
+        )
     asked = _steps(subject, available) if lengths is None else sorted(set(lengths))
     beyond = [n for n in asked if not SHORTEST <= n <= available]
     if beyond or not asked:

@@ -56,11 +56,14 @@ class Plan:
         automatic = self.steps == "auto"
         if not automatic and not isinstance(self.steps, int):
             raise BadRequestError(f'steps is a whole number or "auto", not {self.steps!r}.')
+        rule_named(self.rule, 1 if automatic else int(self.steps))
         if automatic and self.rule != "gauss":
-            raise BadRequestError(f'The rule {self.rule!r} needs a number of steps, not "auto".')
+            raise BadRequestError(
+                f'The rule {self.rule!r} needs a number of steps, not "auto". Say how many '
+                "(--steps, steps=): the paper takes 20, the released code 64."
+            )
         if not 0 < self.tolerance < 1:
             raise BadRequestError(f"A tolerance lies between 0 and 1, not at {self.tolerance}.")
-        rule_named(self.rule, 1 if automatic else int(self.steps))
 
 
 @dataclass(frozen=True, eq=False)

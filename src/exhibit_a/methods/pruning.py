@@ -88,8 +88,7 @@ def pruning_curve(
     first); with ``scope="site"`` every site loses its share. Examples that the importance was
     measured on are left out unless ``overlap``.
     """
-    _known("order", order, ORDERS)
-    _known("scope", scope, SCOPES)
+    check_request(order, scope)
     every = read_examples(examples)
     ranking, by, used = _ranking(subject, importance)
     some = [one for one in every if overlap or fingerprint(one) not in used]
@@ -98,9 +97,8 @@ def pruning_curve(
             f"All {len(every)} examples were used to rank the heads. Evaluate on others, or say "
             "overlap=True."
         )
-    ranking = ranking if order == "least" else ranking[::-1]
     steps = _steps(len(ranking), fractions, counts)
-    keeps = [_kept(subject, _first(ranking, step, scope)) for step in steps]
+    keeps = [_kept(subject, first_heads(ranking, step, order, scope)) for step in steps]
     settings: dict[str, Any] = {"order": order, "by": by, "scope": scope, "overlap": overlap}
     return _curve(
         subject, some, keeps, steps, "pruning_curve", settings, {"left out": len(every) - len(some)}
@@ -121,7 +119,7 @@ def effectiveness(
 
     The ranking looks at the gold label, so this measures the ranking, not a model to be used.
     """
-    _known("order", order, ORDERS)
+    check_request(order, SCOPES[0])
     some = limited(read_examples(examples), limit)
     tables, doubts = importance_by_example(subject, some, by=by, progress=progress)
     table = next(iter(tables.values()))
@@ -139,6 +137,27 @@ def effectiveness(
     return _curve(
         subject, some, keeps, [n * sites for n in steps], "effectiveness", settings, doubts
     )
+
+
+def check_request(order: str, scope: str) -> None:
+    """Refuse an order or a scope that does not exist; cheap enough to ask before any ranking."""
+    for what, asked, known in (("order", order, ORDERS), ("scope", scope, SCOPES)):
+        if asked not in known:
+            raise BadRequestError(f"There is no {what} {asked!r}; choose {' or '.join(known)}.")
+
+
+def first_heads(
+    ranking: list[tuple[int, int]], count: int, order: str = "least", scope: str = "global"
+) -> list[tuple[int, int]]:
+    """The heads that go: the first of all, or the same share of the first of every site."""
+    ranking = ranking if order == "least" else ranking[::-1]
+    if scope == "global":
+        return ranking[:count]
+    sites: dict[int, list[tuple[int, int]]] = {}
+    for at in ranking:
+        sites.setdefault(at[0], []).append(at)
+    share = count / len(ranking)
+    return [at for own in sites.values() for at in own[: round(share * len(own))]]
 
 
 def wilson(right: Float[Tensor, "*batch"], count: int) -> Float[Tensor, "*batch bound"]:
@@ -259,25 +278,9 @@ def _steps(
     return sorted(counts)
 
 
-def _first(ranking: list[tuple[int, int]], count: int, scope: str) -> list[tuple[int, int]]:
-    """The heads that go: the first of all, or the same share of the first of every site."""
-    if scope == "global":
-        return ranking[:count]
-    sites: dict[int, list[tuple[int, int]]] = {}
-    for at in ranking:
-        sites.setdefault(at[0], []).append(at)
-    share = count / len(ranking)
-    return [at for own in sites.values() for at in own[: round(share * len(own))]]
-
-
 def _kept(subject: Subject, gone: list[tuple[int, int]]) -> Kept:
     sites = subject.anatomy.sites
     kept = torch.ones(1, len(sites), max(site.heads for site in sites), device=subject.device)
     for site, head in gone:
         kept[0, site, head] = 0
     return kept
-
-
-def _known(what: str, asked: str, known: tuple[str, ...]) -> None:
-    if asked not in known:
-        raise BadRequestError(f"There is no {what} {asked!r}; choose {' or '.join(known)}.")

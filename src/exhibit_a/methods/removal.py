@@ -24,6 +24,7 @@ from itertools import product
 from typing import Any
 
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 
 from exhibit_a.errors import BadRequestError, UnsupportedModelError
@@ -39,6 +40,10 @@ from exhibit_a.subject.tap import AttentionCall, Tap, attention_implementation
 
 ROUNDING = 8.0  # sums in another order may differ by this much more than parity allows
 MOST_TRIALS = 256
+TIED = "its configuration ties the width of heads to their number"
+UNEVEN = "its sites have different numbers of heads"
+
+_IMPOSSIBLE = (RuntimeError, ValueError, AttributeError, ZeroDivisionError, StrictDataclassError)
 
 Heads = Iterable[tuple[int, int]]
 Known = dict[type, tuple[str, ...]]  # what a kind of module remembers
@@ -95,6 +100,12 @@ def prune(subject: Subject, heads: Heads) -> Subject:
     if problem is not None:
         model.save_pretrained = _refusing_to_save(problem)
     return smaller
+
+
+def require_savable(subject: Subject) -> None:
+    """Refuse a model whose configuration could not say what is left when heads are gone."""
+    if _tied(subject):
+        _refusing_to_save(TIED)()
 
 
 def measure_pruning(
@@ -268,28 +279,48 @@ def _check_longer(subject: Subject, smaller: Subject, heads: Heads) -> None:
 def _unsayable(smaller: Subject, inputs: dict[str, Any]) -> str | None:
     """Why the configuration cannot describe the smaller model; otherwise it now does."""
     model, sites = smaller.model, smaller.anatomy.sites
+    if _tied(smaller):
+        return TIED
     if len({(site.heads, site.kv_heads, site.d_head) for site in sites}) > 1:
-        return "its sites have different numbers of heads"
-    config = copy.deepcopy(model.config)
+        return UNEVEN
     told = {"num_attention_heads": sites[0].heads, "head_dim": sites[0].d_head}
-    if hasattr(config, "num_key_value_heads"):
+    if hasattr(model.config, "num_key_value_heads"):
         told["num_key_value_heads"] = sites[0].kv_heads
     try:
-        for name, number in told.items():
-            setattr(config, name, number)
+        config = _config(model, told)
+        config.validate()  # as saving will
         with torch.device("meta"):  # shapes alone cost nothing
             type(model)(config).load_state_dict(model.state_dict(), assign=True)
         with torch.random.fork_rng():  # the weights it starts with are not asked for
             again = type(model)(config).to(model.dtype).to(model.device)
         again.load_state_dict(model.state_dict())
         difference = _off_by(replace(smaller, model=again), inputs, _plain(smaller, inputs))
-    except (RuntimeError, ValueError, AttributeError, ZeroDivisionError) as fact:
-        return f"a model built from it differs ({str(fact).strip().splitlines()[0]})"
+    except _IMPOSSIBLE as fact:
+        return f"a model built from it differs ({str(fact).strip().splitlines()[-1].strip()})"
     if difference > ROUNDING * smaller.anatomy.tolerance:
         return "a model built from it answers differently"
     for name, number in told.items():
         setattr(model.config, name, number)
     return None
+
+
+def _tied(subject: Subject) -> bool:
+    """Whether one head of the width that heads have cannot be asked for: it gets another width."""
+    model, site = subject.model, subject.anatomy.sites[0]
+    told = {"num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": site.d_head}
+    try:
+        with torch.device("meta"):
+            alone = type(model)(_config(model, told)).get_submodule(site.projection or "")
+    except _IMPOSSIBLE:
+        return True
+    return site.d_head not in getattr(alone, "weight", torch.empty(0)).shape
+
+
+def _config(model: nn.Module, told: dict[str, int]) -> Any:
+    config = copy.deepcopy(model.config)
+    for name, number in told.items():
+        setattr(config, name, number)
+    return config
 
 
 @torch.no_grad()
@@ -300,9 +331,10 @@ def _plain(subject: Subject, inputs: dict[str, Any]) -> list[Tensor]:
 
 def _refusing_to_save(problem: str) -> Callable[..., None]:
     def save_pretrained(*_: Any, **__: Any) -> None:
+        even = "Take equally many from every site (--scope site), or save" * (problem == UNEVEN)
         raise UnsupportedModelError(
-            f"The pruned model cannot be saved: {problem}, which its configuration cannot say. "
-            "Save the whole model and the list of heads, and prune again after loading."
+            f"The pruned model cannot be saved: {problem}, so no configuration describes it. "
+            f"{even or 'Save'} the whole model and the list of heads; prune again after loading."
         )
 
     return save_pretrained

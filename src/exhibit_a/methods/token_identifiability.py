@@ -342,9 +342,7 @@ def _vocabulary(subject: Subject, candidates: str) -> Float[Tensor, "word d_inpu
 def _check_request(maps: Sequence[str], metric: str, candidates: str) -> None:
     asked = (("map", tuple(maps), MAPS), ("metric", (metric,), METRICS))
     for what, given, known in (*asked, ("candidates", (candidates,), CANDIDATES)):
-        unknown = [name for name in given if name not in known]
+        unknown = [f"There is no {what} {name!r}" for name in given if name not in known]
         if unknown or not given:
-            raise BadRequestError(
-                f"There is no {what} {unknown[0] if unknown else 'named'!r}; "
-                f"choose from {', '.join(known)}."
-            )
+            problem = unknown[0] if unknown else f"No {what} was named"
+            raise BadRequestError(f"{problem}; choose from {', '.join(known)}.")

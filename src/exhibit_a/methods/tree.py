@@ -92,7 +92,7 @@ class AttributionTree(Result):
 
     def to_networkx(self) -> "networkx.DiGraph":
         """The tree as a directed graph; nodes carry their token, edges their layer and score."""
-        graph = extra("networkx").DiGraph(target=self.target, root=self.root)
+        graph = extra("networkx", "compare").DiGraph(target=self.target, root=self.root)
         for node in self.nodes:
             graph.add_node(node, token=self._name(node))
         for edge in self.edges:
@@ -185,13 +185,7 @@ def attribution_tree(
     ``stack`` names the other. Whichever algorithm is asked for, the objective of both is in the
     checks.
     """
-    if algorithm not in ALGORITHMS:
-        raise BadRequestError(f"There is no {algorithm!r}; choose {' or '.join(ALGORITHMS)}.")
-    if not 0 <= threshold < 1 or not penalty >= 0:
-        raise BadRequestError(
-            f"A threshold lies in [0, 1) and a penalty is not negative, unlike {threshold} and "
-            f"{penalty}."
-        )
+    check_request(threshold, penalty, algorithm)
     stack = stack or attribution.sites[-1].stack
     maps = _layer_maps(attribution, stack)
     reader = _reader(attribution, stack)
@@ -222,6 +216,19 @@ def attribution_tree(
         layers=len(maps),
         target=attribution.target,
     )
+
+
+def check_request(threshold: float, penalty: float, algorithm: str) -> None:
+    """Refuse a tree that cannot be; cheap enough to ask before anything is attributed."""
+    if algorithm not in ALGORITHMS:
+        raise BadRequestError(
+            f"There is no algorithm {algorithm!r}; choose {' or '.join(ALGORITHMS)}."
+        )
+    if not 0 <= threshold < 1 or not penalty >= 0:
+        raise BadRequestError(
+            f"A threshold lies in [0, 1) and a penalty is not negative, unlike {threshold} and "
+            f"{penalty}."
+        )
 
 
 def _layer_maps(attribution: SelfAttribution, stack: str) -> list[Tensor]:
