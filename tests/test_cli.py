@@ -5,6 +5,7 @@ import re
 import socket
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import version
 
 import pytest
@@ -12,6 +13,7 @@ from words import plain_tokenizer, save_tokenizer
 from zoo import DECODER, FAMILIES, Family
 
 from exhibit_a.cli import main
+from exhibit_a.commands.common import load_quietly
 from exhibit_a.store import read
 
 
@@ -314,6 +316,7 @@ def idle(monkeypatch):
 
     for name in ("heads.head_importance", "triggers.find_triggers", "self_attribution.integrate"):
         monkeypatch.setattr(f"exhibit_a.methods.{name}", work)
+    monkeypatch.setattr("exhibit_a.commands.heads.load_quietly", cache(load_quietly))
 
 
 WORKING = {
