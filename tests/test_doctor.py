@@ -1,9 +1,14 @@
 """What a model allows and costs, against counting it by hand."""
 
-import pytest
-from conftest import subject_of
-from zoo import FAMILIES
+import json
 
+import pytest
+import transformers as hf
+from conftest import subject_of
+from words import save_tokenizer
+from zoo import ENCODER, FAMILIES
+
+from exhibit_a.cli import main
 from exhibit_a.doctor import diagnose
 from exhibit_a.errors import BadRequestError
 from exhibit_a.subject.subject import load
@@ -37,3 +42,22 @@ def test_a_window_longer_than_the_probe_is_seen():
     subject = load(FAMILIES["gpt-neo"].build(window_size=16))
     assert "sliding window of 16" in diagnose(subject, length=32).variants
     assert "sliding window of 16" not in diagnose(subject, length=12).variants
+
+
+def told(capsys, *words):
+    with pytest.raises(SystemExit):
+        main(["doctor", *map(str, words)])
+    return capsys.readouterr()
+
+
+def test_the_answer_is_told_for_pairs_and_for_every_token(capsys, tmp_path):
+    save_tokenizer(tmp_path)
+    hf.BertForTokenClassification(hf.BertConfig(**ENCODER)).save_pretrained(tmp_path)
+    text = ("--text", "a fine film", "--pair", "dull")
+    answer = json.loads(told(capsys, tmp_path, "--json", *text).out)["answer"]
+    assert [name.split(":")[0] for name in answer] == [
+        f"{place} {token}"
+        for place, token in enumerate(["[CLS]", "a", "fine", "film", "[SEP]", "dull", "[SEP]"])
+    ]
+    assert "a fine film | dull" in told(capsys, tmp_path, *text).out
+    assert "no text was given" in told(capsys, tmp_path, "--pair", "dull").err

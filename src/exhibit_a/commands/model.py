@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from exhibit_a.commands.common import Json, Seed, Truncate, console, load_quietly, print_json
+from exhibit_a.commands.common import (
+    Json,
+    Pair,
+    Seed,
+    Truncate,
+    console,
+    load_quietly,
+    print_json,
+)
+from exhibit_a.errors import BadRequestError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,15 +35,18 @@ def doctor(
     text: Annotated[
         str | None, typer.Option(help="Also say what the model answers to this.")
     ] = None,
+    pair: Pair = None,
     truncate: Truncate = False,
     json: Json = False,
 ) -> None:
     """Say what a model allows, how faithfully it is followed, and what the methods would cost."""
     from exhibit_a.doctor import diagnose
 
+    if text is None and (pair is not None or truncate):
+        raise BadRequestError("--pair and --truncate belong to --text, and no text was given.")
     subject = load_quietly(model)
     found = diagnose(subject, length=length)
-    answer = None if text is None else _answer(subject, text, truncate)
+    answer = None if text is None else _answer(subject, text, pair, truncate)
     if json:
         print_json(found.to_dict() | ({} if answer is None else {"text": text, "answer": answer}))
         return
@@ -43,7 +55,7 @@ def doctor(
     screen.print(_methods(found))
     if answer is not None:
         told = ", ".join(f"{name} {share:.3f}" for name, share in answer.items())
-        screen.print(text, style="bold")
+        screen.print(*filter(None, (text, pair)), sep=" | ", style="bold")
         screen.print(f"  {told}")
 
 
@@ -87,17 +99,24 @@ def train(
     console().print(f"saved in {folder}", soft_wrap=True)
 
 
-def _answer(subject: "Subject", text: str, truncate: bool) -> dict[str, float]:
-    """The model's answer in words: classes, a value, or the likeliest next tokens."""
+def _answer(subject: "Subject", text: str, pair: str | None, truncate: bool) -> dict[str, float]:
+    """The model's answer in words: classes, numbers, a class for each token, or the next token."""
     import torch
 
     from exhibit_a.trace.capture import capture
     from exhibit_a.trace.targets import choose_target
 
-    trace = capture(subject, text, keep=(), truncate=truncate)
-    if subject.anatomy.answers == "classes":
-        shares = torch.softmax(trace.output.logits[0].float(), -1).tolist()
-        return dict(zip(subject.labels, shares, strict=True))
+    trace = capture(subject, text, pair=pair, keep=(), truncate=truncate)
+    if subject.labels:
+        logits = trace.output.logits[0].float()
+        shares = logits if subject.anatomy.answers == "outputs" else torch.softmax(logits, -1)
+        if shares.ndim == 1:
+            return dict(zip(subject.labels, shares.tolist(), strict=True))
+        best = enumerate(zip(trace.tokens, *shares.max(-1), strict=True))
+        return {
+            f"{place} {token}: {subject.labels[label]}": float(share)
+            for place, (token, share, label) in best
+        }
     target = choose_target(trace)
     return {str(target): float(target(trace.output)[0])}
 
