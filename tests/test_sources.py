@@ -88,7 +88,7 @@ def test_broken_weights_of_any_kind_get_one_line(folder):
     [
         ("x" * 300, {}, "There is no model"),
         ("", {}, "There is no model ''"),
-        ("sentiment", {"device": "banana"}, "no device 'banana'"),
+        ("sentiment", {"device": "banana"}, "cannot be put on 'banana'"),
         ("sentiment", {"dtype": "int8"}, "no dtype 'int8'"),
         ("sentiment", {"dtype": "float99"}, "no dtype 'float99'"),
         ("sentiment", {"banana": 3}, "banana was given with the embedded model"),

@@ -175,11 +175,7 @@ def _batches(encoded: Sequence[_Encoded], tokens: int) -> Iterator[list[_Encoded
 
 def _reloaded(model: Model, device: str | None) -> Subject:
     """The model of a card, loaded by its name; it must be the very same."""
-    try:
-        subject = load(model.name, dtype=model.dtype, tap=model.tap, device=device)
-    except (RuntimeError, AssertionError) as problem:  # how torch refuses a device
-        reason = str(problem).strip().splitlines()[0]
-        raise BadRequestError(f"The model cannot be put on {device!r}: {reason}") from None
+    subject = load(model.name, dtype=model.dtype, tap=model.tap, device=device)
     if (found := Model.of(subject)) != model:
         differ = [
             name for name in Model.model_fields if getattr(found, name) != getattr(model, name)

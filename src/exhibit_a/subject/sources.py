@@ -55,10 +55,10 @@ def fetch(name: str, device: Any, dtype: Any, options: dict[str, Any]) -> tuple[
         return model, companion
     try:
         return model.to(device), companion
-    except (RuntimeError, AssertionError) as problem:
+    except (RuntimeError, AssertionError) as problem:  # how torch refuses a device
         raise BadRequestError(
-            f"There is no device {device!r} here: {first_line(problem)}"
-        ) from None
+            f"The model cannot be put on {device!r}: {first_line(problem)}"
+        ) from problem
 
 
 def require_all_weights(
