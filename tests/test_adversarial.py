@@ -195,7 +195,7 @@ def test_wrong_requests_to_the_adversary_are_answered():
     with pytest.raises(BadRequestError, match="At least one restart"):
         adversarial_attention(trace, restarts=0)
     number = load(FAMILIES["bert"].build(num_labels=1), tokenizer=tokenizer())
-    with pytest.raises(NotComputableError, match="answers with a number"):
+    with pytest.raises(NotComputableError, match="answers with one number"):
         adversarial_attention(capture(number, "w1 w2"))
 
 

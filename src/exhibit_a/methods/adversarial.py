@@ -42,6 +42,7 @@ from exhibit_a.methods.distances import (
 from exhibit_a.methods.flow import readout
 from exhibit_a.results import Result, extra, provenance
 from exhibit_a.shapes import Attention, SiteMap, SiteRows
+from exhibit_a.subject.anatomy import ANSWERS
 from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit
@@ -117,8 +118,11 @@ def adversarial_attention(
     if restarts < 1 or steps < 0:
         raise BadRequestError("At least one restart and no fewer than zero steps are needed.")
     chosen = target or choose_target(trace)
-    if trace.subject.anatomy.answers in NUMBERS:
-        raise NotComputableError("The model answers with numbers, and ε is between distributions.")
+    kind = trace.subject.anatomy.answers
+    if kind in NUMBERS:
+        raise NotComputableError(
+            f"The model answers with {ANSWERS[kind]}, and ε is between distributions."
+        )
     search = _Search(trace.keeping("attention", "hidden"), chosen, epsilon)
     count = len(trace.sites)
     groups = [(site,) for site in range(count)] + ([tuple(range(count))] if count > 1 else [])
