@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from torch import nn
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
 from exhibit_a.errors import BadRequestError
@@ -34,7 +33,7 @@ from exhibit_a.fit import Encoded, Schedule, answers, fit, share_right
 from exhibit_a.store import folder_beside, free_folder
 from exhibit_a.subject.encoding import NO_PAIRS, length_limit, separates
 from exhibit_a.subject.house import quietly
-from exhibit_a.subject.sources import first_line, knows_words, require_all_weights
+from exhibit_a.subject.sources import first_line, knows_words, lacks_a_head
 
 RECORD = "training.json"
 SENSE: dict[str, tuple[Callable[[float], bool], str]] = {
@@ -215,7 +214,7 @@ def load_base(base: str | Path, names: list[str]) -> tuple[Any, Any]:
             ignore_mismatched_sizes=True,
             output_loading_info=True,
         )
-    require_all_weights(model, told, str(base), new=lambda key: _is_head(model, key))
+    lacks_a_head(model, told, str(base))  # as a rule it does, and will get one here
     if not knows_words(tokenizer):
         raise BadRequestError(
             f'"{base}" came without a tokenizer. Save one beside the weights (tokenizer.json).'
@@ -227,15 +226,6 @@ def load_base(base: str | Path, names: list[str]) -> tuple[Any, Any]:
         )
     model.config.pad_token_id = tokenizer.pad_token_id
     return model, tokenizer
-
-
-def _is_head(model: Any, key: str) -> bool:
-    """Whether a weight stands after the encoder: its part has neither layers nor word vectors."""
-    inside = key.removeprefix(f"{model.base_model_prefix}.")
-    if inside == key:
-        return True
-    part = model.base_model.get_submodule(inside.split(".")[0])
-    return not any(isinstance(one, nn.ModuleList | nn.Embedding) for one in part.modules())
 
 
 @contextmanager

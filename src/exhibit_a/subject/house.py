@@ -107,16 +107,17 @@ def quantise(matrix: Matrix) -> tuple[Stored, Scales]:
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
+def quietly(*, bars: bool = False) -> Iterator[None]:
     """Keep transformers from talking while it loads or saves: what it would say is no news here."""
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
-    logging.disable_progress_bar()
+    if not bars:
+        logging.disable_progress_bar()
     try:
         yield
     finally:
         logging.set_verbosity(level)
-        if bars:
+        if shown:
             logging.enable_progress_bar()
 
 

@@ -2,7 +2,8 @@
 
 It is embedded, in a folder, on the hub, or an object already. Where a folder lacks something,
 transformers makes it up and goes on: random numbers for weights, a tokenizer that knows no words.
-Nothing true can be said about such a model, so it is refused.
+Nothing true can be said about such a model, so it is refused; only a head may be missing, and the
+model then stands there without one.
 """
 
 import os
@@ -14,8 +15,8 @@ import transformers
 from torch import nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
-from exhibit_a.errors import BadRequestError, UnsupportedModelError
-from exhibit_a.subject.house import embedded_names, load_embedded
+from exhibit_a.errors import BadRequestError, ExhibitError, UnsupportedModelError
+from exhibit_a.subject.house import embedded_names, load_embedded, quietly
 
 
 def accept(model: nn.Module, device: Any, dtype: Any, options: dict[str, Any]) -> PreTrainedModel:
@@ -61,18 +62,29 @@ def fetch(name: str, device: Any, dtype: Any, options: dict[str, Any]) -> tuple[
         ) from problem
 
 
-def require_all_weights(
-    model: PreTrainedModel, told: dict[str, Any], source: str, new: Callable[[str], bool]
-) -> None:
-    """Refuse a model of which something is made up, except what is meant to be ``new``."""
+def lacks_a_head(model: PreTrainedModel, told: dict[str, Any], source: str) -> bool:
+    """Whether weights of the head are made up; where others are, the model is refused."""
     changed = [key[0] if isinstance(key, tuple) else key for key in told["mismatched_keys"]]
-    made_up = sorted(key for key in {*told["missing_keys"], *changed} if not new(key))
-    if made_up:
+    made_up = sorted({*told["missing_keys"], *changed})
+    inner = [key for key in made_up if not _is_of_the_head(model, key)]
+    if inner:
         raise BadRequestError(
-            f"{source!r} does not hold all of {type(model).__name__}: {len(made_up)} weights are "
-            f"missing or of another size ({made_up[0]}, …), and would be random. Give a complete "
+            f"{source!r} does not hold all of {type(model).__name__}: {len(inner)} weights are "
+            f"missing or of another size ({inner[0]}, …), and would be random. Give a complete "
             "folder; or load the model yourself, if that is meant, and give the object."
         )
+    return bool(made_up)
+
+
+def _is_of_the_head(model: PreTrainedModel, key: str) -> bool:
+    """Whether a weight stands after the layers: its part has neither layers nor word vectors."""
+    inside = key.removeprefix(f"{model.base_model_prefix}.")
+    if inside == key and model.base_model is not model:
+        return True
+    part = getattr(model.base_model, inside.split(".")[0], None)
+    if not isinstance(part, nn.Module):
+        return False
+    return not any(isinstance(one, nn.ModuleList | nn.Embedding) for one in part.modules())
 
 
 def knows_words(tokenizer: Any) -> bool:
@@ -98,8 +110,13 @@ def _read(name: str, dtype: Any, options: dict[str, Any]) -> tuple[PreTrainedMod
     }
     try:
         config = AutoConfig.from_pretrained(name, **shared)
-        model, told = _declared(config).from_pretrained(name, output_loading_info=True, **options)
-    except UnsupportedModelError:
+        with quietly(bars=True):  # what is missing is looked at below
+            whole = _declared(config).from_pretrained
+            model, told = whole(name, output_loading_info=True, **options)
+            if lacks_a_head(model, told, name) and model.base_model is not model:
+                model, told = AutoModel.from_pretrained(name, output_loading_info=True, **options)
+                lacks_a_head(model, told, name)
+    except ExhibitError:
         raise
     except Exception as problem:  # files can be broken in any way, and each has its own exception
         reason = first_line(problem)
@@ -110,7 +127,6 @@ def _read(name: str, dtype: Any, options: dict[str, Any]) -> tuple[PreTrainedMod
             f"({', '.join(embedded_names())}), not a folder, and not to be had from the hub "
             f"({reason.rstrip('.')})."
         ) from problem
-    require_all_weights(model, told, name, new=lambda _: False)
     return model.eval(), _companion(name, model, shared)
 
 
