@@ -139,6 +139,10 @@ def probe(model: PreTrainedModel) -> dict[str, Any]:
     return inputs
 
 
+class _Heard(Exception):  # noqa: N818 - it is not an error
+    """The decoder was given its input; the rest of the model need not run."""
+
+
 def own_decoder_ids(model: PreTrainedModel, inputs: dict[str, Any]) -> Tensor | None:
     """What a model that does not generate feeds its own decoder, or None: it waits to be told.
 
@@ -150,11 +154,11 @@ def own_decoder_ids(model: PreTrainedModel, inputs: dict[str, Any]) -> Tensor | 
 
     def listen(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         heard.append(kwargs.get("input_ids", args[0] if args else None))
-        raise StopIteration
+        raise _Heard
 
     with torch.no_grad(), undisturbed(model):
         listening = model.get_decoder().register_forward_pre_hook(listen, with_kwargs=True)
-        with hooked([listening]), suppress(StopIteration, ValueError):
+        with hooked([listening]), suppress(_Heard, ValueError):
             model(**inputs)
     return heard[0] if heard and isinstance(heard[0], Tensor) else None
 
