@@ -148,7 +148,8 @@ def own_decoder_ids(model: PreTrainedModel, inputs: dict[str, Any]) -> Tensor | 
 
     A classifier with two stacks reads its input twice, and shifts it for the decoder by itself.
     """
-    if model.can_generate():
+    decoder = model.get_decoder()
+    if model.can_generate() or decoder is model:
         return None
     heard: list[Any] = []
 
@@ -157,7 +158,7 @@ def own_decoder_ids(model: PreTrainedModel, inputs: dict[str, Any]) -> Tensor | 
         raise _Heard
 
     with torch.no_grad(), undisturbed(model):
-        listening = model.get_decoder().register_forward_pre_hook(listen, with_kwargs=True)
+        listening = decoder.register_forward_pre_hook(listen, with_kwargs=True)
         with hooked([listening]), suppress(_Heard, ValueError):
             model(**inputs)
     return heard[0] if heard and isinstance(heard[0], Tensor) else None
