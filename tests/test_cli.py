@@ -458,6 +458,8 @@ def test_a_server_that_cannot_listen_is_not_announced(capsys):
         asked = ("serve", "--model", "no such model", "--port", port)
         assert "Address already in use" in refusal(capsys, *asked)
         assert "300.1.1.1" in refusal(capsys, *asked, "--host", "300.1.1.1")
+    assert "There is no model" in refusal(capsys, *asked)
+    socket.create_server(("127.0.0.1", port)).close()  # nobody listens there any more
 
 
 def test_files_of_the_same_name_are_told_apart(capsys, folder, reviews, tmp_path):

@@ -323,10 +323,3 @@ def test_a_file_that_is_no_result_is_refused(tmp_path, capsys):
     assert left.value.code == 2
     assert capsys.readouterr().err.startswith("error: ")
     assert not (tmp_path / "a.html").exists()
-
-
-def test_serve_refuses_a_model_that_is_not_there(capsys):
-    with pytest.raises(SystemExit) as left:
-        main(["serve", "--model", "sentimant"])
-    assert left.value.code == 2
-    assert "error:" in capsys.readouterr().err

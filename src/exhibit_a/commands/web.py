@@ -62,21 +62,23 @@ def serve(
         raise BadRequestError(
             f"{missing.name} is missing: pip install 'exhibit-a[web]'"
         ) from missing
-    listening = _listening(host, port)
-    subjects = {Path(name).name or name: load_quietly(name) for name in model}
-    names = {host, "127.0.0.1", "localhost", "[::1]"} - {"0.0.0.0", "::"}
-    hosts = {f"{name}:{port}" for name in names} | (names if port == 80 else set())
-    app = application(subjects, frozenset(one.lower() for one in hosts))
-    console().print(f"Exhibit A answers at http://{host}:{port} (Ctrl-C ends it)", soft_wrap=True)
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        server_header=False,
-        limit_concurrency=64,
-        timeout_keep_alive=5,
-        timeout_graceful_shutdown=3,
-    )
-    uvicorn.Server(config).run(sockets=[listening])
+    with _listening(host, port) as listening:
+        subjects = {Path(name).name or name: load_quietly(name) for name in model}
+        names = {host, "127.0.0.1", "localhost", "[::1]"} - {"0.0.0.0", "::"}
+        hosts = {f"{name}:{port}" for name in names} | (names if port == 80 else set())
+        app = application(subjects, frozenset(one.lower() for one in hosts))
+        console().print(
+            f"Exhibit A answers at http://{host}:{port} (Ctrl-C ends it)", soft_wrap=True
+        )
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            server_header=False,
+            limit_concurrency=64,
+            timeout_keep_alive=5,
+            timeout_graceful_shutdown=3,
+        )
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 def _listening(host: str, port: int) -> "socket.socket":
