@@ -13,6 +13,7 @@ from zoo import FAMILIES, GPT
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import KEEPABLE, capture
+from exhibit_a.trace.passage import leading
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.value_bias import value_bias
 
@@ -228,6 +229,16 @@ def test_a_hidden_state_is_what_the_next_layer_gets():
     for mine, theirs in zip(trace.hidden, own, strict=True):
         assert_close(mine, theirs[0], rtol=0, atol=0)
     assert_close(replay(trace, start=1).logits, trace.output.logits, rtol=0, atol=1e-6)
+
+
+def test_a_convolution_between_two_layers_is_seen():
+    model = FAMILIES["deberta-v2"].build(conv_kernel_size=3, conv_act="gelu")
+    trace = capture(load(model), FAMILIES["deberta-v2"].inputs())
+    with torch.no_grad():
+        own = model(**trace.inputs, output_hidden_states=True).hidden_states
+    for mine, theirs in zip(trace.hidden, own, strict=True):
+        assert_close(mine, theirs[0], rtol=0, atol=0)
+    assert (trace.hidden[1] - leading(trace.layer_outputs[0])[0]).abs().amax() > 0.1
 
 
 def test_keys_from_outside_have_numbers_for_names():
