@@ -22,3 +22,8 @@ class NotComputableError(ExhibitError):
 
 class BrokenInvariantError(ExhibitError):
     """A self-check failed, so no numbers are given."""
+
+
+def first_line(problem: Exception) -> str:
+    """What an error of somebody else's says, in one line."""
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
-from exhibit_a.errors import BadRequestError
+from exhibit_a.errors import BadRequestError, first_line
 from exhibit_a.examples import (
     Example,
     label_names,
@@ -33,7 +33,7 @@ from exhibit_a.fit import Encoded, Schedule, answers, fit, share_right
 from exhibit_a.store import folder_beside, free_folder
 from exhibit_a.subject.encoding import NO_PAIRS, length_limit, separates
 from exhibit_a.subject.house import quietly
-from exhibit_a.subject.sources import first_line, knows_words, lacks_a_head
+from exhibit_a.subject.sources import knows_words, lacks_a_head
 
 RECORD = "training.json"
 SENSE: dict[str, tuple[Callable[[float], bool], str]] = {

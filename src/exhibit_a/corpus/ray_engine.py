@@ -28,7 +28,7 @@ from exhibit_a.corpus.claims import Claim, claim_of, on_gpu
 from exhibit_a.corpus.plan import Card
 from exhibit_a.corpus.windows import Window
 from exhibit_a.corpus.work import Shard, Worker
-from exhibit_a.errors import BadRequestError, ExhibitError
+from exhibit_a.errors import BadRequestError, ExhibitError, first_line
 from exhibit_a.subject.subject import Subject
 
 WAVE = 128  # windows that are handed over at once
@@ -194,7 +194,7 @@ def _connected(address: str | None) -> Iterator[Any]:
                 logging_level="ERROR",
             )
         except (ConnectionError, ValueError, RuntimeError) as problem:
-            reason = str(problem).strip().splitlines()[0]
+            reason = first_line(problem)
             raise BadRequestError(f"There is no Ray cluster at {address!r}: {reason}") from None
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False

@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from exhibit_a.errors import BadRequestError
+from exhibit_a.errors import BadRequestError, first_line
 
 Row = Mapping[str, Any]
 ABSENT = object()  # stands for a cell that a row is too short to have
@@ -145,7 +145,7 @@ def _parquet(path: Path) -> Iterator[Row | Unusable]:
             f"the right file."
         ) from None
     except OSError as problem:  # pyarrow's word for a page that is damaged
-        reason = str(problem).strip().splitlines()[0]
+        reason = first_line(problem)
         raise BadRequestError(f"{path.name} cannot be read: {reason}.") from None
 
 
@@ -159,7 +159,7 @@ def _saved_dataset(path: Path) -> Iterator[Row | Unusable]:
     try:
         return iter(datasets.load_from_disk(str(path)))
     except (OSError, ValueError, KeyError) as problem:
-        reason = str(problem).strip().splitlines()[0]
+        reason = first_line(problem)
         raise BadRequestError(f'The data set in "{path}" cannot be read: {reason}') from None
 
 

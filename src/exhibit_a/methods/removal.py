@@ -27,7 +27,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 
-from exhibit_a.errors import BadRequestError, UnsupportedModelError
+from exhibit_a.errors import BadRequestError, UnsupportedModelError, first_line
 from exhibit_a.examples import read_examples
 from exhibit_a.methods.batches import KeptHeads, Source, encoded, grouped, padded, stand_alone
 from exhibit_a.methods.head_weights import Change, observe_feeding, remove, settle
@@ -200,7 +200,7 @@ def _adapt(
         try:
             difference = off_by()
         except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as fact:
-            problem = problem or f"it stops with: {str(fact).strip().splitlines()[0]}"
+            problem = problem or f"it stops with: {first_line(fact)}"
             continue
         if difference <= ROUNDING * subject.anatomy.tolerance:
             changed = zip(picked, remembered, strict=True)

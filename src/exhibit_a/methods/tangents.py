@@ -25,7 +25,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError
+from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError, first_line
 from exhibit_a.methods.first_order import FirstOrder
 from exhibit_a.methods.folding import Fold, side_by_side
 from exhibit_a.shapes import Context
@@ -198,7 +198,7 @@ def _prepare(trace: Trace, source: str, watched: _Watched, fold: Fold | None = N
     try:
         pushed = _push(transposed, stand_ins, probe)
     except RuntimeError as problem:
-        reason = str(problem).strip().splitlines()[0]
+        reason = first_line(problem)
         raise NotComputableError(
             f"{type(trace.subject.model).__name__} has a kernel that cannot be differentiated "
             f"twice, and token mixing needs that: {reason}"

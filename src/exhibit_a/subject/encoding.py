@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from exhibit_a.errors import BadRequestError, UnsupportedModelError
+from exhibit_a.errors import BadRequestError, UnsupportedModelError, first_line
 from exhibit_a.subject.care import hooked, undisturbed
 
 NO_PAIRS = "A pair was given, but this tokenizer has no way to mark two texts; give one text."
@@ -252,7 +252,7 @@ def _image(model: PreTrainedModel, processor: Any, image: Any) -> dict[str, Any]
     except (ValueError, TypeError, AttributeError) as problem:
         raise BadRequestError(
             f"This model looks at images: {type(image).__name__} was given, and cannot be used "
-            f"({str(problem).strip().splitlines()[0]})."
+            f"({first_line(problem)})."
         ) from problem
     return {"pixel_values": pixels.to(model.device, model.dtype)}
 

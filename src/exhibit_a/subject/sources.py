@@ -15,7 +15,7 @@ import transformers
 from torch import nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
-from exhibit_a.errors import BadRequestError, ExhibitError, UnsupportedModelError
+from exhibit_a.errors import BadRequestError, ExhibitError, UnsupportedModelError, first_line
 from exhibit_a.subject.house import embedded_names, load_embedded, quietly
 
 
@@ -93,11 +93,6 @@ def knows_words(tokenizer: Any) -> bool:
         return True  # an image processor, or the like
     made_up = set(tokenizer.all_special_tokens) | set(tokenizer.get_added_vocab())
     return any(any(map(str.isalnum, token)) for token in tokenizer.get_vocab().keys() - made_up)
-
-
-def first_line(problem: Exception) -> str:
-    """What an error of somebody else's says, in one line."""
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
 
 
 def _read(name: str, dtype: Any, options: dict[str, Any]) -> tuple[PreTrainedModel, Any]:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from exhibit_a.errors import BadRequestError, BrokenInvariantError
+from exhibit_a.errors import BadRequestError, BrokenInvariantError, first_line
 from exhibit_a.shapes import (
     SiteKeys,
     SiteMap,
@@ -245,7 +245,7 @@ def _told(model: Any, inputs: dict[str, Any]) -> Iterator[None]:
     try:
         yield
     except (ValueError, IndexError, TypeError) as problem:
-        reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+        reason = first_line(problem)
         raise BadRequestError(
             f"{type(model).__name__} could not run on {shapes(inputs)}: {reason}"
         ) from problem
