@@ -14,7 +14,7 @@ import time
 import torch
 import transformers
 
-from exhibit_a.subject.care import undisturbed
+from exhibit_a.subject.guard import frozen_eval
 from exhibit_a.subject.subject import Subject, load
 from exhibit_a.trace.capture import capture
 
@@ -51,7 +51,7 @@ def beside(subject: Subject, tokens: int, keep: tuple[str, ...]) -> tuple[float,
 
 
 def bare_pass(subject: Subject, inputs: dict, keep: tuple[str, ...]) -> None:  # noqa: ARG001
-    with torch.no_grad(), undisturbed(subject.model):
+    with torch.no_grad(), frozen_eval(subject.model):
         subject.model(**inputs)
 
 

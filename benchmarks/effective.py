@@ -28,9 +28,9 @@ import torch
 import transformers
 from torch import Tensor
 
-from exhibit_a.methods.effective import effective_attention
-from exhibit_a.methods.parallel import one_thread
-from exhibit_a.methods.projection import Projection, project
+from exhibit_a.methods.identifiability.effective import effective_attention
+from exhibit_a.methods.identifiability.projection import Projection, project
+from exhibit_a.numerics.parallel import one_thread
 from exhibit_a.subject.subject import Subject, load
 from exhibit_a.trace.capture import capture
 

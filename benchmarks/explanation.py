@@ -18,12 +18,12 @@ from typing import Any
 import torch
 import transformers
 
-from exhibit_a.methods import flow, shuffling
-from exhibit_a.methods.batches import run
-from exhibit_a.methods.corners import farthest_corner
-from exhibit_a.methods.decomposition import Mixture
-from exhibit_a.methods.distances import jensen_shannon
+from exhibit_a.methods.explanation import flow, shuffling
+from exhibit_a.methods.explanation.corners import farthest_corner
+from exhibit_a.methods.explanation.decomposition import Mixture
+from exhibit_a.numerics.distances import jensen_shannon
 from exhibit_a.subject.subject import Subject, load
+from exhibit_a.trace.batches import run
 
 
 def main() -> None:
@@ -46,7 +46,7 @@ def permuting(sentences: int, repeats: int, tokens: int = 26) -> None:
     inputs = [{"input_ids": one, "attention_mask": torch.ones_like(one)} for one in ids]
     places = list(range(sentences))
     with torch.no_grad():
-        again = shuffling.Again(run(subject, inputs), torch.full((sentences,), tokens), places)
+        again = shuffling.Rerun(run(subject, inputs), torch.full((sentences,), tokens), places)
     cached_replay = shuffling.replay
 
     def sweep() -> torch.Tensor:

@@ -18,11 +18,11 @@ import torch
 import transformers
 from torch import Tensor
 
-from exhibit_a.methods.hidden_attribution import HiddenAttribution, hidden_attribution
-from exhibit_a.subject.care import around, undisturbed
+from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution, hidden_attribution
+from exhibit_a.subject.guard import frozen_eval, wrap_forward
 from exhibit_a.subject.subject import load
 from exhibit_a.subject.tap import Tap
-from exhibit_a.trace.capture import Trace, capture, leading
+from exhibit_a.trace.capture import Trace, capture, hidden_of_output
 
 SAMPLED = 24  # cotangents that are timed one at a time; the rest is extrapolated
 LARGE_PROBES = 4  # pushed a few at a time: memory hardly depends on how many there are
@@ -140,7 +140,7 @@ def _states(trace: Trace, entry: Tensor, depth: int) -> list[Tensor]:
     def wrap(forward: Callable[..., object]) -> Callable[..., object]:
         def layer(hidden: Tensor, *args: object, **kwargs: object) -> object:
             output = forward(hidden if seen else entry, *args, **kwargs)
-            seen.append(leading(output))
+            seen.append(hidden_of_output(output))
             if len(seen) == depth:
                 raise _Enough
             return output
@@ -149,7 +149,7 @@ def _states(trace: Trace, entry: Tensor, depth: int) -> list[Tensor]:
 
     modules = [model.get_submodule(layer.module) for layer in trace.layers]
     try:
-        with undisturbed(model), trace.subject.tapping(Tap()), around(modules, wrap):
+        with frozen_eval(model), trace.subject.tapping(Tap()), wrap_forward(modules, wrap):
             model(**trace.inputs)
     except _Enough:
         pass

@@ -17,9 +17,9 @@ import torch
 import transformers
 
 import exhibit_a as xa
-from exhibit_a.methods.alternative_maps import alternative_maps
-from exhibit_a.methods.head_permutation import head_permutation
-from exhibit_a.methods.shuffling import shuffled
+from exhibit_a.methods.explanation.head_permutation import head_permutation
+from exhibit_a.methods.explanation.shuffling import shuffled
+from exhibit_a.methods.identifiability.alternative_maps import alternative_maps
 
 WORDS = "the film is slow but the acting is superb and nobody will look at a watch before the end"
 SOLVED = 12  # linear programs that are timed

@@ -15,12 +15,12 @@ import transformers
 from drawing import save
 
 from exhibit_a.examples import Example, read_examples
-from exhibit_a.methods.heads import HeadImportance, head_importance, head_similarity
-from exhibit_a.methods.pruning import PruningCurve, effectiveness, plot_curves, pruning_curve
-from exhibit_a.methods.removal import measure_pruning, prune
-from exhibit_a.methods.self_attribution import self_attribution
-from exhibit_a.methods.tree import attribution_tree
-from exhibit_a.methods.triggers import attack, find_triggers
+from exhibit_a.methods.attribution.self_attribution import self_attribution
+from exhibit_a.methods.attribution.tree import attribution_tree
+from exhibit_a.methods.heads.curve import PruningCurve, effectiveness, plot_curves, pruning_curve
+from exhibit_a.methods.heads.importance import HeadImportance, head_importance, head_similarity
+from exhibit_a.methods.heads.removal import measure_pruning, prune
+from exhibit_a.methods.triggers.triggers import attack, find_triggers
 from exhibit_a.subject.subject import Subject, load
 from exhibit_a.trace.capture import capture
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import transformers
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from zoo import FAMILIES, REFUSED
+from support.zoo import FAMILIES, REFUSED
 
 from exhibit_a.errors import ExhibitError
 from exhibit_a.subject.subject import Subject, load

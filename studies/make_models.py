@@ -21,9 +21,9 @@ from more_pairs import reversed_pairs, reworded_pairs
 from teacher import make_teacher
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
+from exhibit_a.embedded.weights import HOUSE, load_embedded, pack
 from exhibit_a.examples import Example, read_examples
-from exhibit_a.subject.house import HOUSE, load_embedded, pack
-from exhibit_a.train import accuracy, split, train
+from exhibit_a.training.train import accuracy, split, train
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ import transformers
 from drawing import save
 
 from exhibit_a.examples import read_examples
-from exhibit_a.methods.distances import bootstrap_interval
-from exhibit_a.methods.head_mixing import head_mixing
-from exhibit_a.methods.hidden_attribution import by_distance, displaced, hidden_attribution
-from exhibit_a.methods.token_identifiability import token_identifiability
+from exhibit_a.methods.mixing.head_mixing import head_mixing
+from exhibit_a.methods.mixing.hidden_attribution import by_distance, displaced, hidden_attribution
+from exhibit_a.methods.mixing.token_identifiability import token_identifiability
+from exhibit_a.numerics.distances import bootstrap_interval
 from exhibit_a.subject.subject import Subject, load
 from exhibit_a.trace.capture import capture
 

@@ -16,8 +16,8 @@ from rich.progress import Progress
 from torch import Tensor, nn
 
 from exhibit_a.examples import Example, label_names
-from exhibit_a.fit import Encoded, Schedule, fit, padded
-from exhibit_a.train import encode, load_base
+from exhibit_a.training.fit import Encoded, Schedule, fit, padded
+from exhibit_a.training.train import encode, load_base
 
 FROZEN = 6  # of its twelve layers
 LONGEST = 96  # tokens; few pairs have more

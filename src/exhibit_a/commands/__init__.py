@@ -1,1 +1,1 @@
-"""The verbs of the command line. Heavy libraries are imported inside each, so help is quick."""
+"""The command line: one verb per public function."""

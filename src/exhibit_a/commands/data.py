@@ -49,7 +49,7 @@ def tokens(
     plot: Plot = None,
 ) -> None:
     """Show how often a token can be found again from its hidden vector, layer by layer."""
-    from exhibit_a.methods.token_identifiability import token_identifiability
+    from exhibit_a.methods.mixing.token_identifiability import token_identifiability
 
     texts = [example.text for example in read_some(data, text, None, None, limit)]
     subject = load_quietly(model)
@@ -90,7 +90,7 @@ def permute(
     plot: Plot = None,
 ) -> None:
     """Show what shuffling attention does to the answers, layer by layer."""
-    from exhibit_a.methods.permutation import permutation_test
+    from exhibit_a.methods.explanation.permutation import permutation_test
 
     examples = read_some(data, text, pair, label, limit)
     subject = load_quietly(model)
@@ -135,7 +135,7 @@ def faithful(
     plot: Plot = None,
 ) -> None:
     """Judge attributions by what erasing the tokens they name does to the answer."""
-    from exhibit_a.methods.faithfulness import faithfulness
+    from exhibit_a.methods.explanation.faithfulness import faithfulness
 
     examples = read_some(data, text, pair, None, limit)
     subject = load_quietly(model)

@@ -27,8 +27,8 @@ from exhibit_a.commands.common import (
 )
 
 if TYPE_CHECKING:
-    from exhibit_a.stages import Progress
-    from exhibit_a.trial import Trial
+    from exhibit_a.trials.stages import Progress
+    from exhibit_a.trials.trial import Trial
 
 PAGE = Path("report.html")
 
@@ -64,7 +64,7 @@ def explain(
     check_place(page)
     spent = {"load": 0.0, "files": 0.0}
     with _timed(spent, "load"):
-        from exhibit_a.trial import trial
+        from exhibit_a.trials.trial import trial
 
         subject = load_quietly(model)
     with _progress_bar() as progress:

@@ -25,7 +25,7 @@ from exhibit_a.commands.common import (
 
 if TYPE_CHECKING:
     from exhibit_a.examples import Example
-    from exhibit_a.methods.heads import HeadImportance
+    from exhibit_a.methods.heads.importance import HeadImportance
     from exhibit_a.subject.subject import Subject
 
 By = Annotated[str, typer.Option(help="attribution, taylor, ablation or attention.")]
@@ -59,7 +59,7 @@ def heads(
     read = [_labelled(subject, one, text, pair, label, limit) for one in sources]
     found = _importance(subject, read[0], by)
     if against is not None:
-        from exhibit_a.methods.heads import head_similarity
+        from exhibit_a.methods.heads.importance import head_similarity
 
         other = _importance(subject, read[1], by)
         first, second = names = _names(data, against)
@@ -112,9 +112,9 @@ def prune(
 ) -> None:
     """Show how accuracy falls as heads go, or make a model without some of them."""
     from exhibit_a.errors import BadRequestError
-    from exhibit_a.methods.pruning import check_request, first_heads, pruning_curve
-    from exhibit_a.methods.removal import require_savable
-    from exhibit_a.store import free_folder
+    from exhibit_a.methods.heads.curve import check_request, first_heads, pruning_curve
+    from exhibit_a.methods.heads.removal import require_savable
+    from exhibit_a.results.store import free_folder
 
     if save is not None and remove is None:
         raise BadRequestError("There is nothing to save yet: say with --remove how much goes.")
@@ -171,7 +171,7 @@ def triggers(
     plot: Plot = None,
 ) -> None:
     """Find pairs of words that single answers rest on, and see whether they turn others."""
-    from exhibit_a.methods.triggers import attack, find_triggers
+    from exhibit_a.methods.triggers.triggers import attack, find_triggers
 
     subject, examples = load_quietly(model), read_some(data, text, pair, label, limit)
     victims = victim and _labelled(subject, victim, text, pair, label, None)
@@ -224,7 +224,7 @@ def _labelled(
     limit: int | None,
 ) -> "list[Example]":
     """The first examples of a file, each with a label that the model knows."""
-    from exhibit_a.methods.batches import classes_of
+    from exhibit_a.trace.batches import classes_of
 
     examples = read_some(data, text, pair, label, limit)
     classes_of(subject, examples)  # refuses what is found wrong before any of it is worked on
@@ -234,7 +234,7 @@ def _labelled(
 def _check_parts(examples: "list[Example]", rank_on: int, *, judged: bool) -> None:
     """Refuse examples of which too few are left to rank on, or to judge by."""
     from exhibit_a.errors import BadRequestError
-    from exhibit_a.methods.batches import fingerprint, require_variety
+    from exhibit_a.trace.batches import fingerprint, require_variety
 
     require_variety(examples[:rank_on], "to rank on")
     ranked = {fingerprint(one) for one in examples[:rank_on]}
@@ -249,7 +249,7 @@ def _check_parts(examples: "list[Example]", rank_on: int, *, judged: bool) -> No
 
 
 def _importance(subject: "Subject", examples: "list[Example]", by: str) -> "HeadImportance":
-    from exhibit_a.methods.heads import head_importance
+    from exhibit_a.methods.heads.importance import head_importance
 
     with working(f"heads by {by}") as progress:
         return head_importance(subject, examples, by=by, progress=progress)
@@ -266,9 +266,9 @@ def _remove(
     plot: Path | None,
 ) -> None:
     """Take heads out of the model, save what is left, and compare."""
-    from exhibit_a.methods.removal import measure_pruning
-    from exhibit_a.methods.removal import prune as without
-    from exhibit_a.store import folder_beside, free_folder
+    from exhibit_a.methods.heads.removal import measure_pruning
+    from exhibit_a.methods.heads.removal import prune as without
+    from exhibit_a.results.store import folder_beside, free_folder
 
     with working("taking heads out"):
         smaller = without(subject, gone)

@@ -19,7 +19,7 @@ from exhibit_a.errors import BadRequestError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from exhibit_a.doctor import Diagnosis
+    from exhibit_a.methods.doctor import Diagnosis
     from exhibit_a.subject.subject import Subject
 
 
@@ -40,7 +40,7 @@ def doctor(
     json: Json = False,
 ) -> None:
     """Say what a model allows, how faithfully it is followed, and what the methods would cost."""
-    from exhibit_a.doctor import diagnose
+    from exhibit_a.methods.doctor import diagnose
 
     if text is None and (pair is not None or truncate):
         raise BadRequestError("--pair and --truncate belong to --text, and no text was given.")
@@ -78,7 +78,7 @@ def train(
     seed: Seed = 0,
 ) -> None:
     """Fine-tune an encoder on labelled text or pairs of texts."""
-    from exhibit_a.train import train as fine_tune
+    from exhibit_a.training.train import train as fine_tune
 
     folder = fine_tune(
         base,

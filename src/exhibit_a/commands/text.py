@@ -62,7 +62,7 @@ def effective(
         refuse_beside("--by-length", idle)
         _effective_by_length(text, model, json, out, plot)
         return
-    from exhibit_a.methods.effective import effective_attention
+    from exhibit_a.methods.identifiability.effective import effective_attention
 
     trace = capture_text(model, text, pair, truncate=truncate)
     result = effective_attention(trace, value_bias=value_bias, simplex=simplex)
@@ -88,7 +88,7 @@ def effective(
 def _effective_by_length(
     text: str, model: str, json: bool, out: Path | None, plot: Path | None
 ) -> None:
-    from exhibit_a.methods.identifiability import identifiability_by_length
+    from exhibit_a.methods.identifiability.counts import identifiability_by_length
 
     result = identifiability_by_length(load_quietly(model), text)
     rows: Rows = [
@@ -121,7 +121,7 @@ def mixing(
     plot: Plot = None,
 ) -> None:
     """Show how much of every token is left in its hidden vector, layer by layer."""
-    from exhibit_a.methods.hidden_attribution import hidden_attribution
+    from exhibit_a.methods.mixing.hidden_attribution import hidden_attribution
 
     if exact:
         refuse_beside("--exact", {"--probes": probes != PROBES})
@@ -186,7 +186,7 @@ def tree(
     plot: Plot = None,
 ) -> None:
     """Draw the tree of attention edges that lead to the answer."""
-    from exhibit_a.methods.tree import attribution_tree, check_request
+    from exhibit_a.methods.attribution.tree import attribution_tree, check_request
 
     check_request(threshold, penalty, algorithm)
     attribution = _attribution(text, pair, model, target, "gauss", "auto", truncate)
@@ -249,7 +249,7 @@ def adversary(
         return
     columns = {"--text": text_column, "--label": label}
     refuse_beside("a text", columns | {"--limit": limit, "--alpha": alpha != ALPHA})
-    from exhibit_a.methods.adversarial import adversarial_attention
+    from exhibit_a.methods.explanation.adversarial import adversarial_attention
 
     trace = capture_text(model, text or "", pair, truncate=truncate)
     with working("climbing"):
@@ -284,7 +284,7 @@ def _adversarial_keys(
     out: Path | None,
     plot: Path | None,
 ) -> None:
-    from exhibit_a.methods.adversarial_keys import adversarial_keys
+    from exhibit_a.methods.explanation.adversarial_keys import adversarial_keys
 
     subject = load_quietly(model)
     with working("training adversaries") as progress:
@@ -313,7 +313,7 @@ def _attribution(
     steps: int | str,
     truncate: bool,
 ) -> Any:
-    from exhibit_a.methods.self_attribution import self_attribution
+    from exhibit_a.methods.attribution.self_attribution import self_attribution
 
     trace = capture_text(model, text, pair, truncate=truncate)
     return self_attribution(trace, target=target, rule=rule, steps=steps)

@@ -32,7 +32,7 @@ def view(
     import webbrowser
 
     from exhibit_a.report.html import write_page
-    from exhibit_a.store import read
+    from exhibit_a.results.store import read
 
     found = read(result)
     where = html or Path(tempfile.mkdtemp(prefix="exhibit-a-")) / f"{result.stem}.html"
@@ -57,7 +57,7 @@ def serve(
     try:
         import uvicorn
 
-        from exhibit_a.web import application
+        from exhibit_a.serve.application import application
     except ImportError as missing:
         raise BadRequestError(
             f"{missing.name} is missing: pip install 'exhibit-a[web]'"

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from exhibit_a.methods.parallel import one_thread
+from exhibit_a.numerics.parallel import one_thread
 
 REPLICATES = 200
 INTERVAL = (0.025, 0.975)

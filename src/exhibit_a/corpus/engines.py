@@ -48,9 +48,9 @@ def engine_named(
     if workers < 0:
         raise BadRequestError(f"{workers} workers were asked for; 0 works in this process.")
     if name == "ray":
-        from exhibit_a.corpus.ray_engine import RayEngine, knock
+        from exhibit_a.corpus.ray_engine import RayEngine, check_reachable
 
-        knock(address)
+        check_reachable(address)
         return RayEngine(workers or None, address, device)
     if address is not None:
         raise BadRequestError("An address is for the ray engine; the local one works here.")

@@ -19,10 +19,10 @@ from torch import Tensor
 from exhibit_a.corpus.findings import Findings, listed
 from exhibit_a.corpus.plan import Plan, told
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
-from exhibit_a.methods.batches import padded
-from exhibit_a.subject.care import floating, undisturbed, without_cache
+from exhibit_a.subject.guard import floating, frozen_eval, without_cache
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import Tap
+from exhibit_a.trace.batches import padded
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ class Question(ABC):
 def watched(texts: Texts, tap: Tap) -> dict[str, list[Any]]:
     """Run the texts past a tap; what the model answers is returned."""
     subject = texts.subject
-    with torch.no_grad(), undisturbed(subject.model), subject.tapping(tap):
+    with torch.no_grad(), frozen_eval(subject.model), subject.tapping(tap):
         output = subject.model(**texts.together)
     if not all(bool(part.isfinite().all()) for part in floating(output)):
         raise BrokenInvariantError("the model's answer is NaN or infinite")

@@ -37,7 +37,7 @@ class Processes:
         """The shards as they are done; windows are read as workers become free."""
         del subject  # every worker loads its own
         shared = _Shared(todo, room=self.workers * (1 + AHEAD))
-        crew = [_Hand(card, self.device, shared) for _ in range(self.workers)]
+        crew = [_WorkerThread(card, self.device, shared) for _ in range(self.workers)]
         for hand in crew:
             hand.start()
         working = len(crew)
@@ -78,7 +78,7 @@ class _Shared:
             return None if self.stopped.is_set() else next(self.todo, None)
 
 
-class _Hand(threading.Thread):
+class _WorkerThread(threading.Thread):
     """Keeps one worker process busy."""
 
     def __init__(self, card: Card, device: str | None, shared: _Shared) -> None:

@@ -101,7 +101,7 @@ class RayEngine:
         return one
 
 
-def knock(address: str | None) -> None:
+def check_reachable(address: str | None) -> None:
     """Refuse an address at which nobody listens, at once."""
     if address is None or address == "auto":
         return

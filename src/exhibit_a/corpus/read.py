@@ -23,8 +23,8 @@ from exhibit_a.corpus.findings import DENSE, EXAMPLES, HEADS, RESULT
 from exhibit_a.corpus.plan import Card
 from exhibit_a.corpus.sink import AGGREGATES, REPLICATES, Folder
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
-from exhibit_a.results import Result
-from exhibit_a.store import read
+from exhibit_a.results.result import Result
+from exhibit_a.results.store import read
 
 if TYPE_CHECKING:
     import pandas

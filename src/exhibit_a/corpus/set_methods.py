@@ -15,12 +15,12 @@ from exhibit_a.corpus.methods import Method
 from exhibit_a.corpus.plan import Plan
 from exhibit_a.errors import BadRequestError
 from exhibit_a.examples import Example
-from exhibit_a.methods.heads import HeadImportance, head_importance
-from exhibit_a.methods.permutation import permutation_test
-from exhibit_a.methods.pruning import pruning_curve
-from exhibit_a.methods.token_identifiability import token_identifiability
-from exhibit_a.results import Result
-from exhibit_a.store import read
+from exhibit_a.methods.explanation.permutation import permutation_test
+from exhibit_a.methods.heads.curve import pruning_curve
+from exhibit_a.methods.heads.importance import HeadImportance, head_importance
+from exhibit_a.methods.mixing.token_identifiability import token_identifiability
+from exhibit_a.results.result import Result
+from exhibit_a.results.store import read
 from exhibit_a.subject.subject import Subject
 
 

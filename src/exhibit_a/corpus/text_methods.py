@@ -16,19 +16,19 @@ from exhibit_a.corpus.findings import Findings, listed
 from exhibit_a.corpus.methods import Question, TextMethod, Texts, answers, watched
 from exhibit_a.corpus.plan import Plan
 from exhibit_a.errors import NotComputableError
-from exhibit_a.methods.batches import run
-from exhibit_a.methods.effective_statistics import (
+from exhibit_a.methods.attribution.path_integral import Plan as Walk
+from exhibit_a.methods.attribution.path_integral import attribute
+from exhibit_a.methods.explanation.erasure import require_distribution
+from exhibit_a.methods.explanation.shuffling import Rerun, Shuffling, chosen_sites, conditions
+from exhibit_a.methods.identifiability.batched import (
     Convention,
     EffectiveSummary,
     FreedomSummary,
-    narrow_sites,
+    rank_deficient_sites,
 )
-from exhibit_a.methods.erasure import require_distribution
-from exhibit_a.methods.hidden_statistics import mixtures
-from exhibit_a.methods.paths import Plan as Walk
-from exhibit_a.methods.paths import attribute
-from exhibit_a.methods.shuffling import Again, Shuffling, chosen_sites, conditions
+from exhibit_a.methods.mixing.batched import mixtures
 from exhibit_a.subject.subject import Subject
+from exhibit_a.trace.batches import run
 
 TOGETHER = 256  # tokens of texts whose derivatives are taken together: more are no faster
 
@@ -43,7 +43,7 @@ class EffectiveMethod(TextMethod):
 
     def prepared(self, subject: Subject, plan: Plan) -> Question:
         """Look at the output projections once."""
-        return _Effective(self, subject, plan, narrow_sites(subject))
+        return _Effective(self, subject, plan, rank_deficient_sites(subject))
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +185,7 @@ class _Permutation(Question):
         batch = run(texts.subject, texts.inputs)
         count = len(texts.inputs)
         length = texts.special.shape[1]
-        again = Again(batch, torch.full((count,), length), list(texts.numbers))
+        again = Rerun(batch, torch.full((count,), length), list(texts.numbers))
         own = again.own.argmax(-1)
         change, flips, extreme = [], [], []
         for group in self.groups:

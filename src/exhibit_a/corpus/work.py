@@ -27,7 +27,7 @@ from exhibit_a.corpus.set_methods import SetMethod
 from exhibit_a.corpus.windows import Window
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, ExhibitError
 from exhibit_a.examples import Example, Unusable
-from exhibit_a.methods.parallel import one_thread
+from exhibit_a.numerics.parallel import one_thread
 from exhibit_a.subject.encoding import positions
 from exhibit_a.subject.subject import Subject, load
 

@@ -1,1 +1,1 @@
-"""One question per file; each answers it with a function from a trace or a subject to a result."""
+"""The methods, one room for each question, and the registry that says what a method is."""

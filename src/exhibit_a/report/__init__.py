@@ -1,1 +1,1 @@
-"""What people see: the page, the notebook cell, the terminal."""
+"""Showing results: page, terminal, notebook, figures."""

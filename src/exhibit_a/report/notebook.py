@@ -13,9 +13,9 @@ from exhibit_a.errors import BadRequestError
 from exhibit_a.report.html import script
 from exhibit_a.report.picture import data_uri, enlarged, judged, shaded
 from exhibit_a.report.view import view
-from exhibit_a.results import Result
-from exhibit_a.trial import Trial
-from exhibit_a.verdict import HeadVerdict
+from exhibit_a.results.result import Result
+from exhibit_a.trials.trial import Trial
+from exhibit_a.trials.verdict import HeadVerdict
 
 SHOWN = 6  # heads in the table
 SIDE = 360  # pixels of a map, about

@@ -11,12 +11,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhibit_a.methods.effective import EffectiveAttention
-from exhibit_a.methods.hidden_attribution import HiddenAttribution
-from exhibit_a.methods.identifiability import IdentifiabilityByLength
-from exhibit_a.methods.pruning import PruningCurve
-from exhibit_a.methods.self_attribution import SelfAttribution
-from exhibit_a.methods.tree import AttributionTree
+from exhibit_a.methods.attribution.self_attribution import SelfAttribution
+from exhibit_a.methods.attribution.tree import AttributionTree
+from exhibit_a.methods.heads.curve import PruningCurve
+from exhibit_a.methods.identifiability.counts import IdentifiabilityByLength
+from exhibit_a.methods.identifiability.effective import EffectiveAttention
+from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
 from exhibit_a.report.pack import Blocks, Packed, SiteMaps, pack
 from exhibit_a.subject.anatomy import Site
 

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import UInt8
 from torch import Tensor
 
-from exhibit_a.verdict import COLOURS
+from exhibit_a.trials.verdict import COLOURS
 
 WORD_COLOURS = {word: list(bytes.fromhex(code[1:])) for word, code in COLOURS.items()}
 _ANCHORS = np.array([-1, -0.66, -0.3, 0, 0.3, 0.66, 1])

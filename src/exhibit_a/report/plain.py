@@ -12,7 +12,7 @@ from torch import Tensor
 
 from exhibit_a.report.pack import Blocks
 from exhibit_a.report.panels import attention_maps, site_panel
-from exhibit_a.results import Leaf, Result, _leaves
+from exhibit_a.results.result import Leaf, Result, _leaves
 
 LONGEST = 400  # rows of a table
 SMALLEST = 4  # rows and columns from which numbers are better seen as a map

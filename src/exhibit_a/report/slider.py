@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from exhibit_a.report.pack import Blocks
-from exhibit_a.trial import Trial
-from exhibit_a.verdict import HeadVerdict
+from exhibit_a.trials.trial import Trial
+from exhibit_a.trials.verdict import HeadVerdict
 
 MOST = 1_200_000  # bytes, before base64
 FEWEST_ROWS = 8  # of each head; where that does not fit, heads are left out

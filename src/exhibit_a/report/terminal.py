@@ -14,9 +14,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from exhibit_a.results import Result
-from exhibit_a.trial import Trial
-from exhibit_a.verdict import (
+from exhibit_a.results.result import Result
+from exhibit_a.trials.trial import Trial
+from exhibit_a.trials.verdict import (
     COLOURS,
     CONTESTED,
     EVIDENCE,

@@ -10,19 +10,22 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from exhibit_a.methods.effective import EffectiveAttention
-from exhibit_a.methods.hidden_attribution import HiddenAttribution
-from exhibit_a.methods.identifiability import AttentionIdentifiability, IdentifiabilityByLength
-from exhibit_a.methods.pruning import PruningCurve
-from exhibit_a.methods.self_attribution import SelfAttribution
-from exhibit_a.methods.tree import AttributionTree
+from exhibit_a.methods.attribution.self_attribution import SelfAttribution
+from exhibit_a.methods.attribution.tree import AttributionTree
+from exhibit_a.methods.heads.curve import PruningCurve
+from exhibit_a.methods.identifiability.counts import (
+    AttentionIdentifiability,
+    IdentifiabilityByLength,
+)
+from exhibit_a.methods.identifiability.effective import EffectiveAttention
+from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
 from exhibit_a.report import panels
 from exhibit_a.report.pack import Blocks, SiteMaps
 from exhibit_a.report.plain import plain_panels
 from exhibit_a.report.slider import MOST, slider
-from exhibit_a.results import Result
-from exhibit_a.trial import Trial
-from exhibit_a.verdict import WORDS
+from exhibit_a.results.result import Result
+from exhibit_a.trials.trial import Trial
+from exhibit_a.trials.verdict import WORDS
 
 SCHEMA = 1
 BUDGET = 3_550_000  # bytes of all blocks, before base64: with the rest, a page of 5 MB

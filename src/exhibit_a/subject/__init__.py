@@ -1,1 +1,1 @@
-"""Reaching the model: taps into attention, and what the model is made of."""
+"""Reaching a model: its taps, its anatomy, its inputs, and leaving it as it was."""

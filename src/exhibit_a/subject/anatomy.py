@@ -23,7 +23,7 @@ from transformers.pytorch_utils import Conv1D
 
 from exhibit_a.errors import UnsupportedModelError
 from exhibit_a.shapes import Context
-from exhibit_a.subject.care import hooked
+from exhibit_a.subject.guard import hooked
 from exhibit_a.subject.tap import AttentionCall, Tap, Tapping
 
 ANSWERS = {  # the kinds of answers that models give, in words
@@ -223,7 +223,7 @@ class _Watcher(Tap):
         name, (module, args, kwargs) = self.running[-1]
         given = inspect.signature(type(module).forward).bind_partial(module, *args, **kwargs)
         crossing = any(_look(given, foreign) is not None for foreign in _FOREIGN_STATES)
-        causal, window = sight(call)
+        causal, window = causal_and_window(call)
         self.sites.append(
             Site(
                 index=call.site,
@@ -281,7 +281,7 @@ def _look(given: inspect.BoundArguments, name: str) -> Any:
     return given.arguments.get(name, given.arguments.get("kwargs", {}).get(name))
 
 
-def sight(call: AttentionCall) -> tuple[bool, int | None]:
+def causal_and_window(call: AttentionCall) -> tuple[bool, int | None]:
     """Whether queries see only what came before, and how far they see."""
     declared = call.details.get("sliding_window")
     if call.visible is None or call.probs.shape[2] != call.probs.shape[3]:

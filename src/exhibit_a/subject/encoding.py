@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from exhibit_a.errors import BadRequestError, UnsupportedModelError, first_line
-from exhibit_a.subject.care import hooked, undisturbed
+from exhibit_a.subject.guard import frozen_eval, hooked
 
 NO_PAIRS = "A pair was given, but this tokenizer has no way to mark two texts; give one text."
 _ENOUGH = 10**6  # tokenizers without a limit say 10**30
@@ -157,7 +157,7 @@ def own_decoder_ids(model: PreTrainedModel, inputs: dict[str, Any]) -> Tensor | 
         heard.append(kwargs.get("input_ids", args[0] if args else None))
         raise _Heard
 
-    with torch.no_grad(), undisturbed(model):
+    with torch.no_grad(), frozen_eval(model):
         listening = decoder.register_forward_pre_hook(listen, with_kwargs=True)
         with hooked([listening]), suppress(_Heard, ValueError):
             model(**inputs)

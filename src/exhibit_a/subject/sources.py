@@ -15,8 +15,8 @@ import transformers
 from torch import nn
 from transformers import AutoConfig, AutoModel, PreTrainedModel
 
+from exhibit_a.embedded.weights import embedded_names, load_embedded, quietly
 from exhibit_a.errors import BadRequestError, ExhibitError, UnsupportedModelError, first_line
-from exhibit_a.subject.house import embedded_names, load_embedded, quietly
 
 
 def accept(model: nn.Module, device: Any, dtype: Any, options: dict[str, Any]) -> PreTrainedModel:

@@ -16,8 +16,8 @@ from transformers import PreTrainedModel
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, UnsupportedModelError
 from exhibit_a.shapes import Attention
 from exhibit_a.subject.anatomy import Anatomy, observe, output_weight
-from exhibit_a.subject.care import floating, undisturbed, without_cache
 from exhibit_a.subject.encoding import encode, length_limit, probe, shapes
+from exhibit_a.subject.guard import floating, frozen_eval, without_cache
 from exhibit_a.subject.softmax_tap import softmax_tapping
 from exhibit_a.subject.sources import accept, fetch
 from exhibit_a.subject.tap import (
@@ -106,7 +106,7 @@ def examine(model: PreTrainedModel, tokenizer: Any = None, tap: str = "auto") ->
     """Observe a model through the tap that reaches it, and check that we follow it faithfully."""
     inputs = without_cache(model, probe(model))
     ways = [tap] if tap != "auto" else _ways(model)
-    with torch.no_grad(), undisturbed(model):
+    with torch.no_grad(), frozen_eval(model):
         own = _own_answer(model, inputs)
         for way in ways:
             try:
@@ -179,7 +179,7 @@ def _own_answer(model: PreTrainedModel, inputs: dict[str, Any]) -> list[Tensor]:
 
 def _answers(model: PreTrainedModel, inputs: dict[str, Any]) -> str:
     """What kind of answer the model gives, judged by its shape and what it was trained for."""
-    with torch.no_grad(), undisturbed(model):
+    with torch.no_grad(), frozen_eval(model):
         logits = getattr(model(**inputs), "logits", None)
     if logits is None or logits.ndim not in (2, 3):
         return "states"

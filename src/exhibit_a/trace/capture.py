@@ -27,16 +27,16 @@ from exhibit_a.shapes import (
     Visible,
 )
 from exhibit_a.subject.anatomy import Layer, Site, observe, output_weight
-from exhibit_a.subject.care import floating, undisturbed, without_cache
 from exhibit_a.subject.encoding import (
     decoder_limit,
     own_decoder_ids,
     positions,
     shapes,
 )
+from exhibit_a.subject.guard import floating, frozen_eval, without_cache
 from exhibit_a.subject.subject import TAPS, Subject
 from exhibit_a.subject.tap import AttentionCall, Tap, shared_to_all
-from exhibit_a.trace.passage import Passage
+from exhibit_a.trace.layers import LayerRecorder
 
 KEEPABLE = ("attention", "values", "hidden", "queries", "keys")
 
@@ -66,9 +66,11 @@ class Trace:
     values: tuple[SiteValues, ...] = ()
     queries: tuple[SiteQueries | None, ...] = ()
     keys: tuple[SiteKeys | None, ...] = ()
-    inlets: tuple[Tensor | None, ...] = ()  # the states each layer call was given
+    layer_inputs: tuple[Tensor | None, ...] = ()  # the states each layer call was given
     layer_outputs: tuple[Any, ...] = ()  # what it returned, as replay returns it again
-    outlets: dict[str, Tensor] = field(default_factory=dict)  # what each stack gave in the end
+    stack_outputs: dict[str, Tensor] = field(
+        default_factory=dict
+    )  # what each stack gave in the end
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -94,7 +96,7 @@ class Trace:
     def entries(self) -> dict[str, Tensor]:
         """The states that the first layer of each stack was given."""
         found: dict[str, Tensor] = {}
-        for layer, given in zip(self.layers, self.inlets, strict=False):
+        for layer, given in zip(self.layers, self.layer_inputs, strict=False):
             if given is not None:
                 found.setdefault(layer.stack, given)
         return found
@@ -107,15 +109,15 @@ class Trace:
         """Hidden states 0 … layers of one stack."""
         if "hidden" not in self.keep:
             raise BadRequestError('Hidden states were not kept: capture with keep=("hidden", …).')
-        if stack not in self.outlets:
+        if stack not in self.stack_outputs:
             raise BadRequestError(f"There is no stack {stack!r}; found {', '.join(self.outlets)}.")
         # A state is what the next layer is given: a hook or a product may stand between two layers.
         given = [
             states[0]
-            for layer, states in zip(self.layers, self.inlets, strict=True)
+            for layer, states in zip(self.layers, self.layer_inputs, strict=True)
             if layer.stack == stack and states is not None
         ]
-        return (*given, self.outlets[stack][0])
+        return (*given, self.stack_outputs[stack][0])
 
     def queries_of(self, site: int) -> Sequence:
         """The positions that look at this site."""
@@ -208,9 +210,9 @@ class _Recorder(Tap):
 @torch.no_grad()
 def _run(subject: Subject, inputs: dict[str, Any], keep: tuple[str, ...]) -> Trace:
     """One watched pass."""
-    model, recorder, passage = subject.model, _Recorder(keep), Passage()
+    model, recorder, passage = subject.model, _Recorder(keep), LayerRecorder()
     sites, layers = subject.anatomy.sites, subject.anatomy.layers
-    with undisturbed(model), _told(model, inputs):
+    with frozen_eval(model), _told(model, inputs):
         if _calls_more_than_known(subject, inputs):
             sites, layers, _ = observe(model, inputs, TAPS[subject.anatomy.tap])
         watched = layers if "hidden" in keep else ()
@@ -233,9 +235,9 @@ def _run(subject: Subject, inputs: dict[str, Any], keep: tuple[str, ...]) -> Tra
         values=tuple(recorder.kept["values"]),
         queries=tuple(recorder.kept["queries"]),
         keys=tuple(recorder.kept["keys"]),
-        inlets=tuple(passage.inlets),
+        layer_inputs=tuple(passage.layer_inputs),
         layer_outputs=tuple(passage.outputs),
-        outlets=passage.outlets(layers),
+        stack_outputs=passage.stack_outputs(layers),
     )
 
 
@@ -310,7 +312,7 @@ def _said_by_itself(model: Any, inputs: dict[str, Any], limit: int | None) -> Te
             )
         return own
     most = 64 if limit is None else min(64, limit)  # the last one is said, but never fed
-    with torch.no_grad(), undisturbed(model):
+    with torch.no_grad(), frozen_eval(model):
         said: Tensor = model.generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=most)
     return said[:, :-1] if said.shape[1] > 1 else said
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from exhibit_a.errors import BadRequestError
-from exhibit_a.subject.care import Forward, around, undisturbed, without_padding
+from exhibit_a.subject.guard import Forward, frozen_eval, without_padding, wrap_forward
 from exhibit_a.subject.tap import Tap
 from exhibit_a.trace.capture import Trace, expand
 from exhibit_a.trace.edits import Edit
@@ -62,10 +62,10 @@ def replay(
     first = sum(site.call < start for site in trace.sites)
     inputs = {name: _repeated(part, copies) for name, part in trace.inputs.items()}
     with (
-        undisturbed(model),
+        frozen_eval(model),
         without_padding(model),
         trace.subject.tapping(edit or Tap(), first=first),
-        around(list(modules.values()), recall),
+        wrap_forward(list(modules.values()), recall),
     ):
         return model(**inputs)
 

@@ -1,0 +1,1 @@
+"""The models inside the package, with their weights."""

@@ -1,0 +1,137 @@
+"""Which models come with the package, and how do 90 MB each fit into 35 MB together?
+
+Every folder inside ``house/`` is a model. A matrix is stored as whole numbers of 8 bits with one
+scale for each row, ``weight[row] ≈ scale[row] · stored[row]``, so no entry moves by more than half
+a scale; vectors stay as they were. What all models have in common (the word embeddings, the
+tokenizer) is stored once, beside them. Loading turns everything back into float32.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from jaxtyping import Float, Int8
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
+
+from exhibit_a.errors import BadRequestError
+
+HOUSE = Path(__file__).parent
+SHARED = "shared.safetensors"
+WEIGHTS = "model.safetensors"
+SCALE = ".scale"
+LARGEST = 127
+LEFT_OVER = {"max_length", "stride", "truncation_strategy", "pad_to_multiple_of", "is_local"}
+
+Matrix = Float[Tensor, "row column"]
+Stored = Int8[Tensor, "row column"]
+Scales = Float[Tensor, " row"]
+
+
+def load_embedded(
+    name: str, *, house: Path = HOUSE
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Build an embedded model and its tokenizer; nothing is downloaded."""
+    if name not in embedded_names(house):
+        raise BadRequestError(
+            f'There is no embedded model "{name}". '
+            f"The embedded models: {', '.join(embedded_names(house)) or 'none'}."
+        )
+    weights = unpack({**load_file(house / SHARED), **load_file(house / name / WEIGHTS)})
+    config = AutoConfig.from_pretrained(house / name)
+    family = getattr(transformers, config.architectures[0])
+    with quietly():
+        # weights at hand instead of a path: no random initialisation, so the caller's seed is safe
+        model = family.from_pretrained(
+            None, config=config, state_dict=weights, attn_implementation="eager"
+        )
+        tokenizer = AutoTokenizer.from_pretrained(house)
+    return model.eval(), tokenizer
+
+
+def embedded_names(house: Path = HOUSE) -> tuple[str, ...]:
+    """The names of the models inside a house."""
+    return tuple(sorted(weights.parent.name for weights in house.glob(f"*/{WEIGHTS}")))
+
+
+def pack(folders: Mapping[str, Path], house: Path) -> None:
+    """Move saved models into a house, under the names given; equal tensors are stored once."""
+    packed = {name: quantised(load_file(folder / WEIGHTS)) for name, folder in folders.items()}
+    first, *others = packed.values()
+    common = {
+        key: tensor
+        for key, tensor in first.items()
+        if all(key in other and torch.equal(tensor, other[key]) for other in others)
+    }
+    house.mkdir(parents=True, exist_ok=True)
+    save_file(common, house / SHARED)
+    _store_tokenizer(next(iter(folders.values())), house)
+    for name, tensors in packed.items():
+        (house / name).mkdir(exist_ok=True)
+        own = {key: tensor for key, tensor in tensors.items() if key not in common}
+        save_file(own, house / name / WEIGHTS)
+        shutil.copyfile(folders[name] / "config.json", house / name / "config.json")
+
+
+def quantised(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Every matrix as 8-bit numbers and scales; every vector untouched."""
+    packed = {}
+    for name, tensor in weights.items():
+        if tensor.ndim == 2:
+            packed[name], packed[name + SCALE] = quantise(tensor)
+        else:
+            packed[name] = tensor
+    return packed
+
+
+def unpack(packed: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Undo ``quantised``, up to rounding."""
+    return {
+        name: tensor.float() * packed[name + SCALE][:, None] if name + SCALE in packed else tensor
+        for name, tensor in packed.items()
+        if not name.endswith(SCALE)
+    }
+
+
+def quantise(matrix: Matrix) -> tuple[Stored, Scales]:
+    """The nearest 8-bit matrix and the scale of each of its rows."""
+    scale = matrix.abs().amax(-1).clamp(min=torch.finfo(matrix.dtype).tiny) / LARGEST
+    return (matrix / scale[:, None]).round().clamp(-LARGEST, LARGEST).to(torch.int8), scale
+
+
+@contextmanager
+def quietly(*, bars: bool = False) -> Iterator[None]:
+    """Keep transformers from talking while it loads or saves: what it would say is no news here."""
+    level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    if not bars:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _store_tokenizer(folder: Path, house: Path) -> None:
+    """Copy the tokenizer, without the lengths at which its last user cut and padded."""
+    rules = _json(folder / "tokenizer.json") | {"truncation": None, "padding": None}
+    (house / "tokenizer.json").write_text(
+        json.dumps(rules, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8"
+    )
+    settings = _json(folder / "tokenizer_config.json")
+    lasting = {key: settings[key] for key in settings if key not in LEFT_OVER}
+    (house / "tokenizer_config.json").write_text(json.dumps(lasting, indent=2) + "\n")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content

@@ -1,0 +1,1 @@
+"""Which attention edges does the answer rest on?"""

@@ -1,0 +1,344 @@
+"""By what way did the words reach the answer?
+
+The attribution tree (Hao et al., AAAI 2021) reads the contributions of all layers as one picture.
+With a^l the contributions of layer l, all heads together, it looks for edges E that maximise
+
+    Σ_l Σ_(i,j)∈E^l  a^l_ij - λ,     each with  a^l_ij / max a^l > τ,
+
+such that every token enters once, below the token that looked at it, in a lower layer. The token
+that took most from the others is the root. If the answer is read at one position (the [CLS] token,
+the last word of a language model), that reader is no parent and the last layer is its own: only
+the edges of the reader count there.
+
+``greedy`` is the released algorithm for any number of layers: layer by layer downwards, a token
+joins as soon as it can, to the first token in reading order that looked at it. A token that joins
+in a layer cannot be a parent in that same layer. ``exact`` is the true maximum. Because a token may
+enter once, and early at a price, the problem is that of choosing where to open warehouses, so no
+arborescence algorithm solves it; as a small integer program it is solved exactly.
+"""
+
+import json
+import math
+from dataclasses import asdict, dataclass, replace
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_array
+from torch import Tensor
+
+from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.methods.attribution.self_attribution import SelfAttribution
+from exhibit_a.results.result import Result, extra
+
+if TYPE_CHECKING:
+    import networkx
+
+ALGORITHMS = ("greedy", "exact")
+SECONDS = 20.0  # after which the best tree found so far is taken, and the check says so
+TINY = 1e-30
+
+BLUE, ORANGE, GREY, BLACK = "#0072b2", "#d55e00", "#999999", "#000000"
+STEP, RISE, MARGIN = 64, 34, 70  # of a drawing: per token, per layer, and on the left
+
+
+@dataclass(frozen=True)
+class TreeEdge:
+    """In this layer, the parent took the child in."""
+
+    layer: int
+    parent: int
+    child: int
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class AttributionTree(Result):
+    """The way of the words, as edges between the positions of one sequence."""
+
+    root: int
+    reader: int | None  # where the answer is read, if at one position
+    edges: tuple[TreeEdge, ...]
+    objective: float
+    layers: int
+    target: str
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The positions in the tree, in the order they entered."""
+        return (self.root, *(edge.child for edge in self.edges))
+
+    def children(self, node: int) -> list[TreeEdge]:
+        """The edges below a position."""
+        return [edge for edge in self.edges if edge.parent == node]
+
+    def text(self) -> str:
+        """The tree drawn with lines, for a terminal."""
+        lines = [f"{self._name(self.root)}  → {self.target}"]
+
+        def draw(node: int, indent: str) -> None:
+            below = self.children(node)
+            for place, edge in enumerate(below):
+                last = place == len(below) - 1
+                branch = "└─ " if last else "├─ "
+                share = f"layer {edge.layer}  {edge.score:+.2g}"
+                lines.append(f"{indent}{branch}{self._name(edge.child)}  {share}")
+                draw(edge.child, indent + ("   " if last else "│  "))
+
+        draw(self.root, "")
+        return "\n".join(lines)
+
+    def to_networkx(self) -> "networkx.DiGraph":
+        """The tree as a directed graph; nodes carry their token, edges their layer and score."""
+        graph = extra("networkx", "compare").DiGraph(target=self.target, root=self.root)
+        for node in self.nodes:
+            graph.add_node(node, token=self._name(node))
+        for edge in self.edges:
+            graph.add_edge(edge.parent, edge.child, layer=edge.layer, score=edge.score)
+        return graph
+
+    def to_json(self) -> str:
+        """The tree as JSON: root, tokens, edges."""
+        said = {
+            "target": self.target,
+            "root": self.root,
+            "reader": self.reader,
+            "objective": self.objective,
+            "tokens": list(self.tokens or ()),
+            "edges": [asdict(edge) for edge in self.edges],
+        }
+        return json.dumps(said, ensure_ascii=False, indent=1)
+
+    def svg(self) -> str:
+        """The tree as a drawing: words along the bottom in reading order, layers upwards."""
+        tokens, levels = self.tokens or (), self._levels()
+        foot, width = 20 + RISE * (self.layers + 1), MARGIN + STEP * len(tokens)
+
+        def at(node: int) -> tuple[float, float]:
+            return MARGIN + STEP * (node + 0.5), 20 + RISE * (self.layers - levels[node])
+
+        parts = []
+        for level in range(self.layers + 1):
+            name = "answer" if level == self.layers else f"layer {level}"
+            parts.append(_word(name, 4, 24 + RISE * (self.layers - level), GREY, "start"))
+        for edge in self.edges:
+            said = f"{self._name(edge.parent)} ← {self._name(edge.child)}, layer {edge.layer}"
+            title = f"{said}, {edge.score:+.2g}"
+            parts.append(_line(at(edge.parent), at(edge.child), self._thickness(edge), title))
+        for node in self.nodes:
+            (x, y), colour = at(node), ORANGE if node == self.root else BLUE
+            parts.append(_line((x, y), (x, foot - 14), 0.5, self._name(node), GREY))
+            parts.append(f'<circle cx="{x}" cy="{y}" r="5" fill="{colour}"/>')
+        for node, token in enumerate(tokens):
+            colour = BLACK if node in levels else GREY
+            parts.append(_word(token, MARGIN + STEP * (node + 0.5), foot, colour, "middle"))
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {foot + 16}" '
+            f'width="{width}" height="{foot + 16}" font-family="sans-serif" font-size="12">'
+            f"<title>{escape(self.target)}</title>\n" + "\n".join(parts) + "\n</svg>\n"
+        )
+
+    def plot(self) -> Any:
+        """The same drawing with matplotlib."""
+        tokens, levels = self.tokens or (), self._levels()
+        figure = extra("matplotlib.figure").Figure(
+            figsize=(1 + 0.6 * len(tokens), 1.5 + 0.4 * self.layers), layout="constrained"
+        )
+        axes = figure.subplots()
+        for edge in self.edges:
+            ends = (edge.parent, edge.child)
+            heights = [levels[node] for node in ends]
+            axes.plot(ends, heights, color=BLUE, linewidth=self._thickness(edge))
+        axes.scatter(list(levels), list(levels.values()), color=BLUE, zorder=3)
+        axes.scatter([self.root], [levels[self.root]], color=ORANGE, s=70, zorder=4)
+        axes.set_xticks(range(len(tokens)), tokens, rotation=60, ha="right")
+        names = [*(f"layer {layer}" for layer in range(self.layers)), "answer"]
+        axes.set_yticks(range(self.layers + 1), names)
+        axes.set_title(self.target)
+        return figure
+
+    def _name(self, node: int) -> str:
+        return (self.tokens or ())[node]
+
+    def _levels(self) -> dict[int, int]:
+        """How high each position stands: at the layer in which it was taken in."""
+        entered = {edge.child: edge.layer for edge in self.edges}
+        return {node: entered.get(node, self.layers) for node in self.nodes}
+
+    def _thickness(self, edge: TreeEdge) -> float:
+        return 1 + 3 * edge.score / max(one.score for one in self.edges)
+
+
+def attribution_tree(
+    attribution: SelfAttribution,
+    *,
+    threshold: float = 0.4,
+    penalty: float = 0.0,
+    algorithm: str = "greedy",
+    stack: str | None = None,
+) -> AttributionTree:
+    """Read the attributions of all layers as one tree of words.
+
+    ``threshold`` is τ and ``penalty`` is λ. With two stacks the one that answers is taken, unless
+    ``stack`` names the other. Whichever algorithm is asked for, the objective of both is in the
+    checks.
+    """
+    check_request(threshold, penalty, algorithm)
+    stack = stack or attribution.sites[-1].stack
+    maps = _layer_maps(attribution, stack)
+    reader = _reader(attribution, stack)
+    root = _root(maps, reader)
+    edges = _eligible(maps if reader is None else maps[:-1], reader, threshold)
+    optimum, solved = _exact(edges, root, penalty)
+    trees = {"greedy": _greedy(edges, root, penalty), "exact": optimum}
+    worth = {way: sum(edge.score - penalty for edge in tree) for way, tree in trees.items()}
+    used = {"threshold": threshold, "penalty": penalty, "algorithm": algorithm, "stack": stack}
+    before = attribution.provenance
+    return AttributionTree(
+        tokens=attribution.sequences[stack],
+        provenance=replace(
+            before, method="attribution_tree", parameters={**before.parameters, **used}
+        ),
+        checks={
+            **attribution.checks,
+            "greedy objective": worth["greedy"],
+            "exact objective": worth["exact"],
+            "greedy share of exact": worth["greedy"] / worth["exact"] if worth["exact"] else 1.0,
+            "exact is proven": solved,
+            "edges above the threshold": len(edges),
+        },
+        root=root,
+        reader=reader,
+        edges=tuple(trees[algorithm]),
+        objective=worth[algorithm],
+        layers=len(maps),
+        target=attribution.target,
+    )
+
+
+def check_request(threshold: float, penalty: float, algorithm: str) -> None:
+    """Refuse a tree that cannot be; cheap enough to ask before anything is attributed."""
+    if algorithm not in ALGORITHMS:
+        raise BadRequestError(
+            f"There is no algorithm {algorithm!r}; choose {' or '.join(ALGORITHMS)}."
+        )
+    if not 0 <= threshold < 1 or not penalty >= 0:
+        raise BadRequestError(
+            f"A threshold lies in [0, 1) and a penalty is not negative, unlike {threshold} and "
+            f"{penalty}."
+        )
+
+
+def _layer_maps(attribution: SelfAttribution, stack: str) -> list[Tensor]:
+    """The contributions of every layer of a stack to itself, all heads together."""
+    own = [s.index for s in attribution.sites if s.stack == stack and s.kind == "self"]
+    if not own:
+        found = ", ".join(attribution.sequences)
+        raise BadRequestError(f"There is no stack {stack!r}; this model has {found}.")
+    return [attribution.scores[site].sum(0) for site in own]
+
+
+def _reader(attribution: SelfAttribution, stack: str) -> int | None:
+    """The one position whose row counts in the last layer, if there is one."""
+    last = [s.index for s in attribution.sites if s.stack == stack and s.kind == "self"][-1]
+    rows = attribution.scores[last].abs().sum((0, 2)).nonzero().flatten().tolist()
+    return rows[0] if len(rows) == 1 else None
+
+
+def _root(maps: list[Tensor], reader: int | None) -> int:
+    """The position that took most from the others, over all layers."""
+    total = torch.stack(maps).sum(0)
+    total = (total - total.diag().diag()).clamp_min(0).sum(1)
+    if reader is not None:
+        if len(total) == 1:
+            raise NotComputableError("A tree needs a second token beside the one that is read.")
+        total[reader] = -1
+    return int(total.argmax())
+
+
+def _eligible(maps: list[Tensor], reader: int | None, threshold: float) -> list[TreeEdge]:
+    """The edges above the threshold, from the top layer down, then in reading order."""
+    found = []
+    for layer in reversed(range(len(maps))):
+        rows = maps[layer].clone()
+        if reader is not None:
+            rows[reader] = 0
+        above = rows / rows.max().abs().clamp_min(TINY) > threshold
+        above.fill_diagonal_(False)
+        for parent, child in above.nonzero().tolist():
+            found.append(TreeEdge(layer, parent, child, float(rows[parent, child])))
+    return found
+
+
+def _greedy(edges: list[TreeEdge], root: int, penalty: float) -> list[TreeEdge]:
+    """Take every token in as high as possible, first come, first served."""
+    entered, tree = {root: math.inf}, []
+    for edge in edges:
+        if entered.get(edge.parent, -1) <= edge.layer or edge.child in entered:
+            continue
+        if edge.score > penalty:
+            entered[edge.child] = edge.layer
+            tree.append(edge)
+    return tree
+
+
+def _exact(edges: list[TreeEdge], root: int, penalty: float) -> tuple[list[TreeEdge], bool]:
+    """The edges of largest worth, and whether they are proven to be.
+
+    One yes-or-no for each edge; a child has one parent, and an edge needs one that leads to its
+    parent from above.
+    """
+    edges = [edge for edge in edges if edge.child != root]
+    worth = np.array([edge.score - penalty for edge in edges])
+    if not (worth > 0).any():
+        return [], True
+    above: dict[int, list[int]] = {}  # the edges into a token, as seen so far: all higher
+    rows: list[int] = []
+    columns: list[int] = []
+    signs: list[int] = []
+    limits: list[int] = []
+
+    def demand(terms: list[tuple[int, int]], limit: int) -> None:
+        rows.extend([len(limits)] * len(terms))
+        columns.extend(column for column, _ in terms)
+        signs.extend(sign for _, sign in terms)
+        limits.append(limit)
+
+    for column, edge in enumerate(edges):
+        if edge.parent != root:
+            higher = [c for c in above.get(edge.parent, []) if edges[c].layer > edge.layer]
+            demand([(column, 1), *((c, -1) for c in higher)], 0)
+        above.setdefault(edge.child, []).append(column)
+    for into in above.values():
+        demand([(column, 1) for column in into], 1)
+    table = coo_array((signs, (rows, columns)), shape=(len(limits), len(edges)))
+    solution = milp(
+        -worth,
+        constraints=LinearConstraint(table.tocsr(), ub=np.array(limits, dtype=float)),
+        integrality=np.ones(len(edges)),
+        bounds=Bounds(0, 1),
+        options={"time_limit": SECONDS, "mip_rel_gap": 0.0},
+    )
+    if solution.x is None:
+        return _greedy(edges, root, penalty), False
+    return [edges[place] for place in np.flatnonzero(solution.x > 0.5)], solution.status == 0
+
+
+def _word(text: str, x: float, y: float, colour: str, anchor: str) -> str:
+    return f'<text x="{x}" y="{y}" fill="{colour}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
+def _line(
+    start: tuple[float, float],
+    end: tuple[float, float],
+    thickness: float,
+    title: str,
+    colour: str = BLUE,
+) -> str:
+    (x1, y1), (x2, y2) = start, end
+    return (
+        f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}" '
+        f'stroke-width="{thickness:.1f}"><title>{escape(title)}</title></line>'
+    )

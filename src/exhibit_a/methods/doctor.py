@@ -1,0 +1,247 @@
+"""What can be asked of this model, and what would it cost?
+
+Nothing here is guessed from a name: the anatomy was observed when the model was loaded, one pass of
+the asked length is run and timed, and every method says for itself what it needs.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.methods.explanation.erasure import require_distribution
+from exhibit_a.subject.anatomy import Anatomy, causal_and_window
+from exhibit_a.subject.encoding import decoder_limit, probe
+from exhibit_a.subject.guard import frozen_eval, without_cache
+from exhibit_a.subject.subject import Subject
+from exhibit_a.subject.tap import AttentionCall, Tap, attention_implementation
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a method applies, and why not; what it costs in passes and in bytes kept."""
+
+    method: str
+    applies: bool
+    reason: str
+    seconds: float | None
+    megabytes: float | None
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a model is made of and what it allows."""
+
+    model: str
+    architecture: str
+    tap: str
+    parity: float
+    tolerance: float
+    parameters: int
+    dtype: str
+    answers: str
+    labels: tuple[str, ...]
+    max_length: int | None
+    d_model: int
+    stacks: dict[str, int]
+    heads: tuple[int, ...]
+    kv_heads: tuple[int, ...]
+    d_head: tuple[int, ...]
+    variants: tuple[str, ...]
+    sites_without_projection: tuple[str, ...]
+    identifiable_up_to: int  # visible keys; beyond, other weights give the same head output
+    length: int
+    pass_seconds: float
+    methods: tuple[Verdict, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for machines."""
+        return asdict(self)
+
+
+def diagnose(subject: Subject, *, length: int = 32) -> Diagnosis:
+    """Say what the model allows, and what each method would cost at ``length`` tokens."""
+    anatomy, limits = subject.anatomy, [subject.anatomy.max_length]
+    if subject.model.config.is_encoder_decoder:
+        limits.append(decoder_limit(subject.model))
+    longest = min((limit for limit in limits if limit is not None), default=length)
+    if not 1 <= length <= longest:
+        raise BadRequestError(
+            f"A length of {length} tokens was asked; this model takes 1 to {longest}."
+        )
+    seen = _Sizes()
+    seconds = _timed_pass(subject, length, seen)
+    widest = max(site.d_head for site in anatomy.sites)
+    return Diagnosis(
+        model=subject.name,
+        architecture=type(subject.model).__name__,
+        tap=anatomy.tap,
+        parity=anatomy.parity,
+        tolerance=anatomy.tolerance,
+        parameters=sum(weight.numel() for weight in subject.model.parameters()),
+        dtype=str(subject.model.dtype).removeprefix("torch."),
+        answers=anatomy.answers,
+        labels=subject.labels,
+        max_length=anatomy.max_length,
+        d_model=anatomy.d_model,
+        stacks={s: sum(layer.stack == s for layer in anatomy.layers) for s in anatomy.stacks},
+        heads=_different(site.heads for site in anatomy.sites),
+        kv_heads=_different(site.kv_heads for site in anatomy.sites),
+        d_head=_different(site.d_head for site in anatomy.sites),
+        variants=_variants(anatomy, seen),
+        sites_without_projection=tuple(
+            f"{site.module}: {site.projection_problem}"
+            for site in anatomy.sites
+            if site.projection is None
+        ),
+        identifiable_up_to=widest,
+        length=length,
+        pass_seconds=seconds,
+        methods=_verdicts(subject, seen, seconds),
+    )
+
+
+Need = Callable[[Subject], str | None]  # why a method does not apply, or None
+
+
+class _Sizes(Tap):
+    """How large each map is: images and sound have a length of their own."""
+
+    def __init__(self) -> None:
+        self.maps = 0.0  # entries, over all heads
+        self.tokens = 0
+        self.windows: list[int | None] = []  # those too long for the short probe show up here
+
+    def weighting(self, call: AttentionCall) -> None:
+        """Count the entries of one call."""
+        self.maps += call.probs.numel()
+        self.tokens = max(self.tokens, *call.probs.shape[-2:])
+        self.windows.append(causal_and_window(call)[1])
+
+
+def _verdicts(subject: Subject, seen: _Sizes, alone: float) -> tuple[Verdict, ...]:
+    """Every method with its need, its cost for one text, and the floats it keeps.
+
+    A replay is priced as a whole pass; it costs less the higher it starts. A pass backwards costs
+    two forwards.
+    """
+    anatomy = subject.anatomy
+    layers, maps, n = len(anatomy.layers), seen.maps, seen.tokens
+    states = (layers + 1) * float(n) * anatomy.d_model
+    table: list[tuple[str, Need, float, float]] = [
+        ("capture", _nothing, alone, maps + states),
+        ("replay", _nothing, alone, states),
+        ("choose_target", _a_target, 0, 0),
+        ("effective_attention", _nothing, 2 * alone, 3 * maps),
+        ("alternative_attention", _nothing, 2 * alone, maps),
+        ("attention_identifiability", _keys, 30 * alone, 2 * maps),
+        ("identifiability_by_length", _text, 24 * alone, 3 * maps),
+        ("hidden_attribution", _nothing, 8 * n * alone, 17 * states),
+        ("head_mixing", _nothing, 8 * n * alone, 17 * states),
+        ("token_identifiability", _text, alone, states),
+        ("self_attribution", _a_target, 5 * layers * alone, 2 * maps),
+        ("attribution_tree", _a_target, 5 * layers * alone, 2 * maps),
+        ("head_importance", _classes, 5 * layers * alone, maps),
+        ("pruning_curve", _classes, 11 * alone, 0),
+        ("prune", _projections, 0, 0),
+        ("find_triggers", _classes, 5 * layers * alone, 2 * maps),
+        ("permutation_test", _a_distribution, 5 * layers * alone, maps),
+        ("adversarial_attention", _a_distribution, 160 * layers * alone, 6 * maps),
+        ("adversarial_keys", _classes, 18 * alone, maps),
+        ("companions", _a_target, 250 * alone, 2 * maps),
+        ("faithfulness", _a_distribution, 40 * alone, 0),
+        ("trial", _nothing, (20 * n + 20 * layers) * alone, 7 * maps + 34 * states),
+    ]
+    return tuple(_verdict(subject, *row) for row in table)
+
+
+def _verdict(subject: Subject, method: str, need: Need, seconds: float, floats: float) -> Verdict:
+    obstacle = need(subject)
+    priced = obstacle is None and seconds > 0
+    return Verdict(
+        method=method,
+        applies=obstacle is None,
+        reason=obstacle or "",
+        seconds=seconds if priced else None,
+        megabytes=floats * 4 / 1e6 if priced else None,
+    )
+
+
+def _nothing(_: Subject) -> str | None:
+    return None
+
+
+def _a_target(subject: Subject) -> str | None:
+    if subject.anatomy.answers == "states":
+        return "the model answers with hidden states; load it with a head"
+    return None
+
+
+def _a_distribution(subject: Subject) -> str | None:
+    try:
+        require_distribution(subject)
+    except NotComputableError as obstacle:
+        return str(obstacle)
+    return None
+
+
+def _classes(subject: Subject) -> str | None:
+    if subject.anatomy.answers != "classes":
+        return "only a classifier has labels to be right about"
+    return _text(subject)
+
+
+def _projections(subject: Subject) -> str | None:
+    if all(site.projection is None for site in subject.anatomy.sites):
+        return "no output projection was found, so heads cannot be taken apart"
+    return None
+
+
+def _keys(subject: Subject) -> str | None:
+    unseen = [site.module for site in subject.anatomy.sites if site.d_query is None]
+    return f"the keys of {unseen[0]} were not seen; no key-aware count" if unseen else None
+
+
+def _text(subject: Subject) -> str | None:
+    return None if subject.tokenizer is not None else "no tokenizer; texts cannot be read"
+
+
+@torch.no_grad()
+def _timed_pass(subject: Subject, length: int, seen: _Sizes) -> float:
+    """Seconds for one pass on made-up input: the best of three, after one that is looked at."""
+    model = subject.model
+    inputs = {name: _stretched(part, length) for name, part in probe(model).items()}
+    inputs = without_cache(model, inputs)
+    spent = []
+    with frozen_eval(model):
+        with subject.tapping(seen):
+            model(**inputs)
+        with attention_implementation(model, "eager"):
+            for _ in range(3):
+                started = time.perf_counter()
+                model(**inputs)
+                spent.append(time.perf_counter() - started)
+    return min(spent)
+
+
+def _stretched(part: Tensor, length: int) -> Tensor:
+    """Token ids of the asked length; images and sound have a length of their own."""
+    return part if part.ndim > 2 else part.repeat(1, -(-length // part.shape[1]))[:, :length]
+
+
+def _variants(anatomy: Anatomy, seen: _Sizes) -> tuple[str, ...]:
+    found = [variant for site in anatomy.sites for variant in site.variants]
+    found += ["causal"] if any(site.causal for site in anatomy.sites) else []
+    found += ["cross-attention"] if any(site.kind == "cross" for site in anatomy.sites) else []
+    for site, window in zip(anatomy.sites, seen.windows, strict=True):
+        if window is not None and site.kind == "self":
+            found.append(f"sliding window of {window}")
+    return tuple(dict.fromkeys(found))
+
+
+def _different(numbers: Any) -> tuple[int, ...]:
+    return tuple(dict.fromkeys(numbers))

@@ -1,0 +1,1 @@
+"""Is attention an explanation? What changes when it is replaced, and what other methods say."""

@@ -1,0 +1,341 @@
+"""Does an attribution name the tokens that the answer really rests on?
+
+Take the tokens away in the order in which the attribution ranks them and watch the probability p of
+the model's own answer (DeYoung et al., 2020; Samek et al., 2017). Only tokens that somebody wrote
+are ever taken away, word piece by word piece; ties go to the earlier token.
+
+comprehensiveness  p(x) − p(x without the top k), mean over k = 1, 5, 10, 20, 50 %: high is good
+sufficiency        p(x) − p(only the top k), over the same k: low is good
+deletion           area under p while the top tokens leave, from 0 to 100 %: low is good
+insertion          area under p while only the top tokens are there: high is good
+leave_one_out      Kendall's τ with what each token changes when it alone leaves: high is good
+first_flip         share of texts whose answer flips when the top token leaves: high is good
+flip_fraction      share of tokens that must leave until the answer flips (1: never): low is good
+
+Every number stands beside that of random rankings, with an interval over examples and the p-value
+of the paired difference.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Bool, Float
+from scipy.stats import kendalltau
+from torch import Tensor
+
+from exhibit_a.errors import BadRequestError
+from exhibit_a.examples import read_examples
+from exhibit_a.methods.explanation.companions import METHODS, Question
+from exhibit_a.methods.explanation.erasure import (
+    answers_to,
+    cut_short,
+    erased,
+    removable,
+    require_distribution,
+    require_way,
+)
+from exhibit_a.methods.explanation.flow import readout, require_one_stack
+from exhibit_a.numerics.distances import bootstrap_interval, sign_flip_p_value
+from exhibit_a.results.result import Result, extra, provenance
+from exhibit_a.subject.subject import Subject
+from exhibit_a.trace.batches import Progress, Source, encoded, tell
+from exhibit_a.trace.capture import Trace, capture
+from exhibit_a.trace.targets import Target, choose_target
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+BINS = (0.01, 0.05, 0.1, 0.2, 0.5)
+CURVE = tuple(step / 10 for step in range(11))
+FRACTIONS = tuple(sorted({*BINS, *CURVE}))
+METRICS = (
+    "comprehensiveness",
+    "sufficiency",
+    "deletion",
+    "insertion",
+    "leave_one_out",
+    "first_flip",
+    "flip_fraction",
+)
+RANDOM = "random"
+STYLES = ("-", "--", ":")
+
+Explainer = Callable[[Trace, Target], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Faithfulness(Result):
+    """How faithful each attribution is to the model, beside random rankings."""
+
+    attributions: tuple[str, ...]  # the last one is "random"
+    metrics: tuple[str, ...] = METRICS
+    fractions: tuple[float, ...] = FRACTIONS
+    erase: str
+    mean: Float[Tensor, "attribution metric"]
+    interval: Float[Tensor, "attribution metric bound"]
+    p_value: Float[Tensor, "attribution metric"]  # of the difference from random
+    scores: dict[str, Float[Tensor, "example metric"]] = field(metadata={"over": "attribution"})
+    deletion: dict[str, Float[Tensor, "example fraction"]] = field(metadata={"over": "attribution"})
+    insertion: dict[str, Float[Tensor, "example fraction"]] = field(
+        metadata={"over": "attribution"}
+    )
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row for each attribution: its name, and (mean, low, high) of every metric."""
+        return [
+            {"attribution": name}
+            | {
+                metric: (float(self.mean[i, j]), *map(float, self.interval[i, j]))
+                for j, metric in enumerate(self.metrics)
+            }
+            for i, name in enumerate(self.attributions)
+        ]
+
+    def plot(self) -> "matplotlib.figure.Figure":
+        """The probability of the answer while top-ranked tokens leave, and while only they stay.
+
+        Attributions are listed by comprehensiveness, the best first.
+        """
+        figure: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
+            figsize=(9, 4.2), layout="constrained"
+        )
+        colours = extra("matplotlib").color_sequences["petroff10"]  # safe for the colour-blind
+        best_first = self.mean[:, 0].argsort(descending=True, stable=True).tolist()
+        for axes, curves, title in zip(
+            figure.subplots(1, 2, sharey=True),
+            (self.deletion, self.insertion),
+            ("top tokens taken away", "only top tokens kept"),
+            strict=True,
+        ):
+            for rank, place in enumerate(best_first):
+                name = self.attributions[place]
+                look = {"color": colours[rank % 10], "linestyle": STYLES[rank // 10 % 3]}
+                if name == RANDOM:
+                    look = {"color": "0.3", "linewidth": 3}
+                axes.plot(self.fractions, curves[name].mean(0).tolist(), label=name, **look)
+            axes.set_xlabel(f"share of tokens, {title}")
+        figure.axes[0].set_ylabel("probability of the model's answer")
+        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center")
+        return figure
+
+
+def faithfulness(
+    subject: Subject,
+    examples: Source,
+    *,
+    attribution: str | Sequence[str] | Explainer | Mapping[str, Explainer],
+    erase: str = "delete",
+    rankings: int = 5,
+    samples: int = 256,
+    seed: int = 0,
+    progress: Progress = None,
+) -> Faithfulness:
+    """Judge one or several attributions by what happens when the tokens they name are gone.
+
+    ``attribution`` is a name (any companion, or effective, hidden_attribution, self_attribution),
+    several names, a function from a trace and a target to a score for each token, or several of
+    those by name. ``erase`` is delete, mask or pad; ``rankings`` random orders are the baseline.
+    """
+    require_distribution(subject)
+    require_way(subject, erase)
+    explainers = _explainers(attribution, erase, samples, seed)
+    data = read_examples(examples)
+    encodings = encoded(subject, data)
+    seeded = torch.Generator().manual_seed(seed)
+    cases = []
+    for number, encoding in enumerate(encodings, start=1):
+        trace = capture(subject, encoding)
+        target = choose_target(trace)
+        written = removable(trace)
+        scores = {
+            name: _checked(explain(trace, target), written, name)
+            for name, explain in explainers.items()
+        }
+        luck = torch.rand(rankings, int(written.sum()), generator=seeded, dtype=torch.float64)
+        cases.append(_judge(_Case(trace, target, written, erase), scores, luck))
+        tell(progress, number, len(encodings))
+    names = (*explainers, RANDOM)
+    table = {name: torch.stack([case[name][0] for case in cases]) for name in names}
+    curves = {name: torch.stack([case[name][1] for case in cases]) for name in names}
+    values = torch.stack([table[name].T for name in names])  # attribution, metric, example
+    return Faithfulness(
+        provenance=provenance(
+            subject.name,
+            "faithfulness",
+            subject.revision,
+            seed,
+            attribution=list(explainers),
+            erase=erase,
+            rankings=rankings,
+        ),
+        checks={
+            "examples": len(data),
+            "tokens are taken away by": erase,
+            "special tokens": "never taken away",
+            "ties": "the earlier token first",
+            "cut at the model's length": cut_short(subject, _lengths(encodings)),
+        },
+        attributions=names,
+        erase=erase,
+        mean=values.nanmean(-1),
+        interval=bootstrap_interval(values, seed=seed),
+        p_value=sign_flip_p_value((values - values[-1:]).nan_to_num(), seed=seed),
+        scores=table,
+        deletion={name: curve[:, 0] for name, curve in curves.items()},
+        insertion={name: curve[:, 1] for name, curve in curves.items()},
+    )
+
+
+def attributions() -> tuple[str, ...]:
+    """The names that `faithfulness` knows."""
+    return (*METHODS, *_OURS)
+
+
+@dataclass(frozen=True, eq=False)
+class _Case:
+    """One text, the answer that is watched, and how tokens leave it."""
+
+    trace: Trace
+    target: Target
+    written: Bool[Tensor, " token"]
+    erase: str
+
+    def answers(self, gone: Sequence[Sequence[int]]) -> Float[Tensor, "way answer"]:
+        """The model's answers with each list of written tokens taken away."""
+        subject, places = self.trace.subject, self.written.nonzero()[:, 0]
+        texts = []
+        for leaving in gone:
+            marks = torch.zeros_like(self.written)
+            marks[places[list(leaving)]] = True
+            texts.append(erased(subject, self.trace.inputs, marks, self.erase))
+        return answers_to(subject, texts).cpu()
+
+
+def _judge(
+    case: _Case, scores: Mapping[str, Tensor], luck: Float[Tensor, "ranking token"]
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """All metrics of one text, and its two curves, for every attribution and for random orders.
+
+    Every shortened text that any ranking asks for is run in the same few passes.
+    """
+    count = int(case.written.sum())
+    sizes = [math.ceil(share * count - 1e-9) for share in FRACTIONS]
+    orders = [
+        one.argsort(descending=True, stable=True).tolist() for one in (*scores.values(), *luck)
+    ]
+    gone: list[Sequence[int]] = [[token] for token in range(count)]
+    for order in orders:
+        gone += [order[:size] for size in sizes] + [order[size:] for size in sizes]
+    every = case.answers(gone)
+    alone = every[:count, case.target.index]
+    shaped = every[count:].reshape(len(orders), 2, len(sizes), -1)
+    own = case.answers([[]])[0]
+    found = [
+        _metrics(own, answers, ranks, own[case.target.index] - alone, case.target.index)
+        for answers, ranks in zip(shaped, (*scores.values(), *luck), strict=True)
+    ]
+    curves = shaped[..., case.target.index]
+    judged = {name: (found[i], curves[i]) for i, name in enumerate(scores)}
+    by_chance = torch.stack(found[len(scores) :]).nanmean(0)
+    return judged | {RANDOM: (by_chance, curves[len(scores) :].mean(0))}
+
+
+def _metrics(
+    own: Float[Tensor, " answer"],
+    answers: Float[Tensor, "2 fraction answer"],
+    ranks: Float[Tensor, " token"],
+    single: Float[Tensor, " token"],
+    index: int,
+) -> Float[Tensor, " metric"]:
+    """The numbers of one ranking of one text, in the order of METRICS."""
+    without_top, only_top = answers[..., index]
+    bins = [FRACTIONS.index(share) for share in BINS]
+    curve = [FRACTIONS.index(share) for share in CURVE]
+    flips = answers[0].argmax(-1) != own.argmax()
+    shares = torch.tensor(FRACTIONS)
+    enough = len(ranks) > 2 and ranks.std() > 0 and single.std() > 0
+    return torch.tensor(
+        [
+            float((own[index] - without_top[bins]).mean()),
+            float((own[index] - only_top[bins]).mean()),
+            float(torch.trapezoid(without_top[curve], torch.tensor(CURVE))),
+            float(torch.trapezoid(only_top[curve], torch.tensor(CURVE))),
+            float(kendalltau(ranks.numpy(), single.numpy()).statistic) if enough else math.nan,
+            float(flips[1]),
+            float(shares[flips].amin()) if bool(flips.any()) else 1.0,
+        ]
+    )
+
+
+def _explainers(attribution: Any, erase: str, samples: int, seed: int) -> dict[str, Explainer]:
+    """What was asked for, as functions by name."""
+    if isinstance(attribution, Mapping):
+        return dict(attribution)
+    if callable(attribution):
+        return {getattr(attribution, "__name__", "attribution"): attribution}
+    names = [attribution] if isinstance(attribution, str) else list(dict.fromkeys(attribution))
+    if not names:
+        raise BadRequestError(f"No attribution was named; there are {', '.join(attributions())}.")
+
+    def companion(name: str) -> Explainer:
+        return lambda trace, target: METHODS[name](Question(trace, target, erase, samples, seed))[0]
+
+    found: dict[str, Explainer] = {}
+    for name in names:
+        if name not in attributions():
+            raise BadRequestError(
+                f"There is no attribution {name!r}; there are {', '.join(attributions())}."
+            )
+        found[name] = _OURS[name] if name in _OURS else companion(name)
+    return found
+
+
+def _effective(trace: Trace, target: Target) -> Tensor:
+    """What reaches the output of the last layer's attention rows, signs dropped."""
+    from exhibit_a.methods.identifiability.effective import effective_attention
+
+    require_one_stack(trace)
+    last: Tensor = effective_attention(trace).effective[-1].abs().mean(0)
+    return readout(trace, target) @ last
+
+
+def _hidden(trace: Trace, target: Target) -> Tensor:
+    """How much of each token is in the states that the answer is read from, by a sketch."""
+    from exhibit_a.methods.mixing.hidden_attribution import hidden_attribution
+
+    require_one_stack(trace)
+    last: Tensor = hidden_attribution(trace, probes=8).contribution[-1]
+    return readout(trace, target) @ last
+
+
+def _self(trace: Trace, target: Target) -> Tensor:
+    """What all attention to a token is credited with, over sites, heads and queries."""
+    from exhibit_a.methods.attribution.self_attribution import self_attribution
+
+    require_one_stack(trace)
+    scores = self_attribution(trace, target=target).scores
+    return torch.stack([one.sum((0, 1)) for one in scores]).sum(0)
+
+
+_OURS: dict[str, Explainer] = {
+    "effective": _effective,
+    "hidden_attribution": _hidden,
+    "self_attribution": _self,
+}
+
+
+def _checked(scores: Tensor, written: Tensor, name: str) -> Float[Tensor, " token"]:
+    """The scores of the written tokens; anything but a number for each token is refused."""
+    if scores.shape != written.shape or not bool(scores.isfinite().all()):
+        raise BadRequestError(
+            f"{name} gave {tuple(scores.shape)} scores for {len(written)} tokens, or some that are "
+            "not numbers."
+        )
+    return scores.detach().cpu().double()[written]
+
+
+def _lengths(encodings: Sequence[dict[str, Any]]) -> Tensor:
+    return torch.tensor([one["input_ids"].shape[1] for one in encodings])

@@ -1,0 +1,150 @@
+"""How do attention maps of single layers add up to a path from the answer to the input?
+
+Every map is seen as one step: from the positions where the answer is read, through the layers, down
+to the input tokens (Abnar & Zuidema, 2020; Chefer et al., 2021). With Ā the mean over heads,
+
+rollout     multiply the steps: row · Â(L) ··· Â(1), Â = ½(Ā + I);
+flow        treat the entries of Â as pipes and ask how much can run from the answer to a token;
+relevance   row · (I + Ḡ(L)) ··· (I + Ḡ(1)), Ḡ = mean over heads of max(0, ∂F/∂A ⊙ A).
+
+Only the rows that the answer is read from are ever followed, so a step is a vector times a matrix.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
+from torch import Tensor
+
+from exhibit_a.errors import NotComputableError
+from exhibit_a.shapes import Attention
+from exhibit_a.subject.tap import AttentionCall, Tap
+from exhibit_a.trace.capture import Trace
+from exhibit_a.trace.layers import hidden_of_output
+from exhibit_a.trace.replay import replay
+from exhibit_a.trace.targets import Target
+
+GRAIN = 2**24  # capacities are whole numbers for the solver: this many to one
+
+Map = Float[Tensor, "query key"]
+Row = Float[Tensor, " token"]
+
+
+def readout(trace: Trace, target: Target) -> Row:
+    """Which positions of the last layer the answer is read from, as weights that sum to one.
+
+    A classifier that reads its first token gives one 1; one that averages gives every token some.
+    """
+    kept = trace.keeping("hidden")
+    last = hidden_of_output(kept.layer_outputs[-1]).detach().clone().requires_grad_()
+    outputs = (*kept.layer_outputs[:-1], _with_states(kept.layer_outputs[-1], last))
+    answer = replace(target, scale="logit")(
+        replay(replace(kept, layer_outputs=outputs), start=len(kept.layers))
+    )
+    (slope,) = torch.autograd.grad(answer.sum(), last)
+    weight: Tensor = slope[0].norm(dim=-1)
+    return weight / weight.sum()
+
+
+def require_one_stack(trace: Trace) -> None:
+    """Refuse models whose maps do not form one tower of square steps."""
+    if len(trace.sequences) > 1 or any(site.kind == "cross" for site in trace.sites):
+        raise NotComputableError(
+            "Maps are only multiplied through one stack of self-attention; this model has two "
+            "stacks or attends across. Use a method on the input instead (occlusion, gradients)."
+        )
+
+
+def steps(trace: Trace) -> list[Map]:
+    """The mean over heads of every map, from the first layer to the last."""
+    require_one_stack(trace)
+    return [attention.mean(0) for attention in trace.keeping("attention").attention]
+
+
+def rollout(start: Row, maps: Sequence[Map], *, residual: bool) -> Row:
+    """The product of all steps seen from ``start``; ``residual`` averages each with staying."""
+    row = start
+    for one in reversed(maps):
+        moved = row @ one
+        row = (moved + row) / 2 if residual else moved
+    return row
+
+
+def max_flow(start: Row, maps: Sequence[Map]) -> Row:
+    """How much can run from the answer to each token through pipes as wide as the weights.
+
+    One graph serves all tokens: layer by layer from the answer's side, node 0 the source.
+    """
+    size, count = len(start), len(maps)
+    graph = _pipes(start, maps)
+    first = 1 + count * size  # the input tokens are the last nodes
+    found = [
+        maximum_flow(graph, 0, first + token, method="dinic").flow_value for token in range(size)
+    ]
+    return torch.tensor(found, dtype=start.dtype, device=start.device) / GRAIN
+
+
+def relevance(start: Row, weighted: Sequence[Float[Tensor, "head query key"]]) -> Row:
+    """Attention times its gradient, positive parts averaged over heads and accumulated."""
+    row = start
+    for one in reversed(weighted):
+        row = row + row @ one.clamp_min(0).mean(0)
+    return row
+
+
+def attention_times_gradient(
+    trace: Trace, target: Target
+) -> tuple[Float[Tensor, "_head _query _key"], ...]:
+    """A ⊙ ∂F/∂A at every site, in one backward pass; later maps may move with earlier ones."""
+    kept = trace.keeping("attention")
+    tap = _Nudge()
+    answer = target(replay(kept, tap, start=0)).sum()
+    slopes = torch.autograd.grad(answer, tap.nudges, allow_unused=True)
+    return tuple(
+        torch.zeros_like(attention) if slope is None else attention * slope[0]
+        for attention, slope in zip(kept.attention, slopes, strict=True)
+    )
+
+
+class _Nudge(Tap):
+    """Adds nothing to every map, in a way that a gradient can reach."""
+
+    def __init__(self) -> None:
+        self.nudges: list[Tensor] = []
+
+    def weighting(self, call: AttentionCall) -> Attention:
+        """The map plus a zero that is a leaf."""
+        self.nudges.append(torch.zeros_like(call.probs).requires_grad_())
+        return call.probs + self.nudges[-1]
+
+
+def _pipes(start: Row, maps: Sequence[Map]) -> csr_array:
+    """The layered graph with a source in front; pipes too thin for the grain are left out."""
+    size = len(start)
+    nodes = 1 + (len(maps) + 1) * size
+    rows, columns, widths = [], [], []
+
+    def lay(from_node: Any, to_node: Any, weight: Tensor) -> None:
+        width = (weight.detach().cpu().double().numpy() * GRAIN).astype(np.int32)
+        there = width > 0
+        rows.append(np.broadcast_to(from_node, width.shape)[there])
+        columns.append(np.broadcast_to(to_node, width.shape)[there])
+        widths.append(width[there])
+
+    places = np.arange(size)
+    lay(0, 1 + places, start)
+    for depth, one in enumerate(reversed(maps)):
+        here, below = 1 + depth * size + places, 1 + (depth + 1) * size + places
+        stay = torch.eye(size, dtype=one.dtype, device=one.device)
+        lay(here[:, None], below[None, :], (one + stay) / 2)
+    parts = [np.concatenate(part) for part in (widths, rows, columns)]
+    return csr_array((parts[0], (parts[1], parts[2])), shape=(nodes, nodes))
+
+
+def _with_states(output: Any, states: Tensor) -> Any:
+    return states if isinstance(output, Tensor) else (states, *output[1:])

@@ -1,0 +1,164 @@
+"""Does the answer depend on where this one head looks?
+
+One text, one head at a time: the weights of every row of the head are given to other keys among
+those the row may see, and the layers from there on run again. The change of the answer is the total
+variation ½ Σ|p − p′| between its distributions, from 0 (nothing happened) to 1.
+
+1. A permutation is drawn for every row, anew for every repeat; all heads get the same draws, so
+   that heads are compared and not luck.
+2. The heads of a site run as copies of one batch, on top of what the layers below returned.
+3. The mean over repeats has a standard error, and an interval by Student's t.
+4. Many heads can each be spared and together not, so all heads are also permuted at once.
+"""
+
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from inspect import signature
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from scipy import stats
+from torch import Tensor
+
+from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.methods.explanation.shuffling import shuffled
+from exhibit_a.numerics.distances import total_variation
+from exhibit_a.shapes import Attention, SiteHeads, SiteVisible
+from exhibit_a.subject.tap import AttentionCall, Tap
+from exhibit_a.trace.capture import Trace
+from exhibit_a.trace.edits import Edit
+from exhibit_a.trace.replay import replay
+from exhibit_a.trace.targets import NUMBERS, Target
+
+TOKENS = 4096  # in one pass, copies included
+LEVEL = 0.95
+
+Answers = Float[Tensor, "copy answer"]
+
+
+@dataclass(frozen=True, eq=False)
+class HeadPermutation:
+    """How far the answer moved when a head's rows were permuted, for every head of every site."""
+
+    change: tuple[SiteHeads, ...]  # mean over repeats
+    error: tuple[SiteHeads, ...]  # its standard error
+    together: float  # the change with all heads of all sites permuted at once, and its error
+    together_error: float
+    repeats: int
+
+    @property
+    def half(self) -> float:
+        """Half the width of the interval around a mean, in standard errors."""
+        return float(stats.t.ppf((1 + LEVEL) / 2, self.repeats - 1))
+
+
+@torch.no_grad()
+def head_permutation(
+    trace: Trace, target: Target, *, repeats: int = 8, seed: int = 0
+) -> HeadPermutation:
+    """Permute the rows of each head alone, and see how far the answer moves."""
+    if repeats < 2:
+        raise BadRequestError(f"An error needs at least 2 repeats, {repeats} were asked for.")
+    if trace.subject.anatomy.answers in (*NUMBERS, "states"):
+        raise NotComputableError(
+            f"{type(trace.subject.model).__name__} answers with no distribution, so there is no "
+            "total variation between two answers."
+        )
+    trace = trace.keeping("attention", "hidden")
+    asked, place = _asking(trace, target.position)
+    own = _answers(trace.output, target.position)
+    changes, errors = [], []
+    for site in trace.sites:
+        found = _moved(asked, site.index, place, own, repeats, seed)
+        changes.append(found.mean(1))
+        errors.append(found.std(1) / repeats**0.5)
+    every = torch.cat(
+        [
+            total_variation(_answers(replay(asked, _Everywhere(trace, seed, number)), place), own)
+            for number in range(repeats)
+        ]
+    )
+    return HeadPermutation(
+        change=tuple(changes),
+        error=tuple(errors),
+        together=float(every.mean()),
+        together_error=float(every.std()) / repeats**0.5,
+        repeats=repeats,
+    )
+
+
+def _asking(trace: Trace, position: int | None) -> tuple[Trace, int | None]:
+    """The same question to a model that need not answer at every token, where it allows that."""
+    forward = signature(trace.subject.model.forward).parameters
+    if position is None or "logits_to_keep" not in forward:
+        return trace, position
+    wanted = trace.output.logits.shape[1] - position
+    return replace(trace, inputs={**trace.inputs, "logits_to_keep": wanted}), 0
+
+
+def _answers(output: Any, position: int | None) -> Answers:
+    logits: Tensor = output.logits if position is None else output.logits[:, position]
+    return torch.softmax(logits.float(), -1)
+
+
+def _moved(
+    trace: Trace, site: int, place: int | None, own: Answers, repeats: int, seed: int
+) -> Float[Tensor, "head repeat"]:
+    """The change of the answer for every head and repeat, as copies of a few passes."""
+    heads, queries, keys = trace.attention[site].shape
+    draws = torch.rand(repeats, queries, keys, generator=_seeded(seed, site))
+    pairs = torch.cartesian_prod(torch.arange(heads), torch.arange(repeats))
+    longest = max(queries, keys)
+    found = []
+    for head, repeat in (part.unbind(1) for part in torch.split(pairs, max(1, TOKENS // longest))):
+        edit = _PermutedHeads(site, head, draws[repeat], trace.visible[site])
+        output = replay(trace, edit, copies=len(head))
+        found.append(total_variation(_answers(output, place), own))
+    return torch.cat(found).reshape(heads, repeats).cpu()
+
+
+def _seeded(*numbers: int) -> torch.Generator:
+    """Randomness that belongs to these numbers, and to no others."""
+    text = "/".join(map(str, numbers)).encode()
+    mixed = int.from_bytes(blake2b(text, digest_size=7).digest())
+    return torch.Generator().manual_seed(mixed)
+
+
+class _Everywhere(Tap):
+    """All heads of all sites permuted, each row in its own way."""
+
+    def __init__(self, trace: Trace, seed: int, number: int) -> None:
+        self.trace, self.seed, self.number = trace, seed, number
+
+    def weighting(self, call: AttentionCall) -> Attention:
+        """The weights in another order."""
+        seeded = _seeded(self.seed, call.site, self.number)
+        draws = torch.rand(call.probs.shape, generator=seeded).to(call.probs.device)
+        visible = self.trace.visible[call.site].to(call.probs.device)
+        return shuffled(call.probs, visible.reshape(1, 1, *visible.shape), draws)
+
+
+class _PermutedHeads(Edit):
+    """In every copy, one head whose weights stand in another order."""
+
+    def __init__(
+        self,
+        site: int,
+        heads: Int[Tensor, " copy"],
+        draws: Float[Tensor, "copy query key"],
+        visible: SiteVisible,
+    ) -> None:
+        super().__init__([site])
+        self.heads, self.draws, self.visible = heads, draws, visible
+
+    def weighting(self, call: AttentionCall) -> Attention | None:
+        """The weights, with each copy's own head permuted among the keys it may see."""
+        if call.site not in self.sites:
+            return None
+        changed, copies = call.probs.clone(), torch.arange(len(self.heads))
+        chosen = changed[copies, self.heads].unsqueeze(1)
+        visible = self.visible.to(changed.device).reshape(1, 1, *self.visible.shape)
+        draws = self.draws.to(changed.device).unsqueeze(1)
+        changed[copies, self.heads] = shuffled(chosen, visible, draws).squeeze(1)
+        return changed

@@ -1,0 +1,201 @@
+"""Does it matter which key gets which weight?
+
+If attention explains an answer, giving the weights to other keys should change the answer (Jain &
+Wallace, 2019; for keys of a Transformer, the poster "Is Attention Explanation in Transformers?").
+
+1. The data set runs once and what every layer returned is remembered.
+2. For every condition (one site alone, then all chosen sites together) and every repeat, something
+   is shuffled and the layers from there on run again:
+
+   ``attention``  the weights of each row, among the keys the row may see;
+   ``keys``       the key vectors, among the positions of the text; since
+                  softmax(Q(ΠK)ᵀ) = softmax(QKᵀ)Πᵀ this permutes the columns of the map;
+   ``features``   the entries of the key vectors, the same way for all positions.
+
+   A permutation is drawn anew for every ``row``, ``head`` or ``example``, or once for all examples
+   (``global``); ``shuffling.py`` says how.
+3. The answer is compared with the model's own: total variation, flips, accuracy. As the extreme,
+   every row is also made uniform, which removes what attention says altogether.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from exhibit_a.errors import BadRequestError
+from exhibit_a.examples import read_examples
+from exhibit_a.methods.explanation.erasure import cut_short, require_distribution
+from exhibit_a.methods.explanation.shuffling import (
+    TOKENS,
+    Rerun,
+    Shuffling,
+    chosen_sites,
+    conditions,
+)
+from exhibit_a.numerics.distances import (
+    BLUE,
+    VERMILION,
+    bootstrap_interval,
+    sign_flip_p_value,
+)
+from exhibit_a.results.result import Result, extra, provenance
+from exhibit_a.subject.subject import Subject
+from exhibit_a.trace.batches import (
+    Progress,
+    Source,
+    classes_of,
+    encoded,
+    grouped,
+    run,
+    stand_alone,
+)
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PermutationTest(Result):
+    """What shuffling did to the answers; without labels, ``correct`` is the model's own answer."""
+
+    what: str
+    scope: str
+    conditions: tuple[str, ...]  # one site each, then all of them together
+    change: Float[Tensor, "condition repeat example"]  # total variation of the answer
+    flipped: Bool[Tensor, "condition repeat example"]
+    correct: Bool[Tensor, "condition repeat example"]
+    own_correct: Bool[Tensor, " example"]
+    uniform_change: Float[Tensor, "condition example"]
+    uniform_correct: Bool[Tensor, "condition example"]
+    own_accuracy: float
+    own_accuracy_interval: Float[Tensor, " bound"]
+    accuracy: Float[Tensor, " condition"]
+    accuracy_interval: Float[Tensor, "condition bound"]
+    drop: Float[Tensor, " condition"]  # own accuracy minus accuracy
+    drop_interval: Float[Tensor, "condition bound"]
+    p_value: Float[Tensor, " condition"]  # of the drop, by sign flips over examples
+    mean_change: Float[Tensor, " condition"]
+    mean_change_interval: Float[Tensor, "condition bound"]
+    flip_rate: Float[Tensor, " condition"]
+    uniform_accuracy: Float[Tensor, " condition"]
+    uniform_accuracy_interval: Float[Tensor, "condition bound"]
+
+    def plot(self) -> "matplotlib.figure.Figure":
+        """Accuracy under each condition, beside the model's own and the uniform extreme."""
+        figure: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
+            figsize=(7, 3.2), layout="constrained"
+        )
+        axes, places = figure.subplots(), torch.arange(len(self.conditions)).numpy()
+        axes.axhline(self.own_accuracy, color="0.4", linestyle="--", label="as trained")
+        for shift, look, color, mean, ends, label in (
+            (-0.1, "o", BLUE, self.accuracy, self.accuracy_interval, f"{self.what} shuffled"),
+            (0.1, "s", VERMILION, self.uniform_accuracy, self.uniform_accuracy_interval, "uniform"),
+        ):
+            spread = (ends.mT - mean).abs().numpy()
+            axes.errorbar(places + shift, mean.numpy(), spread, fmt=look, color=color, label=label)
+        axes.set_xticks(places, self.conditions)
+        axes.set_ylabel("accuracy")
+        axes.legend(frameon=False)
+        return figure
+
+
+@torch.no_grad()
+def permutation_test(
+    subject: Subject,
+    examples: Source,
+    *,
+    what: str = "attention",
+    scope: str = "row",
+    sites: Sequence[int] | None = None,
+    repeats: int = 20,
+    seed: int = 0,
+    progress: Progress = None,
+) -> PermutationTest:
+    """Shuffle attention at each site alone and at all ``sites`` together, and see what changes.
+
+    ``what`` is attention, keys or features; ``scope`` is row, head, example or global. Keys belong
+    to all rows of a head, so for keys and features ``row`` means ``head``.
+    """
+    data = read_examples(examples)
+    chosen = chosen_sites(subject, what, scope, sites)
+    used_scope = "head" if what != "attention" and scope == "row" else scope
+    if repeats < 1:
+        raise BadRequestError(f"{repeats} repeats were asked for; give at least 1.")
+    require_distribution(subject)
+    encodings = encoded(subject, data)
+    lengths = torch.tensor([one["input_ids"].shape[1] for one in encodings])
+    groups = conditions(chosen)
+
+    size, answers = len(data), torch.zeros(len(data), dtype=torch.long)
+    change = torch.zeros(len(groups), repeats + 1, size)  # the last place is the uniform extreme
+    chose = torch.zeros(len(groups), repeats + 1, size, dtype=torch.long)
+    alone = stand_alone(subject)
+    for places in grouped(encodings, TOKENS // repeats, alone=alone, progress=progress):
+        batch = run(subject, [encodings[place] for place in places])
+        again = Rerun(batch, lengths[places], places)
+        answers[places] = again.own.argmax(-1).cpu()
+        for row, group in enumerate(groups):
+            plan = Shuffling(what, used_scope, group, seed, int(lengths.amax()))
+            moved, given = again.under(plan, repeats)
+            change[row][:, places] = moved.T.to("cpu", change.dtype)
+            chose[row][:, places] = given.T.cpu()
+
+    labelled = data[0].label is not None
+    gold = classes_of(subject, data).cpu() if labelled else answers
+    checks = {
+        "examples": size,
+        "cut at the model's length": cut_short(subject, lengths),
+        "labels": "given" if labelled else "none: correct is the model's own answer",
+    }
+    if used_scope != scope:
+        checks["scope"] = f"{used_scope}: {what} are shared by all rows of a head"
+    options = {"what": what, "scope": used_scope, "sites": chosen, "repeats": repeats}
+    source = provenance(subject.name, "permutation_test", subject.revision, seed, **options)
+    together = (f"all {len(chosen)}",) if len(chosen) > 1 else ()
+    found = _summed_up(answers == gold, chose == gold, chose != answers, change, seed)
+    if not labelled:
+        found["p_value"] = torch.full_like(found["p_value"], torch.nan)
+    return PermutationTest(
+        provenance=source,
+        checks=checks,
+        what=what,
+        scope=used_scope,
+        conditions=(*(f"site {site}" for site in chosen), *together),
+        **found,
+    )
+
+
+def _summed_up(
+    own: Bool[Tensor, " example"],
+    correct: Bool[Tensor, "condition repeat example"],
+    flipped: Bool[Tensor, "condition repeat example"],
+    change: Float[Tensor, "condition repeat example"],
+    seed: int,
+) -> dict[str, Any]:
+    """Averages over repeats and examples, with their intervals; the last repeat is uniform."""
+    right, extreme = correct[:, :-1].float().mean(1), correct[:, -1]
+    lost = own.float() - right
+    return {
+        "change": change[:, :-1],
+        "flipped": flipped[:, :-1],
+        "correct": correct[:, :-1],
+        "own_correct": own,
+        "uniform_change": change[:, -1],
+        "uniform_correct": extreme,
+        "own_accuracy": float(own.float().mean()),
+        "own_accuracy_interval": bootstrap_interval(own.float(), seed=seed),
+        "accuracy": right.mean(-1),
+        "accuracy_interval": bootstrap_interval(right, seed=seed),
+        "drop": lost.mean(-1),
+        "drop_interval": bootstrap_interval(lost, seed=seed),
+        "p_value": sign_flip_p_value(lost, seed=seed),
+        "mean_change": change[:, :-1].mean((1, 2)),
+        "mean_change_interval": bootstrap_interval(change[:, :-1].mean(1), seed=seed),
+        "flip_rate": flipped[:, :-1].float().mean((1, 2)),
+        "uniform_accuracy": extreme.float().mean(-1),
+        "uniform_accuracy_interval": bootstrap_interval(extreme.float(), seed=seed),
+    }

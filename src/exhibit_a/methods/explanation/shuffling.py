@@ -1,0 +1,194 @@
+"""How are attention, keys or their features shuffled, the same way whoever asks?
+
+A permutation of a set of keys is the order of random numbers, one for each key, so that one draw
+serves texts of every length and every mask. Draws depend on the seed, the site, the repeat and the
+text's place in the data set, and on nothing else of its batch. What the shuffling is for is told in
+``permutation.py``.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.methods.explanation.erasure import distributions
+from exhibit_a.numerics.distances import total_variation
+from exhibit_a.shapes import Attention, Queries, SharedKeys
+from exhibit_a.subject.subject import Subject
+from exhibit_a.subject.tap import AttentionCall, Tap
+from exhibit_a.trace.batches import Batch
+from exhibit_a.trace.replay import replay
+
+WHAT = ("attention", "keys", "features")
+SCOPES = ("row", "head", "example", "global")
+TOKENS = 2048  # in one pass, copies included
+
+
+def shuffled(
+    probs: Attention, visible: Bool[Tensor, "#batch #head query key"] | None, draw: Tensor
+) -> Attention:
+    """Rows whose visible weights stand in the order of ``draw``; hidden keys keep what they had."""
+    if visible is None:
+        return probs.gather(-1, draw.argsort(dim=-1).expand(probs.shape))
+    hidden = ~visible.expand(probs.shape)
+    order = draw.expand(probs.shape).masked_fill(hidden, 2.0).argsort(dim=-1, stable=True)
+    places = hidden.to(torch.int8).argsort(dim=-1, stable=True)
+    return torch.zeros_like(probs).scatter(-1, places, probs.gather(-1, order))
+
+
+def uniform(probs: Attention, visible: Bool[Tensor, "#batch #head query key"] | None) -> Attention:
+    """The same weight for every visible key, with the row's total unchanged."""
+    seen = torch.ones_like(probs) if visible is None else visible.expand(probs.shape).to(probs)
+    return probs.sum(-1, keepdim=True) * seen / seen.sum(-1, keepdim=True).clamp_min(1)
+
+
+@dataclass(frozen=True)
+class Shuffling:
+    """What is shuffled where; the same plan and the same place give the same permutation."""
+
+    what: str
+    scope: str
+    sites: frozenset[int]
+    seed: int
+    longest: int  # text of the data set: a global permutation is one of so many positions
+
+    def draw(
+        self, site: int, texts: "_Texts", repeats: range, heads: int, keys: int
+    ) -> Float[Tensor, "row head query key"]:
+        """Random numbers, one for each key of each thing that has its own permutation.
+
+        They depend on the example's place in the data set and on nothing else of its batch.
+        """
+        positions = self.what != "features"
+        rows = int(texts.lengths.amax()) if self.scope == "row" else 1
+        heads = heads if self.scope in ("row", "head") else 1
+        drawn = torch.ones(len(texts.places), len(repeats), heads, rows, keys)
+        for index, place in enumerate(texts.places):
+            length = int(texts.lengths[index]) if positions else keys
+            own = (heads, length if self.scope == "row" else 1, length)
+            if self.scope == "global":
+                place, own = 0, (1, 1, self.longest if positions else keys)
+            for copy, repeat in enumerate(repeats):
+                seeded = torch.Generator().manual_seed(_mixed(self.seed, site, repeat, place))
+                draw = torch.rand(own, generator=seeded)
+                drawn[index, copy, :, : own[1], :length] = draw[..., :length]
+        return drawn.flatten(0, 1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Texts:
+    """The texts of a batch: where each stands in the data set, and its length."""
+
+    places: list[int]
+    lengths: Int[Tensor, " text"]
+
+
+class _Shuffle(Tap):
+    """Shuffles what the plan says, for each copy of each text of one batch."""
+
+    def __init__(self, plan: Shuffling, texts: _Texts, repeats: range) -> None:
+        self.plan, self.texts, self.repeats = plan, texts, repeats
+
+    def scoring(
+        self, site: int, query: Queries, key: SharedKeys
+    ) -> tuple[Queries, SharedKeys] | None:
+        """Reorder key positions or key features."""
+        if site not in self.plan.sites or self.plan.what == "attention":
+            return None
+        heads, positions, width = key.shape[1:]
+        features = self.plan.what == "features"
+        draw = self.plan.draw(
+            site, self.texts, self.repeats, heads, width if features else positions
+        )
+        order = draw.to(key.device).argsort(dim=-1, stable=True)  # padding drew 1: it stays last
+        order = order if features else order.mT
+        return query, key.gather(-1 if features else -2, order.expand(key.shape))
+
+    def weighting(self, call: AttentionCall) -> Attention | None:
+        """Reorder the weights of every row."""
+        if call.site not in self.plan.sites or self.plan.what != "attention":
+            return None
+        heads, _, keys = call.probs.shape[1:]
+        draw = self.plan.draw(call.site, self.texts, self.repeats, heads, keys)
+        return shuffled(call.probs, call.visible, draw.to(call.probs.device))
+
+
+class _Uniform(Tap):
+    def __init__(self, sites: frozenset[int]) -> None:
+        self.sites = sites
+
+    def weighting(self, call: AttentionCall) -> Attention | None:
+        return uniform(call.probs, call.visible) if call.site in self.sites else None
+
+
+class Rerun:
+    """A batch that has run once and runs again from the first layer that is changed."""
+
+    def __init__(self, batch: Batch, lengths: Tensor, places: list[int]) -> None:
+        self.batch, self.texts = batch, _Texts(places, lengths)
+        self.own = distributions(batch.trace.subject, batch.trace.output, lengths)
+
+    def answers(
+        self, tap: Tap, sites: frozenset[int], copies: int
+    ) -> Float[Tensor, "text copy answer"]:
+        """The answers with ``tap`` at work; copies of a text stand next to each other."""
+        index = torch.arange(len(self.batch)).repeat_interleave(copies)
+        trace = self.batch.rows(index)
+        output = replay(trace, tap, start=trace.sites[min(sites)].call)
+        found = distributions(trace.subject, output, self.texts.lengths[index])
+        return found.reshape(len(self.batch), copies, -1)
+
+    def shuffled(self, plan: Shuffling, repeats: int) -> Float[Tensor, "text repeat answer"]:
+        """The answers of all repeats, a few at a time where the text is long."""
+        tokens = len(self.batch) * int(self.texts.lengths.amax())
+        together = max(1, min(repeats, TOKENS // tokens))
+        parts = []
+        for first in range(0, repeats, together):
+            some = range(first, min(first + together, repeats))
+            tap = _Shuffle(plan, self.texts, some)
+            parts.append(self.answers(tap, plan.sites, len(some)))
+        return torch.cat(parts, 1)
+
+    def under(
+        self, plan: Shuffling, repeats: int
+    ) -> tuple[Float[Tensor, "text repeat"], Int[Tensor, "text repeat"]]:
+        """How far each answer moved and what it was, in every repeat; the last is uniform."""
+        extreme = self.answers(_Uniform(plan.sites), plan.sites, 1)
+        given = torch.cat([self.shuffled(plan, repeats), extreme], 1)
+        return total_variation(given, self.own[:, None]), given.argmax(-1)
+
+
+def chosen_sites(subject: Subject, what: str, scope: str, sites: Sequence[int] | None) -> list[int]:
+    """The sites that were asked for, where shuffling ``what`` respects the mask."""
+    if what not in WHAT:
+        raise BadRequestError(f"Cannot shuffle {what!r}; choose {', '.join(WHAT)}.")
+    if scope not in SCOPES:
+        raise BadRequestError(f"There is no scope {scope!r}; choose {', '.join(SCOPES)}.")
+    count = len(subject.anatomy.sites)
+    chosen = list(range(count) if sites is None else dict.fromkeys(sites))
+    for site in chosen or [-1]:
+        if not 0 <= site < count:
+            raise BadRequestError(f"There is no such site; there are 0 to {count - 1}.")
+        here = subject.anatomy.sites[site]
+        if what == "keys" and (here.causal or here.window is not None):
+            raise NotComputableError(
+                f"At site {site} each row sees keys of its own (a causal mask or a window), and "
+                'moving keys would show it hidden ones. Shuffle "attention" instead.'
+            )
+    return chosen
+
+
+def conditions(sites: Sequence[int]) -> list[frozenset[int]]:
+    """Each site alone, then all of them together."""
+    together = [frozenset(sites)] if len(sites) > 1 else []
+    return [*(frozenset([site]) for site in sites), *together]
+
+
+def _mixed(*numbers: int) -> int:
+    """One seed from several numbers, so that no two draws share their randomness by chance."""
+    text = "/".join(map(str, numbers)).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest())

@@ -1,0 +1,1 @@
+"""Which heads does the model need, and which can go?"""

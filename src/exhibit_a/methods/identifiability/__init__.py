@@ -1,0 +1,1 @@
+"""How much of attention can reach the output, and could it have been another?"""

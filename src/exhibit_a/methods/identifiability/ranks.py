@@ -1,0 +1,194 @@
+"""How many independent directions do the values behind an attention row have?
+
+The rank of V[S], the values of the keys S that a row sees, says how much of the row the output can
+show. It is counted as the singular values above max(|S|, d) · eps · σ_max, and counted again ten
+times above and ten times below that line: where the counts differ, the answer is borderline.
+
+A causal mask asks this once for every row of every head. Two facts keep that cheap. If S lies
+between two sets, core ⊆ S ⊆ union, then
+
+1. the k-th singular value of V[S] is at least that of V[core] and at most that of V[union], and so
+   is the tolerance: the rank of S lies between two ranks that are known;
+2. by Cauchy interlacing on V[S]V[S]ᵀ, the number of singular values lost below the tolerance lies
+   between those of core and union: so does the nullity |S| − rank.
+
+Where either pair of bounds meets, all sets in between are settled at once; otherwise the run of
+sets is halved. The result is the one that a singular value decomposition of every V[S] would give.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from exhibit_a.methods.identifiability.key_sets import KeySets
+from exhibit_a.numerics.parallel import one_thread
+
+DOUBT = 10.0  # a singular value within this factor of the tolerance makes the rank borderline
+EXACT = torch.finfo(torch.float64).eps
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How small a singular value must be, relative to the largest, to count as zero."""
+
+    eps: float
+    width: int
+    fixed: float | None = None
+
+    def of(self, size: int) -> float:
+        """The relative tolerance for the values of ``size`` keys."""
+        return max(size, self.width) * self.eps if self.fixed is None else self.fixed
+
+    def lines(self, size: int) -> tuple[float, float, float]:
+        """Where surely, probably and possibly different from zero begin.
+
+        The last is never below what float64 arithmetic can tell from zero.
+        """
+        line = self.of(size)
+        return line * DOUBT, line, min(line, max(line / DOUBT, 8 * EXACT))
+
+
+def tolerance_for(dtype: torch.dtype, width: int, rtol: float | None = None) -> Tolerance:
+    """The tolerance for values that a model computed in ``dtype``.
+
+    Half precision keeps so few digits that max(|S|, d) · eps passes 1 within a short text, and
+    every rank would be zero. Its numbers are taken as they stand and judged as float32, the
+    precision in which their products are summed.
+    """
+    eps = min(torch.finfo(dtype).eps, torch.finfo(torch.float32).eps)
+    return Tolerance(eps, width, rtol)
+
+
+@dataclass(frozen=True, eq=False)
+class Ranks:
+    """Rank of the values of every key set, and its bounds given the doubt about the tolerance."""
+
+    least: Int[Tensor, "head set"]
+    rank: Int[Tensor, "head set"]
+    most: Int[Tensor, "head set"]
+    spectrum: Float[Tensor, "head direction"]  # of the largest set, in descending order
+
+
+def ranks(values: Float[Tensor, "head key width"], sets: KeySets, tolerance: Tolerance) -> Ranks:
+    """The rank of ``values`` on every key set, for every head, in float64."""
+    heads = values.shape[0]
+    strengths = _remembering(values, tolerance)
+    counts = torch.empty(heads, len(sets), 3, dtype=torch.long, device=values.device)
+    pending = [(0, len(sets), torch.arange(heads, device=values.device))]
+    with one_thread():
+        while pending:
+            start, stop, open_heads = pending.pop()
+            found, settled = _between(sets, slice(start, stop), strengths, tolerance, open_heads)
+            counts[open_heads[settled], start:stop] = found[settled]
+            if not bool(settled.all()):
+                middle = (start + stop) // 2
+                pending.append((start, middle, open_heads[~settled]))
+                pending.append((middle, stop, open_heads[~settled]))
+        largest = sets.member[int(sets.size.argmax())]
+        spectrum = strengths(largest, torch.arange(heads, device=values.device))
+    least, rank, most = counts.unbind(-1)
+    return Ranks(least, rank, most, spectrum)
+
+
+def surely_independent(
+    values: Float[Tensor, "*batch key width"], tolerance: Tolerance
+) -> Bool[Tensor, "*batch"]:
+    """Whether the values of all keys, and so of any of them, have full rank beyond doubt.
+
+    For G = VVᵀ, σ_min² ≥ 1 / tr G⁻¹ and σ_max² ≤ tr G. A triangular factor gives both for a small
+    part of the price of a spectrum; a "no" only says that the spectrum has to be looked at. Leaving
+    keys out raises σ_min and lowers σ_max, so a "yes" holds for every set of keys.
+    """
+    keys, width = values.shape[-2:]
+    line = tolerance.lines(keys)[0]
+    if keys > width or keys == 0 or line**2 < 1e3 * EXACT:
+        return torch.zeros(values.shape[:-2], dtype=torch.bool, device=values.device)
+    exact = values.to(torch.float64)
+    gram = exact @ exact.mT
+    factor, failed = torch.linalg.cholesky_ex(gram)
+    identity = torch.eye(keys, dtype=torch.float64, device=values.device).expand_as(gram)
+    half = torch.linalg.solve_triangular(factor, identity, upper=False)
+    least = 1 / half.square().sum((-2, -1))  # tr G⁻¹ = ‖L⁻¹‖²_F
+    most = gram.diagonal(dim1=-2, dim2=-1).sum(-1)
+    found: Tensor = (failed == 0) & (least > 2 * line**2 * most)  # twice: rounding of the factor
+    return found
+
+
+def with_ones(
+    values: Float[Tensor, "head key d_head"], sets: KeySets
+) -> Float[Tensor, "head key width"]:
+    """Values with a constant column, as large as the values so that the rank is fairly judged."""
+    size = values[:, sets.everything].square().mean((1, 2)).sqrt()
+    constant = torch.where(size > 0, size, 1.0).reshape(-1, 1, 1)
+    return torch.cat([values, constant.expand(-1, values.shape[1], 1)], dim=-1)
+
+
+def singular_values(
+    matrix: Float[Tensor, "*batch row column"], finest: float
+) -> Float[Tensor, "*batch direction"]:
+    """Singular values in descending order, sure down to ``finest`` times the largest.
+
+    The eigenvalues of the Gram matrix are cheaper by far, but squares of small numbers drown.
+    """
+    if finest**2 < 1e3 * EXACT or 0 in matrix.shape:
+        plainly: Tensor = torch.linalg.svdvals(matrix)
+        return plainly
+    tall = matrix.shape[-2] > matrix.shape[-1]
+    gram = matrix.mT @ matrix if tall else matrix @ matrix.mT
+    squares: Tensor = torch.linalg.eigvalsh(gram)
+    return squares.clamp_min(0).sqrt().flip(-1)
+
+
+Strengths = Callable[[Tensor, Tensor], Tensor]
+
+
+def _between(
+    sets: KeySets, run: slice, strengths: Strengths, tolerance: Tolerance, heads: Tensor
+) -> tuple[Int[Tensor, "head set 3"], Bool[Tensor, " head"]]:
+    """Ranks of a run of sets from its core and its union, and for which heads that settles them."""
+    core, union = sets.member[run].all(0), sets.member[run].any(0)
+    inner, outer = strengths(core, heads), strengths(union, heads)
+    inner_size, outer_size = int(core.sum()), int(union.sum())
+    low = _thresholds(inner, tolerance.lines(inner_size))
+    high = _thresholds(outer, tolerance.lines(outer_size))
+    rank = _above(inner, high)
+    nullity = inner_size - _above(inner, low)
+    same_rank = rank == _above(outer, low)
+    same_nullity = nullity == outer_size - _above(outer, high)
+    sizes = sets.size[run].reshape(1, -1, 1)
+    found = torch.where(same_rank.unsqueeze(1), rank.unsqueeze(1), sizes - nullity.unsqueeze(1))
+    return found, (same_rank | same_nullity).all(-1)
+
+
+def _thresholds(strengths: Tensor, lines: tuple[float, ...]) -> Tensor:
+    largest = strengths[:, :1] if strengths.shape[1] else strengths.new_zeros(len(strengths), 1)
+    return largest * largest.new_tensor(lines)
+
+
+def _above(strengths: Tensor, thresholds: Tensor) -> Tensor:
+    """How many singular values of each head lie above each of its thresholds."""
+    return (strengths.unsqueeze(-1) > thresholds.unsqueeze(1)).sum(1)
+
+
+def _remembering(values: Tensor, tolerance: Tolerance) -> Strengths:
+    """Singular values of ``values`` on a set, for some heads; each is computed once."""
+    known: dict[bytes, tuple[Tensor, Tensor]] = {}
+
+    def strengths(member: Tensor, heads: Tensor) -> Tensor:
+        name = member.cpu().numpy().tobytes()
+        size = int(member.sum())
+        if name not in known:
+            blank = values.new_zeros(len(values), min(size, values.shape[-1]))
+            known[name] = (torch.zeros(len(values), dtype=torch.bool, device=values.device), blank)
+        done, found = known[name]
+        missing = heads[~done[heads]]
+        if len(missing):
+            rows = values[missing][:, member]
+            found[missing] = singular_values(rows, tolerance.lines(size)[-1])
+            done[missing] = True
+        return found[heads]
+
+    return strengths

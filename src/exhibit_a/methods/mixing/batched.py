@@ -1,0 +1,65 @@
+"""What does hidden token attribution say of many texts of one length, in one go?
+
+The texts of a batch do not see each other, so one change made at the same place in all of them is
+pushed through all of them in one pass. Texts of one length are given the same directions by the
+same seed, whether they come alone or together, and so get the same numbers, up to rounding.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhibit_a.errors import BrokenInvariantError
+from exhibit_a.methods.mixing.hidden_attribution import (
+    contributions,
+    displaced,
+    jackknife,
+    squares_of,
+)
+from exhibit_a.methods.mixing.pushforward import Changes, check_probes, push_to_layers
+from exhibit_a.trace.batches import Batch
+
+EachLayer = Float[Tensor, "batch layer"]
+
+
+@dataclass(frozen=True, eq=False)
+class Mixtures:
+    """Contributions of every input token to every hidden vector; the first layer is layer 1."""
+
+    contribution: Float[Tensor, "batch layer target source"]
+    standard_error: Float[Tensor, "batch layer target source"]  # zero where all was computed
+    adjoint_gap: float
+
+    @property
+    def own(self) -> EachLayer:
+        """What a token contributes to its own hidden vector, on average over tokens."""
+        return self.contribution.diagonal(dim1=-2, dim2=-1).mean(-1)
+
+    @property
+    def displaced(self) -> EachLayer:
+        """The share of tokens to whose hidden vector another contributes most."""
+        return displaced(self.contribution).double().mean(-1)
+
+    @property
+    def doubt(self) -> EachLayer:
+        """The standard error of one contribution, on average."""
+        return self.standard_error.mean((-2, -1))
+
+
+def mixtures(batch: Batch, *, probes: int | None, seed: int) -> Mixtures:
+    """Hidden token attribution of texts of one length, without padding, in the input's stack."""
+    trace = batch.trace
+    stack = trace.sites[0].stack
+    width, count = trace.entries[stack].shape[-1], trace.entries[stack].shape[1]
+    check_probes(probes, width)
+    push = push_to_layers(trace, stack, stack)
+    every = list(range(count))
+    changes = Changes.unit(push.entry, every, probes, seed)
+    squares = squares_of(push, changes, every, keep_directions=probes is not None)
+    norms = (squares.sum(0) * width / changes.directions.shape[1]).sqrt()
+    if not bool(norms.isfinite().all()):
+        raise BrokenInvariantError("a derivative of the model is NaN or infinite")
+    error = torch.zeros_like(norms) if probes is None else jackknife(squares, width)
+    return Mixtures(contributions(norms), error, push.checks["adjoint_gap"])

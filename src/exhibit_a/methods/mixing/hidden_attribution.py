@@ -1,0 +1,288 @@
+"""How much of a token is left in its hidden vector, and who else is in there?
+
+Hidden token attribution (Brunner et al., ICLR 2020, §5) measures how strongly the hidden vector
+e_j of layer l reacts to the input vector x_i, and shares the reaction out among all inputs:
+
+    norm_ji = ‖∂e_j/∂x_i‖          contribution_ji = norm_ji / Σ_k norm_jk
+
+x is the input of layer 0. The norm is taken of the whole d×d Jacobian block. (The popular shortcut,
+the gradient of the *sum* of e_j, measures nothing: a layer norm makes that sum a constant.)
+
+1. A unit change at one token is pushed through the model once and read off at every layer.
+2. Exact: all d directions of every token. Sketch: m random orthonormal directions for each of
+   them; (d/m) Σ ‖J q‖² is an unbiased estimate of ‖J‖²_F, and exact at m = d.
+3. The standard error is the jackknife over directions, times √(1 − m/d) because they are drawn
+   without replacement from a basis, times Student's factor for a spread known from m numbers: so
+   that two standard errors mean what they mean for a normal distribution.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from jaxtyping import Bool, Float
+from scipy import stats
+from torch import Tensor
+
+from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError
+from exhibit_a.methods.mixing.pushforward import (
+    Changes,
+    Pushforward,
+    check_probes,
+    known_stack,
+    lengths_of,
+    positions,
+    push_to_layers,
+)
+from exhibit_a.results.result import Leaf, Result, extra, provenance
+from exhibit_a.trace.capture import Trace
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+
+NORMS = ("frobenius", "spectral", "times_input")
+
+Mixing = Float[Tensor, "layer target source"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HiddenAttribution(Result):
+    """What every input token contributes to every hidden vector; layer 0 is the input itself."""
+
+    norms: Mixing
+    contribution: Mixing
+    standard_error: Mixing  # of the contribution; zero in exact mode
+    special: Bool[Tensor, " target"]
+    stack: str
+    source: str
+    source_tokens: tuple[str, ...]
+
+    @property
+    def self_contribution(self) -> Float[Tensor, "layer token"]:
+        """What each token contributes to its own hidden vector."""
+        self._same_positions()
+        return self.contribution.diagonal(dim1=1, dim2=2)
+
+    @property
+    def not_own_top(self) -> Float[Tensor, " layer"]:
+        """The share of tokens to whose hidden vector another token contributes most."""
+        return displaced(self.contribution).to(self.contribution.dtype).mean(-1)
+
+    @property
+    def neighbours(self) -> Float[Tensor, "layer distance"]:
+        """What a token at distance 0, 1, 2 … contributes on average, as shares of a whole."""
+        self._same_positions()
+        total, pairs = by_distance(self.contribution)
+        mean = total / pairs
+        return mean / mean.sum(-1, keepdim=True)
+
+    def tokens_along(self, leaf: Leaf) -> dict[str, tuple[str, ...]]:
+        """Sources may be the tokens of another stack."""
+        named = super().tokens_along(leaf)
+        return named | {"source": self.source_tokens} if "source" in leaf.dims else named
+
+    def plot(self, token: int | None = None) -> "matplotlib.figure.Figure":
+        """Own share by layer, the neighbour profile, and the story of one token.
+
+        Without ``token`` the story is that of the token with the least of itself left at the end.
+        """
+        own = self.self_contribution
+        chosen = int(own[-1].argmin()) if token is None else token
+        if not 0 <= chosen < own.shape[1]:
+            raise BadRequestError(f"There is no token {chosen}; valid are 0 to {own.shape[1] - 1}.")
+        figure = extra("matplotlib.figure").Figure(figsize=(13, 3.6), layout="constrained")
+        boxes, profile, story = figure.subplots(1, 3, width_ratios=(1, 1, 1.4))
+        boxes.boxplot(own.T.numpy(force=True), positions=range(len(own)), widths=0.6)
+        boxes.set(xlabel="layer", ylabel="contribution of the token itself", ylim=(0, 1.02))
+        shades = extra("matplotlib").colormaps["viridis"]
+        for layer, row in enumerate(self.neighbours.numpy(force=True)):
+            profile.plot(row, color=shades(layer / len(own)), label=f"layer {layer}")
+        profile.set(xlabel="distance", ylabel="share of contribution")
+        profile.set_yscale("symlog", linthresh=1e-2)
+        profile.legend(fontsize="x-small", loc="upper right")
+        shown = story.imshow(
+            self.contribution[:, chosen].numpy(force=True), cmap="cividis", aspect="auto"
+        )
+        names = self.source_tokens
+        story.set_xticks(range(len(names)), names, rotation=90, fontsize="x-small")
+        story.set(ylabel="layer", title=f"who is in “{names[chosen]}” ({chosen})")
+        figure.colorbar(shown, ax=story, label="contribution")
+        return figure  # type: ignore[no-any-return]
+
+    def _same_positions(self) -> None:
+        if self.stack != self.source:
+            raise NotComputableError(
+                f"The sources are the tokens of the {self.source} and the targets those of the "
+                f"{self.stack}; no token stands in both. Ask with source={self.stack!r}."
+            )
+
+
+def hidden_attribution(
+    trace: Trace,
+    *,
+    probes: int | None = None,
+    norm: str = "frobenius",
+    seed: int = 0,
+    stack: str | None = None,
+    source: str | None = None,
+    special: bool = True,
+) -> HiddenAttribution:
+    """Contributions of the input tokens to every hidden vector of a stack, at every layer.
+
+    ``probes=None`` is exact and costs d_model passes a token; ``probes=16`` costs sixteen and says
+    how sure it is. ``norm`` is frobenius, spectral (exact mode only) or times_input, which weighs
+    every input component by its value. In a model with two stacks, ``stack`` is whose vectors are
+    explained and ``source`` whose tokens explain them; both are the input's own by default.
+    Padding is left out; so are special tokens with ``special=False``.
+    """
+    stack = known_stack(trace, stack)
+    source = known_stack(trace, source or stack)
+    trace = trace.keeping("hidden")
+    width = trace.entries[source].shape[-1]
+    check_probes(probes, width)
+    _check_norm(norm, probes)
+    targets, sources = (positions(trace, name, special) for name in (stack, source))
+    push = push_to_layers(trace, source, stack, many=probes is None)
+    inputs = push.entry[0, sources].detach()
+
+    spread: Tensor | None = None
+    if norm == "spectral":
+        norms = _spectral_norms(push, sources, targets)
+    else:
+        changes = Changes.unit(push.entry, sources, probes, seed)
+        changes = changes.scaled(inputs) if norm == "times_input" else changes
+        squares = squares_of(push, changes, targets, keep_directions=probes is not None)[:, 0]
+        norms = (squares.sum(0) * width / changes.directions.shape[1]).sqrt()
+        spread = None if probes is None else jackknife(squares, width)
+    first = torch.diag(_at_the_start(inputs, norm).to(norms))
+    first = first if stack == source else norms.new_zeros(len(targets), len(sources))
+    norms = torch.cat([first.unsqueeze(0), norms])
+    if not bool(norms.isfinite().all()):
+        raise BrokenInvariantError(
+            f"A derivative of {type(trace.subject.model).__name__} is NaN or infinite; no numbers "
+            "are given. Load the model in a wider dtype."
+        )
+    error = torch.zeros_like(norms)
+    if spread is not None:
+        error[1:] = spread
+
+    dtype = torch.promote_types(push.entry.dtype, torch.float32)
+    names, froms = trace.sequences[stack], trace.sequences[source]
+    return HiddenAttribution(
+        tokens=tuple(names.tokens[i] for i in targets),
+        provenance=provenance(
+            trace.subject.name,
+            "hidden_attribution",
+            trace.subject.revision,
+            None if probes is None else seed,
+            probes=probes,
+            norm=norm,
+            stack=stack,
+            source=source,
+            special=special,
+        ),
+        checks=push.checks
+        | {
+            "probes": "all" if probes is None else probes,
+            "mean_standard_error": float(error[1:].mean()),
+            "largest_standard_error": float(error.amax()),
+            "padding": "excluded",
+            "special_tokens": "kept" if special else "excluded",
+        },
+        norms=norms.to(dtype),
+        contribution=contributions(norms).to(dtype),
+        standard_error=error.to(dtype),
+        special=names.special[targets],
+        stack=stack,
+        source=source,
+        source_tokens=tuple(froms.tokens[i] for i in sources),
+    )
+
+
+def contributions(norms: Float[Tensor, "*any source"]) -> Float[Tensor, "*any source"]:
+    """Each norm as a share of all norms of its target; a target that nothing reaches has zeros."""
+    total = norms.sum(-1, keepdim=True)
+    return norms / torch.where(total > 0, total, 1)
+
+
+def displaced(contribution: Float[Tensor, "*any token token"]) -> Bool[Tensor, "*any token"]:
+    """Whether another token contributes more to a token's hidden vector than it does itself."""
+    own = contribution.diagonal(dim1=-2, dim2=-1)
+    return contribution.amax(-1) > own
+
+
+def by_distance(
+    contribution: Float[Tensor, "layer token token"],
+) -> tuple[Float[Tensor, "layer token"], Float[Tensor, " token"]]:
+    """The contribution from every distance, summed over pairs, and the number of such pairs.
+
+    Sums and counts of several texts can be added up.
+    """
+    count = contribution.shape[-1]
+    places = torch.arange(count, device=contribution.device)
+    distance = (places.unsqueeze(0) - places.unsqueeze(1)).abs().flatten()
+    total = contribution.new_zeros(len(contribution), count)
+    total.index_add_(1, distance, contribution.flatten(1))
+    return total, torch.bincount(distance, minlength=count).to(contribution.dtype)
+
+
+def squares_of(
+    push: Pushforward, changes: Changes, targets: Sequence[int], *, keep_directions: bool
+) -> Float[Tensor, "direction batch layer target source"]:
+    """‖J q‖² of every layer, target and source: for every direction, or summed over all of them."""
+    kept = changes.directions.shape[1] if keep_directions else 1
+    shape = (len(push.entry), len(push.stand_ins), len(targets))
+    table = torch.zeros(len(changes.sources) * kept, *shape, dtype=torch.float64)
+    for run in push.chunks(len(changes)):
+        tangents, source = changes.within(run, push.entry.detach())
+        rows = torch.arange(run.start, run.stop) if keep_directions else source
+        lengths = [lengths_of(part)[..., targets] for part in push.each(tangents)]
+        table.index_add_(0, rows, torch.stack(lengths, 2).double().square().cpu())
+    return table.reshape(-1, kept, *shape).permute(1, 2, 3, 4, 0)
+
+
+def _spectral_norms(push: Pushforward, sources: Sequence[int], targets: Sequence[int]) -> Tensor:
+    """The largest singular value of every Jacobian block, one source token at a time."""
+    width, found = push.entry.shape[-1], []
+    for place in sources:
+        changes = Changes.unit(push.entry, [place], None, 0)
+        parts = []
+        for run in push.chunks(width):
+            tangents, _ = changes.within(run, push.entry.detach())
+            parts.append(torch.stack([part[:, targets] for part in push(tangents)]))
+        block = torch.cat(parts, 1).permute(0, 2, 1, 3)  # (layer, target, d_model in, d_model out)
+        found.append(torch.linalg.eigvalsh(block @ block.mT)[..., -1].clamp_min(0).sqrt())
+    return torch.stack(found, -1).double().cpu()
+
+
+def jackknife(
+    squares: Float[Tensor, "direction *any target source"], width: int
+) -> Float[Tensor, "*any target source"]:
+    """The standard error of the contributions, by leaving every direction out once."""
+    count, total = len(squares), squares.sum(0)
+    mean, scatter = torch.zeros_like(total), torch.zeros_like(total)
+    for number, square in enumerate(squares, start=1):  # Welford: one copy in memory, not m
+        without = contributions((total - square).clamp_min(0).sqrt())
+        step = without - mean
+        mean += step / number
+        scatter += step * (without - mean)
+    few = float(stats.t.ppf(stats.norm.cdf(2), count - 1)) / 2
+    return (scatter * (count - 1) / count * (1 - count / width)).sqrt() * few
+
+
+def _at_the_start(inputs: Float[Tensor, "source d_model"], norm: str) -> Float[Tensor, " source"]:
+    """The norm of the identity, which is the Jacobian of the input itself."""
+    if norm == "times_input":
+        return lengths_of(inputs.double())
+    return inputs.new_full((len(inputs),), inputs.shape[1] ** 0.5 if norm == "frobenius" else 1)
+
+
+def _check_norm(norm: str, probes: int | None) -> None:
+    if norm not in NORMS:
+        raise BadRequestError(f"There is no norm {norm!r}; choose {', '.join(NORMS)}.")
+    if norm == "spectral" and probes is not None:
+        raise BadRequestError(
+            "The largest singular value cannot be estimated from a few probes without bias; "
+            "use probes=None with the spectral norm."
+        )

@@ -1,0 +1,1 @@
+"""Do the strongest edges make words that turn any text?"""

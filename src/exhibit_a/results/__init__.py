@@ -1,0 +1,1 @@
+"""What every result is: numbers with their doubts, on disk and as a table."""

@@ -1,0 +1,306 @@
+"""How does a result outlive its process? As one safetensors file that cannot lie.
+
+The tensors are ordinary safetensors entries named after their fields (``effective/0``), so any
+safetensors reader can open them. Everything else is one text in the file's metadata:
+
+1. the seal: sha-256 of the whole file, taken with zeros in the seal's own place;
+2. JSON with the schema number and the result as a tree. A tensor is there by its entry's name, and
+   what JSON cannot say (tuples, NaN, keys that are not strings, dataclasses) carries a tag.
+
+The seal and the schema number keep their places in every future schema. The same result gives the
+same bytes. Nothing in a file names code to run: a class is looked up among the known results and
+the classes their annotations mention.
+"""
+
+import contextlib
+import hashlib
+import importlib
+import json
+import math
+import os
+import pkgutil
+import secrets
+import shutil
+from collections.abc import Iterator
+from dataclasses import MISSING, fields, is_dataclass
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from exhibit_a.errors import BadRequestError, ExhibitError
+from exhibit_a.results.result import Result
+
+SCHEMA = 1
+
+_OPENING = b'{"__metadata__":{"exhibit_a":"'  # what safetensors writes between length and seal
+_START = 8 + len(_OPENING)
+_STOP = _START + 2 * hashlib.sha256().digest_size
+_BLANK = b"0" * (_STOP - _START)
+_LONGEST_HEADER = 100_000_000  # safetensors refuses to read more
+
+
+def save(result: Result, path: str | PathLike[str]) -> Path:
+    """Write a result to one file; a file already there stays until the new one is complete."""
+    try:
+        data = memoryview(_packed(result))
+    except (
+        ExhibitError,
+        SafetensorError,
+        LookupError,
+        RecursionError,
+        RuntimeError,
+        ValueError,
+    ) as fact:
+        raise BadRequestError(f"{type(result).__name__} cannot be saved: {fact}") from fact
+    return write_whole(path, data[:_START], _seal(data), data[_STOP:])
+
+
+def read(path: str | PathLike[str]) -> Result:
+    """Read a result back, or say in one line why the file cannot be trusted."""
+    try:
+        data = _checked(Path(path))
+        length = int.from_bytes(data[:8], "little")
+        metadata = json.loads(data[8 : 8 + length])["__metadata__"]["exhibit_a"]
+        header = json.loads(metadata[len(_BLANK) :])
+        if header["schema"] != SCHEMA:
+            raise BadRequestError(
+                f"it has schema {header['schema']} and this version reads schema {SCHEMA}, so it "
+                f"was written by a newer version. Upgrade exhibit-a."
+            )
+        result = _decoded(header["result"], safetensors.torch.load(data), {})
+        if not isinstance(result, Result):
+            raise BadRequestError("there is no result in it.")
+    except ExhibitError as fact:
+        raise BadRequestError(f"{path} cannot be read: {fact}") from fact.__cause__
+    except OSError as problem:
+        raise BadRequestError(f"{path} cannot be read: {problem.strerror}.") from problem
+    except (SafetensorError, LookupError, TypeError, ValueError, RecursionError) as problem:
+        raise BadRequestError(
+            f"{path} cannot be read: it is not a well-formed result."
+        ) from problem
+    return result
+
+
+def write_whole(path: str | PathLike[str], *parts: bytes | memoryview) -> Path:
+    """Write a file that is either complete or not there: beside its place first, then renamed."""
+    path = Path(path)
+    beside = path.parent / f".exhibit-a-{secrets.token_hex(8)}.tmp"
+    try:
+        require_place(path)
+        with beside.open("xb") as file:
+            file.writelines(parts)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise ExhibitError(f"{path} cannot be written: {reason}.") from problem
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+    return path
+
+
+def require_place(path: Path) -> None:
+    """Refuse a path at which no file can be written; cheap enough to ask before the work."""
+    if not path.parent.is_dir():
+        raise BadRequestError(f"{path} cannot be written: there is no folder {path.parent}.")
+    if path.exists() and not path.is_file():
+        raise BadRequestError(f"{path} cannot be written: what has that name is not a file.")
+    if not os.access(path.parent, os.W_OK):
+        raise BadRequestError(f"{path} cannot be written: {path.parent} may not be written to.")
+
+
+def free_folder(path: Path) -> Path:
+    """The same path, if nothing is there yet that a new folder would disturb."""
+    with _makeable(path):
+        taken = path.exists() and (not path.is_dir() or any(path.iterdir()))
+    if taken:
+        raise BadRequestError(f'"{path}" already exists. Name a new folder, or remove this one.')
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise BadRequestError(
+            f'The folder "{path}" cannot be made: nothing can be made in {above}. Name another one.'
+        )
+    return path
+
+
+@contextlib.contextmanager
+def folder_beside(target: Path) -> Iterator[Path]:
+    """A folder next to the target that takes its place at the end, or vanishes.
+
+    Its name is its own, because two runs with the same target may be under way for hours.
+    """
+    with _makeable(target):
+        place = target.resolve()  # where a link leads: a folder cannot take the place of a link
+        folder = place.with_name(f".{place.name}-{secrets.token_hex(8)}.partial")
+        new = [parent for parent in place.parents if not parent.exists()]
+    try:
+        with _makeable(target):
+            folder.mkdir(parents=True)
+        yield folder
+        with _makeable(target):
+            folder.rename(place)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # those that hold something stay
+            for parent in new:
+                parent.rmdir()
+
+
+@contextlib.contextmanager
+def _makeable(folder: Path) -> Iterator[None]:
+    """Say in one line why a folder cannot be made."""
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError) as problem:  # the last one for links in a circle
+        reason = getattr(problem, "strerror", None) or problem
+        raise BadRequestError(
+            f'The folder "{folder}" cannot be made: {reason}. Name another one.'
+        ) from problem
+
+
+def _seal(data: bytes | memoryview) -> bytes:
+    view, digest = memoryview(data), hashlib.sha256()
+    for part in (view[:_START], _BLANK, view[_STOP:]):
+        digest.update(part)
+    return digest.hexdigest().encode()
+
+
+def _checked(path: Path) -> bytes:
+    """The bytes of a file whose seal is unbroken; a foreign file is recognised by its opening."""
+    if not path.exists():
+        raise BadRequestError("there is no such file.")
+    if not path.is_file():
+        raise BadRequestError("it is not a file.")
+    with path.open("rb") as file:
+        if file.read(_START)[8:] != _OPENING:
+            raise BadRequestError("it is not a result of Exhibit A, or its beginning is damaged.")
+        file.seek(0)
+        data = file.read()
+    if data[_START:_STOP] != _seal(data):
+        raise BadRequestError("it is damaged, its checksum does not match. Make the result again.")
+    return data
+
+
+def _packed(result: Result) -> bytes:
+    """The file with a blank seal."""
+    tensors: dict[str, Tensor] = {}
+    tree = _encoded(result, "", tensors, {})
+    header = json.dumps({"schema": SCHEMA, "result": tree}, allow_nan=False)
+    own = {
+        name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
+        for name, tensor in tensors.items()
+    }
+    data = safetensors.torch.save(own, {"exhibit_a": _BLANK.decode() + header})
+    if int.from_bytes(data[:8], "little") > _LONGEST_HEADER:
+        raise BadRequestError("its text is too long for one file; keep large parts in tensors.")
+    return data
+
+
+def _encoded(value: Any, path: str, tensors: dict[str, Tensor], known: dict[str, type]) -> Any:
+    """The value as JSON; tensors are put aside under the path that leads to them."""
+
+    def within(entry: Any, step: object) -> Any:
+        return _encoded(entry, f"{path}/{step}" if path else f"{step}", tensors, known)
+
+    if isinstance(value, Tensor):
+        for known_name, known_tensor in tensors.items():
+            if known_tensor is value:  # results inside a result may share what they were made from
+                return {"tensor": known_name}
+        name = path.encode("ascii", "backslashreplace").decode()
+        while name in tensors:
+            name += "'"
+        tensors[name] = value
+        return {"tensor": name}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {"float": str(value)}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if type(value) in (tuple, list):
+        entries = [within(entry, place) for place, entry in enumerate(value)]
+        return {"tuple": entries} if type(value) is tuple else entries
+    if type(value) is dict:
+        return {"dict": [[within(key, "key"), within(value[key], key)] for key in value]}
+    kind = type(value)
+    if (isinstance(value, Result) and kind.__name__ in Result.kinds) or known.get(
+        kind.__name__
+    ) is kind:
+        known = _mentioned(kind)
+        parts = {part.name: getattr(value, part.name) for part in fields(value) if part.init}
+        return {
+            "class": kind.__name__,
+            "fields": {name: within(parts[name], name) for name in parts},
+        }
+    raise BadRequestError(
+        f"{path} is a {kind.__module__}.{kind.__qualname__}. Results hold tensors, plain values, "
+        f"lists, tuples, dicts, and dataclasses that the field's annotation names."
+    )
+
+
+def _decoded(node: Any, tensors: dict[str, Tensor], known: dict[str, type]) -> Any:
+    """The value that `_encoded` was given."""
+    match node:
+        case None | bool() | int() | float() | str():
+            return node
+        case list():
+            return [_decoded(entry, tensors, known) for entry in node]
+        case {"tensor": name}:
+            return tensors[name]
+        case {"float": text}:
+            return float(text)
+        case {"tuple": list(entries)}:
+            return tuple(_decoded(entry, tensors, known) for entry in entries)
+        case {"dict": list(pairs)}:
+            items = ([_decoded(part, tensors, known) for part in pair] for pair in pairs)
+            return dict(items)
+        case {"class": str(name), "fields": dict(parts)}:
+            kind = known.get(name) or _result_class(name)
+            known = _mentioned(kind)
+            return _built(kind, {part: _decoded(parts[part], tensors, known) for part in parts})
+    raise ValueError(f"no value is written as {node}")
+
+
+def _built(kind: type, parts: dict[str, Any]) -> Any:
+    own = {part.name: part for part in fields(kind) if part.init}
+    needed = {n for n, p in own.items() if p.default is MISSING and p.default_factory is MISSING}
+    if wrong := sorted((parts.keys() - own.keys()) | (needed - parts.keys())):
+        raise BadRequestError(
+            f"its {kind.__name__} differs from that of exhibit-a {version('exhibit-a')} in "
+            f"{', '.join(wrong)}. Read it with the version that wrote it."
+        )
+    return kind(**parts)
+
+
+def _result_class(name: str) -> type[Result]:
+    if name not in Result.kinds:
+        getattr(importlib.import_module("exhibit_a"), name, None)  # a public name knows its home
+    if name not in Result.kinds:
+        methods = importlib.import_module("exhibit_a.methods")
+        for module in pkgutil.iter_modules(methods.__path__, "exhibit_a.methods."):
+            importlib.import_module(module.name)
+    if name in Result.kinds:
+        return Result.kinds[name]
+    raise BadRequestError(
+        f"it holds a {name}, which exhibit-a {version('exhibit-a')} does not know. It was made "
+        f"by a newer version or another package: upgrade, or import that package first."
+    )
+
+
+def _mentioned(kind: type) -> dict[str, type]:
+    """The dataclasses that the annotations of a class mention, by name."""
+    hints = get_type_hints(kind).values()
+    return {found.__name__: found for hint in hints for found in _dataclasses(hint)}
+
+
+def _dataclasses(hint: Any) -> Iterator[type]:
+    if isinstance(hint, type) and is_dataclass(hint):
+        yield hint
+    for part in get_args(hint):
+        yield from _dataclasses(part)

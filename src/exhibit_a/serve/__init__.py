@@ -1,0 +1,1 @@
+"""The local server: the page with a box to type into."""

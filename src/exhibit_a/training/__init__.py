@@ -1,0 +1,1 @@
+"""Fine-tuning an encoder on labelled text."""

@@ -1,0 +1,1 @@
+"""All methods on one text, and a verdict on every head."""

@@ -1,0 +1,303 @@
+"""The laws of self-attention attribution, each from its definition, none from our code."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+from captum.attr import IntegratedGradients
+from support.subjects import subject_of
+from support.zoo import FAMILIES
+from torch.testing import assert_close
+
+from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.methods.attribution import path_integral as paths
+from exhibit_a.methods.attribution import self_attribution as module
+from exhibit_a.methods.attribution.self_attribution import self_attribution
+from exhibit_a.results.store import read
+from exhibit_a.subject.subject import load
+from exhibit_a.trace import edits
+from exhibit_a.trace.capture import capture
+from exhibit_a.trace.replay import replay
+from exhibit_a.trace.targets import Target, choose_target
+
+QUICK = {"bert", "albert", "modernbert", "gpt2", "llama", "t5", "bart", "vit", "deberta", "bloom"}
+EXPLAINED = [
+    name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+    for name in sorted(FAMILIES)
+    if name != "clip-text"  # which answers with states
+]
+ROUGH = {"gpt-oss", "t5", "opt"}  # jumps (experts) and kinks (ReLU, unscaled scores)
+
+
+def trace_of(name, **extra):
+    return capture(subject_of(name), FAMILIES[name].inputs() | extra)
+
+
+def by_scaling_attention(trace, site, rule, target):
+    """The definition, read aloud: scale the map itself and differentiate by it at each point."""
+    attention = trace.attention[site]
+    total = torch.zeros_like(attention)
+    for alpha, weight in zip(rule.points.tolist(), rule.weights.tolist(), strict=True):
+        path = (alpha * attention).requires_grad_()
+        answer = target(replay(trace, edits.replace(site, path), start=0)).sum()
+        total += weight * torch.autograd.grad(answer, path)[0]
+    return attention * total
+
+
+@pytest.mark.parametrize("name", EXPLAINED)
+def test_the_entries_of_a_site_add_up_to_what_the_site_changed(name):
+    trace = trace_of(name)
+    found = self_attribution(trace)
+    target = choose_target(trace)
+    for site, scores in enumerate(found.scores):
+        with torch.no_grad():
+            silenced = target(replay(trace, edits.scale(site, 0.0)))
+        change = float(target(trace.output) - silenced)
+        assert_close(float(found.change[site]), change, rtol=0, atol=1e-5)
+        assert abs(float(scores.sum()) - change) <= float(found.gap[site]) + 1e-5
+        if name not in ROUGH:
+            assert found.gap[site] <= max(0.01 * abs(change), 1e-4)
+    if name not in ROUGH:
+        assert "incomplete sites" not in found.checks
+
+
+def test_the_gap_closes_at_the_rate_of_gauss():
+    trace = capture(load(FAMILIES["gpt2"].build().double()), FAMILIES["gpt2"].inputs())
+    target = Target(5, 6, "logit")
+    gaps = [self_attribution(trace, target=target, steps=n).gap.max() for n in (2, 4, 8, 16)]
+    assert gaps[0] > 100 * gaps[1] > 10_000 * gaps[2]
+    assert gaps[3] < 1e-12
+    steps = [self_attribution(trace, target=target, rule="left", steps=n).gap[0] for n in (16, 32)]
+    assert 1.8 < steps[0] / steps[1] < 2.2
+
+
+@pytest.mark.parametrize("name", ["bert", "llama", "t5", "vit", "deberta"])
+def test_scaling_the_context_is_scaling_the_attention(name):
+    trace, rule = trace_of(name), paths.gauss(4)
+    target = choose_target(trace, scale="logit")
+    found = self_attribution(trace, target=target, steps=4)
+    for site in range(len(trace.sites)):
+        reference = by_scaling_attention(trace, site, rule, target)
+        assert_close(found.scores[site], reference, rtol=1e-3, atol=1e-4 * reference.abs().max())
+
+
+def test_the_released_rule_is_direct_autograd_on_the_scaled_map():
+    trace = trace_of("bert")
+    found = self_attribution(trace, rule="left", steps=64)
+    for site in range(len(trace.sites)):
+        reference = by_scaling_attention(trace, site, paths.left(64), choose_target(trace))
+        assert_close(found.scores[site], reference, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "bart"])
+def test_captum_gives_the_same_numbers_for_the_rule_of_the_paper(name):
+    trace = trace_of(name)
+    target = choose_target(trace)
+    found = self_attribution(trace, rule="riemann", steps=20)
+
+    for site, attention in enumerate(trace.attention):
+
+        def answer(maps, site=site):
+            copies = len(maps)
+            return target(replay(trace, edits.replace(site, maps), start=0, copies=copies))
+
+        oracle = IntegratedGradients(answer, multiply_by_inputs=True).attribute(
+            attention.unsqueeze(0), n_steps=20, method="riemann_right", internal_batch_size=20
+        )
+        assert_close(found.scores[site], oracle[0].float(), rtol=0, atol=1e-6)
+
+
+def test_in_the_last_layer_only_the_position_that_is_read_matters():
+    scores = self_attribution(trace_of("bert")).scores[-1]
+    assert scores[:, 0].abs().sum() > 0
+    assert (scores[:, 1:] == 0).all()
+    scores = self_attribution(trace_of("llama")).scores[-1]
+    assert (scores[:, :-1] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "modernbert"])
+def test_padding_gets_nothing_and_changes_nothing(name):
+    inputs = FAMILIES[name].inputs()
+    longer = {
+        "input_ids": torch.nn.functional.pad(inputs["input_ids"], (0, 4), value=3),
+        "attention_mask": torch.nn.functional.pad(inputs["attention_mask"], (0, 4)),
+    }
+    short, padded = (self_attribution(trace_of(name, **extra)) for extra in ({}, longer))
+    for bare, wider in zip(short.scores, padded.scores, strict=True):
+        count = bare.shape[1]
+        assert (wider[:, count:] == 0).all()
+        assert (wider[:, :, count:] == 0).all()
+        assert_close(wider[:, :count, :count], bare, rtol=1e-3, atol=1e-6)
+
+
+def test_a_head_that_reaches_nothing_gets_nothing():
+    model = FAMILIES["bert"].build()
+    with torch.no_grad():
+        model.bert.encoder.layer[1].attention.output.dense.weight[:, 8:16] = 0
+    scores = self_attribution(capture(load(model), FAMILIES["bert"].inputs())).scores[1]
+    assert (scores[1] == 0).all()
+    assert (scores[[0, 2, 3]].abs().sum((1, 2)) > 0).all()
+
+
+def test_one_point_is_exact_where_the_answer_is_linear():
+    model = FAMILIES["bert"].build(hidden_act="linear")
+    last = model.bert.encoder.layer[-1]
+    last.attention.output.LayerNorm = last.output.LayerNorm = torch.nn.Identity()
+    model.bert.pooler.activation = torch.nn.Identity()
+    trace = capture(load(model), FAMILIES["bert"].inputs())
+    once = self_attribution(trace, target=Target(1, None, "logit"), steps=1)
+    often = self_attribution(trace, target=Target(1, None, "logit"), steps=12)
+    assert once.gap[-1] < 1e-5
+    assert_close(once.scores[-1], often.scores[-1], rtol=1e-4, atol=1e-6)
+    assert once.gap[0] > 10 * often.gap[0]
+
+
+def test_rotating_values_and_undoing_it_in_the_output_changes_nothing():
+    model = FAMILIES["bert"].build()
+    before = self_attribution(capture(load(model), FAMILIES["bert"].inputs()), steps=12)
+    generator = torch.Generator().manual_seed(0)
+    rotation = torch.linalg.qr(torch.randn(8, 8, generator=generator)).Q
+    with torch.no_grad():
+        for layer in model.bert.encoder.layer:
+            attention, output = layer.attention.self, layer.attention.output.dense
+            attention.value.weight[:8] = rotation @ attention.value.weight[:8]
+            attention.value.bias[:8] = rotation @ attention.value.bias[:8]
+            output.weight[:, :8] = output.weight[:, :8] @ rotation.T
+    after = self_attribution(capture(load(model), FAMILIES["bert"].inputs()), steps=12)
+    for old, new in zip(before.scores, after.scores, strict=True):
+        assert_close(old, new, rtol=1e-3, atol=1e-6)
+
+
+def test_experts_that_jump_are_named():
+    found = self_attribution(trace_of("gpt-oss"))
+    assert 0 in found.checks["incomplete sites"]
+    assert "does not shrink with more points" in found.checks["completeness"]
+    assert found.points.max() == paths.MOST_POINTS
+
+
+def test_crossing_attention_is_attributed_between_two_sequences():
+    trace = trace_of("bart")
+    found = self_attribution(trace)
+    cross = [site.index for site in trace.sites if site.kind == "cross"]
+    assert {tuple(found.scores[site].shape) for site in cross} == {(4, 5, 7)}
+    table = found.to_pandas()
+    row = table[(table.site == cross[0]) & (table.query_token == found.sequences["decoder"][2])]
+    assert set(row.key_token) == set(found.tokens)
+
+
+def test_a_language_model_may_be_asked_about_any_token_anywhere():
+    trace = trace_of("llama")
+    target = Target(9, 3)
+    found = self_attribution(trace, target=target)
+    for scores in found.scores:
+        assert (scores[:, 4:] == 0).all()  # what comes after the question cannot matter
+    with torch.no_grad():
+        silenced = target(replay(trace, edits.scale(0, 0.0)))
+    assert_close(found.change[:1], target(trace.output) - silenced, rtol=0, atol=1e-6)
+
+
+def test_answering_only_where_asked_gives_the_same_numbers(monkeypatch):
+    trace = trace_of("llama")
+    short = self_attribution(trace, target=Target(9, 3), steps=6)
+    monkeypatch.setattr(module, "_parameters", lambda trace: {})
+    whole = self_attribution(trace, target=Target(9, 3), steps=6)
+    for ours, theirs in zip(short.scores, whole.scores, strict=True):
+        assert_close(ours, theirs, rtol=1e-4, atol=1e-7)
+
+
+def test_memory_decides_how_many_copies_walk_together_but_not_the_numbers(monkeypatch):
+    trace = trace_of("bert")
+    free = self_attribution(trace, steps=12)
+    together = []
+    monkeypatch.setattr(paths, "free_bytes", lambda device: 30_000)
+    seen = paths._Scaled.__init__
+    monkeypatch.setattr(
+        paths._Scaled,
+        "__init__",
+        lambda self, site, factors: (together.append(len(factors)), seen(self, site, factors))[1],
+    )
+    tight = self_attribution(trace, steps=12)
+    assert max(together) < 12
+    for ours, theirs in zip(free.scores, tight.scores, strict=True):
+        assert_close(ours, theirs, rtol=1e-4, atol=1e-7)
+
+
+def test_nothing_stays_in_memory():
+    """A graph that holds its own result is found by no garbage collector."""
+    trace, seen = trace_of("bert"), []
+    pooler = trace.subject.model.bert.pooler
+    hook = pooler.register_forward_hook(lambda *given: seen.append(weakref.ref(given[-1])))
+    self_attribution(trace)
+    hook.remove()
+    gc.collect()
+    assert len(seen) > len(trace.sites)
+    assert all(result() is None for result in seen)
+
+
+def test_half_precision_stays_close_and_the_model_stays_as_it_was():
+    model = FAMILIES["bert"].build()
+    wanted = self_attribution(capture(load(model), FAMILIES["bert"].inputs()))
+    half = FAMILIES["bert"].build().to(torch.bfloat16)
+    half.train()
+    trace = capture(load(half), FAMILIES["bert"].inputs())
+    found = self_attribution(trace, target=int(wanted.checks["parity"]) or None)
+    assert half.training
+    assert all(weight.requires_grad and weight.grad is None for weight in half.parameters())
+    assert {weight.dtype for weight in half.parameters()} == {torch.bfloat16}
+    assert all(scores.dtype == torch.float32 for scores in found.scores)
+
+
+def test_a_label_can_be_named_or_numbered():
+    trace = trace_of("bert")
+    by_name = self_attribution(trace, target="LABEL_2", steps=3)
+    by_number = self_attribution(trace, target=2, steps=3)
+    assert by_name.target == by_number.target == "probability of LABEL_2"
+    assert_close(by_name.scores[0], by_number.scores[0], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "message"),
+    [
+        ("bert", {"target": "joy"}, "knows no label 'joy'; it knows 0 LABEL_0"),
+        ("bert", {"target": 3}, "knows no label 3"),
+        ("bert", {"target": Target(3)}, "There is no answer 3; the model has 0 to 2"),
+        ("bert", {"target": Target(1, 2)}, "gives one answer"),
+        ("llama", {"target": Target(1)}, "answers at every token"),
+        ("llama", {"target": Target(1, 9)}, "no position 9; the text has 0 to 6"),
+        ("llama", {"target": 80}, "There is no token 80; the model has 0 to 79"),
+        ("bert", {"rule": "simpson", "steps": 4}, "no rule 'simpson'; choose gauss"),
+        ("bert", {"rule": "left"}, "needs a number of steps"),
+        ("bert", {"steps": 0}, "at least 1 step"),
+        ("bert", {"steps": "many"}, 'whole number or "auto"'),
+        ("bert", {"tolerance": 0.0}, "between 0 and 1"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(name, asked, message):
+    with pytest.raises(BadRequestError, match=message):
+        self_attribution(trace_of(name), **asked)
+
+
+def test_states_have_nothing_to_explain():
+    with pytest.raises(NotComputableError, match="Load it with a head"):
+        self_attribution(trace_of("clip-text"))
+
+
+def test_the_strongest_edges_are_the_largest_entries():
+    found = self_attribution(trace_of("bert"))
+    first, *rest = found.strongest(4)
+    largest = max(float(scores.abs().max()) for scores in found.scores)
+    assert abs(first.score) == pytest.approx(largest)
+    assert [abs(edge.score) for edge in rest] == sorted((abs(e.score) for e in rest), reverse=True)
+    assert float(found.scores[first.site][first.head, first.query, first.key]) == first.score
+
+
+def test_the_result_can_be_stored_and_drawn(tmp_path):
+    found = self_attribution(trace_of("bart"))
+    again = read(found.save(tmp_path / "found.safetensors"))
+    assert again.sites == found.sites
+    assert_close(again.scores, found.scores, rtol=0, atol=0)
+    figure = found.plot(site=4, head=1)
+    low, high = figure.axes[0].images[0].get_clim()
+    assert low == -high < 0
+    figure.clear()

@@ -1,0 +1,95 @@
+"""The main command, end to end: a screen, a page, JSON, and one line for mistakes."""
+
+import json
+
+import pytest
+from support.words import plain_tokenizer, save_tokenizer
+from support.zoo import FAMILIES
+
+from exhibit_a.commands.main import main
+from exhibit_a.results.store import read
+
+LONG = "the plot is not great but acting saves it . really a very fine film , not dull"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("bert")
+    FAMILIES["bert"].build().save_pretrained(path)
+    save_tokenizer(path)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(capsys, *words):
+    with pytest.raises(SystemExit) as left:
+        main(["explain", *map(str, words)])
+    told = capsys.readouterr()
+    return left.value.code, told.out, told.err
+
+
+def refusal(capsys, *words):
+    code, out, err = run(capsys, *words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("error: ")
+    return err
+
+
+def test_a_screen_and_a_page(capsys, folder, here):
+    code, out, err = run(capsys, LONG, "--model", folder, "--timing")
+    assert (code, err) == (0, "")
+    assert "verdict: " in out
+    assert "together" in out
+    assert out.endswith("written to report.html\n")
+    page = (here / "report.html").read_text("utf-8")
+    assert page.startswith("<!doctype html>")
+    assert [file.name for file in here.iterdir()] == ["report.html"]
+
+
+def test_for_machines_and_for_later(capsys, folder, here):
+    words = (LONG, "-m", folder, "--json", "--no-html", "--out", "trial", "--plot", "trial.svg")
+    code, out, _ = run(capsys, *words, "--target", "LABEL_2")
+    told = json.loads(out)
+    assert code == 0
+    assert told["target"] == "probability of LABEL_2"
+    assert len(told["heads"]) == 12
+    assert told["heads"][0]["word"] in ("evidence", "partial", "contested", "no effect")
+    assert len(told["token_scores"]) == len(told["tokens"])
+    assert told["written"] == ["trial", "trial.svg"]
+    assert "seconds" not in told  # so that the same seed gives the same bytes
+    assert read(here / "trial").verdict == told["verdict"]
+    assert sorted(file.name for file in here.iterdir()) == ["trial", "trial.svg"]
+
+
+def test_a_pair_of_texts(capsys, folder):
+    code, out, _ = run(capsys, "a fine film", "--pair", "dull plot", "-m", folder, "--no-html")
+    assert code == 0
+    assert "[SEP] dull plot [SEP]" in " ".join(out.translate({ord(c): None for c in "⁺⁻"}).split())
+
+
+def test_mistakes_get_one_line_and_leave_nothing(capsys, folder, here, tmp_path_factory):
+    model = ("--model", folder)
+    assert "empty" in refusal(capsys, " ", *model)
+    assert "no label 'good'" in refusal(capsys, "a film", *model, "--target", "good")
+    assert "there is no folder" in refusal(capsys, "a film", *model, "--html", "no/where.html")
+    assert "not a file" in refusal(capsys, "a film", *model, "--out", here)
+    assert "102 tokens and the model takes 64" in refusal(capsys, "very " * 100, *model)
+    assert "no decoder" in refusal(capsys, "a film", *model, "--target-text", "ein film")
+    assert "not among the embedded" in refusal(capsys, "a film", "--model", "sentimant")
+    assert "Missing argument" in refusal(capsys)
+    other = tmp_path_factory.mktemp("gpt2")
+    FAMILIES["gpt2"].build().save_pretrained(other)
+    plain_tokenizer().save_pretrained(other)
+    assert "pair" in refusal(capsys, "a film", "--pair", "a plot", "--model", other)
+    assert list(here.iterdir()) == []
+
+
+def test_a_long_text_can_be_cut(capsys, folder):
+    code, out, _ = run(capsys, "very " * 100, "-m", folder, "--truncate", "--json", "--no-html")
+    assert code == 0
+    assert len(json.loads(out)["tokens"]) == 64

@@ -1,0 +1,586 @@
+"""Many texts: the same numbers as one by one, whole or not at all, and one line for mistakes."""
+
+import ctypes
+import itertools
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from support.corpora import contents, examples, save_model, save_texts, sentences
+from support.words import plain_tokenizer, tokenizer
+from support.zoo import FAMILIES
+
+from exhibit_a import corpus
+from exhibit_a.corpus import processes
+from exhibit_a.corpus.aggregates import Stream, poisson_weights
+from exhibit_a.corpus.sink import Folder
+from exhibit_a.corpus.windows import Window
+from exhibit_a.corpus.work import Shard, give_back
+from exhibit_a.errors import BadRequestError, BrokenInvariantError, ExhibitError
+from exhibit_a.examples import Example
+from exhibit_a.methods.attribution.self_attribution import self_attribution
+from exhibit_a.methods.explanation.permutation import permutation_test
+from exhibit_a.methods.heads.importance import head_importance
+from exhibit_a.methods.identifiability.counts import attention_identifiability
+from exhibit_a.methods.identifiability.effective import effective_attention
+from exhibit_a.methods.mixing.hidden_attribution import hidden_attribution
+from exhibit_a.subject.subject import load
+from exhibit_a.trace.capture import capture
+
+METHOD = "effective_attention"
+SMALL = {"window": 8, "tokens": 64}
+
+
+@pytest.fixture(scope="module")
+def subject():
+    return load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+
+
+@pytest.fixture(scope="module")
+def finished(subject, tmp_path_factory):
+    """A finished run over 30 examples; tests copy it before they spoil it."""
+    out = tmp_path_factory.mktemp("corpus") / "run"
+    corpus.run(subject, examples(30), METHOD, out, **SMALL)
+    return out
+
+
+@pytest.fixture
+def copy(finished, tmp_path):
+    for name, data in contents(finished).items():
+        (tmp_path / "run" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "run" / name).write_bytes(data)
+    return tmp_path / "run"
+
+
+# The numbers
+
+
+def by_head(run, name):
+    """(example, site, head) of a statistic."""
+    table = run.to_pandas("heads").sort_values(["example", "site", "head"])
+    sites = table["site"].max() + 1
+    return torch.tensor(table[name].to_numpy()).reshape(table["example"].nunique(), sites, -1)
+
+
+def test_effective_statistics_are_those_of_one_text_at_a_time(subject, finished):
+    run = corpus.open(finished)
+    found = [effective_attention(capture(subject, one.text)) for one in examples(30)]
+    for name in ("null_fraction", "moved", "rank", "nullity"):
+        single = torch.stack(
+            [torch.stack([s.double().mean(-1) for s in getattr(one, name)]) for one in found]
+        )
+        tolerance = 0 if name in ("rank", "nullity") else 2e-5
+        assert (by_head(run, name) - single).abs().max() <= tolerance
+    for name in ("pearson", "special_raw", "special_effective", "first_raw", "first_effective"):
+        single = torch.stack(
+            [torch.stack([s.double() for s in getattr(one, name)]) for one in found]
+        )
+        assert (by_head(run, name) - single).abs().max() <= 2e-5
+    lengths = run.to_pandas()["length"]
+    assert lengths.min() < 8 < lengths.max()  # below and above the width of a head
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_causal_models_need_no_padding_either(tmp_path, family):
+    causal = load(FAMILIES[family].build(), tokenizer=tokenizer())
+    texts = sentences(12)
+    corpus.run(causal, texts, METHOD, tmp_path / "run", **SMALL)
+    single = [effective_attention(capture(causal, text)) for text in texts]
+    wanted = torch.stack(
+        [torch.stack([s.double().mean(-1) for s in one.null_fraction]) for one in single]
+    )
+    assert (by_head(corpus.open(tmp_path / "run"), "null_fraction") - wanted).abs().max() <= 2e-5
+
+
+def test_identifiability_is_that_of_one_text_at_a_time(subject, tmp_path):
+    texts = sentences(6, seed=1)
+    corpus.run(subject, texts, "attention_identifiability", tmp_path / "run", **SMALL)
+    single = [attention_identifiability(capture(subject, text)) for text in texts]
+    for name in ("same_output", "same_sum", "generated"):
+        wanted = torch.stack(
+            [torch.stack([s.double().mean(-1) for s in getattr(one, name)]) for one in single]
+        )
+        assert torch.equal(
+            by_head(corpus.open(tmp_path / "run"), name).double(), wanted.float().double()
+        )
+
+
+def test_hidden_attribution_is_that_of_one_text_at_a_time(subject, tmp_path):
+    texts = [
+        "a fine film",
+        "the dull plot",
+        "it is not very long text",
+        "great acting saves it really",
+    ]
+    corpus.run(subject, texts, "hidden_attribution", tmp_path / "run", probes=4, seed=3, dense=True)
+    run = corpus.open(tmp_path / "run")
+    table = run.to_pandas()
+    for number, text in enumerate(texts):
+        one = hidden_attribution(capture(subject, text), probes=4, seed=3)
+        own = one.self_contribution[1:].mean(1).numpy()
+        np.testing.assert_allclose(table["own_contribution"][number], own, atol=1e-5)
+        np.testing.assert_allclose(
+            table["not_own_top"][number], one.not_own_top[1:].numpy(), atol=1e-6
+        )
+        doubt = one.standard_error[1:].mean((1, 2)).numpy()
+        np.testing.assert_allclose(table["standard_error"][number], doubt, atol=1e-5)
+        kept = run.dense(number)["contribution/0"]
+        np.testing.assert_allclose(kept.numpy(), one.contribution[1:].numpy(), atol=1e-5)
+    assert table["adjoint_gap"].max() < 1e-3
+
+
+def test_self_attribution_is_that_of_one_text_at_a_time(subject, tmp_path):
+    texts = ["a fine film", "the dull plot", "not the film", "great acting saves it really"]
+    corpus.run(subject, texts, "self_attribution", tmp_path / "run", dense=True)
+    run = corpus.open(tmp_path / "run")
+    singles = [self_attribution(capture(subject, text)) for text in texts]
+    wanted = torch.stack([torch.stack(list(one.head_maxima)) for one in singles])
+    assert (by_head(run, "largest") - wanted).abs().max() <= 1e-5
+    for number, one in enumerate(singles):
+        assert run.to_pandas()["points"][number].tolist() == one.points.tolist()
+        assert (run.dense(number)["scores/0"] - one.scores[0]).abs().max() <= 1e-5
+
+
+def test_permutation_is_that_of_the_whole_data_set(subject, tmp_path):
+    some = examples(10)
+    corpus.run(subject, some, "permutation", tmp_path / "run", repeats=3, seed=5, **SMALL)
+    whole = permutation_test(subject, some, repeats=3, seed=5)
+    table = corpus.open(tmp_path / "run").to_pandas()
+    assert np.abs(np.stack(table["change"]) - whole.change.mean(1).T.numpy()).max() <= 1e-5
+    assert np.abs(np.stack(table["uniform_change"]) - whole.uniform_change.T.numpy()).max() <= 1e-5
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("head_importance", {"by": "taylor"}),
+        ("permutation_test", {"repeats": 2}),
+        ("token_identifiability", {"maps": ["identity"]}),
+    ],
+)
+def test_questions_to_a_whole_data_set_give_their_one_result(subject, tmp_path, method, options):
+    summary = corpus.run(subject, examples(12), method, tmp_path / "run", **options)
+    assert summary.counts["examples"] == 12
+    result = corpus.open(tmp_path / "run").result
+    assert result.provenance.method == method
+    if method == "head_importance":
+        wanted = head_importance(subject, examples(12), by="taylor").scores
+        torch.testing.assert_close(result.scores, wanted)
+        out = tmp_path / "curve"
+        saved = tmp_path / "run" / "result" / "00000.safetensors"
+        with pytest.raises(BadRequestError, match="were used to rank"):
+            corpus.run(subject, examples(12), "pruning_curve", out, importance=str(saved))
+
+
+def test_dense_maps_are_those_of_one_text(subject, tmp_path):
+    corpus.run(subject, examples(5), METHOD, tmp_path / "run", dense=True, window=2)
+    single = effective_attention(capture(subject, examples(5)[4].text))
+    kept = corpus.open(tmp_path / "run").dense(4)
+    for site, wanted in enumerate(single.effective):
+        torch.testing.assert_close(kept[f"effective/{site}"], wanted, atol=2e-5, rtol=1e-4)
+
+
+# The aggregates
+
+
+def test_streamed_statistics_are_those_of_all_numbers_at_once():
+    chance = np.random.default_rng(0)
+    rows = chance.normal(size=(500, 3)) * [1, 10, 0.1]
+    rows[::7, 1] = np.nan
+    ids = [f"e{i}" for i in range(500)]
+    stream = Stream(3)
+    for start in range(0, 500, 64):
+        some = slice(start, start + 64)
+        stream.add(rows[some], poisson_weights(ids[some]))
+    told = stream.summary()
+    np.testing.assert_allclose(told["mean"], np.nanmean(rows, 0))
+    np.testing.assert_allclose(told["variance"], np.nanvar(rows, 0, ddof=1))
+    for name, share in (("q05", 0.05), ("q50", 0.5), ("q95", 0.95)):
+        exact = np.nanquantile(rows, share, axis=0, method="lower")
+        np.testing.assert_allclose(told[name], exact, rtol=0.0101, atol=2e-6)
+    error = np.nanstd(rows, 0) / np.sqrt(np.isfinite(rows).sum(0))
+    width = (told["interval_high"] - told["interval_low"]) / 2
+    np.testing.assert_allclose(width, 1.96 * error, rtol=0.25)
+
+
+def test_intervals_do_not_depend_on_the_order_of_the_examples():
+    ids = [f"e{i}" for i in range(300)]
+    weights = poisson_weights(ids)
+    assert np.array_equal(weights[::-1], poisson_weights(ids[::-1]))
+    assert abs(weights.mean() - 1) < 0.01
+    assert abs(weights.var() - 1) < 0.02
+
+
+def test_a_run_without_a_difference_has_none_and_a_real_one_is_found(subject, finished, tmp_path):
+    corpus.run(subject, examples(30), METHOD, tmp_path / "sum", simplex=True, **SMALL)
+    same = corpus.diff(finished, finished)
+    assert all(row["difference"] == 0 == row["interval_low"] for row in same)
+    found = {
+        row["statistic"]: row
+        for row in corpus.diff(finished, tmp_path / "sum")
+        if row["site"] is None
+    }
+    moved = found["mean_null_fraction"]
+    assert moved["interval_low"] <= moved["difference"] <= moved["interval_high"] < 0
+    corpus.run(subject, examples(29), METHOD, tmp_path / "fewer", **SMALL)
+    with pytest.raises(BadRequestError, match="different examples"):
+        corpus.diff(finished, tmp_path / "fewer")
+
+
+# Whole or not at all
+
+
+def test_tables_are_there_for_other_tools(finished):
+    run = corpus.open(finished)
+    assert run.to_pandas()["id"].tolist() == [f"n{i}" for i in range(30)]
+    assert run.to_polars("heads").select("head").collect().height == 30 * 12
+    (count,) = run.to_duckdb("heads").aggregate("count(distinct id)").fetchall()[0]
+    assert count == 30
+    assert sum(len(batch) for batch in run.batches()) == 30
+    run.verify()
+
+
+def spoil(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["heads/00001.parquet", "receipts/00002.json", "aggregates.parquet", "manifest.json"],
+)
+def test_a_damaged_file_is_found_and_repaired(subject, finished, copy, name):
+    spoil(copy / name)
+    with pytest.raises(BrokenInvariantError, match="damaged"):
+        corpus.open(copy).verify()
+    corpus.resume(copy, subject=subject, examples=examples(30))
+    assert contents(copy) == contents(finished)
+
+
+def test_a_finished_run_is_left_alone(subject, finished):
+    before = contents(finished)
+    with pytest.raises(BadRequestError, match="already holds a run"):
+        corpus.run(subject, examples(3), METHOD, finished)
+    summary = corpus.resume(finished)  # neither model nor data are needed
+    assert summary.counts == {"examples": 30, "shards": 4, "truncated": 0, "unusable": 0}
+    assert contents(finished) == before
+
+
+def test_two_runs_cannot_share_a_folder(subject, tmp_path):
+    folder = Folder(tmp_path / "run")
+    with folder.locked(new=True), pytest.raises(BadRequestError, match="being written by process"):
+        corpus.run(subject, examples(3), METHOD, tmp_path / "run")
+
+
+def interrupted(copy, shard=2):
+    """As if the run had been killed with one shard half-written."""
+    (copy / "manifest.json").unlink()
+    (copy / f"receipts/{shard:05d}.json").unlink()
+    (copy / f"heads/{shard:05d}.parquet").write_bytes(b"half of it")
+    (copy / "heads/.exhibit-a-dead.tmp").write_bytes(b"left behind")
+
+
+def test_what_is_missing_is_done_again_and_nothing_else(subject, finished, copy):
+    interrupted(copy)
+    kept = (copy / "heads/00001.parquet").stat().st_mtime_ns
+    corpus.resume(copy, subject=subject, examples=iter(examples(30)))
+    assert contents(copy) == contents(finished)
+    assert (copy / "heads/00001.parquet").stat().st_mtime_ns == kept
+
+
+def test_a_changed_model_is_refused_with_the_difference(copy):
+    interrupted(copy)
+    other = FAMILIES["bert"].build()
+    with torch.no_grad():
+        next(other.parameters()).mul_(1.01)
+    with pytest.raises(BadRequestError, match=r"model\.weights: '\w+' here, '\w+' asked"):
+        corpus.resume(copy, subject=load(other, tokenizer=tokenizer()), examples=examples(30))
+
+
+def test_changed_data_are_refused(subject, copy):
+    interrupted(copy)
+    changed = [*examples(5), *examples(31)[6:]]
+    with pytest.raises(BadRequestError, match="The data changed: examples 0 to 7"):
+        corpus.resume(copy, subject=subject, examples=changed)
+    with pytest.raises(BadRequestError, match="The data changed: they now make 3 shards"):
+        corpus.resume(copy, subject=subject, examples=examples(24))
+    with pytest.raises(BadRequestError, match="came from memory"):
+        corpus.resume(copy, subject=subject)
+
+
+def test_a_full_disk_stops_the_run_and_resuming_ends_it(subject, finished, tmp_path, monkeypatch):
+    written, fsync = [], os.fsync
+
+    def full(descriptor):
+        written.append(descriptor)
+        if len(written) == 6:
+            raise OSError(28, "No space left on device")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ExhibitError, match="No space left"):
+        corpus.run(subject, examples(30), METHOD, tmp_path / "run", **SMALL)
+    assert not list((tmp_path / "run").rglob("*.tmp"))
+    corpus.resume(tmp_path / "run", subject=subject, examples=examples(30))
+    assert contents(tmp_path / "run") == contents(finished)
+
+
+# Mistakes
+
+
+def test_rows_that_cannot_be_used_are_named(subject, tmp_path):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"text": "a fine film"}\nnot json\n{"text": " "}\n{"text": "dull"}\n')
+    with pytest.raises(BadRequestError, match="line 2 is not JSON"):
+        corpus.run(subject, path, METHOD, tmp_path / "strict")
+    assert not (tmp_path / "strict").exists()
+    summary = corpus.run(subject, path, METHOD, tmp_path / "run", unusable="skip")
+    assert (summary.counts["examples"], summary.counts["unusable"]) == (2, 2)
+    named = [
+        json.loads(line) for line in (tmp_path / "run/unusable.jsonl").read_text().splitlines()
+    ]
+    assert [row["where"] for row in named] == ["texts.jsonl, line 2", "texts.jsonl, row 3"]
+
+
+def test_texts_that_are_too_long_are_cut_left_out_or_refused(subject, tmp_path):
+    texts = ["a fine film", "very " * 100, "dull"]
+    cut = corpus.run(subject, texts, METHOD, tmp_path / "cut")
+    assert (cut.counts["examples"], cut.counts["truncated"]) == (3, 1)
+    left = corpus.run(subject, texts, METHOD, tmp_path / "left", too_long="skip")
+    assert (left.counts["examples"], left.counts["unusable"]) == (2, 1)
+    (named,) = (tmp_path / "left/unusable.jsonl").read_text().splitlines()
+    assert "102 tokens and the model takes 64" in json.loads(named)["reason"]
+    with pytest.raises(BadRequestError, match="102 tokens and the model takes 64"):
+        corpus.run(subject, texts, METHOD, tmp_path / "stop", too_long="stop")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "guessing"}, "There is no method 'guessing'; choose effective_attention"),
+        ({"nonsense": 1}, "nonsense: Extra inputs are not permitted. It takes simplex, rtol"),
+        ({"rtol": 2.0}, "rtol: Input should be less than 1"),
+        ({"window": 0}, "window: Input should be greater than 0"),
+        ({"engine": "spark"}, "There is no engine 'spark'; choose local or ray"),
+        ({"examples": []}, "holds no examples"),
+        ({"examples": ["", " "], "unusable": "skip"}, r"2 rows could not be used: item 0"),
+        ({"examples": [{"id": 1, "text": "a"}, {"id": 1, "text": "b"}]}, "'1' occurs twice"),
+        ({"method": "permutation", "dense": True}, "has no maps to keep"),
+        ({"method": "pruning_curve"}, "importance: Field required"),
+    ],
+)
+def test_mistakes_get_one_line_and_leave_nothing(subject, tmp_path, options, message):
+    given = {"examples": ["fine"], "method": METHOD} | options
+    data, method = given.pop("examples"), given.pop("method")
+    with pytest.raises(BadRequestError, match=message) as caught:
+        corpus.run(subject, data, method, tmp_path / "run", **given)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x.tsv", b"", r"x\.tsv is empty"),
+        ("x.tsv", b"text\tlabel\n", "holds no examples"),
+        ("x.tsv", b"text\n\xff\xfe\n", r"x\.tsv is not text in UTF-8"),
+        ("x.parquet", b"PAR1 and no more", r"x\.parquet is not a Parquet file"),
+        ("x.docx", b"text", "Cannot tell the format"),
+        ("x.tsv", b"id\ttext\n1\tfine\n1\tdull\n", "The id '1' occurs twice"),
+        ("x.jsonl", b'{"text": "fine"}\n{"sentence": "dull"}\n', "row 2 has nothing in"),
+        ("x.csv", b"text,label\nfine,1\ndull,0,1\n", "row 2 has more cells"),
+    ],
+)
+def test_a_file_that_cannot_be_used_gets_one_line(subject, tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadRequestError, match=message) as caught:
+        corpus.run(subject, tmp_path / name, METHOD, tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def forbidden(monkeypatch, path):
+    """Opening this path is refused, whoever asks; a test may be run by one who may do anything."""
+    opened = Path.open
+
+    def refuse(self, *args, **kwargs):
+        if self == path:
+            raise PermissionError(13, "Permission denied", str(self))
+        return opened(self, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", refuse)
+
+
+def test_what_may_not_be_read_or_written_is_named(subject, tmp_path, monkeypatch):
+    data = save_texts(tmp_path / "x.tsv", 3)
+    forbidden(monkeypatch, tmp_path / "run" / ".lock")
+    with pytest.raises(BadRequestError, match=r"run cannot be written to: Permission denied\.$"):
+        corpus.run(subject, data, METHOD, tmp_path / "run")
+    forbidden(monkeypatch, data)
+    with pytest.raises(BadRequestError, match=r"x\.tsv cannot be read: Permission denied\.$"):
+        corpus.run(subject, data, METHOD, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("too_long", ["skip", "stop"])
+def test_only_what_is_too_long_is_treated_as_too_long(tmp_path, too_long):
+    alone = load(FAMILIES["bert"].build(), tokenizer=plain_tokenizer())
+    pairs = [Example("one", "a fine film", None, None), Example("two", "dull", "plot", None)]
+    run = partial(corpus.run, alone, pairs, METHOD, too_long=too_long)
+    with pytest.raises(BadRequestError, match=r"two.*pair"):
+        run(tmp_path / "strict")
+    assert run(tmp_path / "run", unusable="skip").counts["unusable"] == 1
+
+
+def test_different_methods_are_not_compared(subject, finished, tmp_path):
+    corpus.run(subject, examples(4), "permutation", tmp_path / "run", repeats=1)
+    with pytest.raises(BadRequestError, match=r"different methods .effective_attention and perm"):
+        corpus.diff(finished, tmp_path / "run")
+
+
+def test_a_folder_that_cannot_be_written_is_named(subject, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(BadRequestError, match="cannot be made: Not a directory"):
+        corpus.run(subject, ["fine"], METHOD, tmp_path / "file" / "run")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.tex").write_text("mine")
+    with pytest.raises(BadRequestError, match=r"is not empty \(thesis.tex\)"):
+        corpus.run(subject, ["fine"], METHOD, tmp_path / "full")
+    with pytest.raises(BadRequestError, match="holds no corpus run"):
+        corpus.open(tmp_path / "full")
+
+
+def test_a_model_object_that_cannot_be_loaded_again_is_refused_to_workers(subject, tmp_path):
+    with pytest.raises(ExhibitError, match=r"There is no model|does not load"):
+        corpus.run(subject, ["a fine film"], METHOD, tmp_path / "run", workers=1)
+
+
+def test_a_device_is_for_workers_and_must_exist(subject, tmp_path):
+    with pytest.raises(BadRequestError, match="is for workers, and there are none"):
+        corpus.run(subject, ["fine"], METHOD, tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
+    model = save_model(tmp_path / "model")
+    with pytest.raises(BadRequestError, match="The model cannot be put on 'abacus'"):
+        corpus.run(model, ["fine"], METHOD, tmp_path / "run", workers=1, device="abacus")
+    corpus.resume(tmp_path / "run", examples=["fine"], workers=1, device="cpu")
+
+
+# The command line
+
+
+def test_the_command_line_runs_resumes_sums_up_and_compares(tmp_path, capsys):
+    from exhibit_a.commands.main import main
+
+    model, data = save_model(tmp_path / "model"), save_texts(tmp_path / "texts.tsv", 20)
+
+    def told(*words):
+        with pytest.raises(SystemExit) as left:
+            main(["corpus", *map(str, words)])
+        return left.value.code, *capsys.readouterr()
+
+    code, out, _ = told("run", data, "--model", model, "--out", tmp_path / "a", "--window", 8)
+    assert code == 0
+    assert "examples: 20" in " ".join(out.split())
+    code, out, _ = told(
+        *("run", data, "--model", model, "--out", tmp_path / "b", "--window", 8),
+        *("--set", "simplex=true", "--json"),
+    )
+    assert json.loads(out)["run"]["plan"]["parameters"]["simplex"] is True
+    (tmp_path / "b/manifest.json").unlink()
+    code, out, err = told("summary", tmp_path / "b")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "(effective_attention) is not finished. Resume it first." in err
+    assert told("resume", tmp_path / "b")[0] == 0
+    code, out, _ = told("summary", tmp_path / "b", "--verify", "--json")
+    assert json.loads(out)["counts"]["examples"] == 20
+    code, out, _ = told("diff", tmp_path / "a", tmp_path / "b")
+    assert "differences exclude zero" in " ".join(out.split())
+    code, _, err = told("run", data, "--out", tmp_path / "a", "--model", model)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "already holds a run" in err
+    assert "name=value" in told("run", data, "--out", tmp_path / "c", "--set", "x")[2]
+    assert not (tmp_path / "c").exists()
+
+
+def started(program):
+    """What a fresh Python says."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command = [sys.executable, "-c", f"import sys; {program}"]
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+def test_help_does_not_wait_for_heavy_libraries():
+    heavy = ("torch", "pyarrow", "pandas", "ray")
+    look = f"print([m for m in {heavy} if m in sys.modules])"
+    assert started(f"from exhibit_a.commands import main as cli; {look}").stdout.strip() == "[]"
+
+
+def test_a_missing_library_is_named_with_the_extra_that_brings_it():
+    ask = "from exhibit_a.commands.main import main; main(['corpus', 'summary', 'folder'])"
+    found = started(f"sys.modules['pyarrow'] = None; {ask}")
+    line = "error: pyarrow is missing: pip install 'exhibit-a[corpus]'\n"
+    assert (found.returncode, found.stdout, found.stderr) == (2, "", line)
+
+
+def test_shards_are_plain_parquet(finished):
+    schema = pq.read_schema(finished / "heads/00000.parquet")
+    assert schema.names[:5] == ["example", "id", "site", "layer", "head"]
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="another C library")
+def test_holes_in_memory_are_given_back():
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    pieces = [bytearray(100_000) for _ in range(2000)]
+    del pieces[::2]
+    before = resident()
+    give_back()
+    assert before - resident() > 50e6
+    assert len(pieces) == 1000  # in use until here
+
+
+@pytest.fixture
+def quick_workers(monkeypatch, finished, subject):
+    """Workers of a thousand small windows that are done at once, and the list of those taken."""
+    taken = []
+
+    def windows():
+        for number in range(1000):
+            taken.append(number)
+            yield Window(number, number, ())
+
+    done = Shard({}, {})
+    monkeypatch.setattr(processes._WorkerThread, "_shard", lambda *_: done)
+    card = corpus.open(finished).card
+    return processes.Processes(workers=3).shards(card, subject, windows()), taken
+
+
+def test_a_slow_writer_does_not_fill_the_memory(quick_workers):
+    """Workers wait for it: no window is taken without room for its shard."""
+    shards, taken = quick_workers
+    for written, _ in enumerate(itertools.islice(shards, 50)):
+        time.sleep(0.002)  # time enough for the workers to run ahead
+        assert len(taken) - written <= 3 * (1 + processes.AHEAD)
+
+
+def test_a_writer_that_gives_up_lets_the_workers_go(quick_workers):
+    shards, _ = quick_workers
+    next(shards)
+    # Threads of earlier tests may end meanwhile, so these are watched one by one, not counted.
+    hands = [one for one in threading.enumerate() if isinstance(one, processes._WorkerThread)]
+    assert len(hands) >= 3
+    shards.close()
+    for hand in hands:
+        hand.join(5)
+    assert not any(hand.is_alive() for hand in hands)

@@ -1,0 +1,230 @@
+"""The same bytes from a pool of Ray actors, though one of them is killed."""
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from support.corpora import contents, examples, save_model, save_texts
+
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+
+from exhibit_a import corpus
+from exhibit_a.corpus.claims import Claim, claim_of, share_of_cpu
+from exhibit_a.corpus.plan import Card, Data, Model, Plan
+from exhibit_a.corpus.ray_engine import Actor, RayEngine, check_reachable
+from exhibit_a.corpus.windows import windows
+from exhibit_a.errors import BadRequestError
+
+ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, and it has many
+
+METHOD, SMALL = "effective_attention", {"window": 8, "tokens": 256}
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    """A model, a file of texts, and the run of the local engine."""
+    folder = tmp_path_factory.mktemp("ray")
+    model, data = save_model(folder / "model"), save_texts(folder / "texts.tsv", 160)
+    corpus.run(model, data, METHOD, folder / "whole", **SMALL)
+    paths = os.pathsep.join(str(Path(p).resolve()) for p in __import__("sys").path if p)
+    os.environ["PYTHONPATH"] = paths  # actors import the package from where this test does
+    return model, data, contents(folder / "whole")
+
+
+def test_actors_leave_room_for_ray_itself():
+    for cpus in (1, 2, 4, 64):
+        for actors in (1, 2, 7):
+            share = share_of_cpu(cpus, actors)
+            assert 0 < share <= 1
+            assert cpus - actors * share >= min(1, cpus / 2) - 1e-3
+    with pytest.raises(BadRequestError, match="has no CPU"):
+        claim_of(0, 0, workers=1, device=None)
+
+
+def test_actors_claim_a_gpu_each_where_the_model_is_on_one():
+    assert claim_of(8, 4, workers=None, device=None) == Claim(7, 1.0, 0)
+    assert claim_of(8, 4, workers=None, device="cuda") == Claim(4, 1.0, 1)
+    assert claim_of(2, 4, workers=3, device="cuda:0") == Claim(3, 0.3333, 1)
+    for gpus, workers in ((0, None), (0, 2), (2, 3)):
+        with pytest.raises(BadRequestError, match=f"has {gpus} GPUs, and every worker on 'cuda'"):
+            claim_of(8, gpus, workers=workers, device="cuda")
+
+
+class Asked(Exception):  # noqa: N818 - it is not an error
+    """What Ray was asked for."""
+
+
+class Books:
+    """Ray as far as its books go: what it has, and what is asked of it."""
+
+    def __init__(self, **has):
+        self.has, self.data = has, self
+
+    def cluster_resources(self):
+        return self.has
+
+    def from_items(self, items, override_num_blocks):
+        assert len(items) == override_num_blocks
+        return self
+
+    def ActorPoolStrategy(self, size):  # noqa: N802 - Ray's name
+        return size
+
+    def map_batches(self, actor, **options):
+        assert actor is Actor
+        raise Asked(options)
+
+
+@pytest.mark.parametrize(
+    ("device", "wanted"), [(None, (3, 1.0, None)), ("cpu", (3, 1.0, None)), ("cuda", (2, 1.0, 1))]
+)
+def test_what_is_claimed_is_what_ray_is_asked_for(device, wanted):
+    model = Model(name="m", revision=None, weights="", dtype="float32", tap="registry")
+    card = Card(plan=Plan(method=METHOD), model=model, data=Data(), versions={})
+    engine = RayEngine(3 if device != "cuda" else None, device=device)
+    some = list(windows(examples(5), 1))
+    with pytest.raises(Asked) as asked:
+        next(engine._wave(Books(CPU=4.0, GPU=2.0), card, some))
+    (options,) = asked.value.args
+    assert (options["compute"], options["num_cpus"], options["num_gpus"]) == wanted
+    assert options["fn_constructor_args"][1] == device
+    with pytest.raises(BadRequestError, match="has 0 GPUs"):
+        next(RayEngine(device="cuda")._wave(Books(CPU=4.0), card, some))
+
+
+def test_an_actor_says_in_words_why_it_has_no_model():
+    model = Model(name="nowhere", revision=None, weights="", dtype="float32", tap="registry")
+    card = Card(plan=Plan(method=METHOD), model=model, data=Data(), versions={})
+    (window,) = windows(examples(1), None)
+    answer = Actor(card.model_dump_json(), None)({"window": [window.packed()]})
+    told = json.loads(answer["head"][0])
+    assert told["kind"] == "BadRequestError"
+    assert "There is no model 'nowhere'" in told["error"]
+
+
+def run_in_thread(material, out, **options):
+    """The run goes on while the test breaks something."""
+    model, data, _ = material
+    problems = []
+
+    def go():
+        try:
+            corpus.run(model, data, METHOD, out, engine="ray", **SMALL, **options)
+        except BaseException as problem:
+            problems.append(problem)
+
+    thread = threading.Thread(target=go)
+    thread.start()
+    return thread, problems
+
+
+def committed(out):
+    return len(list((out / "receipts").glob("*.json"))) if (out / "receipts").is_dir() else 0
+
+
+def wait_for(ready, thread, seconds=240):
+    deadline = time.monotonic() + seconds
+    while not ready() and thread.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def actor_pids():
+    """Processes of live actors of ours."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            try:
+                title = (process / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if title.startswith(b"ray::MapWorker(MapBatches(Actor))"):
+                found.append(int(process.name))
+    return found
+
+
+@pytest.mark.slow
+def test_ray_gives_the_bytes_of_the_local_engine_though_an_actor_is_killed(tmp_path, material):
+    ray.init(
+        "local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
+    )
+    try:
+        thread, problems = run_in_thread(material, tmp_path / "run", workers=2)
+        wait_for(lambda: committed(tmp_path / "run") >= 3, thread)
+        pids = actor_pids()
+        assert pids
+        os.kill(pids[0], signal.SIGKILL)
+        thread.join(400)
+        assert problems == []
+        assert contents(tmp_path / "run") == material[2]
+    finally:
+        ray.shutdown()
+
+
+@pytest.fixture
+def two_nodes():
+    """A cluster of two machines, as far as Ray can tell, of which this process uses the first."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+    second = cluster.add_node(num_cpus=2)
+    cluster.wait_for_nodes()
+    yield cluster, second
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.slow
+def test_a_machine_of_the_cluster_is_killed_and_not_a_byte_differs(tmp_path, material, two_nodes):
+    cluster, second = two_nodes
+    (raylet,) = [one.process.pid for one in second.all_processes["raylet"]]
+    thread, problems = run_in_thread(material, tmp_path / "run", workers=3, address=cluster.address)
+    wait_for(lambda: committed(tmp_path / "run") >= 3, thread)
+    there = [pid for pid in actor_pids() if parent(pid) == raylet]
+    assert there  # with 3 actors and 1 CPU each, no machine holds all of them
+    cluster.remove_node(second, allow_graceful=False)
+    assert committed(tmp_path / "run") < 20
+    thread.join(400)
+    assert problems == []
+    assert contents(tmp_path / "run") == material[2]
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("127.0.0.1:1", "There is no Ray cluster at '127.0.0.1:1': Connection refused"),
+        ("[::1]:1", "There is no Ray cluster at '[::1]:1'"),
+        ("ray://127.0.0.1:10001", "is no address that can be used; give auto or host:port"),
+        ("somewhere", "'somewhere' is no address that can be used; give auto or host:port"),
+        ("host:99999", "is no address that can be used"),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_named_at_once(tmp_path, address, message):
+    before = time.monotonic()
+    with pytest.raises(BadRequestError) as caught:
+        corpus.run("m", ["fine"], METHOD, tmp_path / "run", engine="ray", address=address)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert time.monotonic() - before < 10
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_cluster_that_does_not_answer_is_not_waited_for(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        check_reachable(f"127.0.0.1:{there.getsockname()[1]}")
+
+    def silent(where, timeout):
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket, "create_connection", silent)
+    with pytest.raises(BadRequestError, match=r"There is no Ray cluster at .*: timed out"):
+        check_reachable("10.0.0.1:6379")

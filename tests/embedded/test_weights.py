@@ -1,0 +1,128 @@
+import re
+import string
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from exhibit_a.embedded.weights import HOUSE, SCALE, embedded_names, load_embedded, quantise, unpack
+from exhibit_a.errors import BadRequestError
+
+LEAST_ACCURACY = {"sentiment": 89.5, "nli": 70.0}
+PLAIN_TEXT = """
+    serendipitous quixotic xylophone antidisestablishmentarianism onomatopoeia rhythm zephyr jazz
+    unputdownable mellifluous sesquipedalian kerfuffle bamboozled ubiquitous defenestration gnu
+    queue wombat crwth syzygy pneumonoultramicroscopicsilicovolcanoconiosis the a of I we it's don't
+    mother-in-law e-mail naïve café résumé U.S.A. 3.14159 1,000,000 42nd 1990s £20 $5 50% C++ @home
+    #hashtag (really?) "quoted" semi;colon slash/back\\slash under_score tilde~ [sic] {braces} a&b
+"""
+
+
+@pytest.fixture(scope="module", params=sorted(LEAST_ACCURACY))
+def embedded(request):
+    return request.param, *load_embedded(request.param)
+
+
+def answer(model, tokenizer, *texts: str) -> str:
+    with torch.no_grad():
+        scores = model(**tokenizer(*texts, return_tensors="pt")).logits[0]
+    return model.config.id2label[int(scores.argmax())]
+
+
+def test_both_models_are_at_home():
+    assert set(embedded_names()) >= set(LEAST_ACCURACY)
+
+
+def test_a_model_arrives_ready_to_be_looked_at(embedded):
+    _, model, tokenizer = embedded
+    assert not model.training
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    assert all(parameter.isfinite().all() for parameter in model.parameters())
+    attention = model(**tokenizer("a fine film", return_tensors="pt"), output_attentions=True)
+    assert len(attention.attentions) == model.config.num_hidden_layers
+
+
+def test_loading_does_not_disturb_the_callers_randomness():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    load_embedded("sentiment")
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a gripping , beautifully shot film", "positive"),
+        ("I loved every minute of it.", "positive"),
+        ("a dull, lifeless mess", "negative"),
+        ("The plot is boring and the acting is terrible.", "negative"),
+        ("not a good film", "negative"),
+    ],
+)
+def test_obvious_sentences_are_judged_right(text, expected):
+    assert answer(*load_embedded("sentiment"), text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "pair", "expected"),
+    [
+        ("A man is playing a guitar on stage.", "A man is playing an instrument.", "entailment"),
+        ("A man is playing a guitar on stage.", "Nobody is playing music.", "contradiction"),
+        ("Two dogs are running through a field.", "The animals are asleep.", "contradiction"),
+        ("A man is walking down the street.", "The man is going to meet his wife.", "neutral"),
+    ],
+)
+def test_obvious_pairs_are_judged_right(text, pair, expected):
+    assert answer(*load_embedded("nli"), text, pair) == expected
+
+
+def test_the_house_stays_small_and_holds_no_pickle():
+    files = [file for file in HOUSE.rglob("*") if file.is_file()]
+    assert sum(file.stat().st_size for file in files) <= 35e6
+    assert {file.suffix for file in files} <= {".safetensors", ".json", ".md"}
+
+
+def test_plain_english_is_never_unknown(embedded):
+    _, model, tokenizer = embedded
+    for word in [*PLAIN_TEXT.split(), *string.ascii_letters, *string.digits, *string.punctuation]:
+        assert tokenizer.unk_token not in tokenizer.tokenize(word), word
+    assert len(tokenizer) == model.config.vocab_size
+
+
+def test_the_tokenizer_neither_cuts_nor_pads_on_its_own(embedded):
+    _, _, tokenizer = embedded
+    assert tokenizer.model_max_length == 512
+    assert tokenizer.is_fast
+    assert len(tokenizer("film")["input_ids"]) == 3
+    assert len(tokenizer("film " * 400)["input_ids"]) == 402
+
+
+def test_the_card_states_the_measured_accuracy(embedded):
+    name, model, _ = embedded
+    card = (HOUSE / name / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"\| ([^|]+) \| (\d+) \| ([\d.]+)% \| ([\d.]+)% – ([\d.]+)% \|", card)
+    share, low, high = map(float, rows[0][2:])
+    assert share >= LEAST_ACCURACY[name]
+    assert low < share < high
+    assert all(label in card for label in model.config.label2id)
+    assert "Apache-2.0" in card
+
+
+def test_an_unknown_name_lists_the_embedded_ones():
+    with pytest.raises(BadRequestError, match=r'"sentimental".*nli, sentiment'):
+        load_embedded("sentimental")
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.integers(1, 64), st.floats(1e-6, 1e6))
+def test_no_entry_moves_by_more_than_half_a_scale(seed, rows, columns, size):
+    matrix = size * torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
+    stored, scale = quantise(matrix)
+    restored = unpack({"weight": stored, "weight" + SCALE: scale})["weight"]
+    assert ((restored - matrix).abs() <= 0.501 * scale[:, None]).all()
+
+
+def test_a_row_of_zeros_stays_zero():
+    stored, scale = quantise(torch.zeros(2, 3))
+    assert torch.equal(unpack({"w": stored, "w" + SCALE: scale})["w"], torch.zeros(2, 3))

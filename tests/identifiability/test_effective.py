@@ -1,0 +1,303 @@
+"""Effective attention on models: the answer stays, masks are kept, padding does not matter."""
+
+import pytest
+import torch
+from support.subjects import subject_of
+from support.words import tokenizer
+from support.zoo import FAMILIES
+from torch.testing import assert_close
+from transformers.pytorch_utils import Conv1D
+
+from exhibit_a.errors import BadRequestError
+from exhibit_a.methods.identifiability.alternatives import alternative_attention
+from exhibit_a.methods.identifiability.counts import (
+    attention_identifiability,
+    identifiability_by_length,
+)
+from exhibit_a.methods.identifiability.effective import VERDICTS, effective_attention
+from exhibit_a.results.store import read
+from exhibit_a.subject.subject import load
+from exhibit_a.trace import edits
+from exhibit_a.trace.capture import capture
+from exhibit_a.trace.replay import replay
+
+LENGTH = 24  # three times as many tokens as a head is wide
+
+
+def long_inputs(name, length=LENGTH):
+    inputs = FAMILIES[name].inputs()
+    ids = torch.randint(4, 80, (1, length), generator=torch.Generator().manual_seed(3))
+    return inputs | {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+def traced(name, **options):
+    return capture(subject_of(name), long_inputs(name), **options)
+
+
+FEW = ["bert", "gpt2", "llama", "mistral", "modernbert", "t5", "deberta-v2", "falcon", "gpt-neo"]
+
+
+@pytest.fixture(params=FEW)
+def trace(request):
+    return traced(request.param)
+
+
+def test_the_model_cannot_tell_effective_attention_from_its_own(trace):
+    result = effective_attention(trace)
+    every = edits.together(*(edits.replace(i, m) for i, m in enumerate(result.effective)))
+    with torch.no_grad():
+        answer = replay(trace, every).logits
+    assert_close(answer, trace.output.logits, rtol=1e-3, atol=1e-3)
+    if any((nullity > 0).any() for nullity in result.nullity):
+        moved = [(a - e).abs().amax() for a, e in zip(result.raw, result.effective, strict=True)]
+        assert max(moved) > 1e-2
+    assert result.checks["largest change of a head's output"] < 1e-5
+
+
+def test_no_weight_falls_on_a_key_that_cannot_be_seen(trace):
+    for effective, visible in zip(effective_attention(trace).effective, trace.visible, strict=True):
+        assert (effective[:, ~visible] == 0).all()
+
+
+def test_rows_that_see_no_more_keys_than_the_rank_are_unchanged(trace):
+    result = effective_attention(trace)
+    for site in trace.sites:
+        seen = trace.visible[site.index].sum(-1)
+        short = seen <= result.rank[site.index]
+        raw, effective = result.raw[site.index], result.effective[site.index]
+        assert torch.equal(raw[short], effective[short])
+        assert (result.nullity[site.index] == seen - result.rank[site.index]).all()
+
+
+def test_every_row_is_its_own_svd_projection(trace):
+    result = effective_attention(trace)
+    for site in (0, len(trace.sites) - 1):
+        for query in (0, 3, result.raw[site].shape[1] - 1):
+            seen = trace.visible[site][query]
+            values = trace.values[site][:, seen].double()
+            left, strength, _ = torch.linalg.svd(values, full_matrices=False)
+            line = max(values.shape[-2:]) * torch.finfo(torch.float32).eps
+            kept = left * (strength > line * strength[:, :1]).unsqueeze(1)
+            row = result.raw[site][:, query, seen].double().unsqueeze(1)
+            expected = (row @ kept @ kept.mT).squeeze(1)
+            ours = result.effective[site][:, query, seen].double()
+            assert_close(ours, expected, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["bert", "llama", "t5"])
+def test_padding_changes_nothing(name):
+    plain = effective_attention(traced(name))
+    inputs = long_inputs(name)
+    for part in ("input_ids", "attention_mask"):
+        inputs[part] = torch.nn.functional.pad(inputs[part], (0, 40))
+    padded = effective_attention(capture(subject_of(name), inputs))
+    for site in range(len(plain.sites)):
+        q, k = plain.raw[site].shape[1:]
+        assert_close(padded.effective[site][:, :q, :k], plain.effective[site], rtol=0, atol=1e-4)
+        assert (padded.effective[site][:, :q, k:] == 0).all()
+        assert torch.equal(padded.rank[site][:, :q], plain.rank[site])
+        assert (padded.rank[site][:, q:] == -1).all()
+        assert_close(padded.pearson[site], plain.pearson[site], rtol=0, atol=1e-4)
+
+
+def test_the_sum_can_be_kept(trace):
+    result = effective_attention(trace, simplex=True)
+    for raw, effective in zip(result.raw, result.effective, strict=True):
+        assert_close(effective.sum(-1), raw.sum(-1), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "gpt-neox"])
+def test_without_the_bias_the_bias_free_output_stays(name):
+    from exhibit_a.methods.identifiability.value_bias import value_bias
+
+    model = FAMILIES[name].build()
+    with torch.no_grad():
+        for part in model.modules():
+            if isinstance(part, torch.nn.Linear | Conv1D) and part.bias is not None:
+                part.bias.normal_(generator=torch.Generator().manual_seed(0))
+    trace = capture(load(model), long_inputs(name))
+    include, exclude = effective_attention(trace), effective_attention(trace, value_bias="exclude")
+    assert (include.effective[0] - exclude.effective[0]).abs().amax() > 1e-3
+    free = trace.values[0] - value_bias(trace)[0].unsqueeze(1)
+    assert_close(exclude.effective[0] @ free, exclude.raw[0] @ free, rtol=0, atol=1e-4)
+    both = [effective_attention(trace, value_bias=b, simplex=True) for b in ("include", "exclude")]
+    assert_close(both[0].effective[0], both[1].effective[0], rtol=0, atol=1e-4)
+
+
+def test_a_rank_deficient_projection_shows_less():
+    model = FAMILIES["bert"].build()
+    with torch.no_grad():
+        model.bert.encoder.layer[0].attention.output.dense.weight[:, :5] = 0  # head 0 keeps 3 of 8
+    trace = capture(load(model), long_inputs("bert"))
+    result = effective_attention(trace)
+    assert result.rank[0][0].unique().tolist() == [3]
+    assert result.rank[0][1].unique().tolist() == [8]
+    assert result.checks["rank-deficient W_O"] == "V·W_O used at (site, head) [(0, 0)]"
+    passed = trace.values[0].double() @ trace.output_weight(0).double()
+    shown = result.effective[0].double() @ passed
+    assert_close(shown, result.raw[0].double() @ passed, rtol=0, atol=1e-4)
+    left, _, _ = torch.linalg.svd(passed[0], full_matrices=False)
+    expected = result.raw[0][0].double() @ left[:, :3] @ left[:, :3].T
+    assert_close(result.effective[0][0].double(), expected, rtol=0, atol=1e-5)
+
+
+def test_a_model_without_a_found_projection_says_so():
+    from support.zoo import REFUSED
+
+    subject = load(REFUSED["gated"].build())
+    result = effective_attention(capture(subject, long_inputs("llama")))
+    assert "not found at sites [0, 1, 2]" in result.checks["output projection"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_float64_and_says_its_tolerance(dtype):
+    model = FAMILIES["llama"].build().to(dtype)
+    result = effective_attention(capture(load(model), long_inputs("llama")))
+    name = str(dtype).removeprefix("torch.")
+    assert result.checks["computed in"] == f"float64; the model in {name}"
+    # judged as float32: in half precision, tokens × eps would soon pass 1 and every rank be zero
+    line = LENGTH * torch.finfo(torch.float32).eps
+    assert result.checks["tolerance of the rank"] == pytest.approx(line)
+    assert result.effective[0].dtype == torch.float32
+
+
+def test_verdicts_follow_the_visible_keys():
+    result = effective_attention(traced("gpt2"))
+    assert result.verdict_of(0, 0, 2) == VERDICTS[0]
+    assert result.verdict_of(0, 0, LENGTH - 1) == VERDICTS[2]
+    assert (result.null_fraction[0][:, :8] == 0).all()
+
+
+def test_a_row_that_is_both_unidentifiable_and_borderline_is_not_identifiable():
+    model = FAMILIES["bert"].build()
+    with torch.no_grad():  # one direction of the values is barely there
+        value = model.bert.encoder.layer[0].attention.self.value
+        value.weight[0] *= 3e-6
+        value.bias[0] = 0
+    result = effective_attention(capture(load(model), long_inputs("bert")))
+    assert result.verdict[0].unique().tolist() == [2]
+    assert result.verdict_of(0, 0, 0) == "not identifiable"
+
+
+def test_weight_on_special_tokens_is_counted_before_and_after():
+    subject = load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+    trace = capture(subject, "the plot is not great but acting saves it . really a very fine film")
+    result = effective_attention(trace)
+    by_hand = result.raw[0][:, :, trace.special].sum(-1).mean(-1)
+    assert_close(result.special_raw[0], by_hand)
+    assert_close(result.first_raw[0], result.raw[0][:, :, 0].mean(-1))
+    size = result.effective[0].abs()
+    share = (size[:, :, trace.special].sum(-1) / size.sum(-1)).mean(-1)
+    assert_close(result.special_effective[0], share)
+
+
+def test_the_result_survives_the_disk(tmp_path):
+    result = effective_attention(traced("t5"))
+    again = read(result.save(tmp_path / "effective.safetensors"))
+    for ours, theirs in zip(result.effective, again.effective, strict=True):
+        assert torch.equal(ours, theirs)
+    assert again.sites == result.sites
+    frame = again.to_pandas()
+    assert set(frame["field"]) >= {"raw", "effective", "rank", "pearson"}
+
+
+def test_it_can_be_drawn(tmp_path):
+    figure = effective_attention(traced("bert")).plot(site=1, head=2)
+    limits = {axes.images[0].get_clim() for axes in figure.axes if axes.images}
+    assert len(limits) == 1
+    low, high = limits.pop()
+    assert low == -high
+    figure.savefig(tmp_path / "figure.png")
+
+
+def test_mistakes_list_what_there_is():
+    trace = traced("bert")
+    with pytest.raises(BadRequestError, match="include or exclude"):
+        effective_attention(trace, value_bias="maybe")
+    with pytest.raises(BadRequestError, match="between 0 and 1"):
+        effective_attention(trace, rtol=2.0)
+    with pytest.raises(BadRequestError, match="this model has 0 to 2"):
+        alternative_attention(trace, site=3, head=0)
+    with pytest.raises(BadRequestError, match="its heads are 0 to 3"):
+        alternative_attention(trace, site=0, head=4)
+    with pytest.raises(BadRequestError, match=f"the text has 0 to {LENGTH - 1}"):
+        alternative_attention(trace, site=0, head=0, query=LENGTH)
+    with pytest.raises(BadRequestError, match="At least 1 sample"):
+        alternative_attention(trace, site=0, head=0, samples=0)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "bart"])
+def test_alternatives_are_valid_and_give_the_same_answer(name):
+    trace = traced(name)
+    site = len(trace.sites) - 1
+    found = alternative_attention(trace, site=site, head=1, samples=4)
+    seen = trace.visible[site][found.query]
+    values = trace.values[site][1].double()
+    assert not found.identifiable
+    assert found.freedom == int(seen.sum()) - 9
+    for row in (*found.alternatives, found.farthest):
+        assert (row >= 0).all()
+        assert (row[~seen] == 0).all()
+        assert float(row.sum()) == pytest.approx(float(found.row.sum()), abs=1e-9)
+        assert_close(row @ values, found.row @ values, rtol=0, atol=1e-8)
+        assert (row <= found.high + 1e-9).all()
+        assert (row >= found.low - 1e-9).all()
+    assert found.distance == pytest.approx(float((found.farthest - found.row).abs().sum() / 2))
+    assert found.distance > 0.1
+    checks = found.checks
+    assert checks["largest change of the answer"] <= checks["rounding of the answer"]
+    found.plot()
+
+
+def test_an_identifiable_row_is_returned_as_it_is():
+    trace = traced("gpt2")
+    found = alternative_attention(trace, site=0, head=0, query=5)
+    assert found.identifiable
+    assert found.distance == 0
+    assert torch.equal(found.low, found.high)
+    assert_close(found.farthest.float(), trace.attention[0][0, 5])
+
+
+def test_the_same_seed_gives_the_same_alternatives():
+    trace = traced("bert")
+    one, other = (alternative_attention(trace, site=1, head=0, samples=3, seed=7) for _ in range(2))
+    assert torch.equal(one.alternatives, other.alternatives)
+
+
+def test_each_demand_leaves_less_freedom(trace):
+    result = attention_identifiability(trace)
+    (drawn,) = result.plot().axes[0].images
+    assert float(drawn.get_array()[0, 0]) == pytest.approx(float(result.unique(0)[0]))
+    for site in trace.sites:
+        i = site.index
+        assert (result.same_output[i] >= result.same_sum[i]).all()
+        assert (result.same_sum[i] >= result.not_negative[i]).all()
+        if result.generated[i] is not None:
+            assert (result.generated[i] <= site.d_query).all()
+    shares = result.unique(0)
+    assert (shares.diff() >= 0).all()
+
+
+def test_the_first_count_is_the_nullity_of_effective_attention(trace):
+    counted, shown = attention_identifiability(trace), effective_attention(trace)
+    for ours, theirs in zip(counted.same_output, shown.nullity, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_attention_is_identifiable_up_to_the_width_of_the_heads():
+    subject = load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+    text = " ".join(["the plot is not great but acting saves it . really a very fine film"] * 3)
+    result = identifiability_by_length(subject, text)
+    assert {8, 9} <= set(result.lengths)
+    for length, pearson, null in zip(
+        result.lengths, result.pearson, result.null_fraction, strict=True
+    ):
+        if length <= 8:
+            assert_close(pearson, torch.ones_like(pearson), rtol=0, atol=0)
+            assert (null == 0).all()
+        else:
+            assert (pearson < 1).all()
+            assert (null > 0).all()
+    result.plot()
+    with pytest.raises(BadRequestError, match="4 to 47"):
+        identifiability_by_length(subject, text, lengths=[100])

@@ -1,0 +1,271 @@
+"""Laws of the freedom that an attention row has under one demand after the other."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.testing import assert_close
+
+from exhibit_a.methods.identifiability.freedom import degrees_of_freedom
+from exhibit_a.methods.identifiability.projection import project
+from exhibit_a.numerics.parallel import one_thread
+
+law = settings(max_examples=30, deadline=None)
+
+
+def seeded(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+def everything(n):
+    return torch.ones(n, n, dtype=torch.bool)
+
+
+def head(n, d_key, d_value, seed=0, dtype=torch.float64, visible=None):
+    """A head as a model has it: attention from random queries and keys."""
+    generator = seeded(seed)
+    draw = [torch.randn(1, n, d, generator=generator) for d in (d_key, d_key, d_value)]
+    queries, keys, values = (part.to(dtype) for part in draw)
+    scores = queries @ keys.mT / d_key**0.5
+    visible = everything(n) if visible is None else visible
+    attention = torch.softmax(scores.masked_fill(~visible, -torch.inf), dim=-1)
+    return attention, values, keys, queries / d_key**0.5
+
+
+sizes = st.tuples(st.integers(2, 14), st.integers(1, 8), st.integers(1, 8))
+
+
+@law
+@given(sizes, st.integers(0, 2**31))
+def test_each_demand_leaves_as_much_as_counting_dimensions_says(size, seed):
+    n, d_key, d_value = size
+    attention, values, keys, _ = head(n, d_key, d_value, seed)
+    found = degrees_of_freedom(attention, values, keys, everything(n))
+    assert found.same_output.unique().tolist() == [max(0, n - d_value)]
+    assert found.same_sum.unique().tolist() == [max(0, n - d_value - 1)]
+    assert found.not_negative.unique().tolist() == [max(0, n - d_value - 1)]
+    assert found.reach.unique().tolist() == [min(d_key, n - 1)]
+    assert found.generated.unique().tolist() == [max(0, min(d_key, n - 1) - min(d_value, n - 1))]
+
+
+@law
+@given(sizes, st.integers(0, 2**31), st.booleans())
+def test_a_further_demand_never_leaves_more(size, seed, repeated):
+    n, d_key, d_value = size
+    attention, values, keys, _ = head(n, d_key, d_value, seed)
+    if repeated:
+        values[:, -1] = values[:, 0]
+    found = degrees_of_freedom(attention, values, keys, everything(n))
+    assert bool((found.same_output >= found.same_sum).all())
+    assert bool((found.same_sum >= found.not_negative).all())
+    assert bool((found.not_negative >= found.generated).all())
+    rank = torch.linalg.matrix_rank(torch.cat([values, torch.ones(1, n, 1)], -1), rtol=1e-10)
+    assert_close(found.same_sum, (n - rank).expand(1, n), check_dtype=False)
+
+
+@law
+@given(sizes, st.integers(0, 2**31))
+def test_the_local_test_compares_two_ranks(size, seed):
+    n, d_key, d_value = size
+    attention, values, keys, _ = head(n, d_key, d_value, seed)
+    found = degrees_of_freedom(attention, values, keys, everything(n))
+    for query, row in enumerate(attention[0]):
+        moves = (row.diag() - torch.outer(row, row)) @ keys[0]
+        with one_thread():
+            reach = int(torch.linalg.matrix_rank(moves, rtol=1e-10))
+            shown = int(torch.linalg.matrix_rank(values[0].T @ moves, rtol=1e-10))
+        assert found.reach[0, query] == reach
+        assert found.generated[0, query] == reach - shown
+
+
+@pytest.mark.parametrize(("d_key", "generated"), [(16, 0), (64, 0), (100, 36)])
+def test_narrow_keys_identify_attention_over_many_more_keys_than_dimensions(d_key, generated):
+    attention, values, keys, _ = head(128, d_key, 64, seed=1, dtype=torch.float32)
+    found = degrees_of_freedom(attention[:, :8], values, keys, everything(128)[:8])
+    assert found.same_sum.unique().tolist() == [63]
+    assert found.generated.unique().tolist() == [generated]
+    assert bool((found.visibility > 0).all()) == (generated == 0)
+
+
+def search(attention, values, keys, query, start):
+    """Gauss–Newton in query space: the closest query to ``start`` with the output of ``query``."""
+    wanted = torch.softmax(keys @ query, 0) @ values
+    for _ in range(60):
+        row = torch.softmax(keys @ start, 0)
+        covariance = values.T @ ((row.diag() - torch.outer(row, row)) @ keys)
+        step = torch.linalg.pinv(covariance, rtol=1e-9) @ (wanted - row @ values)
+        start = start + step * min(1.0, 1 / float(step.norm() + 1e-12))
+    row = torch.softmax(keys @ start, 0)
+    return row, float((row @ values - wanted).abs().max())
+
+
+def others(layer, index, distance, generator):
+    """Rows with the same output that a search from ``distance`` away ends in."""
+    attention, values, keys, queries = (part[0] for part in layer)
+    row, query = attention[index], queries[index]
+    moves = (row.diag() - torch.outer(row, row)) @ keys
+    unseen = torch.linalg.svd(values.T @ moves)[2][-1]  # the direction that shows least
+    away = torch.randn(len(query), generator=generator, dtype=torch.float64)
+    for push in (unseen, -unseen, away / away.norm()):
+        there, error = search(row, values, keys, query, query + distance * push)
+        if error < 1e-10:
+            yield float((there - row).abs().max())
+
+
+@pytest.mark.parametrize(("d_key", "d_value"), [(2, 4), (4, 4), (3, 6), (5, 4), (6, 3)])
+@pytest.mark.parametrize("seed", range(4))
+def test_searching_finds_another_query_exactly_where_the_local_test_says_so(d_key, d_value, seed):
+    layer = head(12, d_key, d_value, seed)
+    found = degrees_of_freedom(*layer[:3], everything(12))
+    with one_thread():
+        for index in range(3):
+            gaps = list(others(layer, index, 0.01, seeded(seed)))
+            assert gaps
+            assert (max(gaps) > 1e-5) == bool(found.generated[0, index] > 0)
+
+
+def test_far_away_there_may_be_another_query_that_a_local_test_cannot_know():
+    layer = head(12, 4, 4, seed=0)
+    assert not degrees_of_freedom(*layer[:3], everything(12)).generated.any()
+    with one_thread():
+        gaps = [gap for index in range(3) for gap in others(layer, index, 0.3, seeded(0))]
+    assert max(gaps) > 1e-2
+
+
+def test_the_visibility_of_a_move_is_how_far_the_output_goes_with_it():
+    attention, values, keys, _ = head(9, 3, 5, seed=2)
+    found = degrees_of_freedom(attention, values, keys, everything(9))
+    row = attention[0, 4]
+    moves, _ = torch.linalg.qr((row.diag() - torch.outer(row, row)) @ keys[0])
+    strength = torch.linalg.svdvals(values[0].T @ moves)
+    assert_close(found.visibility[0, 4], strength[-1] / strength[0])
+
+
+def test_an_almost_invisible_move_is_counted_as_visible_but_told():
+    attention, values, keys, _ = head(9, 3, 5, seed=3)
+    row = attention[0, 0]
+    moves, _ = torch.linalg.qr((row.diag() - torch.outer(row, row)) @ keys[0])
+    hidden = moves[:, -1]
+    values[0] -= (1 - 1e-7) * torch.outer(hidden, hidden @ values[0])
+    found = degrees_of_freedom(attention, values, keys, everything(9))
+    assert found.generated[0, 0] == 0
+    assert found.visibility[0, 0] < 1e-6
+    assert found.visibility[0, 1:].min() > found.visibility[0, 0]
+
+
+def test_rows_with_zero_weights_are_counted_on_their_face():
+    n, d_value = 9, 3
+    attention, values, keys, _ = head(n, 4, d_value, seed=4)
+    attention[0, 2, 5:] = 0
+    attention[0, 2] /= attention[0, 2].sum()
+    found = degrees_of_freedom(attention, values, keys, everything(n))
+    assert found.same_sum[0, 2] == n - d_value - 1
+    assert found.not_negative[0, 2] == 5 - d_value - 1
+    assert found.not_negative[0, 1] == n - d_value - 1
+
+
+def test_a_causal_row_is_counted_as_if_the_text_ended_there():
+    n = 14
+    visible = everything(n).tril()
+    attention, values, keys, _ = head(n, 4, 3, seed=5, visible=visible)
+    found = degrees_of_freedom(attention, values, keys, visible)
+    for last in range(1, n):
+        alone = degrees_of_freedom(
+            attention[:, last : last + 1, : last + 1],
+            values[:, : last + 1],
+            keys[:, : last + 1],
+            visible[last : last + 1, : last + 1],
+        )
+        for name in ("same_output", "same_sum", "not_negative", "generated", "reach"):
+            assert getattr(found, name)[0, last] == getattr(alone, name)[0, 0]
+
+
+@law
+@given(st.integers(0, 2**31))
+def test_constants_added_to_values_or_keys_change_nothing_that_softmax_keeps(seed):
+    attention, values, keys, _ = head(12, 3, 4, seed)
+    here = degrees_of_freedom(attention, values, keys, everything(12))
+    there = degrees_of_freedom(attention, values + 2.0, keys - 1.5, everything(12))
+    for name in ("same_sum", "not_negative", "generated", "reach"):
+        assert torch.equal(getattr(here, name), getattr(there, name))
+    assert_close(here.visibility, there.visibility, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("offset", [0.0, 30.0, 1000.0])
+def test_rounding_of_what_all_keys_or_values_share_is_no_freedom(offset):
+    generator = seeded(7)
+    keys = (
+        torch.randn(1, 24, 3, generator=generator) @ torch.randn(3, 6, generator=generator)
+    ) + offset
+    values = torch.randn(1, 24, 4, generator=generator) + offset
+    attention = torch.softmax(torch.randn(1, 24, 24, generator=generator), dim=-1)
+    found = degrees_of_freedom(attention, values, keys, everything(24))
+    assert found.reach.unique().tolist() == [3]
+    assert found.generated.unique().tolist() == [0]
+
+
+def test_long_rows_in_single_precision_are_judged_like_short_exact_ones():
+    attention, values, keys, _ = head(80, 6, 4, seed=6, dtype=torch.float32)
+    rough = degrees_of_freedom(attention, values, keys, everything(80))
+    exact = degrees_of_freedom(attention.double(), values.double(), keys.double(), everything(80))
+    for name in ("same_output", "same_sum", "not_negative", "generated", "reach"):
+        assert torch.equal(getattr(rough, name), getattr(exact, name))
+    attention, values, keys, _ = head(80, 4, 6, seed=6, dtype=torch.float32)
+    rough = degrees_of_freedom(attention, values, keys, everything(80))
+    exact = degrees_of_freedom(attention.double(), values.double(), keys.double(), everything(80))
+    assert_close(rough.visibility, exact.visibility, rtol=1e-4, atol=0)
+
+
+def test_without_keys_the_last_demand_is_left_open():
+    attention, values, _, _ = head(9, 3, 5)
+    found = degrees_of_freedom(attention, values, None, everything(9))
+    assert (found.generated, found.reach, found.visibility) == (None, None, None)
+    assert found.same_sum.unique().tolist() == [3]
+
+
+# The two ways of joining heads, as tensors (Bhardwaj et al., 2021).
+
+
+def joined(n, width, heads, seed=0):
+    generator = seeded(seed)
+    states = torch.randn(n, width, generator=generator, dtype=torch.float64)
+    attention = torch.softmax(torch.randn(heads, n, n, generator=generator).double(), dim=-1)
+    wide = states @ torch.randn(heads, width, width, generator=generator, dtype=torch.float64)
+    out = torch.randn(width, width, generator=generator, dtype=torch.float64)
+    return attention, wide, out
+
+
+@pytest.mark.parametrize("n", [12, 20, 32])
+def test_added_heads_are_identifiable_up_to_the_width_of_the_model(n):
+    width, heads = 16, 4
+    attention, wide, out = joined(n, width, heads)
+    added = project(attention, wide @ out, everything(n))
+    assert added.rank.unique().tolist() == [min(n, width)]
+    narrow = wide[..., : width // heads]
+    concatenated = project(attention, narrow @ out[: width // heads], everything(n))
+    assert concatenated.rank.unique().tolist() == [width // heads]
+
+
+def test_the_released_addition_of_heads_gives_away_what_it_was_meant_to_bring():
+    width, heads, n = 16, 4, 12
+    attention, wide, out = joined(n, width, heads)
+    folded = wide.reshape(heads, n, width // heads, heads).sum(-1)  # features of one head, summed
+    assert project(attention, folded, everything(n)).rank.unique().tolist() == [width // heads]
+    assert project(attention, wide @ out, everything(n)).nullity.unique().tolist() == [0]
+
+
+def test_the_order_of_heads_matters_only_where_they_are_concatenated():
+    width, heads, n = 16, 4, 12
+    attention, wide, out = joined(n, width, heads)
+    order = torch.tensor([2, 0, 3, 1])
+
+    def add(order):
+        return (attention[order] @ wide[order]).sum(0) @ out
+
+    def concatenate(order):
+        contexts = attention[order] @ wide[order][..., : width // heads]
+        return contexts.transpose(0, 1).reshape(n, width) @ out
+
+    same = torch.arange(heads)
+    assert_close(add(order), add(same))
+    assert (concatenate(order) - concatenate(same)).abs().max() > 0.1

@@ -1,0 +1,138 @@
+"""Where a head looks and where its output comes from, by definition and by construction."""
+
+import pytest
+import torch
+from scipy import stats
+from support.subjects import averaging_only, precise, subject_of, trace_of
+from torch.testing import assert_close
+
+from exhibit_a.errors import BadRequestError
+from exhibit_a.methods.mixing.head_mixing import agreement, head_mixing
+from exhibit_a.results.store import read
+from exhibit_a.subject.guard import frozen_eval, wrap_forward
+from exhibit_a.subject.tap import Tap
+from exhibit_a.trace.capture import capture
+
+
+def contexts_from(trace, source, site):
+    """x -> what the heads of a site averaged, by running the model with x as its input."""
+    model = trace.subject.model
+    first = next(i for i, layer in enumerate(trace.layers) if layer.stack == source)
+
+    class Watch(Tap):
+        def result(self, call, context):
+            if call.site == site:
+                self.seen = context[0]
+
+    def run(x):
+        watch, calls = Watch(), []
+
+        def wrap(forward):
+            def layer(hidden, *args, **kwargs):
+                calls.append(0)
+                return forward(x if len(calls) == first + 1 else hidden, *args, **kwargs)
+
+            return layer
+
+        modules = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
+        with (
+            frozen_eval(model),
+            trace.subject.tapping(watch),
+            wrap_forward([*modules.values()], wrap),
+        ):
+            model(**trace.inputs)
+        return watch.seen
+
+    return run
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "t5", "vit"])
+def test_contributions_are_those_of_the_jacobian(name):
+    trace = precise(name)
+    found = head_mixing(trace)
+    for site in (trace.sites[1], trace.sites[-1]):
+        source = "encoder" if site.kind == "cross" else site.stack
+        run = contexts_from(trace, source, site.index)
+        jacobian = torch.autograd.functional.jacobian(run, trace.entries[source], vectorize=True)
+        norms = jacobian.squeeze(3).square().sum((2, 4)).sqrt()  # (head, query, source)
+        expected = norms / norms.sum(-1, keepdim=True)
+        assert_close(found.contribution[site.index], expected, rtol=1e-5, atol=1e-7)
+        assert torch.equal(found.attention[site.index], trace.attention[site.index])
+
+
+def test_the_projected_output_is_measured_through_its_weights():
+    trace = precise("bert")
+    found = head_mixing(trace, output="projected")
+    run, weight = contexts_from(trace, "encoder", 2), trace.output_weight(2)
+    jacobian = torch.autograd.functional.jacobian(
+        lambda x: run(x) @ weight, trace.entries["encoder"], vectorize=True
+    )
+    norms = jacobian.squeeze(3).square().sum((2, 4)).sqrt()
+    expected = norms / norms.sum(-1, keepdim=True)
+    assert_close(found.contribution[2], expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_first_layer_that_only_averages_takes_from_where_it_looks():
+    found = head_mixing(averaging_only())
+    assert_close(found.contribution[0], found.attention[0])
+    assert_close(found.pearson[0], torch.ones(4))
+    assert_close(found.total_variation[0], torch.zeros(4))
+    assert (found.total_variation[1] > 0.05).all()
+    assert (found.jensen_shannon[2] > found.jensen_shannon[1] * 0).all()
+
+
+def test_agreement_is_what_scipy_says():
+    chance = torch.Generator().manual_seed(0)
+    local, wide = torch.rand(2, 2, 3, 6, generator=chance, dtype=torch.float64)
+    local[..., 2] = local[..., 4]  # a tie
+    reach = torch.ones_like(local, dtype=torch.bool)
+    reach[:, 1, 4:] = False
+    found = agreement(local, wide, reach)
+    for head in range(2):
+        rows = [(local[head, q][reach[head, q]], wide[head, q][reach[head, q]]) for q in range(3)]
+        expected = sum(stats.pearsonr(a, b)[0] for a, b in rows) / 3
+        assert found["pearson"][head] == pytest.approx(expected, abs=1e-5)
+        expected = sum(stats.spearmanr(a, b)[0] for a, b in rows) / 3
+        assert found["spearman"][head] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_sketch_comes_close():
+    trace = trace_of("bert")
+    exact, sketch = head_mixing(trace), head_mixing(trace, probes=16)
+    for one, other in zip(exact.contribution, sketch.contribution, strict=True):
+        assert (one - other).abs().mean() < 0.02
+    assert sketch.checks["probes"] == 16
+
+
+def test_the_future_is_out_of_reach():
+    found = head_mixing(trace_of("llama"), probes=8)
+    assert all((part.triu(1) == 0).all() for part in found.contribution)
+
+
+def test_sinks_are_reported():
+    found = head_mixing(trace_of("gpt-oss"), probes=4)
+    assert found.checks["attention_missing_from_rows"] > 0.01
+    assert all(part.isfinite().all() for part in (*found.pearson, *found.jensen_shannon))
+
+
+def test_both_stacks_are_named_and_kept(tmp_path):
+    trace = trace_of("t5")
+    found = head_mixing(trace, probes=4)
+    again = read(found.save(tmp_path / "heads.safetensors"))
+    assert again.kind == tuple(site.kind for site in trace.sites)
+    cross = again.kind.index("cross")
+    assert again.contribution[cross].shape == (4, 5, 7)
+    table = again.to_pandas().query("field == 'contribution' and site == @cross")
+    assert set(table["key_token"]) == set(trace.sequences["encoder"].tokens)
+    assert again.plot().axes
+
+
+def test_one_token_leaves_nothing_to_compare():
+    inputs = {"input_ids": torch.tensor([[5]]), "attention_mask": torch.tensor([[1]])}
+    found = head_mixing(capture(subject_of("bert"), inputs), probes=2)
+    assert all(part.isnan().all() for part in found.pearson)
+
+
+def test_an_unknown_output_is_refused():
+    with pytest.raises(BadRequestError, match="averaged, projected"):
+        head_mixing(trace_of("bert"), output="summed")

@@ -1,0 +1,533 @@
+"""The page in a real browser with no network: it says what the result says, its controls work."""
+
+import csv
+import json
+import re
+import shutil
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from support.cases import large_trial, tiny_trial
+from support.chromium import chromium, visit
+
+import exhibit_a as xa
+from exhibit_a.report.html import page, script
+from exhibit_a.report.view import view
+from exhibit_a.results.result import Provenance
+from exhibit_a.trials.head_numbers import HeadNumbers
+from exhibit_a.trials.verdict import Thresholds, judge
+
+ROOT = Path(__file__).parents[2]
+SWITCH = """async places => {
+  const root = document.querySelector('[data-exhibit-a]').shadowRoot;
+  const cells = [...root.querySelectorAll('.cell')], times = [];
+  const canvas = root.querySelector('section.head .frame canvas');
+  for (const place of places) {
+    const before = canvas.dataset.shown, start = performance.now();
+    setTimeout(() => cells[place].click());
+    await new Promise(done => {
+      const watch = new MutationObserver(() => {
+        if (canvas.dataset.shown === before) return;
+        watch.disconnect();
+        done();
+      });
+      watch.observe(canvas, {attributes: true});
+    });
+    times.push(performance.now() - start);
+  }
+  return times;
+}"""
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return tiny_trial()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def address(tiny, tmp_path_factory):
+    return tiny.html(tmp_path_factory.mktemp("page") / "tiny.html").as_uri()
+
+
+@pytest.fixture
+def seen(browser, address):
+    with visit(browser, address, permissions=["clipboard-read", "clipboard-write"]) as one:
+        one.page.wait_for_selector("canvas[data-shown]")
+        yield one
+        assert one.complaints == []
+        assert one.requests == [address]
+
+
+def open_head(seen, site, head):
+    seen[".cell"].nth(4 * site + head).click()
+    seen.page.wait_for_selector(f"section.head canvas[data-shown^='Layer {site} {head} ']")
+
+
+def copied(seen, section):
+    seen[f"{section} .exports button"].first.click()
+    seen.page.wait_for_selector(".toast:not(:empty)")
+    text = seen.page.evaluate("navigator.clipboard.readText()")
+    return list(csv.reader(text.splitlines()))
+
+
+def test_a_page_is_one_file_that_asks_for_nothing(tiny, tmp_path):
+    text = page(tiny)
+    assert "default-src 'none'" in text
+    addresses = set(re.findall(r"https?://[^\s\"'`<)]+", text))
+    assert addresses == {"http://www.w3.org/2000/svg"}  # a name, never fetched
+    assert tiny.html(tmp_path / "a.html").read_text("utf-8") == text
+
+
+def test_the_same_result_gives_the_same_bytes(tiny, tmp_path):
+    saved = tiny.save(tmp_path / "t.safetensors")
+    assert page(xa.read(saved)) == page(tiny)
+
+
+def test_a_half_written_page_is_never_left(tiny, tmp_path):
+    with pytest.raises(xa.ExhibitError, match="no folder"):
+        tiny.html(tmp_path / "missing" / "a.html")
+
+
+def test_tokens_cannot_break_out_of_the_page(browser, tiny, tmp_path):
+    wicked = ("[CLS]", "</script><script>document.title='taken'</script>", "<img src=x>")
+    tokens = (*wicked, *(tiny.tokens or ())[3:])
+    changed = replace(tiny, tokens=tokens, sequences=dict.fromkeys(tiny.sequences, tokens))
+    address = changed.html(tmp_path / "wicked.html").as_uri()
+    with visit(browser, address) as seen:
+        seen.page.wait_for_selector("canvas[data-shown]")
+        assert "taken" not in seen.page.title()
+        assert "<img src=x>" in seen.text(".text")
+        assert seen.complaints == []
+        assert seen.requests == [address]
+
+
+def test_the_page_says_what_the_trial_says(seen, tiny):
+    words = seen.text("header.summary")
+    sentence = " ".join(words.split())
+    assert tiny.verdict.split(". Of")[0] in sentence
+    assert all(label in sentence for label in tiny.answer)
+    assert seen[".cell"].count() == len(tiny.verdicts) == 12
+    for place, one in enumerate(tiny.verdicts):
+        assert seen[".cell"].nth(place).get_attribute("data-word") == one.word
+    assert all(name in seen.text("footer") for name in tiny.checks)
+
+
+def test_the_legend_demands_no_more_than_the_verdict(tiny):
+    legend = {one["word"]: one["meaning"] for one in view(tiny).header["maps"]["words"]}
+    speaks = {"null_fraction": 0.1, "change": 0.2, "change_low": 0.1, "change_high": 0.3}
+    speaks |= {"share": 0.5, "agreement": 0.9, "unique": 0.0}
+    words = [
+        judge(HeadNumbers(0, 0, distance=away, **speaks), 4, Thresholds()).word
+        for away in (0.05, 0.2)
+    ]
+    assert words == ["evidence", "contested"]
+    assert "unique" not in legend["evidence"]
+    assert "no distant alternative" in legend["evidence"]
+    assert "a distant alternative" in legend["contested"]
+
+
+@pytest.mark.parametrize("mode", ["raw", "effective", "attribution"])
+def test_the_numbers_of_a_map_arrive(seen, tiny, mode):
+    open_head(seen, 1, 2)
+    seen[f"[data-mode={mode}]"].click()
+    seen.settle()
+    rows = copied(seen, "section.head")
+    numbers = np.array([[float(cell) for cell in row[1:]] for row in rows[1:]])
+    source = {
+        "raw": tiny.attention,
+        "effective": tiny.effective.effective,
+        "attribution": tiny.attribution.scores,
+    }[mode][1][2].numpy()
+    assert numbers.shape == source.shape
+    np.testing.assert_allclose(numbers, source, atol=2e-5 * np.abs(source).max(), rtol=2e-5)
+
+
+def test_every_mode_is_another_picture(seen):
+    pictures = {}
+    for mode in ("raw", "effective", "attribution", "difference"):
+        seen[f"[data-mode={mode}]"].click()
+        pictures[mode] = seen.pixels()
+        assert seen[f"[data-mode={mode}]"].get_attribute("aria-checked") == "true"
+    assert len(set(pictures.values())) == 4
+
+
+def test_options_change_what_is_drawn(seen):
+    for name in ("hide special tokens", "scale of this head alone"):
+        before = seen.pixels()
+        seen[f".check:has-text('{name}') input"].check()
+        assert seen.pixels() != before
+    told = seen.text(".words")
+    seen[".overview select"].select_option("null_fraction")
+    colours = {cell.evaluate("cell => cell.style.backgroundColor") for cell in seen[".cell"].all()}
+    assert len(colours) > 3  # a shade for every head, in place of a word
+    assert seen.text(".words") != told
+
+
+def test_light_and_dark(seen, browser, address):
+    background = (
+        "() => getComputedStyle(document.querySelector('[data-exhibit-a]')).backgroundColor"
+    )
+    light, picture = seen.page.evaluate(background), seen.pixels()
+    seen[".theme"].click()
+    assert seen.page.evaluate(background) != light
+    assert seen.pixels() != picture
+    with visit(browser, address, color_scheme="dark") as dark:
+        assert dark.page.evaluate(background) == seen.page.evaluate(background)
+
+
+def test_a_row_is_chosen_and_a_cell_is_read(seen, tiny):
+    seen["section.head .frame canvas"].scroll_into_view_if_needed()
+    box = seen["section.head .frame canvas"].bounding_box()
+    middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] * 0.8)
+    seen.page.mouse.move(*middle)
+    told = seen.text(".readout")
+    assert re.search(r"→.*± .* from storage", told)
+    before = seen.text(".row-view h3")
+    seen.page.mouse.click(*middle)
+    assert seen.text(".row-view h3") != before
+    assert seen[".row-view rect"].count() == len(tiny.tokens)
+
+
+def test_the_slider_moves_the_map_and_not_the_output(seen, tiny):
+    can = [
+        (one.site, one.head)
+        for one in tiny.verdicts
+        if (tiny.attention[one.site][one.head] - tiny.alternative[one.site][one.head]).abs().max()
+        > 0.05
+    ]
+    assert can
+    for site, head in can[:3]:
+        open_head(seen, site, head)
+        seen["[data-mode=raw]"].click()
+        still, moving = seen.pixels(".strip >> nth=1"), seen.pixels()
+        for share in (30, 70, 100):
+            seen[".slide input"].fill(str(share))
+            assert seen.pixels(".strip >> nth=1") == still
+            fresh = seen.pixels()
+            assert fresh != moving
+            moving = fresh
+            said = seen[".outcome"].first
+            assert "Not what the model used" in seen.text("section.head .caption >> nth=1")
+            assert float(said.get_attribute("data-change")) < 1e-5
+        assert float(said.get_attribute("data-moved")) > 0.01
+
+
+def test_the_story_follows_token_and_layer(seen):
+    told = {seen.text(".story .outcome")}
+    seen[".story input"].fill("1")
+    told.add(seen.text(".story .outcome"))
+    seen[".story select"].select_option("3")
+    told.add(seen.text(".story .outcome"))
+    before = seen.pixels(".story canvas")
+    seen[".token"].nth(6).click()
+    told.add(seen.text(".story .outcome"))
+    assert len(told) == 4
+    assert seen.pixels(".story canvas") != before
+
+
+def test_own_shares_in_the_story_are_those_of_the_result(seen, tiny):
+    seen[".story select"].select_option("4")
+    rows = copied(seen, ".story")
+    shares = np.array([[float(cell) for cell in row[1:]] for row in rows[1:]])
+    np.testing.assert_allclose(shares, tiny.hidden.contribution[:, 4], atol=1e-4)
+
+
+@pytest.mark.parametrize(("threshold", "penalty"), [(40, 0), (5, 0), (80, 0), (5, 60), (30, 85)])
+def test_the_tree_is_pruned_as_the_method_prunes_it(seen, tiny, threshold, penalty):
+    seen[".tree input"].nth(0).fill(str(threshold))
+    seen[".tree input"].nth(1).fill(str(penalty))
+    seen.settle()
+    tau, price = (
+        float(seen[".tree"].get_attribute(f"data-{name}")) for name in ("threshold", "penalty")
+    )
+    assert (price > 0) == (penalty > 0)
+    tree = xa.attribution_tree(tiny.attribution, threshold=tau, penalty=price)
+    edges = [row[:3] for row in copied(seen, ".tree")[1:]]
+    tokens = tiny.tokens
+    assert edges == [[str(e.layer), tokens[e.parent], tokens[e.child]] for e in tree.edges]
+    assert seen[".tree path.edge"].count() == len(tree.edges)
+
+
+def test_thresholds_and_penalties_make_different_trees(seen):
+    counts = []
+    for threshold, penalty in ((5, 0), (60, 0), (5, 90)):
+        seen[".tree input"].nth(0).fill(str(threshold))
+        seen[".tree input"].nth(1).fill(str(penalty))
+        seen.settle()
+        counts.append(seen[".tree path.edge"].count())
+    assert counts[0] > counts[1]
+    assert counts[0] > counts[2]
+
+
+def test_the_table_sorts_and_opens_heads(seen, tiny):
+    column = "attribution"
+    seen[f".heads th button:text-is('{column}')"].click()
+    shares = [one.share for one in tiny.verdicts]
+    best = int(np.argmax(shares))
+    first = seen[".heads tbody tr"].first
+    assert first.get_attribute("data-place") == str(best)
+    seen[f".heads th button:text-is('{column}')"].click()
+    assert first.get_attribute("data-place") == str(int(np.argmin(shares)))
+    before = seen.text(".head-name")
+    seen[".heads tbody tr"].nth(5).click()
+    seen.settle()
+    assert seen.text(".head-name") != before
+
+
+def test_pictures_and_tables_can_be_taken_away(seen, tmp_path):
+    for section, name, start in (
+        ("section.head", "Save SVG", b"<svg"),
+        ("section.head", "Save PNG", b"\x89PNG"),
+        (".tree", "Save SVG", b"<svg"),
+        (".story", "Save PNG", b"\x89PNG"),
+        (".chart", "Save SVG", b"<svg"),
+    ):
+        with seen.page.expect_download() as taken:
+            seen[f"{section} .exports button:text-is('{name}')"].first.click()
+        taken.value.save_as(tmp_path / "taken")
+        data = (tmp_path / "taken").read_bytes()
+        assert data.startswith(start)
+        assert len(data) > 500
+    assert copied(seen, ".heads")[0][0] == "head"
+
+
+def test_everything_works_from_the_keyboard(seen):
+    def press(key):
+        before = (seen.pixels(), seen.text(".head-name"), seen.text(".row-view h3"))
+        seen.page.keyboard.press(key)
+        seen.page.wait_for_timeout(150)
+        after = (seen.pixels(), seen.text(".head-name"), seen.text(".row-view h3"))
+        return [one != two for one, two in zip(before, after, strict=True)]
+
+    open_head(seen, 1, 1)
+    assert press("ArrowRight")[1]
+    assert "Layer 1, head 2" in seen.text(".head-name")
+    assert press("ArrowDown")[1]
+    assert "Layer 2, head 2" in seen.text(".head-name")
+    assert press("ArrowUp")[1]
+    assert press("ArrowLeft")[1]
+    assert "Layer 1, head 1" in seen.text(".head-name")
+    for key in "2341":
+        assert press(key)[0]
+    assert press("j")[2]
+    assert press("k")[2]
+    assert press("s")[0]
+    assert press("t")[0]
+    assert press("]")[0]
+    assert press("[")[0]
+
+
+def test_tab_reaches_every_kind_of_control_with_a_visible_focus(seen):
+    reached = set()
+    for _ in range(120):
+        seen.page.keyboard.press("Tab")
+        found = seen.page.evaluate(
+            """() => {
+              const root = document.querySelector('[data-exhibit-a]').shadowRoot;
+              const now = root.activeElement;
+              if (!now) return null;
+              const name = now.className || now.type || now.tagName;
+              return [name + ' ' + (now.dataset.mode ?? ''), getComputedStyle(now).outlineStyle];
+            }"""
+        )
+        if found is None:
+            break
+        assert found[1] != "none", found
+        reached.add(found[0].strip())
+    assert {"token", "cell", "raw", "effective", "range", "checkbox", "quiet"} <= {
+        word for name in reached for word in name.replace("button ", "").split()
+    }
+
+
+def test_every_control_has_a_name(seen):
+    nameless = seen.page.evaluate(
+        """() => [...document.querySelector('[data-exhibit-a]').shadowRoot
+          .querySelectorAll('button, input, select, canvas[role], svg[role], section')]
+          .filter(e => !e.getAttribute('aria-label') && !e.textContent.trim())
+          .filter(e => !e.closest('label'))
+          .map(e => e.outerHTML.slice(0, 80))"""
+    )
+    assert nameless == []
+
+
+def test_a_phone_shows_the_page_without_scrolling_sideways(browser, address):
+    with visit(browser, address, width=390) as seen:
+        seen.page.wait_for_selector("canvas[data-shown]")
+        seen.settle()
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= 390
+        places = [seen[name].bounding_box()["y"] for name in (".overview", ".head", ".slide")]
+        assert places == sorted(places)
+        assert seen.complaints == []
+
+
+def test_two_widgets_do_not_disturb_each_other(browser, tiny):
+    shown = xa.widget(tiny)
+    told = {"header": shown.header, "blocks": shown.blocks, "script": shown._esm}
+    with visit(browser, "about:blank") as seen:
+        seen.page.evaluate(
+            """async ({header, blocks, script}) => {
+              const address = URL.createObjectURL(new Blob([script], {type: 'text/javascript'}));
+              const widget = (await import(address)).default;
+              for (const name of ['one', 'two']) {
+                const el = document.createElement('div');
+                el.id = name;
+                document.body.append(el);
+                const model = {get: key => ({header, blocks})[key], on() {}, off() {}};
+                window[`leave_${name}`] = widget.render({model, el});
+              }
+            }""",
+            told,
+        )
+        seen.page.wait_for_selector("#two canvas[data-shown]")
+        before = seen.text("#one .head-name")
+        seen["#two .cell"].nth(7).click()
+        seen["#two [data-mode=effective]"].click()
+        seen.page.wait_for_timeout(200)
+        assert "Layer 1, head 3" in seen.text("#two .head-name")
+        assert seen.text("#one .head-name") == before
+        assert seen["#one [data-mode=raw]"].get_attribute("aria-checked") == "true"
+        seen["#one .cell"].nth(0).focus()
+        seen.page.keyboard.press("2")
+        assert seen["#one [data-mode=effective]"].get_attribute("aria-checked") == "true"
+        seen.page.evaluate("window.leave_one()")
+        assert seen["#one .cell"].count() == 0
+        assert seen["#two .cell"].count() == 12
+        assert seen.complaints == []
+
+
+def test_without_scripts_a_notebook_still_shows_something(tiny):
+    text = tiny._repr_html_()
+    assert tiny.verdict.split(".")[0] in text
+    assert text.count('src="data:image/png;base64,') == 3
+    one = max(tiny.verdicts, key=lambda one: one.share)
+    assert f"{one.change:.3f} [{one.change_low:.3f}, {one.change_high:.3f}]" in text
+    assert not re.search(r"<script|style=|<svg|on\w+=|https?:", text)
+
+
+def other_results(trial):
+    origin = trial.provenance
+    curve = xa.PruningCurve(
+        provenance=Provenance("made-up", "pruning_curve"),
+        fraction=torch.tensor([0.0, 0.5, 1.0]),
+        removed=torch.tensor([0, 6, 12]),
+        accuracy=torch.tensor([0.9, 0.8, 0.5]),
+        interval=torch.tensor([[0.85, 0.95], [0.7, 0.85], [0.4, 0.6]]),
+        loss=torch.tensor([0.3, 0.5, 1.0]),
+        order="least",
+        by="attribution",
+    )
+    lengths = xa.IdentifiabilityByLength(
+        tokens=trial.tokens,
+        provenance=Provenance("made-up", "identifiability_by_length"),
+        lengths=(4, 8, 20),
+        d_head=(8, 8, 8),
+        **{
+            name: torch.rand(3, 3)
+            for name in (
+                *("pearson", "null_fraction", "nullity", "special_raw"),
+                *("special_effective", "first_raw", "first_effective"),
+            )
+        },
+    )
+    assert origin.method == "trial"
+    parts = ("effective", "identifiability", "hidden", "mixing", "attribution", "tree")
+    return [*(getattr(trial, name) for name in parts), curve, lengths]
+
+
+def test_any_result_has_a_page(browser, tiny, tmp_path):
+    for result in other_results(tiny):
+        name = type(result).__name__
+        address = result.html(tmp_path / f"{name}.html").as_uri()
+        with visit(browser, address) as seen:
+            seen.page.wait_for_selector("footer")
+            seen.settle()
+            assert seen.complaints == [], name
+            assert seen.requests == [address], name
+            text = seen.text(".page")
+            assert result.provenance.model in text
+            drawn = seen["canvas[data-shown], .story canvas, .chart svg, .tree svg"].count()
+            assert drawn + seen["td"].count() > 0, name
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    trial = large_trial()
+    started = time.process_time()
+    path = trial.html(tmp_path_factory.mktemp("page") / "large.html")
+    return trial, path, time.process_time() - started
+
+
+def test_a_page_of_512_tokens_and_144_heads_is_small_and_quickly_made(large):
+    trial, path, seconds = large
+    assert path.stat().st_size <= 5_000_000
+    assert seconds < 5
+    header = view(trial).header
+    assert "largest entries of every row" in header["maps"]["note"]
+    assert re.search(r"raw \d+\.\d%", header["maps"]["note"])
+
+
+def test_what_was_left_out_is_measured(large):
+    trial, _, _ = large
+    head = next(h for h in view(trial).header["maps"]["heads"] if (h["site"], h["head"]) == (3, 4))
+    raw = trial.attention[3][4]
+    size = torch.maximum(raw.abs(), trial.effective.effective[3][4].abs())
+    kept = raw.gather(-1, size.topk(7).indices).sum() / raw.sum()
+    assert head["kept"]["raw"] == pytest.approx(float(kept), rel=1e-4)
+
+
+def test_heads_of_a_large_page_switch_at_once(browser, large):
+    trial, path, _ = large
+    with visit(browser, path.as_uri()) as seen:
+        processes = browser.new_browser_cdp_session()
+
+        def spent():
+            """Seconds of processor time of all pages: only one is doing anything."""
+            told = processes.send("SystemInfo.getProcessInfo")["processInfo"]
+            return sum(one["cpuTime"] for one in told if one["type"] == "renderer")
+
+        seen.page.wait_for_selector("canvas[data-shown]")
+        seen.page.wait_for_timeout(500)
+        places = [3, 20, 47, 88, 120, 143, 5, 60, 77]
+        before = spent()
+        times = seen.page.evaluate(SWITCH, places)
+        work = (spent() - before) / len(places)
+        assert 0 < work < 0.3  # whatever else the machine is doing
+        assert min(times) < 300
+        slides = view(trial).header["slider"]["heads"][0]
+        seen[".cell"].nth(12 * slides["site"] + slides["head"]).click()
+        seen.page.wait_for_timeout(300)
+        before = seen.pixels()
+        seen[".slide input"].fill("100")
+        assert seen.pixels() != before
+        said = seen[".slide .outcome"]
+        assert float(said.get_attribute("data-change")) < 2e-4  # values in 16-bit steps
+        assert float(said.get_attribute("data-moved")) > 1e-3
+        assert seen.complaints == []
+
+
+def test_the_committed_viewer_is_what_its_source_builds(tmp_path):
+    vite = ROOT / "viewer" / "node_modules" / ".bin" / "vite"
+    if not (vite.exists() and shutil.which("node")):
+        pytest.skip("the viewer's tools are not installed: make viewer")
+    command = [str(vite), "build", "--outDir", str(tmp_path / "built"), "--logLevel", "error"]
+    subprocess.run(command, cwd=ROOT / "viewer", check=True, capture_output=True)
+    built = (tmp_path / "built" / "viewer.js").read_text("utf-8")
+    committed = ROOT / "src" / "exhibit_a" / "report" / "static" / "viewer.js"
+    assert built == committed.read_text("utf-8")
+    assert "</script" not in script()
+
+
+def test_the_lock_file_names_no_place_to_download_from():
+    lock = json.loads((ROOT / "viewer" / "package-lock.json").read_text("utf-8"))
+    assert not [name for name, one in lock["packages"].items() if "resolved" in one]

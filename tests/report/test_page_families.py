@@ -1,0 +1,59 @@
+"""The page of every kind of model: what attends to itself, what crosses over, what sees."""
+
+import pytest
+from support.chromium import chromium, visit
+from support.subjects import subject_of
+from support.words import tokenizer
+from support.zoo import FAMILIES
+
+import exhibit_a as xa
+
+MODES = ("raw", "effective", "attribution", "difference")
+MORE = ("gpt2", "t5", "whisper")
+TEXT = "the plot is not great but acting saves it . really a very fine film , not dull"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as one:
+        yield one
+
+
+def walked(browser, found, folder):
+    """Every head in every mode, and what the page says at the top."""
+    address = found.html(folder / "page.html").as_uri()
+    with visit(browser, address) as seen:
+        seen.page.wait_for_selector("canvas[data-shown]")
+        cells = seen[".cell"]
+        words = [cells.nth(place).get_attribute("data-word") for place in range(cells.count())]
+        assert words == [one.word for one in found.verdicts]
+        drawn = set()
+        for place in range(0, cells.count(), 4):  # a head of every site
+            cells.nth(place).click()
+            for mode in MODES:
+                seen[f"[data-mode={mode}]"].first.click()
+                drawn.add(seen.pixels())
+        assert len(drawn) > 2 * len(found.sites)
+        assert seen.complaints == []
+        assert seen.requests == [address]
+        return " ".join(seen.text("header.summary").split())
+
+
+@pytest.mark.parametrize(
+    "family",
+    ["llama", "bart", "vit", *(pytest.param(f, marks=pytest.mark.slow) for f in MORE)],
+)
+def test_a_page_shows_every_kind_of_model(browser, family, tmp_path):
+    found = xa.trial(subject_of(family), FAMILIES[family].inputs(), probes=2)
+    said = walked(browser, found, tmp_path)
+    assert found.verdict.split(". Of")[0] in said
+    assert all(name in said for name in found.answer)
+
+
+def test_a_translation_names_the_words_of_both_sides(browser, tmp_path):
+    subject = xa.load(FAMILIES["t5"].build(), tokenizer=tokenizer())
+    found = xa.trial(subject, TEXT, target_text="a fine film", probes=2)
+    crossing = next(site.index for site in found.sites if site.kind == "cross")
+    assert "film" in found.tokens_of(crossing)[0]
+    assert "dull" in found.tokens_of(crossing)[1]
+    assert "dull" in walked(browser, found, tmp_path)

@@ -1,0 +1,325 @@
+"""The server: who may ask, how ten share one model, and that leaving frees the place."""
+
+import http.client
+import json
+import socket
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+import uvicorn
+from support.cases import TEXT, tiny_subject, tiny_trial
+from support.chromium import chromium, visit
+
+from exhibit_a.commands.main import main
+from exhibit_a.serve import application as web
+from exhibit_a.serve.application import Limits, application
+
+
+@pytest.fixture(scope="module")
+def subject():
+    return tiny_subject()
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return tiny_trial()
+
+
+@contextmanager
+def served(subject, **limits):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    app = application({"tiny": subject}, frozenset({f"127.0.0.1:{port}"}), Limits(**limits))
+    config = uvicorn.Config(app, "127.0.0.1", port, log_level="error", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield port, app.state.bench
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+class Worker:
+    """Stands in for the computation, so that only the line is under test."""
+
+    def __init__(self, found, stages=3, seconds=0.02):
+        self.found, self.stages, self.seconds = found, stages, seconds
+        self.running = self.most = self.finished = self.stopped = 0
+        self.texts: list[str] = []
+
+    def __call__(self, subject, text, *, pair=None, progress):
+        self.running += 1
+        self.most = max(self.most, self.running)
+        self.texts.append(text)
+        try:
+            for stage in range(self.stages):
+                progress(f"stage {stage}", stage, self.stages)
+                time.sleep(self.seconds)
+            self.finished += 1
+            return self.found
+        except BaseException:
+            self.stopped += 1
+            raise
+        finally:
+            self.running -= 1
+
+
+@pytest.fixture
+def worker(monkeypatch, tiny):
+    stand_in = Worker(tiny)
+    monkeypatch.setattr(web, "trial", stand_in)
+    return stand_in
+
+
+def request(port, method, path, body=None, **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    told = {"content-type": "application/json"} if body is not None else {}
+    told |= {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, body, told)
+    answer = connection.getresponse()
+    data = answer.read()
+    connection.close()
+    return answer, data
+
+
+def explain(port, text="a fine film", **more):
+    asked = {"text": text, "model": "tiny"} | more
+    answer, data = request(port, "POST", "/explain", json.dumps(asked))
+    if answer.status != 200:
+        return answer.status, data.decode()
+    return 200, [json.loads(line) for line in data.splitlines() if line]
+
+
+def test_a_sentence_typed_into_the_page_is_examined(subject):
+    with served(subject) as (port, _), chromium() as browser:
+        address = f"http://127.0.0.1:{port}/"
+        with visit(browser, address, offline=False) as seen:
+            seen["textarea"].fill(TEXT)
+            seen["button[type=submit]"].click()
+            seen.page.wait_for_selector(".status:has-text('Working')")
+            seen.page.wait_for_selector("canvas[data-shown]", timeout=120_000)
+            assert "fine" in seen.text(".text")
+            assert seen[".cell"].count() == 12
+            assert seen.text(".status") == "Done."
+            with seen.page.expect_download() as taken:
+                seen["a:text-is('Save this page')"].click()
+            assert taken.value.suggested_filename == "exhibit-a.html"
+            assert seen.complaints == []
+            assert {one.split("/")[2] for one in seen.requests if one.startswith("http")} == {
+                f"127.0.0.1:{port}"
+            }
+
+
+def test_the_page_shows_progress_and_mistakes(subject, worker):
+    with served(subject) as (port, _):
+        status, news = explain(port)
+        assert status == 200
+        assert [one["state"] for one in news][-1] == "done"
+        assert [one["stage"] for one in news if one["state"] == "working"] == [
+            "stage 0",
+            "stage 1",
+            "stage 2",
+        ]
+        answer, data = request(port, "GET", f"/result/{news[-1]['id']}")
+        assert json.loads(data)["header"]["kind"] == "Trial"
+        assert answer.getheader("content-type") == "application/json"
+        answer, data = request(port, "GET", f"/page/{news[-1]['id']}")
+        assert data.startswith(b"<!doctype html>")
+
+
+def test_a_text_that_cannot_be_examined_gets_the_reason(subject):
+    with served(subject) as (port, _):
+        status, news = explain(port, "very " * 100)
+        assert status == 200
+        assert news[-1]["state"] == "failed"
+        assert "102 tokens and the model takes 64" in news[-1]["error"]
+
+
+def test_other_names_and_other_sites_are_refused(subject, worker):
+    asked = json.dumps({"text": "a", "model": "tiny"})
+    with served(subject) as (port, _):
+        own = f"127.0.0.1:{port}"
+        for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", ""):
+            assert request(port, "GET", "/", host=host)[0].status == 421
+        for origin in ("http://evil.example", "null", f"http://localhost:{port}", f"https://{own}"):
+            answer, _ = request(port, "POST", "/explain", asked, origin=origin)
+            assert answer.status == 403
+        answer, _ = request(port, "POST", "/explain", asked, sec_fetch_site="cross-site")
+        assert answer.status == 403
+        assert worker.texts == []
+        answer, _ = request(port, "POST", "/explain", asked, origin=f"http://{own}")
+        assert answer.status == 200
+
+
+def test_no_path_reaches_the_files(subject, worker):
+    with served(subject) as (port, _):
+        for path in (
+            "/../../../../etc/passwd",
+            "/page/../../../../etc/passwd",
+            "/page/..%2f..%2f..%2fetc%2fpasswd",
+            "/result/%2e%2e/%2e%2e/etc/passwd",
+            "/result/%00",
+            "/static/viewer.js",
+            "/web.py",
+            "//etc/passwd",
+            "/page/",
+            "/result/" + "a" * 32,
+        ):
+            answer, data = request(port, "GET", path)
+            assert answer.status == 404, path
+            assert b"root:" not in data
+        assert request(port, "GET", "/explain")[0].status == 405
+        assert request(port, "DELETE", "/")[0].status == 405
+
+
+def test_every_answer_carries_the_headers_that_guard_it(subject):
+    with served(subject) as (port, _):
+        for path, host in (("/", None), ("/nothing", None), ("/", "evil.example")):
+            answer, _ = request(port, "GET", path, **({"host": host} if host else {}))
+            policy = answer.getheader("content-security-policy")
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            assert "frame-ancestors 'none'" in policy
+            assert answer.getheader("x-content-type-options") == "nosniff"
+            assert answer.getheader("cross-origin-resource-policy") == "same-origin"
+            assert answer.getheader("access-control-allow-origin") is None
+
+
+def test_what_is_wrong_with_a_request_is_said(subject, worker):
+    with served(subject, body=2000, text=50) as (port, _):
+        cases = {
+            413: [json.dumps({"text": "a" * 3000, "model": "tiny"})],
+            400: ["{", "[]", '"text"', "{}", '{"text": 3}', '{"text": "a", "model": "other"}'],
+        }
+        cases[413].append(json.dumps({"text": "a" * 51, "model": "tiny"}))
+        cases[400].append('{"text": "a", "model": ["tiny"]}')
+        cases[400].append('{"text": "a", "model": "../../etc"}')
+        for status, bodies in cases.items():
+            for body in bodies:
+                assert request(port, "POST", "/explain", body)[0].status == status, body
+        answer, _ = request(port, "POST", "/explain", "{}", content_type="text/plain")
+        assert answer.status == 415
+        assert worker.texts == []
+
+
+def test_eager_clients_are_slowed_down(subject, worker):
+    with served(subject, per_minute=3) as (port, _):
+        assert [explain(port)[0] for _ in range(5)] == [200, 200, 200, 429, 429]
+
+
+def test_ten_clients_wait_in_line_and_all_are_answered(subject, worker):
+    told = {}
+    with served(subject) as (port, bench):
+
+        def ask(number):
+            told[number] = explain(port, f"text {number}")
+
+        clients = [threading.Thread(target=ask, args=(number,)) for number in range(10)]
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join(60)
+        assert [told[number][0] for number in range(10)] == [200] * 10
+        assert all(told[number][1][-1]["state"] == "done" for number in range(10))
+        assert len({told[number][1][-1]["id"] for number in range(10)}) == 10
+        assert any(one.get("ahead", 0) > 0 for _, news in told.values() for one in news)
+        assert worker.most == 1
+        assert sorted(worker.texts) == sorted(f"text {number}" for number in range(10))
+        assert bench.line == []
+
+
+def leaving(port, text):
+    """A client that asks and can be gone at once."""
+    asked = json.dumps({"text": text, "model": "tiny"}).encode()
+    head = (
+        f"POST /explain HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(asked)}\r\n\r\n"
+    )
+    client = socket.create_connection(("127.0.0.1", port))
+    client.sendall(head.encode() + asked)
+    assert client.recv(100).startswith(b"HTTP/1.1 200")
+    return client
+
+
+def until(true, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_client_that_disappears_frees_the_worker(subject, worker):
+    worker.stages, worker.seconds = 400, 0.05  # twenty seconds, if nobody left
+    with served(subject) as (port, bench):
+        gone, waiting = leaving(port, "gone"), leaving(port, "waiting")
+        until(lambda: worker.texts == ["gone"] and len(bench.line) == 2)
+        waiting.close()
+        until(lambda: len(bench.line) == 1)
+        gone.close()
+        until(lambda: bench.line == [])
+        assert (worker.stopped, worker.finished) == (1, 0)
+        assert worker.texts == ["gone"]  # who only waited never cost anything
+        worker.stages = 2
+        assert explain(port, "next")[1][-1]["state"] == "done"
+
+
+def test_the_line_has_an_end(subject, worker):
+    worker.stages, worker.seconds = 400, 0.05
+    with served(subject, waiting=2) as (port, bench):
+        clients = [leaving(port, "one"), leaving(port, "two")]
+        until(lambda: len(bench.line) == 2)
+        status, told = explain(port, "three")
+        assert (status, "2 texts are waiting" in told) == (503, True)
+        for client in clients:
+            client.close()
+        until(lambda: bench.line == [])
+
+
+def test_only_the_last_results_are_kept(subject, worker):
+    with served(subject, kept=2) as (port, _):
+        names = [explain(port)[1][-1]["id"] for _ in range(3)]
+        found = [request(port, "GET", f"/result/{name}")[0].status for name in names]
+        assert found == [404, 200, 200]
+
+
+def test_a_failure_of_ours_is_not_told_in_detail(subject, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("/secret/place")
+
+    monkeypatch.setattr(web, "trial", broken)
+    with served(subject) as (port, _):
+        status, news = explain(port)
+        assert status == 200
+        assert news[-1]["state"] == "failed"
+        assert "secret" not in json.dumps(news)
+
+
+def test_a_saved_result_is_shown(tiny, tmp_path, capsys, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    saved = tiny.save(tmp_path / "tiny.safetensors")
+    with pytest.raises(SystemExit) as left:
+        main(["view", str(saved), "--html", str(tmp_path / "a.html"), "--no-open"])
+    assert left.value.code == 0
+    assert "a.html" in capsys.readouterr().out
+    assert (tmp_path / "a.html").read_bytes().startswith(b"<!doctype html>")
+    assert opened == []
+    with pytest.raises(SystemExit):
+        main(["view", str(saved)])
+    assert opened[0].startswith("file:///")
+
+
+def test_a_file_that_is_no_result_is_refused(tmp_path, capsys):
+    (tmp_path / "no").write_text("nothing")
+    with pytest.raises(SystemExit) as left:
+        main(["view", str(tmp_path / "no"), "--html", str(tmp_path / "a.html")])
+    assert left.value.code == 2
+    assert capsys.readouterr().err.startswith("error: ")
+    assert not (tmp_path / "a.html").exists()

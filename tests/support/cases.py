@@ -1,0 +1,168 @@
+"""Trials to look at: a real one of a tiny model, and a made-up one as large as they come."""
+
+import torch
+from torch import Tensor
+
+from exhibit_a.methods.attribution.self_attribution import SelfAttribution
+from exhibit_a.methods.attribution.tree import AttributionTree, TreeEdge
+from exhibit_a.methods.identifiability.effective import EffectiveAttention
+from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
+from exhibit_a.results.result import provenance
+from exhibit_a.subject.anatomy import Site
+from exhibit_a.subject.subject import Subject, load
+from exhibit_a.trials.trial import Trial, trial
+from exhibit_a.trials.verdict import WORDS, HeadVerdict, Thresholds
+from support.words import tokenizer
+from support.zoo import FAMILIES
+
+TEXT = "the plot is not great but acting saves it . really a very fine film , not dull"
+
+
+def tiny_subject() -> Subject:
+    return load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+
+
+def tiny_trial() -> Trial:
+    """A real trial: three layers of four heads, more tokens than a head is wide."""
+    return trial(tiny_subject(), TEXT)
+
+
+def large_trial(tokens: int = 512, layers: int = 12, heads: int = 12, width: int = 64) -> Trial:
+    """Made-up numbers of the right shape, with alternatives that really keep the output."""
+    seeded = torch.Generator().manual_seed(0)
+    shape = (heads, tokens, tokens)
+    raw, effective, scores, values, other = [], [], [], [], []
+    for _ in range(layers):
+        weights = torch.softmax(2 * torch.randn(shape, generator=seeded), -1)
+        value = torch.randn(heads, tokens, width, generator=seeded)
+        basis = torch.linalg.qr(value)[0]
+        raw.append(weights)
+        values.append(value)
+        effective.append(weights @ basis @ basis.mT)
+        scores.append(1e-4 * torch.randn(shape, generator=seeded) * weights)
+        other.append(_alternative(weights, value, seeded))
+    sites = tuple(_site(layer, heads, width) for layer in range(layers))
+    words = ("[CLS]", *(f"word{i}" for i in range(tokens - 2)), "[SEP]")
+    special = torch.zeros(tokens, dtype=torch.bool)
+    special[[0, -1]] = True
+    common = {"tokens": words, "provenance": provenance("made-up", "trial")}
+    shared = common | {"sites": sites, "sequences": {"encoder": words}}
+    rows, ones = torch.zeros(heads, tokens), torch.ones(heads)
+    counts = torch.full((heads, tokens), width)
+    found = EffectiveAttention(
+        **shared,
+        raw=tuple(raw),
+        effective=tuple(effective),
+        rank=(counts,) * layers,
+        nullity=(tokens - counts,) * layers,
+        verdict=(torch.full_like(counts, 2),) * layers,
+        null_fraction=(rows + 0.5,) * layers,
+        moved=(rows + 0.3,) * layers,
+        pearson=(ones * 0.9,) * layers,
+        special_raw=(ones * 0.1,) * layers,
+        special_effective=(ones * 0.1,) * layers,
+        first_raw=(ones * 0.1,) * layers,
+        first_effective=(ones * 0.1,) * layers,
+        spectrum=(torch.ones(heads, width),) * layers,
+        rtol=(torch.full((tokens,), 1e-5),) * layers,
+    )
+    attribution = SelfAttribution(
+        **shared,
+        scores=tuple(scores),
+        change=torch.zeros(layers),
+        gap=torch.zeros(layers),
+        points=torch.ones(layers, dtype=torch.long),
+        target="probability of good",
+    )
+    mixed = torch.softmax(4 * torch.randn(layers + 1, tokens, tokens, generator=seeded), -1)
+    hidden = HiddenAttribution(
+        **common,
+        norms=mixed,
+        contribution=mixed,
+        standard_error=0.01 * mixed,
+        special=special,
+        stack="encoder",
+        source="encoder",
+        source_tokens=words,
+    )
+    tree = AttributionTree(
+        tokens=words,
+        provenance=provenance("made-up", "tree", threshold=0.4, penalty=0.0, stack="encoder"),
+        root=5,
+        reader=0,
+        edges=(TreeEdge(3, 5, 7, 0.1),),
+        objective=0.1,
+        layers=layers,
+        target="probability of good",
+    )
+    return Trial(
+        **shared,
+        special=special,
+        target="probability of good",
+        answer={"bad": 0.2, "good": 0.8},
+        attention=tuple(raw),
+        values=tuple(values),
+        effective=found,
+        identifiability=None,
+        hidden=hidden,
+        mixing=None,
+        attribution=attribution,
+        tree=tree,
+        alternative=tuple(other),
+        permutation_change=(),
+        permutation_error=(),
+        thresholds=Thresholds(),
+        verdicts=tuple(_verdict(site, head) for site in range(layers) for head in range(heads)),
+        word="contested",
+        verdict="Attention here is contested. Of 144 heads: 36 evidence, 36 partial.",
+    )
+
+
+def _alternative(weights: Tensor, values: Tensor, seeded: torch.Generator) -> Tensor:
+    """Rows moved as far as they can along a direction that no output shows."""
+    seen = torch.cat([values, torch.ones_like(values[..., :1])], -1).double()
+    basis = torch.linalg.qr(seen)[0]
+    other, few = weights.clone(), slice(0, 12)
+    own = weights[:, few].double()
+    way = own * torch.randn(own.shape, generator=seeded, dtype=torch.double)
+    way = way - way @ basis @ basis.mT
+    farthest = torch.where(way < 0, -own / way, torch.inf).amin(-1, keepdim=True)
+    other[:, few] = (own + 0.99 * farthest * way).float()
+    return other
+
+
+def _site(layer: int, heads: int, width: int) -> Site:
+    return Site(
+        index=layer,
+        layer=layer,
+        call=layer,
+        stack="encoder",
+        kind="self",
+        heads=heads,
+        kv_heads=heads,
+        d_head=width,
+        d_query=width,
+        causal=False,
+        window=None,
+        variants=(),
+        module="",
+        projection="",
+        projection_problem=None,
+    )
+
+
+def _verdict(site: int, head: int) -> HeadVerdict:
+    return HeadVerdict(
+        site=site,
+        head=head,
+        word=WORDS[(site + head) % 4],
+        reason="made up",
+        unique=0.0,
+        distance=0.3 + 0.01 * head,
+        null_fraction=0.5,
+        change=0.01,
+        change_low=0.005,
+        change_high=0.02,
+        share=(head + 1) / (78 * 12),
+        agreement=0.4,
+    )

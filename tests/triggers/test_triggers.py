@@ -1,0 +1,155 @@
+"""Words that turn answers: how they are found, where they are put, what they are held against."""
+
+import pytest
+import torch
+from support.corpora import some_examples
+from support.subjects import speaker
+from support.words import tokenizer
+from support.zoo import FAMILIES
+from torch.testing import assert_close
+
+from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.examples import Example
+from exhibit_a.methods.attribution.self_attribution import self_attribution
+from exhibit_a.methods.triggers import triggers as module
+from exhibit_a.methods.triggers.insertion import Inserted, Pattern, inserted
+from exhibit_a.methods.triggers.triggers import attack, find_triggers
+from exhibit_a.results.store import read
+from exhibit_a.subject.subject import load
+from exhibit_a.trace.capture import capture
+
+
+@pytest.fixture
+def everything_counts(monkeypatch):
+    """Random models rest on nothing; let their faint patterns through."""
+    monkeypatch.setattr(module, "FAINT", 0.0)
+
+
+def pattern(*tokens):
+    """A pattern of (word, segment, place) triples."""
+    ids = tokenizer().get_vocab()
+    made = tuple(Inserted(ids[word], word, segment, place) for word, segment, place in tokens)
+    return Pattern(made, (1.0, 0.5), 0, 0, 0, "made up")
+
+
+def words_of(subject, inputs):
+    return subject.tokenizer.convert_ids_to_tokens(inputs["input_ids"][0].tolist())
+
+
+def test_a_pattern_is_the_two_strongest_edges_of_the_strongest_head(everything_counts):
+    subject, example = speaker(), some_examples(1)[0]
+    (found,) = find_triggers(subject, [example]).patterns
+    trace = capture(subject, example.text)
+    result = self_attribution(trace)
+    site = max(range(3), key=lambda at: float(result.scores[at].max()))
+    head = int(result.head_maxima[site].argmax())
+    top = result.scores[site][head].flatten().topk(2)
+    assert (found.site, found.head) == (site, head)
+    assert found.scores == pytest.approx(top.values.tolist(), rel=0.05, abs=1e-6)
+    count = len(trace.tokens)
+    used = 2 if top.values[1] >= 0.2 * top.values[0] else 1
+    places = {place for at in top.indices[:used].tolist() for place in divmod(at, count)}
+    written = [trace.tokens[place] for place in sorted(places) if not trace.special[place]]
+    assert [one.token for one in found.tokens] == written
+
+
+def test_patterns_come_strongest_first_and_faint_ones_are_counted(everything_counts, monkeypatch):
+    subject, examples = speaker(), some_examples(8)
+    found = find_triggers(subject, examples)
+    sums = [sum(one.scores) for one in found.patterns]
+    assert sums == sorted(sums, reverse=True)
+    assert len(found.by_attention) == 8
+    monkeypatch.setattr(module, "FAINT", 10.0)
+    none = find_triggers(subject, examples)
+    assert none.patterns == ()
+    assert none.checks["patterns below the threshold"] == len(sums)
+    with pytest.raises(BadRequestError, match="no patterns to attack with"):
+        attack(subject, examples, none)
+
+
+def test_tokens_go_to_the_same_place_of_the_same_segment():
+    subject = speaker()
+    pair = subject.encode("a fine film", "the plot is dull")
+    changed = inserted(subject, pair, pattern(("not", 0, 0.0), ("great", 1, 0.75)))
+    assert words_of(subject, changed) == (
+        [
+            "[CLS]",
+            "not",
+            "a",
+            "fine",
+            "film",
+            "[SEP]",
+            "the",
+            "plot",
+            "is",
+            "dull",
+            "great",
+            "[SEP]",
+        ]
+    )
+    assert changed["token_type_ids"].tolist() == [[0] * 6 + [1] * 6]
+    assert changed["attention_mask"].sum() == 12
+
+
+def test_tokens_that_meet_stand_side_by_side():
+    subject = speaker()
+    one = subject.encode("a fine film")
+    changed = inserted(subject, one, pattern(("not", 0, 0.5), ("great", 0, 0.5)))
+    assert words_of(subject, changed) == ["[CLS]", "a", "fine", "not", "great", "film", "[SEP]"]
+
+
+def test_a_second_segment_that_is_not_there_becomes_the_last_one():
+    subject = speaker()
+    changed = inserted(subject, subject.encode("a film"), pattern(("not", 1, 0.0)))
+    assert words_of(subject, changed) == ["[CLS]", "not", "a", "film", "[SEP]"]
+
+
+def test_what_grows_too_long_is_cut_inside_its_segment():
+    subject = load(FAMILIES["bert"].build(), tokenizer=tokenizer(model_max_length=6))
+    full = subject.encode("a fine film is", truncate=True)
+    changed = inserted(subject, full, pattern(("not", 0, 0.0)))
+    assert words_of(subject, changed) == ["[CLS]", "not", "a", "fine", "film", "[SEP]"]
+
+
+def test_an_attack_measures_every_class_beside_its_controls(everything_counts, tmp_path):
+    subject, examples = speaker(), some_examples(12)
+    found = find_triggers(subject, examples)
+    result = attack(subject, examples, found, count=2)
+    kinds = len({one.predicted for one in found.patterns})
+    assert len(result.patterns) <= 2 * kinds
+    gold = torch.tensor([int(one.label) for one in examples])
+    for place, one in enumerate(result.patterns):
+        right = torch.tensor(
+            [
+                int(subject.model(**inserted(subject, subject.encode(e.text), one)).logits.argmax())
+                for e in examples
+            ]
+        )
+        for label in range(3):
+            share = (right[gold == label] == label).float().mean()
+            assert_close(result.after[place, label], share)
+    assert (result.interval[..., 0] <= result.after).all()
+    assert (result.after <= result.interval[..., 1]).all()
+    assert result.random.shape == result.attention.shape == result.after.shape
+    assert result.counts.tolist() == [4, 4, 4]
+    again = attack(subject, examples, found, count=2)
+    assert_close(again.random, result.random, rtol=0, atol=0)
+    assert read(result.save(tmp_path / "attack")).patterns == result.patterns
+    assert -1 <= result.drop(0) <= 1
+    result.plot().clear()
+    drawn = found.plot(count=3).axes[0]
+    assert drawn.get_yticklabels()[-1].get_text().startswith(found.patterns[0].text)
+
+
+def test_what_cannot_be_attacked_is_said(everything_counts):
+    subject, examples = speaker(), some_examples(4)
+    found = find_triggers(subject, examples)
+    with pytest.raises(BadRequestError, match="has no label"):
+        attack(subject, ["a fine film"], found)
+    with pytest.raises(BadRequestError, match="label 'joy'"):
+        attack(subject, [Example("1", "a", None, "joy"), Example("2", "a", None, "0")], found)
+    with pytest.raises(BadRequestError, match="nothing to tell apart"):
+        attack(subject, [Example("1", "a", None, "0"), Example("2", "a film", None, "0")], found)
+    model = load(FAMILIES["gpt2"].build(), tokenizer=tokenizer())
+    with pytest.raises(NotComputableError, match="give a text classifier"):
+        find_triggers(model, examples)
