@@ -3,6 +3,8 @@
 A message says what was asked, what was found instead, and what to do next.
 """
 
+from collections.abc import Iterable
+
 
 class ExhibitError(Exception):
     """Root of every error raised on purpose; the command line prints it without a traceback."""
@@ -24,6 +26,35 @@ class BrokenInvariantError(ExhibitError):
     """A self-check failed, so no numbers are given."""
 
 
+KINDS = {
+    kind.__name__: kind
+    for kind in (
+        ExhibitError,
+        UnsupportedModelError,
+        BadRequestError,
+        NotComputableError,
+        BrokenInvariantError,
+    )
+}
+
+
+def of_kind(name: str, message: str) -> ExhibitError:
+    """An error that came from another process, of the kind it had there."""
+    return KINDS.get(name, ExhibitError)(message)
+
+
+def kind_of(problem: ExhibitError) -> str:
+    """The name of the kind of an error: its own, or that of the nearest kind it extends."""
+    return next(cls.__name__ for cls in type(problem).__mro__ if cls.__name__ in KINDS)
+
+
 def first_line(problem: Exception) -> str:
     """What an error of somebody else's says, in one line."""
     return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+
+
+def require_choice(what: str, asked: object, choices: Iterable[str]) -> None:
+    """Refuse a word that is none of the choices, and list them."""
+    known = tuple(choices)
+    if asked not in known:
+        raise BadRequestError(f"There is no {what} {asked!r}; choose {', '.join(known)}.")

@@ -1,11 +1,9 @@
-"""How far apart are two distributions, and how sure is an average?
+"""How far apart are two distributions?
 
 Answers are compared by total variation, ½ Σ|p − q|: the most by which the two can disagree about
 any event. Attention rows are compared by the Jensen–Shannon divergence with the natural logarithm,
 ½ KL(p‖m) + ½ KL(q‖m) with m = ½(p + q), which is 0 for equal rows and at most ln 2, reached when
-the rows share no key (Jain & Wallace, 2019). Averages over examples get a bootstrap interval, and
-paired differences a sign-flip p-value: if it does not matter which of two treatments an example
-got, the sign of every difference is a coin toss.
+the rows share no key (Jain & Wallace, 2019).
 """
 
 import math
@@ -15,10 +13,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 FARTHEST = math.log(2)  # the largest Jensen–Shannon divergence there is
-RESAMPLES = 2000
-COIN_TOSSES = 9999
-
-BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"  # safe for every eye
 
 
 def total_variation(
@@ -48,36 +42,6 @@ def farthest_divergence(
     """
     least = row.masked_fill(~visible, torch.inf).argmin(-1, keepdim=True)
     return jensen_shannon(torch.zeros_like(row).scatter(-1, least, 1.0), row)
-
-
-def bootstrap_interval(
-    values: Float[Tensor, "*kinds example"], *, seed: int, level: float = 0.95
-) -> Float[Tensor, "*kinds 2"]:
-    """Where the mean over examples lies when they are drawn again; NaN examples are left out."""
-    known = ~values.isnan()
-    count = values.shape[-1]
-    seeded = torch.Generator().manual_seed(seed)
-    drawn = torch.randint(count, (RESAMPLES, count), generator=seeded)
-    times = torch.zeros(RESAMPLES, count, dtype=torch.float64)
-    times.scatter_add_(1, drawn, torch.ones_like(drawn, dtype=torch.float64))
-    times = times.to(values.device)
-    sums = values.nan_to_num().double() @ times.T
-    means = sums / (known.double() @ times.T)
-    ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
-    return means.nanquantile(ends.to(means.device), dim=-1).movedim(0, -1).to(values.dtype)
-
-
-def sign_flip_p_value(
-    differences: Float[Tensor, "*kinds example"], *, seed: int
-) -> Float[Tensor, "*kinds"]:
-    """How often a mean difference this large, either way, comes out when signs are coin tosses."""
-    seeded = torch.Generator().manual_seed(seed)
-    shape = (COIN_TOSSES, differences.shape[-1])
-    signs = torch.randint(2, shape, generator=seeded).to(differences.device) * 2.0 - 1.0
-    observed = differences.double().sum(-1, keepdim=True).abs()
-    tossed = (differences.double() @ signs.double().T).abs()
-    as_large = (tossed >= observed - 1e-9).sum(-1)
-    return ((1 + as_large) / (1 + COIN_TOSSES)).to(differences.dtype)
 
 
 def _relative(row: Tensor, middle: Tensor) -> Tensor:

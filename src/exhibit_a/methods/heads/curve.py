@@ -160,14 +160,6 @@ def first_heads(
     return [at for own in sites.values() for at in own[: round(share * len(own))]]
 
 
-def wilson(right: Float[Tensor, "*batch"], count: int) -> Float[Tensor, "*batch bound"]:
-    """The 95 % interval of a share of ``count`` (Wilson), which also holds near 0 and 1."""
-    z = 1.959964
-    middle = (right + z * z / (2 * count)) / (1 + z * z / count)
-    spread = z * (right * (1 - right) / count + z * z / (4 * count**2)).sqrt() / (1 + z * z / count)
-    return torch.stack([middle - spread, middle + spread], -1).clamp(0, 1)
-
-
 def plot_curves(curves: Sequence[PruningCurve]) -> Any:
     """Several curves in one picture."""
     figure = extra("matplotlib.figure").Figure(figsize=(5.2, 3.6), layout="constrained")

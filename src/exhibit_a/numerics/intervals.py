@@ -1,0 +1,53 @@
+"""How sure is an average?
+
+Averages over examples get a bootstrap interval, and paired differences a sign-flip p-value: if it
+does not matter which of two treatments an example got, the sign of every difference is a coin toss.
+A share gets Wilson's interval.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhibit_a.numerics.seeds import generator
+
+RESAMPLES = 2000
+COIN_TOSSES = 9999
+
+
+def bootstrap_interval(
+    values: Float[Tensor, "*kinds example"], *, seed: int, level: float = 0.95
+) -> Float[Tensor, "*kinds 2"]:
+    """Where the mean over examples lies when they are drawn again; NaN examples are left out."""
+    known = ~values.isnan()
+    count = values.shape[-1]
+    seeded = generator(seed)
+    drawn = torch.randint(count, (RESAMPLES, count), generator=seeded)
+    times = torch.zeros(RESAMPLES, count, dtype=torch.float64)
+    times.scatter_add_(1, drawn, torch.ones_like(drawn, dtype=torch.float64))
+    times = times.to(values.device)
+    sums = values.nan_to_num().double() @ times.T
+    means = sums / (known.double() @ times.T)
+    ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
+    return means.nanquantile(ends.to(means.device), dim=-1).movedim(0, -1).to(values.dtype)
+
+
+def sign_flip_p_value(
+    differences: Float[Tensor, "*kinds example"], *, seed: int
+) -> Float[Tensor, "*kinds"]:
+    """How often a mean difference this large, either way, comes out when signs are coin tosses."""
+    seeded = generator(seed)
+    shape = (COIN_TOSSES, differences.shape[-1])
+    signs = torch.randint(2, shape, generator=seeded).to(differences.device) * 2.0 - 1.0
+    observed = differences.double().sum(-1, keepdim=True).abs()
+    tossed = (differences.double() @ signs.double().T).abs()
+    as_large = (tossed >= observed - 1e-9).sum(-1)
+    return ((1 + as_large) / (1 + COIN_TOSSES)).to(differences.dtype)
+
+
+def wilson(right: Float[Tensor, "*batch"], count: int) -> Float[Tensor, "*batch bound"]:
+    """The 95 % interval of a share of ``count`` (Wilson), which also holds near 0 and 1."""
+    z = 1.959964
+    middle = (right + z * z / (2 * count)) / (1 + z * z / count)
+    spread = z * (right * (1 - right) / count + z * z / (4 * count**2)).sqrt() / (1 + z * z / count)
+    return torch.stack([middle - spread, middle + spread], -1).clamp(0, 1)
