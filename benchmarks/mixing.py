@@ -91,7 +91,7 @@ def _large() -> None:
 
 def _in_one_call(trace: Trace) -> tuple[Tensor | None, float]:
     """What jacobian(vectorize=True) of all layers does inside, for some of its cotangents."""
-    entry, layers = trace.entries["encoder"].clone().requires_grad_(), len(trace.layers)
+    entry, layers = trace.stack_inputs["encoder"].clone().requires_grad_(), len(trace.layers)
     outputs = torch.stack(_states(trace, entry, layers))
     count = outputs.numel()
     chosen = torch.linspace(0, count - 1, TOGETHER).long()
@@ -104,7 +104,7 @@ def _in_one_call(trace: Trace) -> tuple[Tensor | None, float]:
 
 
 def _vectorised(trace: Trace) -> tuple[Tensor | None, float]:
-    entry, norms, spent = trace.entries["encoder"], [], 0.0
+    entry, norms, spent = trace.stack_inputs["encoder"], [], 0.0
     for layer in range(1, len(trace.layers) + 1):
         jacobian, seconds = _timed(
             lambda depth=layer: torch.autograd.functional.jacobian(  # type: ignore[misc]
@@ -119,7 +119,7 @@ def _vectorised(trace: Trace) -> tuple[Tensor | None, float]:
 def _one_at_a_time(trace: Trace) -> tuple[Tensor | None, float]:
     spent = 0.0
     for layer in range(1, len(trace.layers) + 1):
-        entry = trace.entries["encoder"].clone().requires_grad_()
+        entry = trace.stack_inputs["encoder"].clone().requires_grad_()
         outputs = _state(trace, entry, layer).flatten()
         start = time.process_time()
         for place in torch.linspace(0, len(outputs) - 1, SAMPLED).long():

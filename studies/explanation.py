@@ -27,7 +27,8 @@ from exhibit_a.methods.explanation.adversarial import adversarial_attention
 from exhibit_a.methods.explanation.adversarial_keys import adversarial_keys
 from exhibit_a.methods.explanation.faithfulness import METRICS, RANDOM, attributions, faithfulness
 from exhibit_a.methods.explanation.permutation import permutation_test
-from exhibit_a.numerics.distances import FARTHEST, bootstrap_interval, sign_flip_p_value
+from exhibit_a.numerics.distances import FARTHEST
+from exhibit_a.numerics.intervals import bootstrap_interval, sign_flip_p_value
 from exhibit_a.results.store import read
 from exhibit_a.subject.subject import Subject, load
 from exhibit_a.trace.capture import capture

@@ -23,7 +23,7 @@ from exhibit_a.examples import read_examples
 from exhibit_a.methods.mixing.head_mixing import head_mixing
 from exhibit_a.methods.mixing.hidden_attribution import by_distance, displaced, hidden_attribution
 from exhibit_a.methods.mixing.token_identifiability import token_identifiability
-from exhibit_a.numerics.distances import bootstrap_interval
+from exhibit_a.numerics.intervals import bootstrap_interval
 from exhibit_a.subject.subject import Subject, load
 from exhibit_a.trace.capture import capture
 

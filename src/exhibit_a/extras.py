@@ -32,9 +32,9 @@ def extra(module: str) -> ModuleType:
 
     >>> extra("json").dumps([1])
     '[1]'
-    >>> extra("a_library_nobody_has")
+    >>> extra("nothing_such")
     Traceback (most recent call last):
-    exhibit_a.errors.BadRequestError: a_library_nobody_has is missing: pip install a_library_nobody_has
+    exhibit_a.errors.BadRequestError: nothing_such is missing: pip install nothing_such
     """
     try:
         return importlib.import_module(module)

@@ -16,9 +16,9 @@ from support.zoo import FAMILIES
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution, self_attribution
 from exhibit_a.methods.attribution.tree import attribution_tree
-from exhibit_a.results.result import provenance
 from exhibit_a.results.store import read
 from exhibit_a.subject.anatomy import Site
+from exhibit_a.subject.provenance import provenance
 from exhibit_a.trace.capture import capture
 
 PROPERTY = settings(max_examples=40, deadline=None)

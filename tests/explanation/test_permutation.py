@@ -15,13 +15,8 @@ from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.explanation import permutation, shuffling
 from exhibit_a.methods.explanation.permutation import permutation_test
 from exhibit_a.methods.explanation.shuffling import shuffled, uniform
-from exhibit_a.numerics.distances import (
-    bootstrap_interval,
-    farthest_divergence,
-    jensen_shannon,
-    sign_flip_p_value,
-    total_variation,
-)
+from exhibit_a.numerics.distances import farthest_divergence, jensen_shannon, total_variation
+from exhibit_a.numerics.intervals import bootstrap_interval, sign_flip_p_value
 from exhibit_a.results.store import read
 from exhibit_a.subject.tap import Tap
 from exhibit_a.trace import edits

@@ -62,7 +62,7 @@ def test_taylor_is_the_single_point_rule_at_the_end_of_the_path_for_the_loss():
             wanted = gold.expand(len(rows))
             return torch.nn.functional.cross_entropy(output.logits, wanted, reduction="none")
 
-        whole = loss(batch.trace.output, torch.zeros(1).long())
+        whole = loss(batch.output, torch.zeros(1).long())
         for site in range(len(found)):
             plan = Plan("riemann", 1)  # its one point is α = 1
             scores = integrate(batch, site, loss, whole, plan=plan).scores

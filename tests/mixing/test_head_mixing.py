@@ -53,7 +53,9 @@ def test_contributions_are_those_of_the_jacobian(name):
     for site in (trace.sites[1], trace.sites[-1]):
         source = "encoder" if site.kind == "cross" else site.stack
         run = contexts_from(trace, source, site.index)
-        jacobian = torch.autograd.functional.jacobian(run, trace.entries[source], vectorize=True)
+        jacobian = torch.autograd.functional.jacobian(
+            run, trace.stack_inputs[source], vectorize=True
+        )
         norms = jacobian.squeeze(3).square().sum((2, 4)).sqrt()  # (head, query, source)
         expected = norms / norms.sum(-1, keepdim=True)
         assert_close(found.contribution[site.index], expected, rtol=1e-5, atol=1e-7)
@@ -65,7 +67,7 @@ def test_the_projected_output_is_measured_through_its_weights():
     found = head_mixing(trace, output="projected")
     run, weight = contexts_from(trace, "encoder", 2), trace.output_weight(2)
     jacobian = torch.autograd.functional.jacobian(
-        lambda x: run(x) @ weight, trace.entries["encoder"], vectorize=True
+        lambda x: run(x) @ weight, trace.stack_inputs["encoder"], vectorize=True
     )
     norms = jacobian.squeeze(3).square().sum((2, 4)).sqrt()
     expected = norms / norms.sum(-1, keepdim=True)

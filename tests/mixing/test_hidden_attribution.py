@@ -81,7 +81,7 @@ def states_from(trace, source, stack):
 def blocks_by_definition(trace, source, stack):
     """∂e_j/∂x_i of every layer, by reverse mode: (layer, target, source, out, in)."""
     run = states_from(trace, source, stack)
-    jacobian = torch.autograd.functional.jacobian(run, trace.entries[source], vectorize=True)
+    jacobian = torch.autograd.functional.jacobian(run, trace.stack_inputs[source], vectorize=True)
     return jacobian.squeeze(3).permute(0, 1, 3, 2, 4)
 
 
@@ -128,9 +128,9 @@ def test_other_norms_are_theirs():
     assert_close(spectral.norms[1:], torch.linalg.matrix_norm(blocks, 2), rtol=1e-8, atol=1e-12)
     assert_close(spectral.norms[0], torch.eye(7, dtype=torch.float64))
     weighted = hidden_attribution(trace, norm="times_input")
-    by_hand = (blocks * trace.entries["encoder"][0].unsqueeze(1)).square().sum((-2, -1)).sqrt()
+    by_hand = (blocks * trace.stack_inputs["encoder"][0].unsqueeze(1)).square().sum((-2, -1)).sqrt()
     assert_close(weighted.norms[1:], by_hand, rtol=1e-10, atol=1e-12)
-    assert_close(weighted.norms[0].diagonal(), trace.entries["encoder"][0].norm(dim=-1))
+    assert_close(weighted.norms[0].diagonal(), trace.stack_inputs["encoder"][0].norm(dim=-1))
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "t5", "vit"])
@@ -213,7 +213,7 @@ def test_the_same_seed_gives_the_same_bytes():
 def test_the_gradient_of_a_sum_sees_nothing_where_we_see_everything():
     """The shortcut found in the wild: grad of hidden_j.sum(). A layer norm makes it zero."""
     trace = precise("bert")
-    entry = trace.entries["encoder"].clone().requires_grad_()
+    entry = trace.stack_inputs["encoder"].clone().requires_grad_()
     last = states_from(trace, "encoder", "encoder")(entry)[-1]
     shortcut = torch.stack(
         [

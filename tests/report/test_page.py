@@ -18,7 +18,7 @@ from support.chromium import chromium, visit
 import exhibit_a as xa
 from exhibit_a.report.html import page, script
 from exhibit_a.report.view import view
-from exhibit_a.results.result import Provenance
+from exhibit_a.subject.provenance import Provenance
 from exhibit_a.trials.head_numbers import HeadNumbers
 from exhibit_a.trials.verdict import Thresholds, judge
 

@@ -20,8 +20,9 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError, NotComputableError
 from exhibit_a.results import store
-from exhibit_a.results.result import Result, provenance
+from exhibit_a.results.result import Result
 from exhibit_a.results.store import read, save
+from exhibit_a.subject.provenance import provenance
 
 DTYPES = (torch.bool, torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64)
 

@@ -7,8 +7,8 @@ from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.attribution.tree import AttributionTree, TreeEdge
 from exhibit_a.methods.identifiability.effective import EffectiveAttention
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
-from exhibit_a.results.result import provenance
 from exhibit_a.subject.anatomy import Site
+from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject, load
 from exhibit_a.trials.trial import Trial, trial
 from exhibit_a.trials.verdict import WORDS, HeadVerdict, Thresholds

@@ -63,7 +63,7 @@ def test_an_unknown_word_is_not_special(reader):
 
 def test_only_what_was_asked_is_kept(reader):
     trace = capture(reader, "fine film", keep=())
-    for held in (trace.attention, trace.values, trace.layer_outputs, trace.entries):
+    for held in (trace.attention, trace.values, trace.layer_outputs, trace.stack_inputs):
         assert not held
     with pytest.raises(BadRequestError, match="not kept"):
         _ = trace.hidden

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def check_place(file: Path | None) -> Path | None:
     """Refuse a file that cannot be written before the work and not after it."""
     if file is not None:
-        from exhibit_a.results.store import require_place
+        from exhibit_a.results.files import require_place
 
         require_place(file)
     return file
@@ -34,7 +34,7 @@ def check_picture(file: Path | None) -> Path | None:
     """The same for a picture, which must also be of a kind that can be drawn."""
     if file is not None:
         from exhibit_a.errors import BadRequestError
-        from exhibit_a.results.result import extra
+        from exhibit_a.extras import extra
 
         known = extra("matplotlib.backend_bases").FigureCanvasBase.get_supported_filetypes()
         if file.suffix.removeprefix(".") not in known:
@@ -142,7 +142,7 @@ def save_figure(result: "Result", path: Path) -> None:
     """Draw a result into a file that is either complete or not there."""
     import io
 
-    from exhibit_a.results.store import write_whole
+    from exhibit_a.results.files import write_whole
 
     drawn = io.BytesIO()
     result.plot().savefig(drawn, format=path.suffix.removeprefix("."), bbox_inches="tight")

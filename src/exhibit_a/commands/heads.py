@@ -114,7 +114,7 @@ def prune(
     from exhibit_a.errors import BadRequestError
     from exhibit_a.methods.heads.curve import check_request, first_heads, pruning_curve
     from exhibit_a.methods.heads.removal import require_savable
-    from exhibit_a.results.store import free_folder
+    from exhibit_a.results.files import free_folder
 
     if save is not None and remove is None:
         raise BadRequestError("There is nothing to save yet: say with --remove how much goes.")
@@ -224,7 +224,7 @@ def _labelled(
     limit: int | None,
 ) -> "list[Example]":
     """The first examples of a file, each with a label that the model knows."""
-    from exhibit_a.trace.batches import classes_of
+    from exhibit_a.examples.labels import classes_of
 
     examples = read_some(data, text, pair, label, limit)
     classes_of(subject, examples)  # refuses what is found wrong before any of it is worked on
@@ -234,7 +234,8 @@ def _labelled(
 def _check_parts(examples: "list[Example]", rank_on: int, *, judged: bool) -> None:
     """Refuse examples of which too few are left to rank on, or to judge by."""
     from exhibit_a.errors import BadRequestError
-    from exhibit_a.trace.batches import fingerprint, require_variety
+    from exhibit_a.examples import fingerprint
+    from exhibit_a.examples.labels import require_variety
 
     require_variety(examples[:rank_on], "to rank on")
     ranked = {fingerprint(one) for one in examples[:rank_on]}
@@ -268,7 +269,7 @@ def _remove(
     """Take heads out of the model, save what is left, and compare."""
     from exhibit_a.methods.heads.removal import measure_pruning
     from exhibit_a.methods.heads.removal import prune as without
-    from exhibit_a.results.store import folder_beside, free_folder
+    from exhibit_a.results.files import folder_beside, free_folder
 
     with working("taking heads out"):
         smaller = without(subject, gone)

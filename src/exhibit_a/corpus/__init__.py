@@ -4,7 +4,7 @@
 >>> xa.corpus.open("out").to_pandas("heads")
 """
 
-from exhibit_a.results.result import extra
+from exhibit_a.extras import extra
 
 try:
     from exhibit_a.corpus.read import Run, Summary, diff, open

@@ -31,7 +31,7 @@ from exhibit_a.corpus.findings import ENDINGS
 from exhibit_a.corpus.plan import Card, as_json, read_card
 from exhibit_a.corpus.work import Shard
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
-from exhibit_a.results.store import write_whole
+from exhibit_a.results.files import write_whole
 
 CARD, MANIFEST, LOCK = "run.json", "manifest.json", ".lock"
 RECEIPTS = "receipts"

@@ -99,7 +99,7 @@ class _Hidden(Question):
         found, output = [], []
         for some in texts.split(TOGETHER):
             batch = run(some.subject, some.inputs)
-            output.append(answers(some.subject, batch.trace.output))
+            output.append(answers(some.subject, batch.output))
             found.append(mixtures(batch, probes=self.method.probes, seed=self.plan.seed))
         lists = {
             "own_contribution": torch.cat([part.own for part in found]),
@@ -138,7 +138,7 @@ class _Self(Question):
     def __call__(self, texts: Texts) -> Findings:
         batch = run(texts.subject, texts.inputs)
         kind = texts.subject.anatomy.answers
-        own = _chances(batch.trace.output, kind).argmax(-1)
+        own = _chances(batch.output, kind).argmax(-1)
 
         def answer(output: Any, rows: Tensor) -> Tensor:
             return _chances(output, kind).gather(1, own[rows, None]).squeeze(1)
@@ -149,7 +149,7 @@ class _Self(Question):
             "largest": [one.amax((2, 3)) for one in sites],
             "sum": [one.sum((2, 3)) for one in sites],
         }
-        numbers = answers(texts.subject, batch.trace.output)
+        numbers = answers(texts.subject, batch.output)
         numbers["largest_gap"] = listed(torch.stack([one.gap for one in found], 1).amax(1))
         numbers["unsure_sites"] = listed(torch.stack([~one.sure for one in found], 1).sum(1))
         lists = {
@@ -196,7 +196,7 @@ class _Permutation(Question):
             extreme.append(moved[:, -1].double())
         lists = {"change": change, "flips": flips, "uniform_change": extreme}
         return Findings(
-            answers(texts.subject, batch.trace.output),
+            answers(texts.subject, batch.output),
             {name: listed(torch.stack(part, 1)) for name, part in lists.items()},
         )
 

@@ -14,8 +14,8 @@ from os import PathLike
 from pathlib import Path
 
 from exhibit_a.report.view import View, view
+from exhibit_a.results.files import write_whole
 from exhibit_a.results.result import Result
-from exhibit_a.results.store import write_whole
 
 STYLE = "html{color-scheme:light dark;background:Canvas}body{margin:0}"
 _PAGE = """<!doctype html>

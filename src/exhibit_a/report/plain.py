@@ -12,7 +12,8 @@ from torch import Tensor
 
 from exhibit_a.report.pack import Blocks
 from exhibit_a.report.panels import attention_maps, site_panel
-from exhibit_a.results.result import Leaf, Result, _leaves
+from exhibit_a.results.result import Result
+from exhibit_a.results.tables import Leaf, leaves
 
 LONGEST = 400  # rows of a table
 SMALLEST = 4  # rows and columns from which numbers are better seen as a map
@@ -21,15 +22,15 @@ SMALLEST = 4  # rows and columns from which numbers are better seen as a map
 def plain_panels(blocks: Blocks, result: Result) -> dict[str, Any]:
     """Maps and tables of any result."""
     fields = [
-        (name, list(group)) for name, group in groupby(_leaves(result), lambda leaf: leaf.field)
+        (name, list(group)) for name, group in groupby(leaves(result), lambda leaf: leaf.field)
     ]
-    pictured = next((leaves for _, leaves in fields if all(map(_is_map, leaves))), None)
+    pictured = next((tensors for _, tensors in fields if all(map(_is_map, tensors))), None)
     found: dict[str, Any] = {"tables": []}
-    for name, leaves in fields:
-        if leaves is pictured:
-            found |= _maps(blocks, result, name, leaves)
+    for name, tensors in fields:
+        if tensors is pictured:
+            found |= _maps(blocks, result, name, tensors)
         else:
-            found["tables"].append(_table(result, name, leaves))
+            found["tables"].append(_table(result, name, tensors))
     facts = [
         [name, str(value)]
         for name, value in vars(result).items()

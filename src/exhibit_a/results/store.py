@@ -14,13 +14,8 @@ the classes their annotations mention.
 
 import contextlib
 import hashlib
-import importlib
 import json
 import math
-import os
-import pkgutil
-import secrets
-import shutil
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from importlib.metadata import version
@@ -34,6 +29,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError
+from exhibit_a.results.files import write_whole
+from exhibit_a.results.providers import provider
 from exhibit_a.results.result import Result
 
 SCHEMA = 1
@@ -85,85 +82,6 @@ def read(path: str | PathLike[str]) -> Result:
             f"{path} cannot be read: it is not a well-formed result."
         ) from problem
     return result
-
-
-def write_whole(path: str | PathLike[str], *parts: bytes | memoryview) -> Path:
-    """Write a file that is either complete or not there: beside its place first, then renamed."""
-    path = Path(path)
-    beside = path.parent / f".exhibit-a-{secrets.token_hex(8)}.tmp"
-    try:
-        require_place(path)
-        with beside.open("xb") as file:
-            file.writelines(parts)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except (OSError, ValueError) as problem:
-        reason = getattr(problem, "strerror", None) or problem
-        raise ExhibitError(f"{path} cannot be written: {reason}.") from problem
-    finally:
-        with contextlib.suppress(OSError):
-            beside.unlink()
-    return path
-
-
-def require_place(path: Path) -> None:
-    """Refuse a path at which no file can be written; cheap enough to ask before the work."""
-    if not path.parent.is_dir():
-        raise BadRequestError(f"{path} cannot be written: there is no folder {path.parent}.")
-    if path.exists() and not path.is_file():
-        raise BadRequestError(f"{path} cannot be written: what has that name is not a file.")
-    if not os.access(path.parent, os.W_OK):
-        raise BadRequestError(f"{path} cannot be written: {path.parent} may not be written to.")
-
-
-def free_folder(path: Path) -> Path:
-    """The same path, if nothing is there yet that a new folder would disturb."""
-    with _makeable(path):
-        taken = path.exists() and (not path.is_dir() or any(path.iterdir()))
-    if taken:
-        raise BadRequestError(f'"{path}" already exists. Name a new folder, or remove this one.')
-    above = next(parent for parent in path.absolute().parents if parent.exists())
-    if not above.is_dir() or not os.access(above, os.W_OK):
-        raise BadRequestError(
-            f'The folder "{path}" cannot be made: nothing can be made in {above}. Name another one.'
-        )
-    return path
-
-
-@contextlib.contextmanager
-def folder_beside(target: Path) -> Iterator[Path]:
-    """A folder next to the target that takes its place at the end, or vanishes.
-
-    Its name is its own, because two runs with the same target may be under way for hours.
-    """
-    with _makeable(target):
-        place = target.resolve()  # where a link leads: a folder cannot take the place of a link
-        folder = place.with_name(f".{place.name}-{secrets.token_hex(8)}.partial")
-        new = [parent for parent in place.parents if not parent.exists()]
-    try:
-        with _makeable(target):
-            folder.mkdir(parents=True)
-        yield folder
-        with _makeable(target):
-            folder.rename(place)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        with contextlib.suppress(OSError):  # those that hold something stay
-            for parent in new:
-                parent.rmdir()
-
-
-@contextlib.contextmanager
-def _makeable(folder: Path) -> Iterator[None]:
-    """Say in one line why a folder cannot be made."""
-    try:
-        yield
-    except (OSError, ValueError, RuntimeError) as problem:  # the last one for links in a circle
-        reason = getattr(problem, "strerror", None) or problem
-        raise BadRequestError(
-            f'The folder "{folder}" cannot be made: {reason}. Name another one.'
-        ) from problem
 
 
 def _seal(data: bytes | memoryview) -> bytes:
@@ -280,11 +198,8 @@ def _built(kind: type, parts: dict[str, Any]) -> Any:
 
 def _result_class(name: str) -> type[Result]:
     if name not in Result.kinds:
-        getattr(importlib.import_module("exhibit_a"), name, None)  # a public name knows its home
-    if name not in Result.kinds:
-        methods = importlib.import_module("exhibit_a.methods")
-        for module in pkgutil.iter_modules(methods.__path__, "exhibit_a.methods."):
-            importlib.import_module(module.name)
+        with contextlib.suppress(AttributeError):
+            provider("names")(name)  # every result has a public name, and importing makes it known
     if name in Result.kinds:
         return Result.kinds[name]
     raise BadRequestError(

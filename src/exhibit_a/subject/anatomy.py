@@ -10,7 +10,7 @@ Nothing is looked up by name. One forward pass is watched and what happens is wr
 """
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from exhibit_a.errors import UnsupportedModelError
+from exhibit_a.errors import BadRequestError, UnsupportedModelError
 from exhibit_a.shapes import Context
 from exhibit_a.subject.guard import hooked
 from exhibit_a.subject.tap import AttentionCall, Tap, Tapping
@@ -138,6 +138,23 @@ def _require_whole_layers(watcher: "_Watcher") -> None:
 
 def _same(one: Tensor | None, other: Tensor | None) -> bool:
     return one is not None and other is not None and torch.equal(one, other)
+
+
+def check_site(sites: Sequence[Site], site: int, head: int | None = None) -> None:
+    """Refuse a site or head that is not there, and say which are."""
+    if not 0 <= site < len(sites):
+        raise BadRequestError(f"There is no site {site}; this model has 0 to {len(sites) - 1}.")
+    if head is not None and not 0 <= head < sites[site].heads:
+        raise BadRequestError(
+            f"Site {site} has no head {head}; its heads are 0 to {sites[site].heads - 1}."
+        )
+
+
+def key_stack(site: Site, stacks: Iterable[str]) -> str:
+    """The stack whose tokens a site looks at: its own, or the other where attention crosses."""
+    if site.kind == "self":
+        return site.stack
+    return next((stack for stack in stacks if stack != site.stack), site.stack)
 
 
 def output_weight(model: PreTrainedModel, site: Site) -> Tensor | None:

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from exhibit_a.errors import BadRequestError, UnsupportedModelError, first_line
-from exhibit_a.subject.guard import frozen_eval, hooked
+from exhibit_a.numerics.seeds import generator
+from exhibit_a.subject.guard import StopEarly, frozen_eval, hooked
 
 NO_PAIRS = "A pair was given, but this tokenizer has no way to mark two texts; give one text."
 _ENOUGH = 10**6  # tokenizers without a limit say 10**30
@@ -115,7 +116,7 @@ def length_limit(model: PreTrainedModel, tokenizer: Any) -> int | None:
 
 def probe(model: PreTrainedModel) -> dict[str, Any]:
     """A short made-up input of the kind the model takes."""
-    seeded, kind = torch.Generator().manual_seed(0), model.main_input_name
+    seeded, kind = generator(0), model.main_input_name
     inputs: dict[str, Any] = {}
     shape: tuple[int, ...]
     if kind == "input_ids":
@@ -139,10 +140,6 @@ def probe(model: PreTrainedModel) -> dict[str, Any]:
     return inputs
 
 
-class _Heard(Exception):  # noqa: N818 - it is not an error
-    """The decoder was given its input; the rest of the model need not run."""
-
-
 def own_decoder_ids(model: PreTrainedModel, inputs: dict[str, Any]) -> Tensor | None:
     """What a model that does not generate feeds its own decoder, or None: it waits to be told.
 
@@ -155,11 +152,11 @@ def own_decoder_ids(model: PreTrainedModel, inputs: dict[str, Any]) -> Tensor | 
 
     def listen(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         heard.append(kwargs.get("input_ids", args[0] if args else None))
-        raise _Heard
+        raise StopEarly
 
     with torch.no_grad(), frozen_eval(model):
         listening = decoder.register_forward_pre_hook(listen, with_kwargs=True)
-        with hooked([listening]), suppress(_Heard, ValueError):
+        with hooked([listening]), suppress(StopEarly, ValueError):
             model(**inputs)
     return heard[0] if heard and isinstance(heard[0], Tensor) else None
 

@@ -17,6 +17,11 @@ from transformers import PreTrainedModel
 
 Forward = Callable[..., Any]
 
+
+class StopEarly(Exception):  # noqa: N818 - it is not an error
+    """Everything that was wanted of a pass has been seen; the rest of the model need not run."""
+
+
 _turns: "WeakKeyDictionary[nn.Module, threading.RLock]" = WeakKeyDictionary()
 _asking = threading.Lock()
 

@@ -18,6 +18,7 @@ from exhibit_a.shapes import Attention
 from exhibit_a.subject.anatomy import Anatomy, observe, output_weight
 from exhibit_a.subject.encoding import encode, length_limit, probe, shapes
 from exhibit_a.subject.guard import floating, frozen_eval, without_cache
+from exhibit_a.subject.provenance import Provenance, provenance
 from exhibit_a.subject.softmax_tap import softmax_tapping
 from exhibit_a.subject.sources import accept, fetch
 from exhibit_a.subject.tap import (
@@ -68,6 +69,10 @@ class Subject:
     ) -> dict[str, Any]:
         """Model inputs, a batch of one, for a text, a pair of texts or an image."""
         return encode(self.model, self.tokenizer, text, pair, self.anatomy.max_length, truncate)
+
+    def provenance(self, method: str, seed: int | None = None, **used: Any) -> Provenance:
+        """Where a result of ``method`` on this model comes from, with the parameters used."""
+        return provenance(self.name, method, self.revision, seed, **used)
 
     def output_weight(self, site: int) -> Tensor | None:
         """The output projection as each head meets it: (head, d_head, d_model), where found."""

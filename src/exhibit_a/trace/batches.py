@@ -1,13 +1,12 @@
 """How do many examples go through a model at once, and again from the middle?
 
-A batch is a trace whose rows are examples: encoded one by one, padded on the right to a common
+A batch is a pass whose rows are examples: encoded one by one, padded on the right to a common
 length, run once and remembered. Rows can be picked and repeated, and what is picked is again a
-trace, so that ``replay`` takes it up from any layer. Padding is marked, never guessed.
+batch, so that ``replay`` takes it up from any layer. Padding is marked, never guessed.
 """
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,40 +15,46 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError
-from exhibit_a.examples import Example, label_names, require_labels
+from exhibit_a.examples import Example
+from exhibit_a.progress import Progress, tell
 from exhibit_a.shapes import Context
-from exhibit_a.subject.guard import floating, frozen_eval, without_cache
+from exhibit_a.subject.guard import frozen_eval, without_cache
 from exhibit_a.subject.subject import Subject
-from exhibit_a.subject.tap import AttentionCall, Tap
+from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit
-from exhibit_a.trace.layers import LayerRecorder
+from exhibit_a.trace.passes import Pass, Recorder, run_pass
 
 Maps = Float[Tensor, "batch _head _query _key"]
 Averaged = Float[Tensor, "batch _head _key _d_head"]
 RowIndex = Int[Tensor, " row"]
 Source = str | Path | Iterable[Any]  # of examples
-Progress = Callable[[int, int], None] | None  # is told how much is done, and of how much
 
 PADDED_WITH = {"attention_mask": 0, "token_type_ids": 0}
 TOKENS_AT_ONCE = 1024  # in one batch: larger ones are no faster on a processor
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Some examples, run once: what replay needs, and each site's attention and values."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Batch(Pass):
+    """Some examples, run once, padded on the right to one length."""
 
-    trace: Trace
     real: Bool[Tensor, "batch token"]
-    attention: tuple[Maps, ...]
-    values: tuple[Averaged, ...]
 
     def __len__(self) -> int:
         return len(self.real)
 
-    def rows(self, index: RowIndex) -> Trace:
-        """A trace of the rows asked for, each as often as it is asked for."""
+    @property
+    def attention(self) -> tuple[Maps, ...]:
+        """The attention of every site, (batch, head, query, key)."""
+        return tuple(part for part in self.at("attention") if part is not None)
+
+    @property
+    def values(self) -> tuple[Averaged, ...]:
+        """The values of every site, (batch, head, key, d_head)."""
+        return tuple(part for part in self.at("values") if part is not None)
+
+    def rows(self, index: RowIndex) -> "Batch":
+        """The rows asked for, each as often as it is asked for; what attention did stays behind."""
         count = len(self)
 
         def pick(part: Tensor) -> Tensor:
@@ -61,10 +66,15 @@ class Batch:
 
         inputs = {
             name: pick(part).contiguous() if isinstance(part, Tensor) else part
-            for name, part in self.trace.inputs.items()
+            for name, part in self.inputs.items()
         }
-        outputs = tree_map_only(Tensor, pick, self.trace.layer_outputs)
-        return replace(self.trace, inputs=inputs, layer_outputs=outputs)
+        outputs = tree_map_only(Tensor, pick, self.layer_outputs)
+        left = {"keep": ("hidden",), "at_sites": {}, "real": pick(self.real)}
+        return replace(self, inputs=inputs, layer_outputs=outputs, **left)
+
+    def again(self, keep: tuple[str, ...]) -> "Batch":
+        """The same rows, run once more."""
+        return _run(self.subject, self.inputs, keep)
 
     def real_queries(self, site: int) -> Bool[Tensor, "batch query"]:
         """Which queries of a site are not padding."""
@@ -83,13 +93,9 @@ class Batch:
 def of_one(trace: Trace) -> Batch:
     """A trace as a batch of one row."""
     kept = trace.keeping("attention", "values", "hidden")
-    real = kept.queries_of(kept.sites[-1].index).real
-    return Batch(
-        kept,
-        real.unsqueeze(0).to(kept.subject.device),
-        tuple(part.unsqueeze(0) for part in kept.attention),
-        tuple(part.unsqueeze(0) for part in kept.values),
-    )
+    real = kept.queries_of(kept.sites[-1].index).real.unsqueeze(0).to(kept.subject.device)
+    shared = {part.name: getattr(kept, part.name) for part in fields(Pass)}
+    return Batch(**shared, real=real)
 
 
 def encoded(subject: Subject, examples: Sequence[Example]) -> list[dict[str, Any]]:
@@ -102,7 +108,7 @@ def grouped(
     tokens: int = TOKENS_AT_ONCE,
     *,
     alone: bool = False,
-    progress: Progress = None,
+    progress: Progress | None = None,
 ) -> Iterator[list[int]]:
     """Places of inputs of similar length, as many together as make ``tokens`` tokens."""
     order = sorted(range(len(inputs)), key=lambda place: _length(inputs[place]))
@@ -116,12 +122,6 @@ def grouped(
     if group:
         yield group
         tell(progress, len(order), len(order))
-
-
-def tell(progress: Progress, done: int, total: int) -> None:
-    """Say how far it is, if anyone wants to know."""
-    if progress is not None:
-        progress(done, total)
 
 
 def stand_alone(subject: Subject) -> bool:
@@ -165,90 +165,19 @@ def answers_of(subject: Subject, inputs: Sequence[dict[str, Any]]) -> Float[Tens
     return torch.stack([one for one in found if one is not None])
 
 
-@torch.no_grad()
 def run(subject: Subject, inputs: Sequence[dict[str, Any]]) -> Batch:
     """Run several inputs once and remember what replay and attribution need."""
-    model, recorder, passage = subject.model, _Recorder(), LayerRecorder()
-    together = without_cache(model, padded(subject, inputs))
-    layers = subject.anatomy.layers
-    with frozen_eval(model), subject.tapping(recorder), passage.watching(model, layers):
-        output = model(**together)
-    if not all(bool(part.isfinite().all()) for part in floating(output)):
-        raise BrokenInvariantError("The model's answer to these inputs is NaN or infinite.")
-    trace = Trace(
-        subject=subject,
-        inputs=together,
-        sequences={},
-        sites=subject.anatomy.sites,
-        layers=layers,
-        output=output,
-        keep=("attention", "values", "hidden"),
-        visible=(),
-        layer_inputs=tuple(passage.layer_inputs),
-        layer_outputs=tuple(passage.outputs),
-        stack_outputs=passage.stack_outputs(layers),
-    )
-    return Batch(trace, _real(together, recorder), tuple(recorder.maps), tuple(recorder.values_))
+    together = without_cache(subject.model, padded(subject, inputs))
+    return _run(subject, together, ("attention", "values", "hidden"))
 
 
-def classes_of(subject: Subject, examples: Sequence[Example]) -> Int[Tensor, " row"]:
-    """The gold class of every example, by name or by number; anything else is refused."""
-    if subject.anatomy.answers != "classes":
-        raise NotComputableError(
-            f"{type(subject.model).__name__} answers with {subject.anatomy.answers}, and classes "
-            "are needed here. Load a model with a classification head."
-        )
-    require_labels(examples, "The examples")
-    label_names(examples)
-    labels = list(subject.labels)
-    numbers = [str(place) for place in range(len(labels))]
-    if {one.label for one in examples} <= set(numbers):
-        labels = numbers
-    for one in examples:
-        if one.label not in labels:
-            known = ", ".join(f"{place} {name}" for place, name in enumerate(subject.labels))
-            raise BadRequestError(
-                f"Example {one.id} has the label {one.label!r}, which the model does not know. "
-                f"It knows {known}."
-            )
-    return torch.tensor([labels.index(str(one.label)) for one in examples], device=subject.device)
-
-
-def limited(examples: Sequence[Example], limit: int | None) -> list[Example]:
-    """The first ``limit`` examples."""
-    if limit is not None and limit < 1:
-        raise BadRequestError(f"A limit of {limit} leaves no examples; give at least 1.")
-    return list(examples[:limit])
-
-
-def put_aside(
-    examples: Sequence[Example], share: float, seed: int
-) -> tuple[list[Example], list[Example]]:
-    """Labelled examples to train on, and a random share of them put aside to judge by."""
-    order = torch.randperm(len(examples), generator=torch.Generator().manual_seed(seed)).tolist()
-    count = max(1, round(share * len(examples)))
-    if len(examples) <= count:
-        raise BadRequestError("One example cannot both train and judge; give at least two.")
-    learn, judge = [examples[i] for i in order[count:]], [examples[i] for i in order[:count]]
-    require_variety(learn, "left to train on")
-    require_variety(judge, "put aside to judge by")
-    return learn, judge
-
-
-def require_variety(examples: Sequence[Example], purpose: str) -> None:
-    """Refuse a part of the labelled examples in which all labels are the same."""
-    labels = {one.label for one in examples}
-    if len(labels) == 1:
-        raise BadRequestError(
-            f'Every one of the {len(examples)} examples {purpose} has the label "{labels.pop()}", '
-            "so there is nothing to tell apart. Give more, or the same in another order."
-        )
-
-
-def fingerprint(example: Example) -> str:
-    """A short name for the text of an example, the same in every file."""
-    text = f"{example.text.strip()}\0{(example.pair or '').strip()}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def _run(subject: Subject, together: dict[str, Any], keep: tuple[str, ...]) -> Batch:
+    ran = run_pass(subject, together, Recorder(keep), keep)
+    mask = together.get("attention_mask")
+    if mask is not None:
+        return Batch(**ran, real=mask.bool())
+    rows, _, queries, _ = ran["at_sites"]["attention"][-1].shape
+    return Batch(**ran, real=torch.ones(rows, queries, dtype=torch.bool, device=subject.device))
 
 
 class KeptHeads(Edit):
@@ -266,51 +195,6 @@ class KeptHeads(Edit):
         return context * kept.unsqueeze(-1).unsqueeze(-1)
 
 
-def free_bytes(device: torch.device) -> int:
-    """How much memory may still be taken on a device."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    told = [_meminfo(), _cgroup()]
-    return min((known for known in told if known is not None), default=2**31)
-
-
-class _Recorder(Tap):
-    """Keeps the attention and the values of every call, all rows of them."""
-
-    def __init__(self) -> None:
-        self.maps: list[Tensor] = []
-        self.values_: list[Tensor] = []
-
-    def weighting(self, call: AttentionCall) -> None:
-        """Remember the call."""
-        self.maps.append(call.probs)
-        self.values_.append(call.values)
-
-
-def _real(inputs: dict[str, Any], recorder: _Recorder) -> Tensor:
-    mask = inputs.get("attention_mask")
-    if mask is not None:
-        return mask.bool()  # type: ignore[no-any-return]
-    rows, _, queries, _ = recorder.maps[-1].shape
-    return torch.ones(rows, queries, dtype=torch.bool, device=recorder.maps[-1].device)
-
-
 def _length(inputs: dict[str, Any]) -> int:
     ids = inputs.get("input_ids")
     return 1 if ids is None else int(ids.shape[1])
-
-
-def _meminfo() -> int | None:
-    table = Path("/proc/meminfo")
-    if not table.exists():
-        return None
-    lines = dict(line.split(":", 1) for line in table.read_text().splitlines() if ":" in line)
-    return int(lines["MemAvailable"].split()[0]) * 1024 if "MemAvailable" in lines else None
-
-
-def _cgroup() -> int | None:
-    """What a container is still allowed, where it is limited."""
-    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
-    if not (limit.exists() and used.exists()) or limit.read_text().strip() == "max":
-        return None
-    return max(int(limit.read_text()) - int(used.read_text()), 0)

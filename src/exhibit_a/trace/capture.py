@@ -9,13 +9,14 @@ which runs the pass again.
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
+from transformers import PreTrainedModel
 
-from exhibit_a.errors import BadRequestError, BrokenInvariantError, first_line
+from exhibit_a.errors import BadRequestError, first_line
 from exhibit_a.shapes import (
     SiteKeys,
     SiteMap,
@@ -26,19 +27,14 @@ from exhibit_a.shapes import (
     TokenStates,
     Visible,
 )
-from exhibit_a.subject.anatomy import Layer, Site, observe, output_weight
-from exhibit_a.subject.encoding import (
-    decoder_limit,
-    own_decoder_ids,
-    positions,
-    shapes,
-)
-from exhibit_a.subject.guard import floating, frozen_eval, without_cache
+from exhibit_a.subject.anatomy import Site, key_stack, observe
+from exhibit_a.subject.encoding import decoder_limit, own_decoder_ids, positions, shapes
+from exhibit_a.subject.guard import frozen_eval, without_cache
 from exhibit_a.subject.subject import TAPS, Subject
-from exhibit_a.subject.tap import AttentionCall, Tap, shared_to_all
-from exhibit_a.trace.layers import LayerRecorder
+from exhibit_a.subject.tap import AttentionCall
+from exhibit_a.trace.passes import Pass, Recorder, checked_keep, run_pass
 
-KEEPABLE = ("attention", "values", "hidden", "queries", "keys")
+GENERATED = 64  # tokens that a model with two stacks says by itself, at most
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,27 +46,32 @@ class Sequence:
     real: TokenMarks
 
 
-@dataclass(frozen=True, eq=False)
-class Trace:
-    """One forward pass, remembered."""
+@dataclass(frozen=True, eq=False, repr=False)
+class Trace(Pass):
+    """One forward pass over one text, remembered."""
 
-    subject: Subject
-    inputs: dict[str, Any]
     sequences: dict[str, Sequence]  # by stack
-    sites: tuple[Site, ...]
-    layers: tuple[Layer, ...]
-    output: Any
-    keep: tuple[str, ...]
-    visible: tuple[SiteVisible, ...]
-    attention: tuple[SiteMap, ...] = ()
-    values: tuple[SiteValues, ...] = ()
-    queries: tuple[SiteQueries | None, ...] = ()
-    keys: tuple[SiteKeys | None, ...] = ()
-    layer_inputs: tuple[Tensor | None, ...] = ()  # the states each layer call was given
-    layer_outputs: tuple[Any, ...] = ()  # what it returned, as replay returns it again
-    stack_outputs: dict[str, Tensor] = field(
-        default_factory=dict
-    )  # what each stack gave in the end
+    visible: tuple[SiteVisible, ...] = field(repr=False)
+
+    @cached_property
+    def attention(self) -> tuple[SiteMap, ...]:
+        """The attention of every site, (head, query, key)."""
+        return tuple(part[0] for part in self.at("attention") if part is not None)
+
+    @cached_property
+    def values(self) -> tuple[SiteValues, ...]:
+        """The values of every site, (head, key, d_head), shared ones repeated."""
+        return tuple(part[0] for part in self.at("values") if part is not None)
+
+    @cached_property
+    def queries(self) -> tuple[SiteQueries | None, ...]:
+        """The queries of every site, (head, query, d_query), or None where they are not seen."""
+        return tuple(None if part is None else part[0] for part in self.at("queries"))
+
+    @cached_property
+    def keys(self) -> tuple[SiteKeys | None, ...]:
+        """The keys of every site, (head, key, d_query), or None where they are not seen."""
+        return tuple(None if part is None else part[0] for part in self.at("keys"))
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -93,24 +94,25 @@ class Trace:
         return self.hidden_of(self.sites[0].stack)
 
     @property
-    def entries(self) -> dict[str, Tensor]:
-        """The states that the first layer of each stack was given."""
-        found: dict[str, Tensor] = {}
-        for layer, given in zip(self.layers, self.layer_inputs, strict=False):
-            if given is not None:
-                found.setdefault(layer.stack, given)
-        return found
+    def token_names(self) -> dict[str, tuple[str, ...]]:
+        """The tokens of every stack."""
+        return {stack: sequence.tokens for stack, sequence in self.sequences.items()}
 
     @property
     def _first(self) -> Sequence:
         return self.sequences[self.sites[0].stack]
 
+    def __repr__(self) -> str:
+        kept = ", ".join(self.keep) or "nothing"
+        return f"Trace: {self.subject.name}, {len(self.tokens)} tokens; kept: {kept}."
+
     def hidden_of(self, stack: str) -> tuple[TokenStates, ...]:
         """Hidden states 0 … layers of one stack."""
-        if "hidden" not in self.keep:
-            raise BadRequestError('Hidden states were not kept: capture with keep=("hidden", …).')
+        self.require("hidden")
         if stack not in self.stack_outputs:
-            raise BadRequestError(f"There is no stack {stack!r}; found {', '.join(self.outlets)}.")
+            raise BadRequestError(
+                f"There is no stack {stack!r}; found {', '.join(self.stack_outputs)}."
+            )
         # A state is what the next layer is given: a hook or a product may stand between two layers.
         given = [
             states[0]
@@ -125,22 +127,15 @@ class Trace:
 
     def keys_of(self, site: int) -> Sequence:
         """The positions that are looked at: the other stack's, where attention crosses over."""
-        here = self.sites[site]
-        if here.kind == "self":
-            return self.sequences[here.stack]
-        other = [sequence for stack, sequence in self.sequences.items() if stack != here.stack]
-        return other[0] if other else _unnamed(self.visible[site].shape[1])
+        crossing = self.sites[site].kind == "cross"
+        stack = key_stack(self.sites[site], self.sequences)
+        if crossing and stack == self.sites[site].stack:
+            return _unnamed(self.visible[site].shape[1])
+        return self.sequences[stack]
 
-    def keeping(self, *what: str) -> "Trace":
-        """This trace with ``what`` kept too; the pass is run again when it was not."""
-        missing = [name for name in what if name not in self.keep]
-        if not missing:
-            return self
-        return _run(self.subject, self.inputs, _checked((*self.keep, *missing)))
-
-    def output_weight(self, site: int) -> Tensor | None:
-        """The output projection as each head of a site meets it, where it was found."""
-        return output_weight(self.subject.model, self.sites[site])
+    def again(self, keep: tuple[str, ...]) -> "Trace":
+        """The same text, run once more."""
+        return _run(self.subject, self.inputs, checked_keep(keep))
 
 
 def capture(
@@ -156,8 +151,15 @@ def capture(
 
     ``text`` is a string, an image for a vision model, or encoded inputs (a batch of one). A model
     with two stacks also needs something to say: ``target_text``, or what it generates itself.
+
+    >>> trace = capture(subject, "a gripping , beautifully shot film")
+    >>> trace.tokens[:3], len(trace.attention), tuple(trace.attention[0].shape)
+    (('[CLS]', 'a', 'gripping'), 6, (12, 8, 8))
+    >>> capture(subject, "a film", keep=("hidden",)).attention
+    Traceback (most recent call last):
+    exhibit_a.errors.BadRequestError: The attention of this pass were not kept: ...
     """
-    kept = _checked(keep)
+    kept = checked_keep(keep)
     inputs = subject.encode(text, pair, truncate=truncate)
     if subject.model.config.is_encoder_decoder and "decoder_input_ids" not in inputs:
         inputs["decoder_input_ids"] = _to_say(subject, inputs, target_text)
@@ -166,83 +168,44 @@ def capture(
     return _run(subject, without_cache(subject.model, inputs), kept)
 
 
-def _unnamed(count: int) -> Sequence:
-    """Positions of states that came from outside, of which only the number is known."""
-    tokens, special = positions(None, None, count)
-    return Sequence(tokens, special, torch.ones(count, dtype=torch.bool))
+class _TraceRecorder(Recorder):
+    """Also keeps which keys each query may see; layers with the same mask share one tensor."""
 
-
-class _Recorder(Tap):
-    """Keeps what was asked of every attention call."""
-
-    def __init__(self, keep: tuple[str, ...]) -> None:
-        self.keep = keep
-        self.kept: dict[str, list[Any]] = {name: [] for name in (*KEEPABLE, "visible")}
+    def __init__(self, keep: Iterable[str]) -> None:
+        super().__init__(keep)
+        self.visible: list[Visible] = []
 
     def weighting(self, call: AttentionCall) -> None:
-        """Remember the call."""
-        if "attention" in self.keep:
-            self.kept["attention"].append(call.probs[0])
-        if "values" in self.keep:
-            self.kept["values"].append(call.values[0])
-        if "queries" in self.keep:
-            self.kept["queries"].append(None if call.query is None else call.query[0])
-        if "keys" in self.keep:
-            keys = None if call.key is None else shared_to_all(call.key, call.probs.shape[1])[0]
-            self.kept["keys"].append(keys)
-        self.kept["visible"].append(self._visible(call))
+        """Remember the call and its mask."""
+        super().weighting(call)
+        self.visible.append(self._mask(call))
 
-    def _visible(self, call: AttentionCall) -> Visible:
-        """Which keys each query may see; layers with the same mask share one tensor."""
+    def _mask(self, call: AttentionCall) -> Visible:
         rows, columns = call.probs.shape[-2:]
         if call.visible is None:
-            return torch.ones(1, 1, dtype=torch.bool, device=call.probs.device).expand(
-                rows, columns
-            )
+            everything = torch.ones(1, 1, dtype=torch.bool, device=call.probs.device)
+            return everything.expand(rows, columns)
         seen = call.visible[0].any(0).expand(rows, columns)
-        for known in reversed(self.kept["visible"]):
+        for known in reversed(self.visible):
             if known.shape == seen.shape and torch.equal(known, seen):
-                same: Visible = known
-                return same
+                return known
         return seen
 
 
-@torch.no_grad()
 def _run(subject: Subject, inputs: dict[str, Any], keep: tuple[str, ...]) -> Trace:
     """One watched pass."""
-    model, recorder, passage = subject.model, _Recorder(keep), LayerRecorder()
-    sites, layers = subject.anatomy.sites, subject.anatomy.layers
-    with frozen_eval(model), _told(model, inputs):
-        if _calls_more_than_known(subject, inputs):
-            sites, layers, _ = observe(model, inputs, TAPS[subject.anatomy.tap])
-        watched = layers if "hidden" in keep else ()
-        with subject.tapping(recorder), passage.watching(model, watched):
-            output = model(**inputs)
-    if not all(bool(part.isfinite().all()) for part in floating(output)):
-        raise BrokenInvariantError(
-            "The model's answer to this input is NaN or infinite; no numbers are given for it."
-        )
-    return Trace(
-        subject=subject,
-        inputs=inputs,
-        sequences=_sequences(subject, inputs, sites, recorder.kept["visible"]),
-        sites=sites,
-        layers=layers,
-        output=output,
-        keep=keep,
-        visible=tuple(recorder.kept["visible"]),
-        attention=tuple(recorder.kept["attention"]),
-        values=tuple(recorder.kept["values"]),
-        queries=tuple(recorder.kept["queries"]),
-        keys=tuple(recorder.kept["keys"]),
-        layer_inputs=tuple(passage.layer_inputs),
-        layer_outputs=tuple(passage.outputs),
-        stack_outputs=passage.stack_outputs(layers),
-    )
+    recorder, made_of = _TraceRecorder(keep), None
+    with _one_line(subject.model, inputs):
+        if _wakes_more_than_known(subject, inputs):
+            with torch.no_grad(), frozen_eval(subject.model):
+                made_of = observe(subject.model, inputs, TAPS[subject.anatomy.tap])[:2]
+        ran = run_pass(subject, inputs, recorder, keep, made_of)
+    sequences = _sequences(subject, inputs, ran["sites"], recorder.visible)
+    return Trace(**ran, sequences=sequences, visible=tuple(recorder.visible))
 
 
 @contextmanager
-def _told(model: Any, inputs: dict[str, Any]) -> Iterator[None]:
+def _one_line(model: PreTrainedModel, inputs: dict[str, Any]) -> Iterator[None]:
     """Say in one line that the model does not take these inputs."""
     try:
         yield
@@ -253,13 +216,13 @@ def _told(model: Any, inputs: dict[str, Any]) -> Iterator[None]:
         ) from problem
 
 
-def _calls_more_than_known(subject: Subject, inputs: dict[str, Any]) -> bool:
+def _wakes_more_than_known(subject: Subject, inputs: dict[str, Any]) -> bool:
     """Inputs such as encoder_hidden_states wake attention that the probe did not see."""
     return "encoder_hidden_states" in inputs and not subject.model.config.is_encoder_decoder
 
 
 def _sequences(
-    subject: Subject, inputs: dict[str, Any], sites: tuple[Site, ...], visible: list[SiteVisible]
+    subject: Subject, inputs: dict[str, Any], sites: tuple[Site, ...], visible: list[Visible]
 ) -> dict[str, Sequence]:
     """Names and marks for the positions of every stack."""
     found: dict[str, Sequence] = {}
@@ -278,6 +241,12 @@ def _sequences(
             real = mask[0].bool().cpu()
         found[site.stack] = Sequence(tokens, special, real)
     return found
+
+
+def _unnamed(count: int) -> Sequence:
+    """Positions of states that came from outside, of which only the number is known."""
+    tokens, special = positions(None, None, count)
+    return Sequence(tokens, special, torch.ones(count, dtype=torch.bool))
 
 
 def _to_say(subject: Subject, inputs: dict[str, Any], target_text: str | None) -> Tensor:
@@ -301,7 +270,7 @@ def _to_say(subject: Subject, inputs: dict[str, Any], target_text: str | None) -
     return torch.cat([torch.full_like(said[:, :1], start), said[:, :-1]], dim=1)
 
 
-def _said_by_itself(model: Any, inputs: dict[str, Any], limit: int | None) -> Tensor:
+def _said_by_itself(model: PreTrainedModel, inputs: dict[str, Any], limit: int | None) -> Tensor:
     """What the model generates, or what it makes of its input where it does not generate."""
     if not model.can_generate():
         own = own_decoder_ids(model, inputs)
@@ -311,33 +280,16 @@ def _said_by_itself(model: Any, inputs: dict[str, Any], limit: int | None) -> Te
                 "something to say (target_text=)."
             )
         return own
-    most = 64 if limit is None else min(64, limit)  # the last one is said, but never fed
+    most = GENERATED if limit is None else min(GENERATED, limit)  # the last is said, but never fed
     with torch.no_grad(), frozen_eval(model):
         said: Tensor = model.generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=most)
     return said[:, :-1] if said.shape[1] > 1 else said
 
 
-def _first_said(model: Any) -> int | None:
+def _first_said(model: PreTrainedModel) -> int | None:
     """The token that a decoder starts with."""
     for config in (getattr(model, "generation_config", None), model.config):
         start: int | None = getattr(config, "decoder_start_token_id", None)
         if start is not None:
             return start
     return None
-
-
-def _checked(keep: Iterable[str]) -> tuple[str, ...]:
-    wanted = (keep,) if isinstance(keep, str) else tuple(dict.fromkeys(keep))
-    unknown = [name for name in wanted if name not in KEEPABLE]
-    if unknown:
-        raise BadRequestError(f"Cannot keep {unknown[0]!r}; choose from {', '.join(KEEPABLE)}.")
-    return wanted
-
-
-def expand(tree: Any, copies: int) -> Any:
-    """Repeat every one-row tensor of ``tree`` without copying it."""
-    return tree_map_only(
-        Tensor,
-        lambda part: part.expand(copies, *part.shape[1:]) if part.ndim and len(part) == 1 else part,
-        tree,
-    )

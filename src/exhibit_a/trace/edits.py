@@ -5,6 +5,8 @@ a leading batch axis gives every copy of a replay its own change.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace as having
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -66,6 +68,29 @@ def edit_keys(site: int, change: Callable[[SharedKeys], SharedKeys]) -> Edit:
 def together(*edits: Edit) -> Edit:
     """Several edits in one pass, applied in the order given."""
     return _Together(edits)
+
+
+class Nudge(Edit):
+    """Adds nothing to the weights or the context of every call, so that slopes can be asked for."""
+
+    def __init__(self, point: Literal["weights", "context"]) -> None:
+        super().__init__(())
+        self.point = point
+        self.seen: list[Tensor] = []  # what was there, call by call
+        self.nudges: list[Tensor] = []  # the zeros that were added, which a gradient can reach
+
+    def weighting(self, call: AttentionCall) -> Attention | None:
+        """The same weights."""
+        return self._nudged(call.probs) if self.point == "weights" else None
+
+    def result(self, call: AttentionCall, context: Context) -> Context | None:  # noqa: ARG002
+        """The same context."""
+        return self._nudged(context) if self.point == "context" else None
+
+    def _nudged(self, part: Tensor) -> Tensor:
+        self.seen.append(part.detach())
+        self.nudges.append(torch.zeros_like(part).requires_grad_())
+        return part + self.nudges[-1]
 
 
 class _Weighting(Edit):
@@ -140,8 +165,6 @@ class _Together(Edit):
         return changed
 
     def weighting(self, call: AttentionCall) -> Attention | None:
-        from dataclasses import replace as having
-
         changed = None
         for edit in self.edits:
             seen = call if changed is None else having(call, probs=changed)

@@ -13,51 +13,47 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from exhibit_a.subject.anatomy import Layer, first_hidden
-from exhibit_a.subject.guard import Forward, hooked, wrap_forward
-
-
-class Enough(Exception):  # noqa: N818 - it is not an error
-    """Every layer that matters has been seen; the rest of the model need not run."""
+from exhibit_a.subject.guard import Forward, StopEarly, hooked, wrap_forward
 
 
 class LayerRecorder:
-    """Watches the layer calls of one pass, in their order, and stops it after ``enough``."""
+    """Remembers the layer calls of one pass, in their order, and stops it after ``enough``."""
 
     def __init__(self, enough: int | None = None) -> None:
         self.enough = enough
-        self.layer_inputs: list[Tensor | None] = []  # the states each layer call was given
+        self.inputs: list[Tensor | None] = []  # the states each layer call was given
         self.outputs: list[Any] = []  # whatever it returned
-        self.handed: list[Tensor] = []  # the states in that, after every hook
+        self.states: list[Tensor] = []  # the states in that, after every hook
 
     @contextmanager
     def watching(self, model: PreTrainedModel, layers: Sequence[Layer]) -> Iterator[None]:
         """Remember the calls of these layers while the block runs."""
         modules = [model.get_submodule(name) for name in {layer.module: 0 for layer in layers}]
         # Hooks run in the order they were registered, so ours sees what all others have made of it.
-        last = [module.register_forward_hook(self._handed) for module in modules]
+        last = [module.register_forward_hook(self._left) for module in modules]
         with hooked(last), wrap_forward(modules, self._remember):
             yield
 
     def stack_outputs(self, layers: Sequence[Layer]) -> dict[str, Tensor]:
         """What the last layer of each stack gave."""
-        pairs = zip(layers, self.handed, strict=False)
+        pairs = zip(layers, self.states, strict=False)
         return {layer.stack: states for layer, states in pairs}
 
     def _remember(self, forward: Forward) -> Forward:
         def layer(*args: Any, **kwargs: Any) -> Any:
-            self.layer_inputs.append(first_hidden(args, kwargs))
+            self.inputs.append(first_hidden(args, kwargs))
             self.outputs.append(forward(*args, **kwargs))
             return self.outputs[-1]
 
         return layer
 
-    def _handed(self, _: nn.Module, __: Any, output: Any) -> None:
-        self.handed.append(hidden_of_output(output))
-        if len(self.handed) == self.enough:
-            raise Enough
+    def _left(self, _: nn.Module, __: Any, output: Any) -> None:
+        self.states.append(hidden_of_output(output))
+        if len(self.states) == self.enough:
+            raise StopEarly
 
 
 def hidden_of_output(output: Any) -> Tensor:
     """The hidden states in what a layer returned."""
-    found: Tensor = output if isinstance(output, Tensor) else output[0]
-    return found
+    states: Tensor = output if isinstance(output, Tensor) else output[0]
+    return states

@@ -12,14 +12,15 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from exhibit_a.errors import BadRequestError
+from exhibit_a.subject.anatomy import check_site
 from exhibit_a.subject.guard import Forward, frozen_eval, without_padding, wrap_forward
 from exhibit_a.subject.tap import Tap
-from exhibit_a.trace.capture import Trace, expand
 from exhibit_a.trace.edits import Edit
+from exhibit_a.trace.passes import Pass
 
 
 def replay(
-    trace: Trace, edit: Tap | None = None, *, start: int | None = None, copies: int = 1
+    trace: Pass, edit: Tap | None = None, *, start: int | None = None, copies: int = 1
 ) -> Any:
     """The model's answer with ``edit`` in place, computed from layer call ``start`` on.
 
@@ -70,17 +71,14 @@ def replay(
         return model(**inputs)
 
 
-def _first_edited(trace: Trace, edit: Tap | None) -> int:
+def _first_edited(trace: Pass, edit: Tap | None) -> int:
     """The layer call of the first edited site; an edit that names no site may touch them all."""
     if edit is None:
         return len(trace.layers)
     if not isinstance(edit, Edit) or not edit.sites:
         return 0
-    beyond = [site for site in edit.sites if not 0 <= site < len(trace.sites)]
-    if beyond:
-        raise BadRequestError(
-            f"There is no site {beyond[0]}; this model has sites 0 to {len(trace.sites) - 1}."
-        )
+    for site in sorted(edit.sites):
+        check_site(trace.sites, site)
     return trace.sites[min(edit.sites)].call
 
 
@@ -94,3 +92,12 @@ def _repeated(part: Any, copies: int) -> Any:
     if not isinstance(part, Tensor) or copies == 1:
         return part
     return torch.repeat_interleave(part, copies, dim=0)
+
+
+def expand(tree: Any, copies: int) -> Any:
+    """Repeat every one-row tensor of ``tree`` without copying it."""
+    return tree_map_only(
+        Tensor,
+        lambda part: part.expand(copies, *part.shape[1:]) if part.ndim and len(part) == 1 else part,
+        tree,
+    )

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from exhibit_a.errors import NotComputableError
+from exhibit_a.numerics.seeds import generator
 
 CHUNK = 50  # batches sorted by length together: large enough to save padding, small enough to mix
 
@@ -60,7 +61,7 @@ def fit(
     bar: Progress,
 ) -> list[float]:
     """Train until epochs or patience run out; leave the best weights; tell every accuracy."""
-    shuffle = torch.Generator().manual_seed(schedule.seed)
+    shuffle = generator(schedule.seed)
     weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
     average = [weight.detach().clone() for weight in weights]
     optimizer = torch.optim.AdamW(

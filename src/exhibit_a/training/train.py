@@ -30,7 +30,7 @@ from exhibit_a.examples import (
     require_known_labels,
     require_labels,
 )
-from exhibit_a.results.store import folder_beside, free_folder
+from exhibit_a.results.files import folder_beside, free_folder
 from exhibit_a.subject.encoding import NO_PAIRS, length_limit, separates
 from exhibit_a.subject.sources import knows_words, lacks_a_head
 from exhibit_a.training.fit import Encoded, Schedule, answers, fit, share_right

@@ -18,8 +18,8 @@ from exhibit_a.methods.explanation.head_permutation import HeadPermutation
 from exhibit_a.methods.identifiability.alternative_maps import AlternativeMaps
 from exhibit_a.methods.identifiability.counts import AttentionIdentifiability
 from exhibit_a.methods.identifiability.effective import EffectiveAttention
-from exhibit_a.methods.mixing.head_mixing import pearson
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
+from exhibit_a.numerics.correlation import spearman
 from exhibit_a.trace.capture import Trace
 
 
@@ -84,10 +84,7 @@ def rank_agreement(
 ) -> Float[Tensor, " head"]:
     """Spearman's correlation of two maps along visible keys; rows count by their contribution."""
 
-    def ranks(part: Tensor) -> Tensor:
-        return part.masked_fill(~visible, torch.inf).argsort(-1).argsort(-1).double()
-
-    rows = pearson(ranks(attention), ranks(contribution), visible.expand(attention.shape))
+    rows = spearman(attention.double(), contribution.double(), visible)
     weight = contribution.sum(-1).double()
     return (rows * weight).sum(-1) / weight.sum(-1).clamp_min(torch.finfo(torch.double).tiny)
 

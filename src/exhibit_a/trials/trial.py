@@ -28,19 +28,17 @@ from exhibit_a.methods.identifiability.counts import (
 from exhibit_a.methods.identifiability.effective import EffectiveAttention, effective_attention
 from exhibit_a.methods.mixing.head_mixing import HeadMixing, head_mixing
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution, hidden_attribution
-from exhibit_a.results.result import Leaf, Result, extra, provenance
+from exhibit_a.results.result import Result
+from exhibit_a.results.tables import Leaf
 from exhibit_a.shapes import SiteHeads, SiteMap, SiteValues
 from exhibit_a.subject.anatomy import Site
+from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.capture import Trace, capture
 from exhibit_a.trace.targets import Target
 from exhibit_a.trials.head_numbers import doubts, head_numbers
 from exhibit_a.trials.stages import Progress, Stages, affordable_probes, affordable_repeats
 from exhibit_a.trials.verdict import (
-    AGAINST,
-    COLOURS,
-    FOR,
-    WORDS,
     HeadVerdict,
     Thresholds,
     judge,
@@ -48,7 +46,7 @@ from exhibit_a.trials.verdict import (
 )
 
 if TYPE_CHECKING:
-    import matplotlib.figure
+    pass
 
 LIKELIEST = 5  # tokens of an answer that is a token
 
@@ -118,50 +116,6 @@ class Trial(Result):
         queries, keys = self.tokens_of(leaf.where["site"])
         named = {"query": queries, "key": keys}
         return {axis: named[axis] for axis in leaf.dims if axis in named}
-
-    def plot(self) -> "matplotlib.figure.Figure":
-        """The heads, coloured by verdict and as large as their effect, above the tokens."""
-        tokens, scores = self.tokens or (), self.token_scores
-        figure: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
-            figsize=(7, 1.8 + 0.3 * len(self.sites) + 1.6 * (scores is not None)),
-            layout="constrained",
-        )
-        panels = figure.subplots(1 if scores is None else 2, 1, squeeze=False)[:, 0]
-        largest = max((one.change or 0.0 for one in self.verdicts), default=0.0) or 1.0
-        for word in sorted({one.word for one in self.verdicts}, key=WORDS.index):
-            own = [one for one in self.verdicts if one.word == word]
-            panels[0].scatter(
-                [one.head for one in own],
-                [one.site for one in own],
-                s=[20 + 180 * (one.change or 0.0) / largest for one in own],
-                c=COLOURS[word],
-                marker="s",
-                label=f"{word} ({len(own)})",
-            )
-        names = [f"{one.stack[:3]} {one.layer}" + "x" * (one.kind == "cross") for one in self.sites]
-        panels[0].set_yticks(range(len(names)), names)
-        panels[0].set(xlabel="head", title=f"{self.target or self.provenance.model}: {self.word}")
-        panels[0].invert_yaxis()
-        size = (
-            f"size: change when\npermuted, up to {largest:.2g}" if self.permutation_change else ""
-        )
-        panels[0].legend(
-            title=size,
-            fontsize="small",
-            title_fontsize="x-small",
-            loc="center left",
-            bbox_to_anchor=(1, 0.5),
-            frameon=False,
-            markerscale=0.7,
-        )
-        if scores is not None:
-            places, heights = range(len(tokens)), scores.tolist()
-            colours = [FOR if height >= 0 else AGAINST for height in heights]
-            panels[1].bar(places, heights, color=colours)
-            panels[1].axhline(0, color="0.4", linewidth=0.6)
-            panels[1].set_xticks(places, tokens, rotation=90, fontsize="x-small")
-            panels[1].set_ylabel("attribution")
-        return figure
 
     def _key_stack(self, site: Site) -> str:
         others = (name for name in self.sequences if name != site.stack)

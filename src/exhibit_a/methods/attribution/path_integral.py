@@ -28,9 +28,10 @@ from numpy.polynomial import legendre
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
+from exhibit_a.numerics.memory import free_bytes
 from exhibit_a.shapes import Context, Scores
 from exhibit_a.subject.tap import AttentionCall
-from exhibit_a.trace.batches import Batch, Maps, RowIndex, free_bytes
+from exhibit_a.trace.batches import Batch, Maps, RowIndex
 from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.replay import replay
 
@@ -137,10 +138,10 @@ def attribute_classes(
 
 def attribute(batch: Batch, answer: Answer, plan: Plan) -> list[PathIntegral]:
     """Attribute each row's answer to every site, the last one first."""
-    whole = wide(answer(batch.trace.output, torch.arange(len(batch), device=batch.real.device)))
+    whole = wide(answer(batch.output, torch.arange(len(batch), device=batch.real.device)))
     found: list[PathIntegral] = []
     first: Tensor | None = None
-    for site in reversed(batch.trace.sites):
+    for site in reversed(batch.sites):
         found.insert(0, integrate(batch, site.index, answer, whole, plan=plan, first=first))
         first = found[0].points  # a lower site bends the answer more, never less
     return found
@@ -259,7 +260,7 @@ def _silence(batch: Batch, site: int, answer: Answer) -> tuple[Scores, float]:
     """The answers without the site, and the bytes that one copy keeps for its way back."""
     rows = torch.arange(len(batch), device=batch.real.device)
     edit = _Scaled(site, torch.zeros(len(batch), device=batch.real.device))
-    weights = {part.untyped_storage().data_ptr() for part in batch.trace.subject.model.parameters()}
+    weights = {part.untyped_storage().data_ptr() for part in batch.subject.model.parameters()}
     kept: dict[int, int] = {}
 
     def count(part: Tensor) -> Tensor:

@@ -27,9 +27,11 @@ from exhibit_a.methods.attribution.path_integral import (
     integrate,
     wide,
 )
-from exhibit_a.results.result import Leaf, Result, extra, provenance
+from exhibit_a.results.result import Result
+from exhibit_a.results.tables import Leaf
 from exhibit_a.shapes import SiteHeads, SiteMap
 from exhibit_a.subject.anatomy import Site
+from exhibit_a.subject.provenance import provenance
 from exhibit_a.trace.batches import Batch, of_one
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target, choose_target
@@ -86,27 +88,6 @@ class SelfAttribution(Result):
                 return Contribution(site, head, query, key, queries[query], keys[key], score)
             place -= one.numel()
         raise IndexError(place)
-
-    def plot(self, site: int = -1, head: int | None = None) -> Any:
-        """One site's map, all heads together or one of them; red adds to the answer."""
-        site %= len(self.sites)
-        shown = self.scores[site].sum(0) if head is None else self.scores[site][head]
-        limit = max(float(one.sum(0).abs().amax()) for one in self.scores)
-        limit = limit if head is None else float(self.scores[site].abs().amax())
-        queries, keys = self.tokens_of(site)
-        figure = extra("matplotlib.figure").Figure(
-            figsize=(2 + 0.28 * len(keys), 1.5 + 0.28 * len(queries)), layout="constrained"
-        )
-        axes = figure.subplots()
-        limit = limit or 1.0
-        image = axes.imshow(shown.numpy(force=True), cmap="RdBu_r", vmin=-limit, vmax=limit)
-        axes.set_xticks(range(len(keys)), keys, rotation=90)
-        axes.set_yticks(range(len(queries)), queries)
-        which = "all heads" if head is None else f"head {head}"
-        here = self.sites[site]
-        axes.set(xlabel="key", ylabel="query", title=f"{here.stack} layer {here.layer}, {which}")
-        figure.colorbar(image, label=f"contribution to {self.target}")
-        return figure
 
 
 @dataclass(frozen=True)
@@ -202,8 +183,8 @@ def _answering_from(batch: Batch, target: Target) -> tuple[Batch, Target]:
     """The same question to a model that gives only the answers from the asked position on."""
     assert target.position is not None
     wanted = batch.real.shape[1] - target.position
-    inputs = {**batch.trace.inputs, "logits_to_keep": wanted}
-    return replace(batch, trace=replace(batch.trace, inputs=inputs)), replace(target, position=0)
+    inputs = {**batch.inputs, "logits_to_keep": wanted}
+    return replace(batch, inputs=inputs), replace(target, position=0)
 
 
 def _checks(found: list[PathIntegral], parity: float, tolerance: float) -> dict[str, Any]:

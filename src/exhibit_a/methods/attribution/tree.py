@@ -21,7 +21,7 @@ import json
 import math
 from dataclasses import asdict, dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -30,8 +30,9 @@ from scipy.sparse import coo_array
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.extras import extra
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
-from exhibit_a.results.result import Result, extra
+from exhibit_a.results.result import Result
 
 if TYPE_CHECKING:
     import networkx
@@ -139,25 +140,6 @@ class AttributionTree(Result):
             f'width="{width}" height="{foot + 16}" font-family="sans-serif" font-size="12">'
             f"<title>{escape(self.target)}</title>\n" + "\n".join(parts) + "\n</svg>\n"
         )
-
-    def plot(self) -> Any:
-        """The same drawing with matplotlib."""
-        tokens, levels = self.tokens or (), self._levels()
-        figure = extra("matplotlib.figure").Figure(
-            figsize=(1 + 0.6 * len(tokens), 1.5 + 0.4 * self.layers), layout="constrained"
-        )
-        axes = figure.subplots()
-        for edge in self.edges:
-            ends = (edge.parent, edge.child)
-            heights = [levels[node] for node in ends]
-            axes.plot(ends, heights, color=BLUE, linewidth=self._thickness(edge))
-        axes.scatter(list(levels), list(levels.values()), color=BLUE, zorder=3)
-        axes.scatter([self.root], [levels[self.root]], color=ORANGE, s=70, zorder=4)
-        axes.set_xticks(range(len(tokens)), tokens, rotation=60, ha="right")
-        names = [*(f"layer {layer}" for layer in range(self.layers)), "answer"]
-        axes.set_yticks(range(self.layers + 1), names)
-        axes.set_title(self.target)
-        return figure
 
     def _name(self, node: int) -> str:
         return (self.tokens or ())[node]

@@ -33,16 +33,15 @@ from exhibit_a.methods.explanation.corners import farthest_corner
 from exhibit_a.methods.explanation.flow import readout
 from exhibit_a.methods.identifiability.alternatives import alternative_attention
 from exhibit_a.numerics.distances import (
-    BLUE,
-    FARTHEST,
-    VERMILION,
     farthest_divergence,
     jensen_shannon,
     total_variation,
 )
-from exhibit_a.results.result import Result, extra, provenance
+from exhibit_a.numerics.seeds import generator
+from exhibit_a.results.result import Result
 from exhibit_a.shapes import Attention, SiteMap, SiteRows
 from exhibit_a.subject.anatomy import ANSWERS
+from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit
@@ -50,7 +49,7 @@ from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import NUMBERS, Target, choose_target
 
 if TYPE_CHECKING:
-    import matplotlib.figure
+    pass
 
 ROUNDING = 1e-6  # between a pass with copies and a plain one
 HALVINGS = 10
@@ -78,24 +77,6 @@ class AdversarialAttention(Result):
     rows: tuple[SiteRows, ...]  # its divergence, row by row
     maps_together: tuple[SiteMap, ...]
     rows_together: tuple[SiteRows, ...]
-
-    def plot(self) -> "matplotlib.figure.Figure":
-        """Divergence under each condition, against what is possible at all."""
-        figure: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
-            figsize=(7, 3.2), layout="constrained"
-        )
-        axes, places = figure.subplots(), torch.arange(len(self.conditions)).numpy()
-        axes.bar(
-            places, self.divergence.tolist(), color=BLUE, label=f"answer within {self.epsilon:g}"
-        )
-        axes.plot(
-            places, self.bound.tolist(), "_", color=VERMILION, markersize=24, label="any answer"
-        )
-        axes.axhline(FARTHEST, color="0.4", linestyle="--", label="ln 2")
-        axes.set_xticks(places, self.conditions)
-        axes.set_ylabel("Jensen–Shannon divergence")
-        axes.legend(frameon=False)
-        return figure
 
 
 def adversarial_attention(
@@ -128,7 +109,7 @@ def adversarial_attention(
     groups = [(site,) for site in range(count)] + ([tuple(range(count))] if count > 1 else [])
     found, exact = [], []
     for number, group in enumerate(groups):
-        seeded = torch.Generator().manual_seed(seed + number)
+        seeded = generator(seed + number)
         corner = search.corner(group[0], seeded) if len(group) == 1 else None
         found.append(corner or search.climb(group, restarts, steps, seeded))
         exact.append(float(corner is not None))

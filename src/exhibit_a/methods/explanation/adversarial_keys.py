@@ -27,26 +27,21 @@ from torch import Tensor, nn
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, UnsupportedModelError
 from exhibit_a.examples import Example, read_examples
-from exhibit_a.numerics.distances import BLUE, VERMILION, bootstrap_interval, jensen_shannon
-from exhibit_a.results.result import Result, extra, provenance
+from exhibit_a.examples.labels import classes_of, put_aside
+from exhibit_a.numerics.distances import jensen_shannon
+from exhibit_a.numerics.intervals import bootstrap_interval
+from exhibit_a.numerics.seeds import generator
+from exhibit_a.progress import Progress, tell
+from exhibit_a.results.result import Result
 from exhibit_a.shapes import Attention, Queries, SharedKeys
 from exhibit_a.subject.guard import frozen_eval, without_cache
+from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap
-from exhibit_a.trace.batches import (
-    Progress,
-    Source,
-    classes_of,
-    encoded,
-    grouped,
-    padded,
-    put_aside,
-    stand_alone,
-    tell,
-)
+from exhibit_a.trace.batches import Source, encoded, grouped, padded, stand_alone
 
 if TYPE_CHECKING:
-    import matplotlib.figure
+    pass
 
 CONDITIONS = ("own", "adversary", "opposite", "random", "random, trained")
 HELD_OUT = 0.25  # of the examples, where no others are given to judge by
@@ -66,24 +61,6 @@ class AdversarialKeys(Result):
     curves: dict[str, Float[Tensor, "step term"]] = field(metadata={"over": "condition"})
     terms: tuple[str, ...] = ("cross-entropy", "log squared distance")
 
-    def plot(self) -> "matplotlib.figure.Figure":
-        """Training curves of the adversary, and how far its attention really moved."""
-        figure: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
-            figsize=(8, 3), layout="constrained"
-        )
-        left, right = figure.subplots(1, 2)
-        for place, (term, color) in enumerate(zip(self.terms, (BLUE, VERMILION), strict=True)):
-            left.plot(self.curves["adversary"][:, place].tolist(), color=color, label=term)
-        left.set_xlabel("step")
-        left.legend(frameon=False)
-        for name, marks in (("adversary", "o-"), ("opposite", "s--"), ("random", "^:")):
-            place = self.conditions.index(name)
-            right.plot(self.divergence[place].tolist(), marks, label=name)
-        right.set_xlabel("site")
-        right.set_ylabel("Jensen–Shannon divergence")
-        right.legend(frameon=False)
-        return figure
-
 
 def adversarial_keys(
     subject: Subject,
@@ -95,7 +72,7 @@ def adversarial_keys(
     learning_rate: float = 1e-3,
     held_out: Source | None = None,
     seed: int = 0,
-    progress: Progress = None,
+    progress: Progress | None = None,
 ) -> AdversarialKeys:
     """Train the poster's adversary and its controls on labelled examples; the model never changes.
 
@@ -113,7 +90,7 @@ def adversarial_keys(
     for number, (name, sign, from_noise) in enumerate(
         (("adversary", -1.0, False), ("opposite", 1.0, False), ("random, trained", -1.0, True))
     ):
-        seeded = torch.Generator().manual_seed(seed + number)
+        seeded = generator(seed + number)
         mlp = _mlp(width, hidden, seeded).to(subject.device)
         changes[name] = _Change(mlp, from_noise)
         weights = (alpha, sign * (1 - alpha))
@@ -193,7 +170,7 @@ class _Data:
         self.gold = classes_of(subject, examples)
         self.encodings = encoded(subject, examples)
         self.groups = list(grouped(self.encodings, alone=stand_alone(subject)))
-        self.seeded = torch.Generator().manual_seed(seed)
+        self.seeded = generator(seed)
 
     def batches(self, *, shuffled: bool = False) -> Iterator[_Batch]:
         """Every batch once."""

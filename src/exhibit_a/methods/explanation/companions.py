@@ -35,13 +35,13 @@ from exhibit_a.methods.explanation.flow import (
     rollout,
     steps,
 )
-from exhibit_a.numerics.distances import BLUE, VERMILION
-from exhibit_a.results.result import Result, extra, provenance
+from exhibit_a.results.result import Result
+from exhibit_a.subject.provenance import provenance
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target, choose_target
 
 if TYPE_CHECKING:
-    import matplotlib.figure
+    pass
 
 TOKENS = 4096  # in one pass of copies
 STEPS = 64  # of the path from nothing to the text
@@ -57,19 +57,6 @@ class TokenAttribution(Result):
     method: str
     target: str
     scores: Scores
-
-    def plot(self) -> "matplotlib.figure.Figure":
-        """One bar for each token."""
-        figure: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
-            figsize=(6, 0.6 + 0.22 * len(self.scores)), layout="constrained"
-        )
-        axes, places = figure.subplots(), torch.arange(len(self.scores)).numpy()
-        colors = [BLUE if score >= 0 else VERMILION for score in self.scores.tolist()]
-        axes.barh(places, self.scores.cpu().numpy(), color=colors)
-        axes.set_yticks(places, self.tokens or places)
-        axes.invert_yaxis()
-        axes.set_xlabel(f"{self.method}, {self.target}")
-        return figure
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ n × n vectors.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +26,7 @@ from torch import Tensor, nn
 from exhibit_a.errors import NotComputableError, UnsupportedModelError
 from exhibit_a.methods.explanation.flow import require_one_stack
 from exhibit_a.subject.anatomy import Site, first_hidden
-from exhibit_a.subject.guard import Forward, frozen_eval, hooked, wrap_forward
+from exhibit_a.subject.guard import Forward, StopEarly, frozen_eval, hooked, wrap_forward
 from exhibit_a.subject.tap import Tap
 from exhibit_a.trace import edits
 from exhibit_a.trace.capture import Trace
@@ -265,27 +266,20 @@ def _shares(rows: Map) -> Map:
     return rows / rows.sum(-1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
 
 
-class _EnoughError(Exception):
-    """Carries the output of the one layer that was wanted."""
-
-    def __init__(self, output: Tensor) -> None:
-        self.output = output
-
-
 @torch.no_grad()
 def _layer_output(trace: Trace, edit: edits.Edit, call: int, copies: int) -> Tensor:
     """What one layer call hands on under ``edit``; nothing after it is run."""
+    outputs: list[Tensor] = []
 
     def stop(forward: Forward) -> Forward:
         def layer(*args: Any, **kwargs: Any) -> Any:
-            raise _EnoughError(hidden_of_output(forward(*args, **kwargs)))
+            outputs.append(hidden_of_output(forward(*args, **kwargs)))
+            raise StopEarly
 
         return layer
 
     model = trace.subject.model
-    with frozen_eval(model), wrap_forward([model.get_submodule(trace.layers[call].module)], stop):
-        try:
-            replay(trace, edit, start=call, copies=copies)
-        except _EnoughError as enough:
-            return enough.output
-    raise AssertionError("the layer was not reached")
+    modules = [model.get_submodule(trace.layers[call].module)]
+    with suppress(StopEarly), frozen_eval(model), wrap_forward(modules, stop):
+        replay(trace, edit, start=call, copies=copies)
+    return outputs[0]

@@ -177,7 +177,7 @@ def by_states(trace: Trace, target: Target) -> Iterator[tuple[Callable[[Tensor],
 
     first = model.get_submodule(kept.layers[0].module)
     with frozen_eval(model), wrap_forward([first], put):
-        yield score, kept.entries[kept.layers[0].stack].detach().clone()
+        yield score, kept.stack_inputs[kept.layers[0].stack].detach().clone()
 
 
 def nothing_said(trace: Trace) -> tuple[Float[Tensor, "1 token d_model"], str]:
@@ -186,13 +186,13 @@ def nothing_said(trace: Trace) -> tuple[Float[Tensor, "1 token d_model"], str]:
     Without a mask token the written positions are zero vectors; special tokens always stay.
     """
     kept, stack = trace.keeping("hidden"), trace.layers[0].stack
-    states = kept.entries[stack].detach()
+    states = kept.stack_inputs[stack].detach()
     if getattr(trace.subject.tokenizer, "mask_token_id", None) is None:
         written = (trace.real & ~trace.special).to(states.device)
         return states.masked_fill(written[:, None], 0), "zero vectors for written tokens"
     masked = erased(trace.subject, trace.inputs, removable(trace), "mask")
     silent = capture(trace.subject, {**trace.inputs, **masked}, keep=("hidden",))
-    return silent.entries[stack], "the mask token for written tokens"
+    return silent.stack_inputs[stack], "the mask token for written tokens"
 
 
 def _reach(encoding: Encoding) -> int:

@@ -38,15 +38,18 @@ from exhibit_a.methods.explanation.erasure import (
     require_way,
 )
 from exhibit_a.methods.explanation.flow import readout, require_one_stack
-from exhibit_a.numerics.distances import bootstrap_interval, sign_flip_p_value
-from exhibit_a.results.result import Result, extra, provenance
+from exhibit_a.numerics.intervals import bootstrap_interval, sign_flip_p_value
+from exhibit_a.numerics.seeds import generator
+from exhibit_a.progress import Progress, tell
+from exhibit_a.results.result import Result
+from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.batches import Progress, Source, encoded, tell
+from exhibit_a.trace.batches import Source, encoded
 from exhibit_a.trace.capture import Trace, capture
 from exhibit_a.trace.targets import Target, choose_target
 
 if TYPE_CHECKING:
-    import matplotlib.figure
+    pass
 
 BINS = (0.01, 0.05, 0.1, 0.2, 0.5)
 CURVE = tuple(step / 10 for step in range(11))
@@ -94,33 +97,6 @@ class Faithfulness(Result):
             for i, name in enumerate(self.attributions)
         ]
 
-    def plot(self) -> "matplotlib.figure.Figure":
-        """The probability of the answer while top-ranked tokens leave, and while only they stay.
-
-        Attributions are listed by comprehensiveness, the best first.
-        """
-        figure: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
-            figsize=(9, 4.2), layout="constrained"
-        )
-        colours = extra("matplotlib").color_sequences["petroff10"]  # safe for the colour-blind
-        best_first = self.mean[:, 0].argsort(descending=True, stable=True).tolist()
-        for axes, curves, title in zip(
-            figure.subplots(1, 2, sharey=True),
-            (self.deletion, self.insertion),
-            ("top tokens taken away", "only top tokens kept"),
-            strict=True,
-        ):
-            for rank, place in enumerate(best_first):
-                name = self.attributions[place]
-                look = {"color": colours[rank % 10], "linestyle": STYLES[rank // 10 % 3]}
-                if name == RANDOM:
-                    look = {"color": "0.3", "linewidth": 3}
-                axes.plot(self.fractions, curves[name].mean(0).tolist(), label=name, **look)
-            axes.set_xlabel(f"share of tokens, {title}")
-        figure.axes[0].set_ylabel("probability of the model's answer")
-        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right center")
-        return figure
-
 
 def faithfulness(
     subject: Subject,
@@ -131,7 +107,7 @@ def faithfulness(
     rankings: int = 5,
     samples: int = 256,
     seed: int = 0,
-    progress: Progress = None,
+    progress: Progress | None = None,
 ) -> Faithfulness:
     """Judge one or several attributions by what happens when the tokens they name are gone.
 
@@ -144,7 +120,7 @@ def faithfulness(
     explainers = _explainers(attribution, erase, samples, seed)
     data = read_examples(examples)
     encodings = encoded(subject, data)
-    seeded = torch.Generator().manual_seed(seed)
+    seeded = generator(seed)
     cases = []
     for number, encoding in enumerate(encodings, start=1):
         trace = capture(subject, encoding)

@@ -22,9 +22,8 @@ from scipy.sparse.csgraph import maximum_flow
 from torch import Tensor
 
 from exhibit_a.errors import NotComputableError
-from exhibit_a.shapes import Attention
-from exhibit_a.subject.tap import AttentionCall, Tap
 from exhibit_a.trace.capture import Trace
+from exhibit_a.trace.edits import Nudge
 from exhibit_a.trace.layers import hidden_of_output
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target
@@ -102,25 +101,13 @@ def attention_times_gradient(
 ) -> tuple[Float[Tensor, "_head _query _key"], ...]:
     """A ⊙ ∂F/∂A at every site, in one backward pass; later maps may move with earlier ones."""
     kept = trace.keeping("attention")
-    tap = _Nudge()
+    tap = Nudge("weights")
     answer = target(replay(kept, tap, start=0)).sum()
     slopes = torch.autograd.grad(answer, tap.nudges, allow_unused=True)
     return tuple(
         torch.zeros_like(attention) if slope is None else attention * slope[0]
         for attention, slope in zip(kept.attention, slopes, strict=True)
     )
-
-
-class _Nudge(Tap):
-    """Adds nothing to every map, in a way that a gradient can reach."""
-
-    def __init__(self) -> None:
-        self.nudges: list[Tensor] = []
-
-    def weighting(self, call: AttentionCall) -> Attention:
-        """The map plus a zero that is a leaf."""
-        self.nudges.append(torch.zeros_like(call.probs).requires_grad_())
-        return call.probs + self.nudges[-1]
 
 
 def _pipes(start: Row, maps: Sequence[Map]) -> csr_array:

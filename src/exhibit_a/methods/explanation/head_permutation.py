@@ -12,7 +12,6 @@ variation ½ Σ|p − p′| between its distributions, from 0 (nothing happened)
 """
 
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from inspect import signature
 from typing import Any
 
@@ -24,6 +23,7 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.explanation.shuffling import shuffled
 from exhibit_a.numerics.distances import total_variation
+from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Attention, SiteHeads, SiteVisible
 from exhibit_a.subject.tap import AttentionCall, Tap
 from exhibit_a.trace.capture import Trace
@@ -107,7 +107,7 @@ def _moved(
 ) -> Float[Tensor, "head repeat"]:
     """The change of the answer for every head and repeat, as copies of a few passes."""
     heads, queries, keys = trace.attention[site].shape
-    draws = torch.rand(repeats, queries, keys, generator=_seeded(seed, site))
+    draws = torch.rand(repeats, queries, keys, generator=generator(seed, site))
     pairs = torch.cartesian_prod(torch.arange(heads), torch.arange(repeats))
     longest = max(queries, keys)
     found = []
@@ -118,13 +118,6 @@ def _moved(
     return torch.cat(found).reshape(heads, repeats).cpu()
 
 
-def _seeded(*numbers: int) -> torch.Generator:
-    """Randomness that belongs to these numbers, and to no others."""
-    text = "/".join(map(str, numbers)).encode()
-    mixed = int.from_bytes(blake2b(text, digest_size=7).digest())
-    return torch.Generator().manual_seed(mixed)
-
-
 class _Everywhere(Tap):
     """All heads of all sites permuted, each row in its own way."""
 
@@ -133,7 +126,7 @@ class _Everywhere(Tap):
 
     def weighting(self, call: AttentionCall) -> Attention:
         """The weights in another order."""
-        seeded = _seeded(self.seed, call.site, self.number)
+        seeded = generator(self.seed, call.site, self.number)
         draws = torch.rand(call.probs.shape, generator=seeded).to(call.probs.device)
         visible = self.trace.visible[call.site].to(call.probs.device)
         return shuffled(call.probs, visible.reshape(1, 1, *visible.shape), draws)

@@ -28,6 +28,7 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.examples import read_examples
+from exhibit_a.examples.labels import classes_of
 from exhibit_a.methods.explanation.erasure import cut_short, require_distribution
 from exhibit_a.methods.explanation.shuffling import (
     TOKENS,
@@ -36,26 +37,15 @@ from exhibit_a.methods.explanation.shuffling import (
     chosen_sites,
     conditions,
 )
-from exhibit_a.numerics.distances import (
-    BLUE,
-    VERMILION,
-    bootstrap_interval,
-    sign_flip_p_value,
-)
-from exhibit_a.results.result import Result, extra, provenance
+from exhibit_a.numerics.intervals import bootstrap_interval, sign_flip_p_value
+from exhibit_a.progress import Progress
+from exhibit_a.results.result import Result
+from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.batches import (
-    Progress,
-    Source,
-    classes_of,
-    encoded,
-    grouped,
-    run,
-    stand_alone,
-)
+from exhibit_a.trace.batches import Source, encoded, grouped, run, stand_alone
 
 if TYPE_CHECKING:
-    import matplotlib.figure
+    pass
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,24 +74,6 @@ class PermutationTest(Result):
     uniform_accuracy: Float[Tensor, " condition"]
     uniform_accuracy_interval: Float[Tensor, "condition bound"]
 
-    def plot(self) -> "matplotlib.figure.Figure":
-        """Accuracy under each condition, beside the model's own and the uniform extreme."""
-        figure: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
-            figsize=(7, 3.2), layout="constrained"
-        )
-        axes, places = figure.subplots(), torch.arange(len(self.conditions)).numpy()
-        axes.axhline(self.own_accuracy, color="0.4", linestyle="--", label="as trained")
-        for shift, look, color, mean, ends, label in (
-            (-0.1, "o", BLUE, self.accuracy, self.accuracy_interval, f"{self.what} shuffled"),
-            (0.1, "s", VERMILION, self.uniform_accuracy, self.uniform_accuracy_interval, "uniform"),
-        ):
-            spread = (ends.mT - mean).abs().numpy()
-            axes.errorbar(places + shift, mean.numpy(), spread, fmt=look, color=color, label=label)
-        axes.set_xticks(places, self.conditions)
-        axes.set_ylabel("accuracy")
-        axes.legend(frameon=False)
-        return figure
-
 
 @torch.no_grad()
 def permutation_test(
@@ -113,7 +85,7 @@ def permutation_test(
     sites: Sequence[int] | None = None,
     repeats: int = 20,
     seed: int = 0,
-    progress: Progress = None,
+    progress: Progress | None = None,
 ) -> PermutationTest:
     """Shuffle attention at each site alone and at all ``sites`` together, and see what changes.
 

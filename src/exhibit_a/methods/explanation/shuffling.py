@@ -6,7 +6,6 @@ text's place in the data set, and on nothing else of its batch. What the shuffli
 ``permutation.py``.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.explanation.erasure import distributions
 from exhibit_a.numerics.distances import total_variation
+from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Attention, Queries, SharedKeys
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap
@@ -73,7 +73,7 @@ class Shuffling:
             if self.scope == "global":
                 place, own = 0, (1, 1, self.longest if positions else keys)
             for copy, repeat in enumerate(repeats):
-                seeded = torch.Generator().manual_seed(_mixed(self.seed, site, repeat, place))
+                seeded = generator(self.seed, site, repeat, place)
                 draw = torch.rand(own, generator=seeded)
                 drawn[index, copy, :, : own[1], :length] = draw[..., :length]
         return drawn.flatten(0, 1)
@@ -130,7 +130,7 @@ class Rerun:
 
     def __init__(self, batch: Batch, lengths: Tensor, places: list[int]) -> None:
         self.batch, self.texts = batch, _Texts(places, lengths)
-        self.own = distributions(batch.trace.subject, batch.trace.output, lengths)
+        self.own = distributions(batch.subject, batch.output, lengths)
 
     def answers(
         self, tap: Tap, sites: frozenset[int], copies: int
@@ -186,9 +186,3 @@ def conditions(sites: Sequence[int]) -> list[frozenset[int]]:
     """Each site alone, then all of them together."""
     together = [frozenset(sites)] if len(sites) > 1 else []
     return [*(frozenset([site]) for site in sites), *together]
-
-
-def _mixed(*numbers: int) -> int:
-    """One seed from several numbers, so that no two draws share their randomness by chance."""
-    text = "/".join(map(str, numbers)).encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=7).digest())

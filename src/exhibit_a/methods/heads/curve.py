@@ -19,27 +19,20 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
-from exhibit_a.examples import Example, read_examples
+from exhibit_a.examples import Example, fingerprint, read_examples
+from exhibit_a.examples.labels import classes_of, limited
 from exhibit_a.methods.heads.importance import (
     HeadImportance,
     HeadTable,
     importance_by_example,
 )
-from exhibit_a.results.result import Result, extra, provenance
+from exhibit_a.numerics.intervals import wilson
+from exhibit_a.progress import Progress
+from exhibit_a.results.result import Result
 from exhibit_a.subject.guard import frozen_eval, without_cache
+from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.batches import (
-    KeptHeads,
-    Progress,
-    Source,
-    classes_of,
-    encoded,
-    fingerprint,
-    grouped,
-    limited,
-    padded,
-    stand_alone,
-)
+from exhibit_a.trace.batches import KeptHeads, Source, encoded, grouped, padded, stand_alone
 
 TENTHS = tuple(tenth / 10 for tenth in range(11))
 ORDERS, SCOPES = ("least", "most"), ("global", "site")
@@ -65,10 +58,6 @@ class PruningCurve(Result):
         return float(
             torch.trapezoid(self.accuracy, self.fraction) / (self.fraction[-1] - self.fraction[0])
         )
-
-    def plot(self) -> Any:
-        """The curve with its intervals."""
-        return plot_curves([self])
 
 
 def pruning_curve(
@@ -113,7 +102,7 @@ def effectiveness(
     order: str = "most",
     counts: Sequence[int] | None = None,
     limit: int | None = None,
-    progress: Progress = None,
+    progress: Progress | None = None,
 ) -> PruningCurve:
     """Silence the same number of heads in every site, in an order of each example's own.
 
@@ -158,35 +147,6 @@ def first_heads(
         sites.setdefault(at[0], []).append(at)
     share = count / len(ranking)
     return [at for own in sites.values() for at in own[: round(share * len(own))]]
-
-
-def plot_curves(curves: Sequence[PruningCurve]) -> Any:
-    """Several curves in one picture."""
-    figure = extra("matplotlib.figure").Figure(figsize=(5.2, 3.6), layout="constrained")
-    axes = figure.subplots()
-    colours = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
-    for place, curve in enumerate(curves):
-        style = {
-            "color": colours[place % len(colours)],
-            "linestyle": "-" if curve.order == "least" else "--",
-        }
-        axes.plot(
-            curve.fraction,
-            curve.accuracy,
-            marker="o",
-            label=f"{curve.by}, {curve.order} first",
-            **style,
-        )
-        axes.fill_between(
-            curve.fraction,
-            curve.interval[:, 0],
-            curve.interval[:, 1],
-            color=style["color"],
-            alpha=0.15,
-        )
-    axes.set(xlabel="share of heads silenced", ylabel="accuracy", ylim=(0, 1))
-    axes.legend(fontsize=7)
-    return figure
 
 
 def _curve(

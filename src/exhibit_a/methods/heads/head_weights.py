@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
 
 from exhibit_a.errors import UnsupportedModelError
+from exhibit_a.numerics.seeds import generator
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.guard import Forward, frozen_eval, wrap_forward
 from exhibit_a.subject.subject import Subject
@@ -159,7 +160,7 @@ class _Watcher(Tap):
         self.sites = sites
         self.leaves: dict[str, Tensor] = {}
         self.found: dict[int, Feeding] = {}
-        self.seeded = torch.Generator().manual_seed(0)
+        self.seeded = generator(0)
 
     def weighting(self, call: AttentionCall) -> None:
         """Write down what feeds the queries, keys and values of a call."""

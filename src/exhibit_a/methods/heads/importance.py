@@ -23,27 +23,16 @@ from scipy import stats
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.examples import Example, read_examples
+from exhibit_a.examples import Example, fingerprint, read_examples
+from exhibit_a.examples.labels import classes_of, limited
 from exhibit_a.methods.attribution.path_integral import ENOUGH, attribute_classes, wide
-from exhibit_a.results.result import Result, extra, provenance
-from exhibit_a.shapes import Context
+from exhibit_a.progress import Progress
+from exhibit_a.results.result import Result
 from exhibit_a.subject.anatomy import Site
+from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject
-from exhibit_a.subject.tap import AttentionCall
-from exhibit_a.trace.batches import (
-    Batch,
-    KeptHeads,
-    Progress,
-    Source,
-    classes_of,
-    encoded,
-    fingerprint,
-    grouped,
-    limited,
-    run,
-    stand_alone,
-)
-from exhibit_a.trace.edits import Edit
+from exhibit_a.trace.batches import Batch, KeptHeads, Source, encoded, grouped, run, stand_alone
+from exhibit_a.trace.edits import Nudge
 from exhibit_a.trace.replay import replay
 
 HeadTable = Float[Tensor, "site head"]
@@ -74,23 +63,6 @@ class HeadImportance(Result):
         order = sorted(there, key=lambda place: tuple(key[place] for key in keys))
         return [divmod(place, heads) for place in order]
 
-    def plot(self) -> Any:
-        """The table of heads; darker matters more."""
-        sites, heads = self.scores.shape
-        figure = extra("matplotlib.figure").Figure(
-            figsize=(2 + 0.4 * heads, 1.5 + 0.35 * sites), layout="constrained"
-        )
-        axes = figure.subplots()
-        image = axes.imshow(self.scores.numpy(force=True), cmap="cividis_r")
-        names = [
-            f"{site.stack} {site.layer}" + " cross" * (site.kind == "cross") for site in self.sites
-        ]
-        axes.set_yticks(range(sites), names)
-        axes.set_xticks(range(heads))
-        axes.set(xlabel="head", title=f"importance by {self.by}, {self.examples} examples")
-        figure.colorbar(image)
-        return figure
-
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class HeadSimilarity(Result):
@@ -103,18 +75,6 @@ class HeadSimilarity(Result):
     spearman: float
     names: tuple[str, str]
 
-    def plot(self) -> Any:
-        """Every head as a point: its importance in one task against the other."""
-        figure = extra("matplotlib.figure").Figure(figsize=(4.5, 4.2), layout="constrained")
-        axes = figure.subplots()
-        site = torch.arange(len(self.first)).unsqueeze(1).expand_as(self.first)
-        colours = axes.scatter(
-            self.first.numpy(force=True), self.second.numpy(force=True), c=site, cmap="viridis"
-        )
-        axes.set(xlabel=self.names[0], ylabel=self.names[1], title=f"Pearson {self.pearson:.2f}")
-        figure.colorbar(colours, label="site")
-        return figure
-
 
 def head_importance(
     subject: Subject,
@@ -123,7 +83,7 @@ def head_importance(
     by: str = "attribution",
     limit: int | None = None,
     tolerance: float = 0.01,
-    progress: Progress = None,
+    progress: Progress | None = None,
 ) -> HeadImportance:
     """Rank the heads of a classifier on labelled examples, at most the first ``limit`` of them.
 
@@ -184,7 +144,7 @@ def importance_by_example(
     *,
     by: str,
     tolerance: float = 0.01,
-    progress: Progress = None,
+    progress: Progress | None = None,
 ) -> tuple[dict[str, HeadTables], dict[str, Any]]:
     """Tables of heads for every example, the main measure first, and doubts about them."""
     if by not in MEASURES:
@@ -247,13 +207,13 @@ class _Attribution(_Measure):
 class _Taylor(_Measure):
     def __call__(self, batch: Batch, gold: Tensor) -> dict[str, Tensor]:
         """What the loss would gain without each head, to first order."""
-        edit = _Nudged()
+        edit = Nudge("context")
         with torch.enable_grad():
-            output = replay(batch.trace, edit, start=0)
+            output = replay(batch, edit, start=0)
             loss = torch.nn.functional.cross_entropy(output.logits.float(), gold, reduction="sum")
             slopes = torch.autograd.grad(loss, edit.nudges, materialize_grads=True)
         found = []
-        for site, (slope, context) in enumerate(zip(slopes, edit.contexts, strict=True)):
+        for site, (slope, context) in enumerate(zip(slopes, edit.seen, strict=True)):
             real = batch.real_queries(site)[:, None, :, None]
             found.append((wide(slope) * wide(context) * real).sum((2, 3)).abs())
         return {"loss change": _table(found)}
@@ -263,9 +223,9 @@ class _Ablation(_Measure):
     @torch.no_grad()
     def __call__(self, batch: Batch, gold: Tensor) -> dict[str, Tensor]:
         """What accuracy loses and the loss gains without each head."""
-        sites = batch.trace.sites
+        sites = batch.sites
         most = max(site.heads for site in sites)
-        right, loss = _judged(batch.trace.output, gold)
+        right, loss = _judged(batch.output, gold)
         together = max(1, COPIED_TOKENS // batch.real.shape[1])
         accuracy, losses = [], []
         for site in sites:
@@ -302,21 +262,6 @@ MEASURES: dict[str, type[_Measure]] = {
     "ablation": _Ablation,
     "attention": _Attention,
 }
-
-
-class _Nudged(Edit):
-    """Adds nothing to every context, in a way that slopes can be asked for."""
-
-    def __init__(self) -> None:
-        super().__init__(())
-        self.nudges: list[Tensor] = []
-        self.contexts: list[Tensor] = []
-
-    def result(self, call: AttentionCall, context: Context) -> Context:  # noqa: ARG002
-        """The same context."""
-        self.contexts.append(context.detach())
-        self.nudges.append(torch.zeros_like(context).requires_grad_())
-        return context + self.nudges[-1]
 
 
 def _judged(output: Any, gold: Tensor) -> tuple[Tensor, Tensor]:

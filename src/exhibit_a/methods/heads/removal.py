@@ -30,10 +30,11 @@ from torch import Tensor, nn
 from exhibit_a.errors import BadRequestError, UnsupportedModelError, first_line
 from exhibit_a.examples import read_examples
 from exhibit_a.methods.heads.head_weights import Change, observe_feeding, plan_removal, remove
-from exhibit_a.results.result import Result, extra, provenance
+from exhibit_a.results.result import Result
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.encoding import probe
 from exhibit_a.subject.guard import floating, frozen_eval, without_cache
+from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject, examine
 from exhibit_a.subject.tap import AttentionCall, Tap, attention_implementation
 from exhibit_a.trace.batches import KeptHeads, Source, encoded, grouped, padded, stand_alone
@@ -64,16 +65,6 @@ class Pruning(Result):
     def speed_up(self) -> float:
         """How many times faster the pruned model is."""
         return self.seconds[0] / self.seconds[1]
-
-    def plot(self) -> Any:
-        """Size and time of the smaller model beside those of the whole one."""
-        figure = extra("matplotlib.figure").Figure(figsize=(5, 2.2), layout="constrained")
-        axis = figure.subplots()
-        shares = [after / before for before, after in (self.parameters, self.seconds)]
-        axis.barh(["parameters", "time"], shares, color="#0072b2")
-        axis.axvline(1, color="0.4", linewidth=0.8)
-        axis.set(xlabel="share of the whole model", title=f"without {len(self.heads)} heads")
-        return figure
 
 
 def prune(subject: Subject, heads: Heads) -> Subject:

@@ -13,16 +13,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
-from exhibit_a.methods.identifiability.effective import check_place
 from exhibit_a.methods.identifiability.polytope import polytope
-from exhibit_a.results.result import Result, extra, provenance
+from exhibit_a.numerics.seeds import generator
+from exhibit_a.results.result import Result
+from exhibit_a.subject.anatomy import check_site
 from exhibit_a.subject.guard import floating
+from exhibit_a.subject.provenance import provenance
 from exhibit_a.trace import edits
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.replay import replay
 
 if TYPE_CHECKING:
-    import matplotlib.figure
+    pass
 
 NOISE = 64  # units of rounding, of the largest answer, that a replay may differ by
 
@@ -46,30 +48,6 @@ class AlternativeAttention(Result):
     identifiable: bool
     key_tokens: tuple[str, ...]
 
-    def plot(self) -> "matplotlib.figure.Figure":
-        """The row, the interval of each weight, and the farthest alternative."""
-        places = range(len(self.key_tokens))
-        figure = extra("matplotlib.figure").Figure(
-            figsize=(max(5, 0.22 * len(places)), 3.2), layout="constrained"
-        )
-        axes = figure.subplots()
-        low, high = self.low.numpy(force=True), self.high.numpy(force=True)
-        axes.bar(places, high - low, bottom=low, color="0.85", label="possible")
-        axes.plot(
-            places, self.row.numpy(force=True), "o", ms=4, color="#0072B2", label="the model's"
-        )
-        axes.plot(
-            places, self.farthest.numpy(force=True), "x", ms=5, color="#D55E00", label="farthest"
-        )
-        axes.set_xticks(places, self.key_tokens, rotation=90, fontsize="x-small")
-        axes.set(
-            ylabel="weight",
-            title=f"site {self.site}, head {self.head}, query {self.query}: "
-            f"total variation {self.distance:.2f}",
-        )
-        axes.legend(fontsize="small")
-        return figure  # type: ignore[no-any-return]
-
 
 def alternative_attention(
     trace: Trace,
@@ -85,13 +63,13 @@ def alternative_attention(
     Without ``query``, the row the answer is usually read from: the last real token where attention
     is causal, else the first.
     """
-    check_place(trace.sites, site, head)
+    check_site(trace.sites, site, head)
     if samples < 1:
         raise BadRequestError(f"At least 1 sample is needed, {samples} were asked for.")
     trace = trace.keeping("attention", "values", "hidden")
     query = _query(trace, site, query)
     seen = trace.visible[site][query]
-    seeded = torch.Generator().manual_seed(seed)
+    seeded = generator(seed)
     found = polytope(
         trace.attention[site][head, query, seen].double(),
         trace.values[site][head, seen].double(),

@@ -21,14 +21,15 @@ from exhibit_a.methods.identifiability.effective import (
     effective_attention,
 )
 from exhibit_a.methods.identifiability.freedom import Freedom, degrees_of_freedom
-from exhibit_a.results.result import Result, extra, provenance
+from exhibit_a.results.result import Result
 from exhibit_a.shapes import SiteRows
 from exhibit_a.subject.anatomy import Site
+from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.capture import Trace, capture
 
 if TYPE_CHECKING:
-    import matplotlib.figure
+    pass
 
 DEMANDS = ("same output", "same sum", "not negative", "own keys")
 SHORTEST = 4  # tokens; below, a text is all special tokens
@@ -53,24 +54,6 @@ class AttentionIdentifiability(Result):
         demands = (self.same_output, self.same_sum, self.not_negative, self.generated)
         counted = [part for demand in demands if (part := demand[site]) is not None]
         return torch.stack([(part[part >= 0] == 0).double().mean() for part in counted])
-
-    def plot(self) -> "matplotlib.figure.Figure":
-        """The share of rows that are the only ones possible, demand upon demand."""
-        figure: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
-            figsize=(6, 1.4 + 0.3 * len(self.sites)), layout="constrained"
-        )
-        axis = figure.subplots()
-        shares = torch.full((len(self.sites), len(DEMANDS)), torch.nan)
-        for place in range(len(self.sites)):
-            found = self.unique(place)
-            shares[place, : len(found)] = found
-        drawn = axis.imshow(shares.numpy(), vmin=0, vmax=1, cmap="cividis", aspect="auto")
-        axis.set_xticks(range(len(DEMANDS)), DEMANDS)
-        names = [f"{one.stack} {one.layer} {one.kind}" for one in self.sites]
-        axis.set_yticks(range(len(names)), names)
-        axis.set_title("rows that stay the only ones, demand upon demand", fontsize="medium")
-        figure.colorbar(drawn, label="share of rows")
-        return figure
 
 
 def attention_identifiability(trace: Trace) -> AttentionIdentifiability:
@@ -111,29 +94,6 @@ class IdentifiabilityByLength(Result):
     first_raw: Float[Tensor, "length site"]
     first_effective: Float[Tensor, "length site"]
     d_head: tuple[int, ...]  # of every site
-
-    def plot(self) -> "matplotlib.figure.Figure":
-        """Pearson, null fraction and weight on special tokens by length, with the d_head line."""
-        figure = extra("matplotlib.figure").Figure(figsize=(12, 3.4), layout="constrained")
-        axes = figure.subplots(1, 3)
-        shades = extra("matplotlib").colormaps["viridis"]
-        count = len(self.d_head)
-        for site in range(count):
-            colour = shades(site / max(count - 1, 1))
-            for panel, part in zip(axes, (self.pearson, self.null_fraction), strict=False):
-                panel.plot(self.lengths, part[:, site], color=colour, label=f"site {site}")
-        axes[2].plot(self.lengths, self.special_raw.mean(1), color="#0072B2", label="raw")
-        axes[2].plot(
-            self.lengths, self.special_effective.mean(1), color="#D55E00", label="effective"
-        )
-        names = ("Pearson(raw, effective)", "null fraction", "weight on special tokens")
-        for panel, name in zip(axes, names, strict=True):
-            for width in sorted(set(self.d_head)):
-                panel.axvline(width, color="0.4", ls="--", lw=1, label=f"d_head {width}")
-            panel.set(xlabel="tokens", ylabel=name)
-        axes[0].legend(fontsize="x-small")
-        axes[2].legend(fontsize="x-small")
-        return figure  # type: ignore[no-any-return]
 
 
 def identifiability_by_length(

@@ -9,7 +9,6 @@ and V is used; where it has not, V is replaced by V·U·S from W_O = U·S·Wᵀ,
 values and the column space of T and is no wider than V.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,13 +21,15 @@ from exhibit_a.methods.identifiability.projection import project
 from exhibit_a.methods.identifiability.ranks import singular_values
 from exhibit_a.methods.identifiability.value_bias import value_bias as observed_bias
 from exhibit_a.numerics.parallel import one_thread
-from exhibit_a.results.result import Leaf, Result, extra, provenance
+from exhibit_a.results.result import Result
+from exhibit_a.results.tables import Leaf
 from exhibit_a.shapes import SiteHeads, SiteMap, SiteRows
 from exhibit_a.subject.anatomy import Site
+from exhibit_a.subject.provenance import provenance
 from exhibit_a.trace.capture import Trace
 
 if TYPE_CHECKING:
-    import matplotlib.figure
+    pass
 
 VERDICTS = ("identifiable", "borderline", "not identifiable")
 PADDING = -1  # in place of a rank or verdict, for rows that are no text
@@ -79,36 +80,6 @@ class EffectiveAttention(Result):
         named = {"query": queries, "key": keys}
         return {axis: named[axis] for axis in leaf.dims if axis in named}
 
-    def plot(self, site: int = 0, head: int = 0) -> "matplotlib.figure.Figure":
-        """Raw, effective and their difference, on one locked and signed scale."""
-        check_place(self.sites, site, head)
-        raw, effective = (part[site][head].numpy(force=True) for part in (self.raw, self.effective))
-        queries, keys = self.tokens_of(site)
-        limit = max(abs(raw).max(), abs(effective).max())
-        size = min(0.16 * len(keys) + 1, 7)
-        figure = extra("matplotlib.figure").Figure(
-            figsize=(3 * size + 1.5, size + 1.2), layout="constrained"
-        )
-        axes = figure.subplots(1, 3, sharey=True)
-        for panel, name, shown in zip(
-            axes,
-            ("raw", "effective", "effective − raw"),
-            (raw, effective, effective - raw),
-            strict=True,
-        ):
-            image = panel.imshow(shown, cmap="RdBu_r", vmin=-limit, vmax=limit)
-            panel.set(title=name, xlabel="key")
-            panel.set_xticks(range(len(keys)), keys, rotation=90, fontsize="xx-small")
-        axes[0].set_yticks(range(len(queries)), queries, fontsize="xx-small")
-        axes[0].set_ylabel("query")
-        here = self.sites[site]
-        figure.suptitle(
-            f"{here.stack} layer {here.layer}, {here.kind}-attention, head {head}: "
-            f"Pearson {float(self.pearson[site][head]):.3f}"
-        )
-        figure.colorbar(image, ax=axes, label="weight")
-        return figure  # type: ignore[no-any-return]
-
 
 def effective_attention(
     trace: Trace,
@@ -156,16 +127,6 @@ def effective_attention(
         sequences={name: sequence.tokens for name, sequence in trace.sequences.items()},
         **{name: tuple(one[name] for one in found) for name in found[0]},
     )
-
-
-def check_place(sites: Sequence[Site], site: int, head: int | None = None) -> None:
-    """Refuse a site or head that is not there, and say which are."""
-    if not 0 <= site < len(sites):
-        raise BadRequestError(f"There is no site {site}; this model has 0 to {len(sites) - 1}.")
-    if head is not None and not 0 <= head < sites[site].heads:
-        raise BadRequestError(
-            f"Site {site} has no head {head}; its heads are 0 to {sites[site].heads - 1}."
-        )
 
 
 def passed_on(

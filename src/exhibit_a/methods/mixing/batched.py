@@ -50,11 +50,10 @@ class Mixtures:
 
 def mixtures(batch: Batch, *, probes: int | None, seed: int) -> Mixtures:
     """Hidden token attribution of texts of one length, without padding, in the input's stack."""
-    trace = batch.trace
-    stack = trace.sites[0].stack
-    width, count = trace.entries[stack].shape[-1], trace.entries[stack].shape[1]
+    stack = batch.sites[0].stack
+    width, count = batch.stack_inputs[stack].shape[-1], batch.stack_inputs[stack].shape[1]
     check_probes(probes, width)
-    push = push_to_layers(trace, stack, stack)
+    push = push_to_layers(batch, stack, stack)
     every = list(range(count))
     changes = Changes.unit(push.entry, every, probes, seed)
     squares = squares_of(push, changes, every, keep_directions=probes is not None)

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from exhibit_a.errors import BrokenInvariantError
 from exhibit_a.methods.mixing.tangent_kernels import change_of
+from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Context
 from exhibit_a.subject.anatomy import first_hidden
 from exhibit_a.subject.guard import Forward
@@ -127,7 +128,7 @@ def _require_apart(after: Tensor, before: Tensor, cut: Tensor) -> None:
     bits = 2 ** torch.arange(max(1, int(number[-1]).bit_length()), device=after.device)
     some = (number & bits.unsqueeze(1)) > 0
     asked = torch.cat([some, ~some])
-    chance = torch.randn(after.shape, generator=torch.Generator().manual_seed(0)).to(after)
+    chance = torch.randn(after.shape, generator=generator(0)).to(after)
     back = _backwards(after, before, cut)
     direct, heads = side_by_side(lambda chosen: back(chosen.unsqueeze(-1) * chance), asked)
     if any(bool(part[~asked.unsqueeze(1)].any()) for part in (direct, _by_token(heads))):

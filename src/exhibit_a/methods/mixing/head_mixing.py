@@ -11,7 +11,7 @@ from (Pascual et al., EACL 2021). Here the two are put side by side for every he
 The head's output is what it averaged, or what its rows of the output projection make of that.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -28,14 +28,17 @@ from exhibit_a.methods.mixing.pushforward import (
     positions,
     push_to_heads,
 )
-from exhibit_a.numerics.distances import BLUE, FARTHEST, VERMILION, jensen_shannon, total_variation
-from exhibit_a.results.result import Leaf, Result, extra, provenance
+from exhibit_a.numerics.correlation import pearson, spearman
+from exhibit_a.numerics.distances import FARTHEST, jensen_shannon, total_variation
+from exhibit_a.results.result import Result
+from exhibit_a.results.tables import Leaf
 from exhibit_a.shapes import SiteHeads, SiteMap
-from exhibit_a.subject.anatomy import Site
+from exhibit_a.subject.anatomy import Site, key_stack
+from exhibit_a.subject.provenance import provenance
 from exhibit_a.trace.capture import Trace
 
 if TYPE_CHECKING:
-    import matplotlib.figure
+    pass
 
 OUTPUTS = ("averaged", "projected")
 
@@ -64,26 +67,10 @@ class HeadMixing(Result):
         if not {"query", "key"} <= set(leaf.dims):
             return {}
         site = leaf.where["site"]
-        return {
-            "query": self.sequences[self.stack[site]],
-            "key": self.sequences[key_stack(self.stack[site], self.kind[site], self.sequences)],
-        }
-
-    def plot(self) -> "matplotlib.figure.Figure":
-        """How far attention and contribution disagree, head by head."""
-        figure = extra("matplotlib.figure").Figure(figsize=(6, 3.4), layout="constrained")
-        axis = figure.subplots()
-        for site, scores in enumerate(self.total_variation):
-            marks = scores.numpy(force=True)
-            axis.plot([site] * len(marks), marks, "o", color=BLUE, alpha=0.6)
-            axis.plot(site, marks.mean(), "_", color=VERMILION, markersize=22)
-        axis.set_xticks(
-            range(len(self.layer)),
-            [f"{self.stack[i][:3]} {n} {self.kind[i]}" for i, n in enumerate(self.layer)],
-            rotation=45,
-        )
-        axis.set(ylabel="weight that lies elsewhere", xlabel="attention site", ylim=(0, 1))
-        return figure  # type: ignore[no-any-return]
+        own = self.stack[site]
+        others = (stack for stack in self.sequences if stack != own)
+        keys = own if self.kind[site] == "self" else next(others, own)
+        return {"query": self.sequences[own], "key": self.sequences[keys]}
 
 
 def head_mixing(
@@ -107,14 +94,14 @@ def head_mixing(
     found: dict[int, Tensor] = {}
     checks: dict[str, float | str | int] = {}
     for source in trace.sequences:
-        sites = [s for s in trace.sites if key_stack(s.stack, s.kind, trace.sequences) == source]
+        sites = [s for s in trace.sites if key_stack(s, trace.sequences) == source]
         if sites:
             maps, measured = _contributions(trace, source, sites, kept, (probes, seed, output))
             found |= maps
             checks |= {f"{name}_{source}": value for name, value in measured.items()}
     attention, contribution, scores = [], [], []
     for index, site in enumerate(trace.sites):
-        rows, columns = kept[site.stack], kept[key_stack(site.stack, site.kind, trace.sequences)]
+        rows, columns = kept[site.stack], kept[key_stack(site, trace.sequences)]
         local = trace.attention[index][:, rows][:, :, columns].cpu()
         visible = trace.visible[index][rows][:, columns].cpu()
         scores.append(agreement(local.double(), found[index], visible | (found[index] > 0)))
@@ -163,7 +150,7 @@ def agreement(
     """How alike two distributions over keys are, averaged over the rows that can differ."""
     measures: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
         "pearson": pearson,
-        "spearman": lambda a, b, where: pearson(_ranks(a, where), _ranks(b, where), where),
+        "spearman": spearman,
         "jensen_shannon": lambda a, b, _: jensen_shannon(a, b) / FARTHEST,
         "total_variation": lambda a, b, _: total_variation(a, b),
     }
@@ -173,24 +160,6 @@ def agreement(
         name: (measure(a, b, reach).masked_fill(~telling, 0).sum(-1) / telling.sum(-1)).float()
         for name, measure in measures.items()
     }
-
-
-def pearson(a: Rows, b: Rows, where: Reach) -> RowScores:
-    """Correlation of two rows over the marked keys; 0 where one of them is constant."""
-    count = where.sum(-1, keepdim=True).clamp_min(1)
-    a, b = (
-        torch.where(where, part - (part * where).sum(-1, keepdim=True) / count, 0)
-        for part in (a, b)
-    )
-    size = (a.square().sum(-1) * b.square().sum(-1)).sqrt()
-    return torch.where(size > 1e-12, (a * b).sum(-1) / size.clamp_min(1e-12), 0)
-
-
-def key_stack(stack: str, kind: str, stacks: Iterable[str]) -> str:
-    """The stack whose tokens a site looks at."""
-    if kind == "self":
-        return stack
-    return next((name for name in stacks if name != stack), stack)
 
 
 def _contributions(
@@ -232,10 +201,3 @@ def _projection(trace: Trace, site: Site) -> Tensor:
             'Use output="averaged".'
         )
     return weight
-
-
-def _ranks(values: Rows, where: Reach) -> Rows:
-    """Ranks among the marked keys; equal values share their mean rank."""
-    below = (values.unsqueeze(-2) < values.unsqueeze(-1)) & where.unsqueeze(-2)
-    equal = (values.unsqueeze(-2) == values.unsqueeze(-1)) & where.unsqueeze(-2)
-    return below.sum(-1) + equal.to(values.dtype).sum(-1) / 2

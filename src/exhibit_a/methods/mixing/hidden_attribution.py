@@ -35,11 +35,13 @@ from exhibit_a.methods.mixing.pushforward import (
     positions,
     push_to_layers,
 )
-from exhibit_a.results.result import Leaf, Result, extra, provenance
+from exhibit_a.results.result import Result
+from exhibit_a.results.tables import Leaf
+from exhibit_a.subject.provenance import provenance
 from exhibit_a.trace.capture import Trace
 
 if TYPE_CHECKING:
-    import matplotlib.figure
+    pass
 
 NORMS = ("frobenius", "spectral", "times_input")
 
@@ -82,34 +84,6 @@ class HiddenAttribution(Result):
         named = super().tokens_along(leaf)
         return named | {"source": self.source_tokens} if "source" in leaf.dims else named
 
-    def plot(self, token: int | None = None) -> "matplotlib.figure.Figure":
-        """Own share by layer, the neighbour profile, and the story of one token.
-
-        Without ``token`` the story is that of the token with the least of itself left at the end.
-        """
-        own = self.self_contribution
-        chosen = int(own[-1].argmin()) if token is None else token
-        if not 0 <= chosen < own.shape[1]:
-            raise BadRequestError(f"There is no token {chosen}; valid are 0 to {own.shape[1] - 1}.")
-        figure = extra("matplotlib.figure").Figure(figsize=(13, 3.6), layout="constrained")
-        boxes, profile, story = figure.subplots(1, 3, width_ratios=(1, 1, 1.4))
-        boxes.boxplot(own.T.numpy(force=True), positions=range(len(own)), widths=0.6)
-        boxes.set(xlabel="layer", ylabel="contribution of the token itself", ylim=(0, 1.02))
-        shades = extra("matplotlib").colormaps["viridis"]
-        for layer, row in enumerate(self.neighbours.numpy(force=True)):
-            profile.plot(row, color=shades(layer / len(own)), label=f"layer {layer}")
-        profile.set(xlabel="distance", ylabel="share of contribution")
-        profile.set_yscale("symlog", linthresh=1e-2)
-        profile.legend(fontsize="x-small", loc="upper right")
-        shown = story.imshow(
-            self.contribution[:, chosen].numpy(force=True), cmap="cividis", aspect="auto"
-        )
-        names = self.source_tokens
-        story.set_xticks(range(len(names)), names, rotation=90, fontsize="x-small")
-        story.set(ylabel="layer", title=f"who is in “{names[chosen]}” ({chosen})")
-        figure.colorbar(shown, ax=story, label="contribution")
-        return figure  # type: ignore[no-any-return]
-
     def _same_positions(self) -> None:
         if self.stack != self.source:
             raise NotComputableError(
@@ -139,7 +113,7 @@ def hidden_attribution(
     stack = known_stack(trace, stack)
     source = known_stack(trace, source or stack)
     trace = trace.keeping("hidden")
-    width = trace.entries[source].shape[-1]
+    width = trace.stack_inputs[source].shape[-1]
     check_probes(probes, width)
     _check_norm(norm, probes)
     targets, sources = (positions(trace, name, special) for name in (stack, source))

@@ -28,9 +28,10 @@ from torch.overrides import TorchFunctionMode
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError, first_line
 from exhibit_a.methods.mixing.folding import Fold, side_by_side
 from exhibit_a.methods.mixing.tangent_kernels import FirstOrder
+from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Context
 from exhibit_a.subject.anatomy import first_hidden
-from exhibit_a.subject.guard import Forward, frozen_eval, wrap_forward
+from exhibit_a.subject.guard import Forward, StopEarly, frozen_eval, wrap_forward
 from exhibit_a.subject.tap import AttentionCall, Tap
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.layers import hidden_of_output
@@ -151,7 +152,7 @@ def orthonormal(
     sources: int, count: int, width: int, seed: int
 ) -> Float[Tensor, "source direction d_model"]:
     """Random orthonormal directions for every source; the same for the same seed."""
-    chance = torch.Generator().manual_seed(seed)
+    chance = generator(seed)
     drawn = torch.randn(sources, width, count, generator=chance, dtype=torch.float64)
     basis, triangle = torch.linalg.qr(drawn)
     signs = triangle.diagonal(dim1=1, dim2=2).sign()  # without them the basis is not uniform
@@ -183,11 +184,11 @@ def _folded_bytes(trace: Trace) -> int:
 def _prepare(trace: Trace, source: str, watched: _Watched, fold: Fold | None = None) -> Pushforward:
     """Steps 1 and 2, and the checks on them."""
     trace = trace.keeping("hidden")
-    entry = trace.entries[source].detach().clone().requires_grad_()
+    entry = trace.stack_inputs[source].detach().clone().requires_grad_()
     with torch.enable_grad():
         plain, _ = _run_from(trace, source, entry, watched)
         outputs, parity = _run_from(trace, source, entry, watched, FirstOrder(), fold)
-        chance = torch.Generator().manual_seed(0)
+        chance = generator(0)
         stand_ins = tuple(
             torch.randn(part.shape, generator=chance).to(part).requires_grad_() for part in outputs
         )
@@ -245,14 +246,14 @@ def _run_from(
                 output = fold.through(len(states), forward, args, kwargs)
             states.append(hidden_of_output(output))
             if len(states) > last:
-                raise _Enough
+                raise StopEarly
             return output
 
         return layer
 
     modules = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
     with (
-        suppress(_Enough),
+        suppress(StopEarly),
         frozen_eval(model),
         mode or nullcontext(),
         trace.subject.tapping(fold or heads),
@@ -265,10 +266,6 @@ def _run_from(
         *(states[call] for call in watched.calls),
         *(heads.seen[site] for site in watched.sites),
     ], parity
-
-
-class _Enough(Exception):  # noqa: N818 - it is not an error
-    """Everything watched has been seen; the rest of the model need not run."""
 
 
 class _Heads(Tap):

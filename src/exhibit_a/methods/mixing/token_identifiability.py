@@ -42,12 +42,13 @@ from exhibit_a.methods.mixing.token_search import (
     score_candidates,
 )
 from exhibit_a.methods.mixing.token_states import StateBatch, Texts, states
-from exhibit_a.numerics.distances import BLUE, GREEN, PURPLE, VERMILION
-from exhibit_a.results.result import Result, extra, provenance
+from exhibit_a.numerics.seeds import generator
+from exhibit_a.results.result import Result
+from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject
 
 if TYPE_CHECKING:
-    import matplotlib.figure
+    pass
 
 MAPS = ("identity", "rotation", "linear", "mlp")
 METRICS = ("cosine", "l2")
@@ -74,24 +75,6 @@ class TokenIdentifiability(Result):
     chance: float
     metric: str
     candidates: str
-
-    def plot(self) -> "matplotlib.figure.Figure":
-        """Rate by layer, a line for each map, with intervals, control and chance."""
-        figure = extra("matplotlib.figure").Figure(figsize=(6, 3.6), layout="constrained")
-        axis = figure.subplots()
-        colours = dict(zip(MAPS, (BLUE, PURPLE, VERMILION, GREEN), strict=True))
-        for name, rates in self.rate.items():
-            layers, bounds = range(len(rates)), self.interval[name].numpy(force=True)
-            axis.plot(layers, rates.numpy(force=True), "o-", color=colours[name], label=name)
-            axis.fill_between(layers, bounds[:, 0], bounds[:, 1], color=colours[name], alpha=0.2)
-        for name, rates in self.control.items():
-            label = f"{name}, control"
-            axis.plot(rates.numpy(force=True), ":", color=colours[name], label=label)
-        axis.axhline(self.chance, color="0.4", linewidth=0.8, label="chance")
-        title = f"{self.metric}, candidates: {self.candidates}"
-        axis.set(xlabel="layer", ylabel="identifiable tokens", ylim=(0, 1.02), title=title)
-        axis.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
-        return figure  # type: ignore[no-any-return]
 
 
 def token_identifiability(
@@ -192,7 +175,7 @@ class _Task:
 
     def rows(self, part: str) -> Iterator[tuple[Tensor, Float[Tensor, "target row d_input"]]]:
         """Hidden vectors of real tokens; the vectors wanted, and those of strangers."""
-        chance = torch.Generator().manual_seed(self.seed + 1)
+        chance = generator(self.seed + 1)
         for batch in self.batches(part):
             wanted = self.wanted(batch)[batch.real]
             drawn = torch.randint(len(self.strangers), (len(wanted),), generator=chance)
@@ -307,7 +290,7 @@ def _pool(
     task: _Task, part: str
 ) -> tuple[Float[Tensor, "candidate d_input"], Int[Tensor, " candidate"]]:
     """A uniform sample of the words of some texts (reservoir: one pass, fixed memory)."""
-    chance = torch.Generator().manual_seed(task.seed + 3)
+    chance = generator(task.seed + 3)
     rows: list[Tensor] = []
     ids: list[Tensor] = []
     luck = torch.zeros(0)

@@ -19,6 +19,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from exhibit_a.numerics.seeds import generator
+
 HiddenRows = Float[Tensor, "layer row d_model"]
 InputRows = Float[Tensor, "row d_input"]
 Predicted = Float[Tensor, "layer row d_input"]
@@ -132,7 +134,7 @@ class Perceptrons(nn.Module):
     def __init__(self, linear: LinearMap, spread: Tensor, width: int, seed: int) -> None:
         super().__init__()
         layers, given, wanted = linear.weight.shape
-        chance = torch.Generator().manual_seed(seed)
+        chance = generator(seed)
         drawn = torch.randn(layers, given, width, generator=chance) / given**0.5
         self.linear, self.spread = linear, spread
         self.inner = nn.Parameter(drawn)

@@ -14,6 +14,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from exhibit_a.numerics.seeds import generator
+
 REPLICATES = 500
 TWIN = 1e-5  # closer than this (1 − cosine) are the same vector but for rounding
 
@@ -92,7 +94,7 @@ class Score:
         self.sums = torch.zeros(len(STATISTICS), len(self.names), layers, dtype=torch.float64)
         self.replicates = torch.zeros(REPLICATES, len(self.names), layers, dtype=torch.float64)
         self.replicate_words = torch.zeros(REPLICATES, dtype=torch.float64)
-        self.chance_of = torch.Generator().manual_seed(seed + 2)
+        self.chance_of = generator(seed + 2)
 
     def add(self, hits: Float[Tensor, "statistic map layer text"], words: Tensor) -> None:
         """Take in sums for some texts, and their numbers of words."""

@@ -19,10 +19,11 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.examples import Example, iterate_examples
+from exhibit_a.numerics.seeds import generator
 from exhibit_a.subject.encoding import positions
-from exhibit_a.subject.guard import frozen_eval, without_cache
+from exhibit_a.subject.guard import StopEarly, frozen_eval, without_cache
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.layers import Enough, LayerRecorder
+from exhibit_a.trace.layers import LayerRecorder
 
 PARTS = {"train": 0.7, "validation": 0.15, "test": 0.15}
 WINDOW = 2048  # texts that are sorted by shape together
@@ -48,7 +49,7 @@ class Texts:
 
     def part(self, name: str) -> Iterator[Any]:
         """The texts of one part, in their order."""
-        chance = torch.Generator().manual_seed(self.seed)
+        chance = generator(self.seed)
         for text in self._all():
             luck = float(torch.rand((), generator=chance))
             start = 0.0
@@ -93,11 +94,11 @@ def _run(subject: Subject, inputs: dict[str, Any]) -> StateBatch:
     model, anatomy = subject.model, subject.anatomy
     stack = anatomy.sites[0].stack
     layers = [layer for layer in anatomy.layers if layer.stack == stack]
-    passage = LayerRecorder(enough=len(layers))
-    with suppress(Enough), frozen_eval(model), passage.watching(model, layers):
+    recorder = LayerRecorder(enough=len(layers))
+    with suppress(StopEarly), frozen_eval(model), recorder.watching(model, layers):
         model(**without_cache(model, inputs))
-    seen = [given for given in passage.layer_inputs if given is not None]
-    hidden = torch.stack([*seen, passage.handed[-1]]).float().cpu()
+    seen = [given for given in recorder.inputs if given is not None]
+    hidden = torch.stack([*seen, recorder.states[-1]]).float().cpu()
     if not bool(hidden.isfinite().all()):
         raise BrokenInvariantError("A hidden state is NaN or infinite; no numbers are given.")
     count, tokens = hidden.shape[1:3]

@@ -25,22 +25,16 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.examples import read_examples
+from exhibit_a.examples.labels import classes_of, limited
 from exhibit_a.methods.attribution.path_integral import attribute_classes
-from exhibit_a.methods.heads.curve import wilson
 from exhibit_a.methods.triggers.insertion import Pattern, inserted, token_at, written
-from exhibit_a.results.result import Result, extra, provenance
+from exhibit_a.numerics.intervals import wilson
+from exhibit_a.numerics.seeds import generator
+from exhibit_a.progress import Progress
+from exhibit_a.results.result import Result
+from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.batches import (
-    Progress,
-    Source,
-    answers_of,
-    classes_of,
-    encoded,
-    grouped,
-    limited,
-    run,
-    stand_alone,
-)
+from exhibit_a.trace.batches import Source, answers_of, encoded, grouped, run, stand_alone
 
 WEAK = 0.2  # a second pair below this share of the first is left out
 FAINT = 0.02  # patterns whose two scores are below this together are not kept
@@ -54,19 +48,6 @@ class Triggers(Result):
     patterns: tuple[Pattern, ...]
     by_attention: tuple[Pattern, ...]
     labels: tuple[str, ...]
-
-    def plot(self, count: int = 12) -> Any:
-        """The strongest patterns, and the class that each speaks for."""
-        shown = self.patterns[:count][::-1]
-        figure = extra("matplotlib.figure").Figure(
-            figsize=(6, 1.2 + 0.3 * len(shown)), layout="constrained"
-        )
-        axis = figure.subplots()
-        axis.barh(range(len(shown)), [sum(one.scores) for one in shown], color="#0072b2")
-        names = [f"{one.text} → {self.labels[one.predicted]}" for one in shown]
-        axis.set_yticks(range(len(shown)), names)
-        axis.set_xlabel("contribution of the pattern's edges")
-        return figure
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -87,27 +68,6 @@ class Attack(Result):
     attention_patterns: tuple[Pattern, ...]
     labels: tuple[str, ...]
 
-    def plot(self) -> Any:
-        """The drop on the other classes, for each pattern and its controls."""
-        count = len(self.patterns)
-        figure = extra("matplotlib.figure").Figure(
-            figsize=(6.4, 1.2 + 0.45 * count), layout="constrained"
-        )
-        axes = figure.subplots()
-        series = {"attribution": self.after, "attention": self.attention, "random": self.random}
-        colours = {"attribution": "#0072b2", "attention": "#e69f00", "random": "#999999"}
-        for place, (name, found) in enumerate(series.items()):
-            drops = [self.drop(pattern, found) for pattern in range(count)]
-            at = torch.arange(count) + 0.27 * (place - 1)
-            axes.barh(at.tolist(), drops, 0.25, label=name, color=colours[name])
-        names = [f"{one.text} → {self.labels[one.predicted]}" for one in self.patterns]
-        axes.set_yticks(range(count), names)
-        axes.invert_yaxis()
-        axes.axvline(0, color="0.4", linewidth=0.8)
-        axes.set_xlabel("accuracy lost on the other classes")
-        axes.legend(frameon=False)
-        return figure
-
     def drop(self, pattern: int, found: Float[Tensor, "pattern label"] | None = None) -> float:
         """How much accuracy the classes lose that the pattern does not speak for."""
         found = self.after if found is None else found
@@ -122,7 +82,7 @@ def find_triggers(
     *,
     limit: int = 500,
     tolerance: float = 0.01,
-    progress: Progress = None,
+    progress: Progress | None = None,
 ) -> Triggers:
     """Find the patterns on which single answers rest most, in the first ``limit`` examples."""
     some = limited(read_examples(examples), limit)
@@ -134,7 +94,7 @@ def find_triggers(
     for group in grouped(inputs, alone=stand_alone(subject), progress=progress):
         batch = run(subject, [inputs[place] for place in group])
         ids = [(some[place].id, inputs[place]["input_ids"][0]) for place in group]
-        predicted = batch.trace.output.logits.argmax(-1)
+        predicted = batch.output.logits.argmax(-1)
         scores = [found.scores for found in attribute_classes(batch, predicted, tolerance)]
         by_attribution += _patterns(subject, scores, ids, predicted)
         by_attention += _patterns(subject, list(batch.attention), ids, predicted, only_words=True)
@@ -174,7 +134,7 @@ def attack(
         raise BadRequestError("There are no patterns to attack with; find them on more examples.")
     chosen = [one for label in sorted(pools) for one in pools[label]]
     rivals = [one for label in sorted(pools) for one in _as_many(others, label, len(pools[label]))]
-    generator = torch.Generator().manual_seed(seed)
+    seeded = generator(seed)
     words = torch.cat([one["input_ids"][0][written(subject, one)] for one in inputs])
 
     def judge(pattern: Pattern | None) -> Float[Tensor, " label"]:
@@ -183,7 +143,7 @@ def attack(
 
     draws = torch.stack(
         [
-            torch.stack([judge(_shuffled(one, words, generator)) for _ in range(RANDOM_DRAWS)])
+            torch.stack([judge(_shuffled(one, words, seeded)) for _ in range(RANDOM_DRAWS)])
             for one in chosen
         ]
     )
@@ -261,9 +221,9 @@ def _as_many(pools: dict[int, list[Pattern]], label: int, count: int) -> list[Pa
     return [own[place % len(own)] for place in range(count)]
 
 
-def _shuffled(pattern: Pattern, words: Tensor, generator: torch.Generator) -> Pattern:
+def _shuffled(pattern: Pattern, words: Tensor, seeded: torch.Generator) -> Pattern:
     """The same places with tokens drawn from the texts."""
-    drawn = words[torch.randint(len(words), (len(pattern.tokens),), generator=generator)].tolist()
+    drawn = words[torch.randint(len(words), (len(pattern.tokens),), generator=seeded)].tolist()
     tokens = [
         replace(one, token_id=other) for one, other in zip(pattern.tokens, drawn, strict=True)
     ]

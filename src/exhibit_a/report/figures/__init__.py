@@ -1,0 +1,15 @@
+"""Figures of results, for a paper or a notebook: one function for each kind of result.
+
+``figure(result)`` finds the function registered for the result's class, or for the nearest class it
+extends. To draw a new kind of result, register one function with ``@figure.register``.
+"""
+
+from exhibit_a.report.figures import attribution as attribution
+from exhibit_a.report.figures import explanation as explanation
+from exhibit_a.report.figures import heads as heads
+from exhibit_a.report.figures import identifiability as identifiability
+from exhibit_a.report.figures import mixing as mixing
+from exhibit_a.report.figures import trials as trials
+from exhibit_a.report.figures import triggers as triggers
+from exhibit_a.report.figures.dispatch import figure as figure
+from exhibit_a.report.figures.heads import plot_curves as plot_curves

@@ -1,0 +1,30 @@
+"""The colours of everything we draw, once: safe for every eye, and telling in grey.
+
+Signed numbers go from blue (against) over paper to orange (for); words of a verdict have a colour
+each; series take the colours of Okabe and Ito in a fixed order.
+"""
+
+import numpy as np
+
+from exhibit_a.trials.verdict import CONTESTED, EVIDENCE, NO_EFFECT, PARTIAL
+
+BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+ORANGE, SKY = "#E69F00", "#56B4E9"
+SERIES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
+
+FOR, AGAINST = "#d8611b", "#1f6db3"
+OF_WORD = {EVIDENCE: "#14806f", PARTIAL: "#e3b341", CONTESTED: "#c2410c", NO_EFFECT: "#cfcabf"}
+
+# The signed scale, as straight lines between these: where on [-1, 1], and which red, green, blue.
+ANCHORS = np.array([-1, -0.66, -0.3, 0, 0.3, 0.66, 1])
+SIGNED = np.array(
+    [
+        (11, 45, 91),
+        (31, 109, 179),
+        (148, 193, 228),
+        (251, 250, 246),
+        (247, 196, 143),
+        (216, 97, 27),
+        (109, 27, 5),
+    ]
+)

@@ -1,0 +1,93 @@
+"""How is a file or a folder either complete or not there? Written beside its place, then renamed.
+
+What cannot be written is found out before the work where that is cheap, and is one line where not.
+"""
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+
+from exhibit_a.errors import BadRequestError, ExhibitError
+
+
+def write_whole(path: str | PathLike[str], *parts: bytes | memoryview) -> Path:
+    """Write a file that is either complete or not there: beside its place first, then renamed."""
+    path = Path(path)
+    beside = path.parent / f".exhibit-a-{secrets.token_hex(8)}.tmp"
+    try:
+        require_place(path)
+        with beside.open("xb") as file:
+            file.writelines(parts)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise ExhibitError(f"{path} cannot be written: {reason}.") from problem
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+    return path
+
+
+def require_place(path: Path) -> None:
+    """Refuse a path at which no file can be written; cheap enough to ask before the work."""
+    if not path.parent.is_dir():
+        raise BadRequestError(f"{path} cannot be written: there is no folder {path.parent}.")
+    if path.exists() and not path.is_file():
+        raise BadRequestError(f"{path} cannot be written: what has that name is not a file.")
+    if not os.access(path.parent, os.W_OK):
+        raise BadRequestError(f"{path} cannot be written: {path.parent} may not be written to.")
+
+
+def free_folder(path: Path) -> Path:
+    """The same path, if nothing is there yet that a new folder would disturb."""
+    with _makeable(path):
+        taken = path.exists() and (not path.is_dir() or any(path.iterdir()))
+    if taken:
+        raise BadRequestError(f'"{path}" already exists. Name a new folder, or remove this one.')
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK):
+        raise BadRequestError(
+            f'The folder "{path}" cannot be made: nothing can be made in {above}. Name another one.'
+        )
+    return path
+
+
+@contextlib.contextmanager
+def folder_beside(target: Path) -> Iterator[Path]:
+    """A folder next to the target that takes its place at the end, or vanishes.
+
+    Its name is its own, because two runs with the same target may be under way for hours.
+    """
+    with _makeable(target):
+        place = target.resolve()  # where a link leads: a folder cannot take the place of a link
+        folder = place.with_name(f".{place.name}-{secrets.token_hex(8)}.partial")
+        new = [parent for parent in place.parents if not parent.exists()]
+    try:
+        with _makeable(target):
+            folder.mkdir(parents=True)
+        yield folder
+        with _makeable(target):
+            folder.rename(place)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # those that hold something stay
+            for parent in new:
+                parent.rmdir()
+
+
+@contextlib.contextmanager
+def _makeable(folder: Path) -> Iterator[None]:
+    """Say in one line why a folder cannot be made."""
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError) as problem:  # the last one for links in a circle
+        reason = getattr(problem, "strerror", None) or problem
+        raise BadRequestError(
+            f'The folder "{folder}" cannot be made: {reason}. Name another one.'
+        ) from problem

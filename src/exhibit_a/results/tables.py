@@ -1,0 +1,139 @@
+"""How do the tensors of a result become a table? Their axes are read off the annotations.
+
+``leaves`` finds every tensor of a result with the names of its axes; a long table has one row for
+each number, a data set one variable for each field.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from exhibit_a.errors import NotComputableError
+from exhibit_a.extras import extra
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+
+    from exhibit_a.results.result import Result
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """One tensor of a result: its field, where in the field it sits, and the names of its axes."""
+
+    field: str
+    where: dict[str, Any]
+    dims: tuple[str, ...]
+    tensor: Tensor
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes in front of the tensor, then its own."""
+        return (*self.where, *self.dims)
+
+
+def long_table(result: "Result") -> "pandas.DataFrame":
+    """One row for each number: field, a column per axis, value."""
+    pd, parts = extra("pandas"), _some_leaves(result)
+    frames = [pd.DataFrame(_columns(leaf, result.tokens_along(leaf))) for leaf in parts]
+    if len({frame["value"].dtype for frame in frames}) > 1:
+        frames = [frame.astype({"value": "float64"}) for frame in frames]
+    table: pandas.DataFrame = pd.concat(frames, ignore_index=True)
+    axes = dict.fromkeys(axis for leaf in parts for axis in leaf.axes)
+    for axis in axes:
+        if pd.api.types.is_numeric_dtype(table[axis]):
+            table[axis] = table[axis].astype("Int64")  # whole, though some fields lack the axis
+    named = [column for axis in axes for column in (axis, f"{axis}_token") if column in table]
+    return table[["field", *named, "value"]]
+
+
+def data_set(result: "Result") -> "xarray.Dataset":
+    """One variable for each field, with positions and tokens as coordinates."""
+    xr, parts = extra("xarray"), _some_leaves(result)
+    variables = groupby(parts, lambda leaf: leaf.field)
+    arrays = [_stacked(list(group)).rename(name) for name, group in variables]
+    dataset: xarray.Dataset = xr.merge(arrays, join="outer", compat="no_conflicts")
+    dataset = dataset.map(lambda array: array.astype(float) if array.dtype == object else array)
+    for axis in list(dataset.dims):
+        tokens = {result.tokens_along(leaf).get(axis) for leaf in parts if axis in leaf.dims}
+        if len(tokens) == 1 and (labels := tokens.pop()) is not None:
+            dataset = dataset.assign_coords({f"{axis}_token": (axis, list(labels))})
+    return dataset
+
+
+def leaves(result: "Result") -> Iterator[Leaf]:
+    """Every tensor of a result, in the order of its fields."""
+    hints = get_type_hints(type(result))
+    for item in fields(result):
+        declared = _declared(hints[item.name])
+        for front, tensor in _tensors(getattr(result, item.name), item.metadata.get("over")):
+            own = declared if len(declared) == tensor.ndim else ["axis"] * tensor.ndim
+            axes = _numbered([*(axis for axis, _ in front), *own])
+            where = {axis: label for axis, (_, label) in zip(axes, front, strict=False)}
+            yield Leaf(item.name, where, axes[len(front) :], tensor)
+
+
+def _some_leaves(result: "Result") -> list[Leaf]:
+    if found := list(leaves(result)):
+        return found
+    raise NotComputableError(f"{type(result).__name__} holds no tensors to put in a table.")
+
+
+def _tensors(value: Any, over: str | None = None) -> Iterator[tuple[list[tuple[str, Any]], Tensor]]:
+    """Every tensor in a field, after its places on the axes in front of it."""
+    if isinstance(value, Tensor):
+        yield [], value
+    if isinstance(value, tuple | list | dict):
+        axis = over or ("name" if isinstance(value, dict) else "site")
+        for label, entry in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from (([(axis, label), *front], tensor) for front, tensor in _tensors(entry))
+
+
+def _declared(hint: Any) -> list[str]:
+    """The axes in the first shape annotation inside a type hint; "layer+1" is a layer."""
+    if hasattr(hint, "dim_str"):
+        words = [re.search(r"[^\W\d_]\w*", axis) for axis in hint.dim_str.split()]
+        return [word[0] if word else "axis" for word in words]
+    return next(filter(None, map(_declared, get_args(hint))), [])
+
+
+def _numbered(names: list[str]) -> tuple[str, ...]:
+    """Names made different: a square of tokens is (token, token_2)."""
+    uses = [names[: place + 1].count(name) for place, name in enumerate(names)]
+    return tuple(f"{name}_{n}" if n > 1 else name for name, n in zip(names, uses, strict=True))
+
+
+def _columns(leaf: Leaf, tokens: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+    shape, columns = leaf.tensor.shape, dict[str, Any](field=leaf.field, **leaf.where)
+    for axis, places in zip(leaf.dims, np.indices(shape, sparse=True), strict=True):
+        columns[axis] = np.broadcast_to(places, shape).reshape(-1)
+        if axis in tokens:
+            columns[f"{axis}_token"] = np.array(tokens[axis], object)[columns[axis]]
+    return {**columns, "value": _numbers(leaf.tensor).reshape(-1)}
+
+
+def _stacked(parts: list[Leaf]) -> Any:
+    """The tensors of a field as one labelled array, joined along the axes in front of them."""
+    xr, first = extra("xarray"), parts[0]
+    if any(leaf.axes != first.axes for leaf in parts):
+        raise NotComputableError(f"The entries of {first.field} do not have the same axes.")
+    if not first.where:
+        places = {axis: range(n) for axis, n in zip(first.dims, first.tensor.shape, strict=True)}
+        return xr.DataArray(_numbers(first.tensor), places, first.dims)
+    axis, *inner = first.where
+    stacked = {
+        label: _stacked([replace(leaf, where={n: leaf.where[n] for n in inner}) for leaf in group])
+        for label, group in groupby(parts, lambda leaf: leaf.where[axis])
+    }
+    return xr.concat(stacked.values(), xr.Variable(axis, list(stacked)), join="outer")
+
+
+def _numbers(tensor: Tensor) -> Any:
+    return (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy(force=True)

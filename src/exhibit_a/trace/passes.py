@@ -1,0 +1,155 @@
+"""What is one run of the model, and what was kept of it?
+
+A ``Pass`` is a run over some rows: what went in, what came out, what every attention call and every
+layer call did, as far as it was asked for. A ``Trace`` is a pass over one text, whose positions
+have names; a ``Batch`` is a pass over several, padded to one length. Both can be replayed, and both
+say so when they are asked for something that was not kept.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from exhibit_a.errors import BadRequestError, BrokenInvariantError
+from exhibit_a.subject.anatomy import Layer, Site, output_weight
+from exhibit_a.subject.guard import floating, frozen_eval
+from exhibit_a.subject.subject import Subject
+from exhibit_a.subject.tap import AttentionCall, Tap, shared_to_all
+from exhibit_a.trace.layers import LayerRecorder
+
+KEEPABLE = ("attention", "values", "hidden", "queries", "keys")
+AT_SITES = ("attention", "values", "queries", "keys")
+
+AtSites = dict[str, tuple[Tensor | None, ...]]  # by name, then by site, with rows in front
+
+
+@dataclass(frozen=True, eq=False)
+class Pass(ABC):
+    """One run over some rows, remembered."""
+
+    subject: Subject
+    inputs: dict[str, Any]
+    sites: tuple[Site, ...]
+    layers: tuple[Layer, ...]
+    output: Any
+    keep: tuple[str, ...]
+    at_sites: AtSites = field(repr=False)
+    layer_inputs: tuple[Tensor | None, ...] = field(repr=False)  # states each layer call was given
+    layer_outputs: tuple[Any, ...] = field(repr=False)  # what it returned, as replay returns it
+    stack_outputs: dict[str, Tensor] = field(repr=False)  # what each stack gave in the end
+
+    @property
+    def stack_inputs(self) -> dict[str, Tensor]:
+        """The states that the first layer of each stack was given."""
+        self.require("hidden")
+        found: dict[str, Tensor] = {}
+        for layer, states in zip(self.layers, self.layer_inputs, strict=True):
+            if states is not None:
+                found.setdefault(layer.stack, states)
+        return found
+
+    def require(self, *what: str) -> None:
+        """Refuse to go on without what was not kept."""
+        for name in what:
+            if name not in self.keep:
+                raise BadRequestError(
+                    f'The {name} of this pass were not kept: capture with keep=("{name}", …), or '
+                    f'run it again with .keeping("{name}").'
+                )
+
+    def at(self, name: str) -> tuple[Tensor | None, ...]:
+        """What was kept of every attention call under ``name``, with rows in front."""
+        self.require(name)
+        return self.at_sites[name]
+
+    def keeping(self, *what: str) -> Self:
+        """This pass with ``what`` kept too; the model is run again when it was not."""
+        missing = [name for name in what if name not in self.keep]
+        return self.again((*self.keep, *missing)) if missing else self
+
+    @abstractmethod
+    def again(self, keep: tuple[str, ...]) -> Self:
+        """The same rows, run once more."""
+
+    def output_weight(self, site: int) -> Tensor | None:
+        """The output projection as each head of a site meets it, where it was found."""
+        return output_weight(self.subject.model, self.sites[site])
+
+
+class Recorder(Tap):
+    """Keeps what was asked of every attention call."""
+
+    def __init__(self, keep: Iterable[str]) -> None:
+        self.kept: dict[str, list[Tensor | None]] = {n: [] for n in AT_SITES if n in tuple(keep)}
+
+    def weighting(self, call: AttentionCall) -> None:
+        """Remember the call."""
+        for name, calls in self.kept.items():
+            calls.append(_part(call, name))
+
+
+def _part(call: AttentionCall, name: str) -> Tensor | None:
+    if name == "attention":
+        return call.probs
+    if name == "values":
+        return call.values
+    if name == "queries":
+        return call.query
+    return None if call.key is None else shared_to_all(call.key, call.probs.shape[1])
+
+
+@torch.no_grad()
+def run_pass(
+    subject: Subject,
+    inputs: dict[str, Any],
+    recorder: Recorder,
+    keep: tuple[str, ...],
+    made_of: tuple[Sequence[Site], Sequence[Layer]] | None = None,
+) -> dict[str, Any]:
+    """Run the model once past a recorder: everything that a `Pass` is made of.
+
+    ``made_of`` are the sites and layers that this input wakes, if not those of the anatomy.
+    """
+    sites, layers = made_of or (subject.anatomy.sites, subject.anatomy.layers)
+    recorded = LayerRecorder()
+    watched = layers if "hidden" in keep else ()
+    with (
+        frozen_eval(subject.model),
+        subject.tapping(recorder),
+        recorded.watching(subject.model, watched),
+    ):
+        output = subject.model(**inputs)
+    require_finite(output)
+    return {
+        "subject": subject,
+        "inputs": inputs,
+        "sites": tuple(sites),
+        "layers": tuple(layers),
+        "output": output,
+        "keep": keep,
+        "at_sites": {name: tuple(calls) for name, calls in recorder.kept.items()},
+        "layer_inputs": tuple(recorded.inputs),
+        "layer_outputs": tuple(recorded.outputs),
+        "stack_outputs": recorded.stack_outputs(layers),
+    }
+
+
+def require_finite(output: Any) -> None:
+    """Refuse an answer with which nothing can be computed."""
+    if not all(bool(part.isfinite().all()) for part in floating(output)):
+        raise BrokenInvariantError(
+            "The model's answer to this input is NaN or infinite; no numbers are given for it."
+        )
+
+
+def checked_keep(keep: Iterable[str]) -> tuple[str, ...]:
+    """What is to be kept, each once, and nothing that cannot be."""
+    wanted = (keep,) if isinstance(keep, str) else tuple(dict.fromkeys(keep))
+    unknown = [name for name in wanted if name not in KEEPABLE]
+    if unknown:
+        raise BadRequestError(f"Cannot keep {unknown[0]!r}; choose from {', '.join(KEEPABLE)}.")
+    return wanted
