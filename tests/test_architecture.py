@@ -9,18 +9,20 @@ import pytest
 import exhibit_a
 
 ROOT = Path(exhibit_a.__file__).parent
-ORDER = [
+ORDER = [  # as in docs/architecture.md; a room imports from itself and from what stands before it
     {"errors", "shapes"},
+    {"extras", "progress"},
+    {"numerics"},
+    {"embedded"},
     {"subject"},
-    {"examples", "results", "store"},
-    {"trace", "fit"},
-    {"train"},
+    {"examples", "results"},
+    {"trace"},
+    {"training"},
     {"methods"},
-    {"corpus", "trial", "verdict", "testimony", "stages", "doctor"},
+    {"corpus", "trials"},
     {"report"},
-    {"web"},
+    {"serve"},
     {"commands"},
-    {"cli"},
     {"__main__"},
 ]
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
@@ -32,7 +34,10 @@ def room(path: Path) -> str:
 
 
 def imported(path: Path) -> set[str]:
-    """Rooms of the package that a file imports, also inside functions; annotations do not count."""
+    """Rooms of the package that a file imports, also inside functions; annotations do not count.
+
+    The package as a whole (``import exhibit_a``) is every room at once.
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
     skipped = {
         id(inner)
@@ -40,16 +45,40 @@ def imported(path: Path) -> set[str]:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
-    found = set()
-    for node in ast.walk(tree):
-        if id(node) in skipped:
-            continue
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("exhibit_a"):
-            parts = (node.module or "").split(".")
-            found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
-        if isinstance(node, ast.Import):
-            found |= {a.name.split(".")[1] for a in node.names if a.name.startswith("exhibit_a.")}
-    return found
+    names = [name for node in ast.walk(tree) if id(node) not in skipped for name in named_by(node)]
+    ours = [name.split(".") for name in names if name.split(".")[0] == "exhibit_a"]
+    return {parts[1] if len(parts) > 1 else "__main__" for parts in ours}
+
+
+def named_by(node: ast.AST) -> list[str]:
+    """The modules that a statement or a call imports."""
+    if isinstance(node, ast.ImportFrom) and node.module == "exhibit_a":
+        return [f"exhibit_a.{alias.name}" for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or ""]
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+    if called.endswith(("import_module", "__import__", "resolve_name")) and node.args:
+        first = node.args[0]
+        return [first.value] if isinstance(first, ast.Constant) else []
+    return []
+
+
+@pytest.mark.parametrize(
+    ("source", "rooms"),
+    [
+        ("import exhibit_a", {"__main__"}),
+        ("def f():\n    import exhibit_a as xa", {"__main__"}),
+        ("from exhibit_a import corpus", {"corpus"}),
+        ("from exhibit_a.trace.capture import Trace", {"trace"}),
+        ("import_module('exhibit_a.report.html')", {"report"}),
+        ("if TYPE_CHECKING:\n    from exhibit_a.report import view", set()),
+    ],
+)
+def test_every_way_to_import_is_seen(source, rooms, tmp_path):
+    (tmp_path / "file.py").write_text(source)
+    assert imported(tmp_path / "file.py") == rooms
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
@@ -60,10 +89,8 @@ def test_imports_point_to_the_left(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_files_stay_small_and_open_with_their_question(path):
-    source = path.read_text(encoding="utf-8")
-    assert len(source.splitlines()) <= 350
-    assert ast.get_docstring(ast.parse(source))
+def test_files_open_with_their_question(path):
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
 
 
 def test_upstream_private_names_live_in_one_place():
@@ -88,13 +115,11 @@ def test_every_public_name_of_the_contract_is_importable():
     assert not missing
 
 
-def test_names_for_the_type_checker_are_the_names_there_are():
-    tree = ast.parse((ROOT / "__init__.py").read_text("utf-8"))
-    told = {
-        alias.asname: (node.module or "").removeprefix("exhibit_a").removeprefix(".")
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-        if alias.asname
-    }
-    assert told == exhibit_a._HOME
+def test_every_result_has_a_public_name():
+    """So that a saved result finds its class, wherever that lives."""
+    from exhibit_a.results.result import Result
+
+    for name in exhibit_a.__all__:
+        getattr(exhibit_a, name)
+    ours = {n: k for n, k in Result.kinds.items() if k.__module__.startswith("exhibit_a.")}
+    assert {name for name in ours if not hasattr(exhibit_a, name)} <= {"SiteResult"}

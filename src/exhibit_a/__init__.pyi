@@ -16,7 +16,6 @@ from .methods.explanation.adversarial import AdversarialAttention as Adversarial
 from .methods.explanation.adversarial import adversarial_attention as adversarial_attention
 from .methods.explanation.adversarial_keys import AdversarialKeys as AdversarialKeys
 from .methods.explanation.adversarial_keys import adversarial_keys as adversarial_keys
-from .methods.explanation.companions import TokenAttribution as TokenAttribution
 from .methods.explanation.companions import companions as companions
 from .methods.explanation.faithfulness import Faithfulness as Faithfulness
 from .methods.explanation.faithfulness import faithfulness as faithfulness
@@ -46,6 +45,10 @@ from .methods.mixing.hidden_attribution import HiddenAttribution as HiddenAttrib
 from .methods.mixing.hidden_attribution import hidden_attribution as hidden_attribution
 from .methods.mixing.token_identifiability import TokenIdentifiability as TokenIdentifiability
 from .methods.mixing.token_identifiability import token_identifiability as token_identifiability
+from .methods.own import HeadMaps as HeadMaps
+from .methods.own import TokenAttribution as TokenAttribution
+from .methods.own import register as register
+from .methods.registry import Cost as Cost
 from .methods.triggers.triggers import Attack as Attack
 from .methods.triggers.triggers import Triggers as Triggers
 from .methods.triggers.triggers import attack as attack

@@ -371,7 +371,7 @@ def test_texts_that_are_too_long_are_cut_left_out_or_refused(subject, tmp_path):
         ({"nonsense": 1}, "nonsense: Extra inputs are not permitted. It takes simplex, rtol"),
         ({"rtol": 2.0}, "rtol: Input should be less than 1"),
         ({"window": 0}, "window: Input should be greater than 0"),
-        ({"engine": "spark"}, "There is no engine 'spark'; choose local or ray"),
+        ({"engine": "spark"}, "There is no engine 'spark'; choose local, ray"),
         ({"examples": []}, "holds no examples"),
         ({"examples": ["", " "], "unusable": "skip"}, r"2 rows could not be used: item 0"),
         ({"examples": [{"id": 1, "text": "a"}, {"id": 1, "text": "b"}]}, "'1' occurs twice"),

@@ -1,8 +1,8 @@
 """How much of a cluster may a pool of actors claim?
 
-Ray hands out CPUs and GPUs by its own books, and whoever asks for what is not there waits for ever.
-So the claim is settled before anything is asked: one CPU stays free for Ray's own tasks, every
-actor on a GPU gets a whole one, and a pool that does not fit is refused.
+Ray reserves CPUs and GPUs, and a request for more than the cluster has waits for ever. So the claim
+is computed before it is made: one CPU stays free for Ray's own tasks, every actor on a GPU gets a
+whole one, and a pool that does not fit is refused.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Claim:
 
 
 def claim_of(cpus: float, gpus: float, *, workers: int | None, device: str | None) -> Claim:
-    """What the pool may claim of a cluster so that it moves: never all, never more than there is.
+    """What a pool may claim so that the cluster can still run: never all of it, never too much.
 
     Without a number of workers there is one for every CPU but one, or one for every GPU.
     """
@@ -39,11 +39,11 @@ def claim_of(cpus: float, gpus: float, *, workers: int | None, device: str | Non
 
 
 def share_of_cpu(cpus: float, actors: int) -> float:
-    """How much of a CPU each actor claims, so that one CPU, or half of the only one, stays free."""
+    """The part of a CPU that each actor claims; one CPU, or half of the only one, stays free."""
     free = 1.0 if cpus > 1 else cpus / 2
     return min(1.0, int(1e4 * (cpus - free) / actors) / 1e4)  # Ray counts in ten-thousandths
 
 
 def on_gpu(device: str | None) -> bool:
-    """Whether a device is a GPU in Ray's books."""
+    """Whether a device is what Ray counts as a GPU."""
     return (device or "").partition(":")[0] == "cuda"

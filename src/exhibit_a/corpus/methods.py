@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor
 
 from exhibit_a.corpus.findings import Findings, listed
-from exhibit_a.corpus.plan import Plan, told
+from exhibit_a.corpus.plan import Plan, complaint
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.subject.guard import floating, frozen_eval, without_cache
 from exhibit_a.subject.subject import Subject
@@ -120,4 +120,4 @@ def method_named(name: str, parameters: dict[str, Any]) -> Method:
         return known[name](**parameters)
     except ValidationError as problem:
         takes = ", ".join(known[name].model_fields) or "nothing"
-        raise BadRequestError(f"{name}: {told(problem)}. It takes {takes}.") from None
+        raise BadRequestError(f"{name}: {complaint(problem)}. It takes {takes}.") from None

@@ -1,21 +1,23 @@
-"""What is to be done, to which texts, by which model? The answers, as data that outlive the run.
+"""Which method runs on which texts with which model? The answers, as data stored with the run.
 
 A ``Plan`` fixes everything that decides a number: the method and its parameters, the seed, and
-which examples share a batch. The ``Card`` adds the model, the data and the versions. It is written
-before the first text is read, and a run is only ever continued by the same card.
+which examples share a batch. The ``Card`` adds the model, the data and the library versions. It is
+written before the first shard, and only a run with the same card can be resumed.
 """
 
 import hashlib
 import json
 import platform
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, JsonValue, PositiveInt, ValidationError
 
 from exhibit_a.errors import BadRequestError
+from exhibit_a.results.plain import JSON
 from exhibit_a.subject.subject import Subject
 
 SCHEMA = 1
@@ -27,9 +29,9 @@ class _Fixed(BaseModel):
 
 
 class Plan(_Fixed):
-    """What decides the numbers.
+    """Everything that decides the numbers.
 
-    Examples are taken in windows, in the order of the data; a window makes one shard. Within a
+    Examples are processed in windows, in the order of the data; a window makes one shard. Within a
     window, texts of exactly the same length share batches of at most ``tokens`` tokens, so that
     nothing is padded. Neither depends on the engine or on the number of workers.
     """
@@ -37,7 +39,7 @@ class Plan(_Fixed):
     method: str
     parameters: dict[str, JsonValue] = {}
     seed: int = 0
-    dense: bool = False  # also keep whole maps, as safetensors
+    dense: bool = False  # also store whole maps, as safetensors
     window: PositiveInt = 1024
     tokens: PositiveInt = 2048
     too_long: Literal["truncate", "skip", "stop"] = "truncate"
@@ -45,7 +47,7 @@ class Plan(_Fixed):
 
 
 class Model(_Fixed):
-    """Which model: its name is not enough, so its weights are named by their hash."""
+    """Which model: a name can stand for other weights later, so their hash is stored too."""
 
     name: str
     revision: str | None
@@ -66,7 +68,7 @@ class Model(_Fixed):
 
 
 class Data(_Fixed):
-    """Where the examples come from; without a source, from the caller's hands."""
+    """Where the examples come from; without a source they were given as objects."""
 
     source: str | None = None
     text: str | None = None
@@ -76,12 +78,12 @@ class Data(_Fixed):
 
     @property
     def columns(self) -> dict[str, str | None]:
-        """The names of columns, as reading takes them."""
+        """The names of the columns, as keyword arguments of ``stream_examples``."""
         return self.model_dump(exclude={"source"})
 
 
 class Card(_Fixed):
-    """A run: what, by whom, on what, with which libraries."""
+    """A run: its plan, model, data and library versions."""
 
     card: int = SCHEMA
     plan: Plan
@@ -90,12 +92,12 @@ class Card(_Fixed):
     versions: dict[str, str]
 
     def differences(self, other: "Card") -> list[str]:
-        """What the other card has different, as "name: this, not that"."""
-        mine, its = (dict(_flat(one.model_dump(mode="json"))) for one in (self, other))
+        """Every entry in which another card differs, as "name: stored here, other asked"."""
+        stored, asked = (dict(_flat(card.model_dump(mode="json"))) for card in (self, other))
         return [
-            f"{name}: {mine.get(name)!r} here, {its.get(name)!r} asked"
-            for name in sorted(mine.keys() | its.keys())
-            if mine.get(name) != its.get(name)
+            f"{name}: {stored.get(name)!r} here, {asked.get(name)!r} asked"
+            for name in sorted(stored.keys() | asked.keys())
+            if stored.get(name) != asked.get(name)
         ]
 
 
@@ -105,11 +107,11 @@ def versions() -> dict[str, str]:
 
 
 def weights_hash(model: torch.nn.Module) -> str:
-    """A name for the weights of a model: equal weights, equal name."""
+    """A hash of the weights of a model, with their names, dtypes and shapes."""
     digest = hashlib.sha256()
-    for name, part in sorted(model.state_dict().items()):
-        digest.update(f"{name} {part.dtype} {tuple(part.shape)}\n".encode())
-        flat = part.detach().cpu().contiguous().reshape(-1)
+    for name, weight in sorted(model.state_dict().items()):
+        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
+        flat = weight.detach().cpu().contiguous().reshape(-1)
         digest.update(flat.view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
@@ -120,38 +122,36 @@ def read_card(path: Path) -> Card:
         raise BadRequestError(f"{path.parent} holds no corpus run (there is no {path.name}).")
     try:
         return Card.model_validate_json(path.read_bytes())
-    except (ValidationError, OSError) as problem:
-        raise BadRequestError(
-            f"{path} is damaged or was written by another version: {_told(problem)}"
-        ) from None
-
-
-def checked_plan(**settings: Any) -> Plan:
-    """A plan, or what is wrong with it in one line."""
-    try:
-        return Plan(**settings)
     except ValidationError as problem:
-        raise BadRequestError(f"This cannot be planned: {_told(problem)}") from None
+        reason = complaint(problem)
+    except OSError as problem:
+        reason = str(problem)
+    raise BadRequestError(f"{path} is damaged or was written by another version: {reason}")
 
 
-def told(problem: ValidationError) -> str:
-    """The first complaint of a validation, with the name of what it is about."""
+def checked_plan(**settings: JSON) -> Plan:
+    """A plan with these settings; settings that are not valid are refused in one line."""
+    try:
+        return Plan.model_validate(settings)
+    except ValidationError as problem:
+        raise BadRequestError(f"This cannot be planned: {complaint(problem)}") from None
+
+
+def complaint(problem: ValidationError) -> str:
+    """The first error of a validation, after the name of the setting that it is about."""
     first = problem.errors()[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
-def _told(problem: Exception) -> str:
-    return told(problem) if isinstance(problem, ValidationError) else str(problem)
-
-
-def as_json(value: Any) -> bytes:
-    """The same bytes for the same value."""
+def as_json(value: object) -> bytes:
+    """JSON with sorted keys: the same bytes for the same value."""
     return (json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode(
         "utf-8", "surrogatepass"
     )
 
 
-def _flat(value: Any, name: str = "") -> Any:
+def _flat(value: JSON, name: str = "") -> Iterator[tuple[str, JSON]]:
+    """The entries of nested dictionaries, each under the path of its keys."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _flat(inner, f"{name}.{key}" if name else str(key))

@@ -1,9 +1,9 @@
-"""How do several processes share the work, and what if one of them is killed?
+"""How do several processes share the work, and what happens if one of them is killed?
 
 Each worker is a Python process with the model and one thread of torch. It reads windows from its
-input and answers with shards on its output, as frames of a length and bytes: JSON first, then the
-files. It ends when its input does, so none outlives a killed parent by more than one window. A
-worker that dies is replaced and its window asked again; one that dies again and again is an error.
+input and writes replies (``replies.py``) to its output, as frames of a length and bytes. It ends
+when its input does, so no worker outlives a killed parent by more than one window. A worker that
+dies is replaced and its window is sent again; a window on which workers die repeatedly is an error.
 """
 
 import json
@@ -14,12 +14,13 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO
 
 from exhibit_a.corpus.plan import Card
+from exhibit_a.corpus.replies import Reply, reply_of
 from exhibit_a.corpus.windows import Window
 from exhibit_a.corpus.work import Shard, Worker
-from exhibit_a.errors import BadRequestError, ExhibitError
+from exhibit_a.errors import ExhibitError
 from exhibit_a.subject.subject import Subject
 
 PATIENCE = 3  # deaths that one window may cause
@@ -28,19 +29,19 @@ AHEAD = 2  # shards that may wait for the writer, for each worker
 
 @dataclass(frozen=True)
 class Processes:
-    """So many workers beside this process."""
+    """The engine with a fixed number of worker processes."""
 
     workers: int
     device: str | None = None
 
     def shards(self, card: Card, subject: Subject, todo: Iterable[Window]) -> Iterator[Shard]:
-        """The shards as they are done; windows are read as workers become free."""
+        """The shards in the order of completion; windows are read as workers become free."""
         del subject  # every worker loads its own
         shared = _Shared(todo, room=self.workers * (1 + AHEAD))
-        crew = [_WorkerThread(card, self.device, shared) for _ in range(self.workers)]
-        for hand in crew:
-            hand.start()
-        working = len(crew)
+        threads = [_WorkerThread(card, self.device, shared) for _ in range(self.workers)]
+        for thread in threads:
+            thread.start()
+        working = len(threads)
         try:
             while working:
                 done = shared.done.get()
@@ -53,13 +54,13 @@ class Processes:
                     shared.room.release()
         finally:
             shared.stopped.set()
-            shared.room.release(len(crew))  # nobody waits for room any more
-            for hand in crew:
-                hand.stop()
+            shared.room.release(len(threads))  # so that no thread keeps waiting
+            for thread in threads:
+                thread.stop()
 
 
 class _Shared:
-    """The windows that all hands take from, and the shards they bring.
+    """The windows that all threads take from, and the shards that they return.
 
     No window is taken without room for its shard, so that a slow writer does not fill the memory.
     """
@@ -72,7 +73,7 @@ class _Shared:
         self.done: queue.Queue[Shard | BaseException | None] = queue.Queue()
 
     def next(self) -> Window | None:
-        """The next window; whoever asks waits until there is room and it is read."""
+        """The next window, once there is room for its shard and it is read."""
         self.room.acquire()
         with self.reading:
             return None if self.stopped.is_set() else next(self.todo, None)
@@ -92,7 +93,7 @@ class _WorkerThread(threading.Thread):
             while (window := self.shared.next()) is not None:
                 self.shared.done.put(self._shard(window))
             self.shared.done.put(None)
-        except BaseException as problem:  # told to whoever reads the queue
+        except BaseException as problem:  # raised again where the queue is read
             self.shared.done.put(problem)
         finally:
             self.stop()
@@ -110,11 +111,11 @@ class _WorkerThread(threading.Thread):
     def _shard(self, window: Window) -> Shard:
         for _ in range(PATIENCE):
             try:
-                process = self.process = self.process or _begin(self.card, self.device)
+                process = self.process = self.process or _start(self.card, self.device)
                 assert process.stdin is not None
                 assert process.stdout is not None
                 _send(process.stdin, window.packed())
-                return _received(process.stdout)
+                return Reply(_receive(process.stdout), _receive(process.stdout)).opened()
             except (EOFError, BrokenPipeError, ValueError):
                 if self.shared.stopped.is_set():
                     raise
@@ -126,13 +127,13 @@ class _WorkerThread(threading.Thread):
         )
 
 
-def _begin(card: Card, device: str | None) -> "subprocess.Popen[bytes]":
-    alone = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
+def _start(card: Card, device: str | None) -> "subprocess.Popen[bytes]":
+    threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     process = subprocess.Popen(
         [sys.executable, "-m", "exhibit_a.corpus.processes"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=os.environ | alone | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env=os.environ | threads | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         start_new_session=True,  # Ctrl-C is for the parent, which stops the workers itself
     )
     assert process.stdin is not None
@@ -140,10 +141,10 @@ def _begin(card: Card, device: str | None) -> "subprocess.Popen[bytes]":
     return process
 
 
-def _send(pipe: IO[bytes], *parts: bytes) -> None:
-    for part in parts:
-        pipe.write(len(part).to_bytes(8, "little"))
-        pipe.write(part)
+def _send(pipe: IO[bytes], *messages: bytes) -> None:
+    for message in messages:
+        pipe.write(len(message).to_bytes(8, "little"))
+        pipe.write(message)
     pipe.flush()
 
 
@@ -159,19 +160,10 @@ def _exactly(pipe: IO[bytes], size: int) -> bytes:
     return data
 
 
-def _received(pipe: IO[bytes]) -> Shard:
-    told: dict[str, Any] = json.loads(_receive(pipe))
-    if "error" in told:
-        raise (BadRequestError if told["kind"] == "BadRequestError" else ExhibitError)(
-            told["error"]
-        )
-    return Shard(told["receipt"], {kind: _receive(pipe) for kind in told["files"]})
-
-
 def main() -> None:
-    """Be a worker: a card, then windows, until the input ends."""
-    # The model's libraries may print; the real output is kept for shards alone.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    """Run a worker: read a card and then windows, and write replies, until the input ends."""
+    # The model's libraries may print, so the real output is reserved for replies.
+    replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     import torch
     import transformers
@@ -179,21 +171,13 @@ def main() -> None:
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    worker: Worker | None = None
     try:
         card = Card.model_validate_json(_receive(sys.stdin.buffer))
         device = _receive(sys.stdin.buffer).decode() or None
+        worker = cache(lambda: Worker(card, device=device))
         while True:
             window = Window.unpacked(json.loads(_receive(sys.stdin.buffer)))
-            try:
-                worker = worker or Worker(card, device=device)
-                shard = worker(window)
-            except ExhibitError as problem:
-                told = {"error": str(problem), "kind": type(problem).__name__}
-                _send(answers, json.dumps(told).encode())
-                continue
-            head = {"receipt": shard.receipt, "files": list(shard.files)}
-            _send(answers, json.dumps(head).encode(), *shard.files.values())
+            _send(replies, *reply_of(partial(_shard, worker, window)))
     except (EOFError, BrokenPipeError):
         os._exit(0)  # the parent is gone or has no more work
 

@@ -18,7 +18,6 @@ from exhibit_a.corpus.plan import Plan
 from exhibit_a.errors import NotComputableError
 from exhibit_a.methods.attribution.path_integral import Plan as Walk
 from exhibit_a.methods.attribution.path_integral import attribute
-from exhibit_a.methods.explanation.erasure import require_distribution
 from exhibit_a.methods.explanation.shuffling import Rerun, Shuffling, chosen_sites, conditions
 from exhibit_a.methods.identifiability.batched import (
     Convention,
@@ -28,6 +27,7 @@ from exhibit_a.methods.identifiability.batched import (
 )
 from exhibit_a.methods.mixing.batched import mixtures
 from exhibit_a.subject.subject import Subject
+from exhibit_a.trace.answers import require_distribution
 from exhibit_a.trace.batches import run
 
 TOGETHER = 256  # tokens of texts whose derivatives are taken together: more are no faster

@@ -1,22 +1,47 @@
-"""Which examples are worked on together?
+"""Which examples are processed together?
 
-The stream of examples is cut into windows of a fixed number of them. A window is the unit of work,
-of loss (what a crash costs) and of output (one shard), and is known by its number and by a digest
-of what it holds: a resumed run reads the data again and must find the same windows.
+The stream of examples is cut into windows of a fixed size. A window is the unit of work, of loss
+(what a crash costs) and of output (one shard). It is identified by its number and by a digest of
+its content: a resumed run reads the data again and must find the same windows.
 """
 
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TypedDict
 
 from exhibit_a.corpus.plan import as_json
 from exhibit_a.examples import Example, Unusable
 
 
+class PackedExample(TypedDict):
+    """An example as JSON."""
+
+    id: str
+    text: str
+    pair: str | None
+    label: str | None
+
+
+class PackedUnusable(TypedDict):
+    """A row that cannot be used, as JSON."""
+
+    where: str
+    reason: str
+
+
+class PackedWindow(TypedDict):
+    """A window as JSON."""
+
+    number: int
+    start: int
+    examples: list[PackedExample]
+    unusable: list[PackedUnusable]
+
+
 @dataclass(frozen=True)
 class Window:
-    """Examples in a row, the place of the first one, and the rows that were no use among them."""
+    """Consecutive examples, the place of the first one, and the unusable rows among them."""
 
     number: int
     start: int
@@ -25,19 +50,19 @@ class Window:
 
     @property
     def digest(self) -> str:
-        """A name for what the window holds."""
+        """A hash of the content."""
         return hashlib.sha256(self.packed()).hexdigest()
 
     def packed(self) -> bytes:
-        """The window as bytes, for a worker elsewhere."""
+        """The window as bytes, for a worker in another process."""
         return as_json(asdict(self))
 
     @classmethod
-    def unpacked(cls, told: dict[str, Any]) -> "Window":
+    def unpacked(cls, packed: PackedWindow) -> "Window":
         """The window that was packed."""
-        examples = tuple(Example(**one) for one in told["examples"])
-        unusable = tuple(Unusable(**one) for one in told["unusable"])
-        return cls(told["number"], told["start"], examples, unusable)
+        examples = tuple(Example(**fields) for fields in packed["examples"])
+        unusable = tuple(Unusable(**fields) for fields in packed["unusable"])
+        return cls(packed["number"], packed["start"], examples, unusable)
 
 
 def windows(stream: Iterable[Example | Unusable], size: int | None) -> Iterator[Window]:
@@ -45,14 +70,14 @@ def windows(stream: Iterable[Example | Unusable], size: int | None) -> Iterator[
     number = start = 0
     examples: list[Example] = []
     unusable: list[Unusable] = []
-    for one in stream:
-        if isinstance(one, Unusable):
-            unusable.append(one)
+    for entry in stream:
+        if isinstance(entry, Unusable):
+            unusable.append(entry)
             continue
         if len(examples) == size:
             yield Window(number, start, tuple(examples), tuple(unusable))
             number, start = number + 1, start + len(examples)
             examples, unusable = [], []
-        examples.append(one)
+        examples.append(entry)
     if examples or unusable:
         yield Window(number, start, tuple(examples), tuple(unusable))

@@ -1,7 +1,8 @@
-"""The colours of everything we draw, once: safe for every eye, and telling in grey.
+"""The colours of everything we draw, once: safe for the colour-blind, and readable in grey.
 
-Signed numbers go from blue (against) over paper to orange (for); words of a verdict have a colour
-each; series take the colours of Okabe and Ito in a fixed order.
+Signed numbers go from blue (against) over paper to orange (for); numbers without a sign go from
+light to dark. Each word of a verdict has a colour, and series take the colours of Okabe and Ito in
+a fixed order.
 """
 
 import numpy as np
@@ -11,8 +12,8 @@ from exhibit_a.trials.verdict import CONTESTED, EVIDENCE, NO_EFFECT, PARTIAL
 BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 ORANGE, SKY = "#E69F00", "#56B4E9"
 SERIES = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, SKY)
+GREY, PALE = "#666666", "#d9d9d9"  # of reference lines, and of what lies behind the marks
 
-FOR, AGAINST = "#d8611b", "#1f6db3"
 OF_WORD = {EVIDENCE: "#14806f", PARTIAL: "#e3b341", CONTESTED: "#c2410c", NO_EFFECT: "#cfcabf"}
 
 # The signed scale, as straight lines between these: where on [-1, 1], and which red, green, blue.
@@ -28,3 +29,9 @@ SIGNED = np.array(
         (109, 27, 5),
     ]
 )
+AGAINST, FOR = ("#" + bytes(SIGNED[place].tolist()).hex() for place in (1, 5))
+SEQUENTIAL = "cividis_r"  # matplotlib's name of the scale for numbers without a sign
+
+# Behind words in a terminal, from strong to faint; the strong ones carry white letters.
+FOR_SHADES = ("#b84a0c", "#f0a868", "#fbe0c4")
+AGAINST_SHADES = (AGAINST, "#8fbfe6", "#d3e6f5")

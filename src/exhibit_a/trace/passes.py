@@ -9,7 +9,7 @@ say so when they are asked for something that was not kept.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,6 +24,7 @@ from exhibit_a.trace.layers import LayerRecorder
 KEEPABLE = ("attention", "values", "hidden", "queries", "keys")
 AT_SITES = ("attention", "values", "queries", "keys")
 
+Kind = TypeVar("Kind", bound="Pass")
 AtSites = dict[str, tuple[Tensor | None, ...]]  # by name, then by site, with rows in front
 
 
@@ -66,13 +67,13 @@ class Pass(ABC):
         self.require(name)
         return self.at_sites[name]
 
-    def keeping(self, *what: str) -> Self:
+    def keeping(self: Kind, *what: str) -> Kind:
         """This pass with ``what`` kept too; the model is run again when it was not."""
         missing = [name for name in what if name not in self.keep]
         return self.again((*self.keep, *missing)) if missing else self
 
     @abstractmethod
-    def again(self, keep: tuple[str, ...]) -> Self:
+    def again(self: Kind, keep: tuple[str, ...]) -> Kind:
         """The same rows, run once more."""
 
     def output_weight(self, site: int) -> Tensor | None:

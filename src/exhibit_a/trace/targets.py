@@ -5,17 +5,17 @@ value. A ``Target`` picks that one number out of any output, for every copy of a
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
 from exhibit_a.shapes import Scores
 from exhibit_a.subject.anatomy import ANSWERS
 from exhibit_a.trace.capture import Trace
 
-SCALES = ("probability", "logit", "log_probability")
+Scale = Literal["probability", "logit", "log_probability"]
 NUMBERS = ("value", "outputs")  # kinds of answers that are no distribution
 CHOSEN_BY: dict[str, tuple[str, ...]] = {  # what can be said of a target, for each kind of answer
     "classes": ("label", "scale"),
@@ -57,7 +57,7 @@ def choose_target(
     label: str | int | None = None,
     token: str | int | None = None,
     position: int | None = None,
-    scale: str | None = None,
+    scale: Scale | None = None,
 ) -> Target:
     """The target asked for; by default what the model itself answers.
 
@@ -66,8 +66,8 @@ def choose_target(
     Regression and several labels at once: the raw output. ``scale`` is probability, logit or
     log_probability.
     """
-    if scale is not None and scale not in SCALES:
-        raise BadRequestError(f"There is no scale {scale!r}; choose {', '.join(SCALES)}.")
+    if scale is not None:
+        require_choice("scale", scale, get_args(Scale))
     answers = trace.subject.anatomy.answers
     if answers == "states":
         raise NotComputableError(

@@ -28,12 +28,15 @@ from exhibit_a.methods.identifiability.counts import (
 from exhibit_a.methods.identifiability.effective import EffectiveAttention, effective_attention
 from exhibit_a.methods.mixing.head_mixing import HeadMixing, head_mixing
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution, hidden_attribution
+from exhibit_a.methods.registry import Cost, method
+from exhibit_a.results.providers import provider
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
 from exhibit_a.shapes import SiteHeads, SiteMap, SiteValues
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject
+from exhibit_a.trace.answers import in_words
 from exhibit_a.trace.capture import Trace, capture
 from exhibit_a.trace.targets import Target
 from exhibit_a.trials.head_numbers import doubts, head_numbers
@@ -47,8 +50,6 @@ from exhibit_a.trials.verdict import (
 
 if TYPE_CHECKING:
     pass
-
-LIKELIEST = 5  # tokens of an answer that is a token
 
 Found = TypeVar("Found")
 
@@ -89,16 +90,8 @@ class Trial(Result):
         own = [one for one in self.sites if self._key_stack(one) == stack]
         return torch.stack([self.attribution.scores[one.index].sum((0, 1)) for one in own]).sum(0)
 
-    def show(self) -> None:
-        """Print the summary: text, answer, heads, verdicts, tree and doubts."""
-        import exhibit_a  # its table of names is the one place that knows what stands to the right
-
-        exhibit_a.show(self)
-
     def _repr_html_(self) -> str:
-        import exhibit_a
-
-        return str(exhibit_a.static_html(self))
+        return str(provider("notebook")(self))
 
     def of(self, site: int, head: int) -> HeadVerdict:
         """The verdict on one head."""
@@ -122,6 +115,12 @@ class Trial(Result):
         return site.stack if site.kind == "self" else next(others, site.stack)
 
 
+@method(
+    question="Is the attention on this text evidence of what the model did?",
+    room="trials",
+    cost=Cost(forwards=10, per_layer=20, algebra_per_token=20, maps=7, states=34),
+    command="explain",
+)
 def trial(
     subject: Subject,
     text: Any,
@@ -203,7 +202,7 @@ def trial(
         sites=trace.sites,
         sequences={name: sequence.tokens for name, sequence in trace.sequences.items()},
         target="" if asked is None else str(asked),
-        answer=_answer(trace, asked),
+        answer={} if asked is None else in_words(subject, trace.output, asked),
         attention=trace.attention,
         values=tuple(_own(trace, site) for site in trace.sites),
         effective=effective,
@@ -257,22 +256,3 @@ def _rows(attribution: SelfAttribution) -> list[Tensor]:
 def _own(trace: Trace, site: Site) -> SiteValues:
     """The values once for every head that owns some."""
     return trace.values[site.index][:: site.heads // site.kv_heads]
-
-
-def _answer(trace: Trace, target: Target | None) -> dict[str, float]:
-    """What the model answers, in words."""
-    if target is None:
-        return {}
-    answers, logits = trace.subject.anatomy.answers, trace.output.logits[0].float()
-    if answers == "value":
-        return {"output": float(logits.reshape(-1)[target.index])}
-    if target.position is not None:
-        logits = logits[target.position]
-    shares = logits if answers == "outputs" else torch.softmax(logits, -1)
-    if answers != "tokens":
-        return dict(zip(trace.subject.labels, shares.tolist(), strict=True))
-    tokenizer, told = trace.subject.tokenizer, dict[str, float]()
-    for index in shares.topk(min(LIKELIEST, len(shares))).indices.tolist():
-        name = str(index) if tokenizer is None else repr(tokenizer.decode([index]))
-        told[name if name not in told else f"{name} ({index})"] = float(shares[index])
-    return told

@@ -19,7 +19,7 @@ comparison.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.polynomial import legendre
 from torch import Tensor
 
-from exhibit_a.errors import BadRequestError
+from exhibit_a.errors import BadRequestError, require_choice
 from exhibit_a.numerics.memory import free_bytes
 from exhibit_a.shapes import Context, Scores
 from exhibit_a.subject.tap import AttentionCall
@@ -174,13 +174,13 @@ def left(count: int) -> Rule:
     return Rule(_equal(count), torch.full((count,), 1 / count, dtype=torch.double))
 
 
-RULES = {"gauss": gauss, "riemann": riemann, "left": left}
+RuleName = Literal["gauss", "riemann", "left"]
+RULES: dict[str, Callable[[int], Rule]] = {"gauss": gauss, "riemann": riemann, "left": left}
 
 
 def rule_named(name: str, count: int) -> Rule:
     """The rule of that name with that many points."""
-    if name not in RULES:
-        raise BadRequestError(f"There is no rule {name!r}; choose {', '.join(RULES)}.")
+    require_choice("rule", name, RULES)
     if count < 1:
         raise BadRequestError(f"A path needs at least 1 step, {count} were asked for.")
     return RULES[name](count)

@@ -12,7 +12,7 @@ it costs so little, is told in ``paths.py``.
 
 import inspect
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -24,9 +24,12 @@ from exhibit_a.methods.attribution.path_integral import (
     FIRST_POINTS,
     PathIntegral,
     Plan,
+    RuleName,
     integrate,
     wide,
 )
+from exhibit_a.methods.explanation.flow import require_one_stack
+from exhibit_a.methods.registry import Cost, method
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
 from exhibit_a.shapes import SiteHeads, SiteMap
@@ -103,12 +106,27 @@ class Contribution:
     score: float
 
 
+def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
+    """What all attention to a token is credited with, over sites, heads and queries."""
+    require_one_stack(trace)
+    scores = self_attribution(trace, target=target).scores
+    return torch.stack([site.sum((0, 1)) for site in scores]).sum(0)
+
+
+@method(
+    question="Which attention edges does the answer rest on?",
+    room="attribution",
+    needs=("attention", "values", "hidden", "target"),
+    cost=Cost(forwards=1, per_layer=5, maps=2),
+    command="attribute",
+    tokens=token_scores,
+)
 def self_attribution(
     trace: Trace,
     *,
     target: Target | str | int | None = None,
-    rule: str = "gauss",
-    steps: int | str = "auto",
+    rule: RuleName = "gauss",
+    steps: int | Literal["auto"] = "auto",
     tolerance: float = 0.01,
 ) -> SelfAttribution:
     """Attribute an answer to the attention edges of every site.

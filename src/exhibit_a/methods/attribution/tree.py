@@ -21,7 +21,7 @@ import json
 import math
 from dataclasses import asdict, dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 import torch
@@ -29,15 +29,16 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 from torch import Tensor
 
-from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
 from exhibit_a.extras import extra
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
+from exhibit_a.methods.registry import Cost, method
 from exhibit_a.results.result import Result
 
 if TYPE_CHECKING:
     import networkx
 
-ALGORITHMS = ("greedy", "exact")
+Algorithm = Literal["greedy", "exact"]
 SECONDS = 20.0  # after which the best tree found so far is taken, and the check says so
 TINY = 1e-30
 
@@ -153,12 +154,19 @@ class AttributionTree(Result):
         return 1 + 3 * edge.score / max(one.score for one in self.edges)
 
 
+@method(
+    question="How did the words reach the answer?",
+    room="attribution",
+    needs=("target",),
+    cost=Cost(forwards=1, per_layer=5, maps=2),
+    command="tree",
+)
 def attribution_tree(
     attribution: SelfAttribution,
     *,
     threshold: float = 0.4,
     penalty: float = 0.0,
-    algorithm: str = "greedy",
+    algorithm: Algorithm = "greedy",
     stack: str | None = None,
 ) -> AttributionTree:
     """Read the attributions of all layers as one tree of words.
@@ -202,10 +210,7 @@ def attribution_tree(
 
 def check_request(threshold: float, penalty: float, algorithm: str) -> None:
     """Refuse a tree that cannot be; cheap enough to ask before anything is attributed."""
-    if algorithm not in ALGORITHMS:
-        raise BadRequestError(
-            f"There is no algorithm {algorithm!r}; choose {' or '.join(ALGORITHMS)}."
-        )
+    require_choice("algorithm", algorithm, get_args(Algorithm))
     if not 0 <= threshold < 1 or not penalty >= 0:
         raise BadRequestError(
             f"A threshold lies in [0, 1) and a penalty is not negative, unlike {threshold} and "

@@ -32,6 +32,7 @@ from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputabl
 from exhibit_a.methods.explanation.corners import farthest_corner
 from exhibit_a.methods.explanation.flow import readout
 from exhibit_a.methods.identifiability.alternatives import alternative_attention
+from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.distances import (
     farthest_divergence,
     jensen_shannon,
@@ -79,6 +80,14 @@ class AdversarialAttention(Result):
     rows_together: tuple[SiteRows, ...]
 
 
+@method(
+    question="Could attention have been another, and the answer the same?",
+    room="explanation",
+    needs=("attention", "hidden", "distribution"),
+    cost=Cost(per_layer=160, maps=6),
+    command="adversary",
+    flags={"compare": "free"},
+)
 def adversarial_attention(
     trace: Trace,
     *,

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, UnsupportedModelError
 from exhibit_a.examples import Example, read_examples
 from exhibit_a.examples.labels import classes_of, put_aside
+from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.distances import jensen_shannon
 from exhibit_a.numerics.intervals import bootstrap_interval
 from exhibit_a.numerics.seeds import generator
@@ -62,6 +63,12 @@ class AdversarialKeys(Result):
     terms: tuple[str, ...] = ("cross-entropy", "log squared distance")
 
 
+@method(
+    question="Could other keys have given the same answers?",
+    room="explanation",
+    needs=("classes",),
+    cost=Cost(forwards=18, maps=1),
+)
 def adversarial_keys(
     subject: Subject,
     examples: Source,

@@ -1,4 +1,4 @@
-"""What would other methods say about the same answer?
+"""What do other methods say about the same answer?
 
 Attention is one candidate explanation among many. Here are the usual others, all in one shape: a
 score for each input token, for one number of the answer. They come in three kinds:
@@ -15,17 +15,23 @@ is read from. ``norm`` leaves the residual out, so half of each step stays put, 
 the other vector methods count the residual themselves.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from exhibit_a.errors import BadRequestError, NotComputableError, UnsupportedModelError
+from exhibit_a.errors import NotComputableError, UnsupportedModelError, require_choice
+from exhibit_a.extras import extra
 from exhibit_a.methods.explanation.decomposition import alti_maps, norm_maps, value_zeroing_maps
-from exhibit_a.methods.explanation.erasure import by_presence, by_states, nothing_said, require_way
+from exhibit_a.methods.explanation.erasure import (
+    Erase,
+    by_presence,
+    by_states,
+    nothing_said,
+    require_way,
+)
 from exhibit_a.methods.explanation.flow import (
     attention_times_gradient,
     max_flow,
@@ -35,117 +41,233 @@ from exhibit_a.methods.explanation.flow import (
     rollout,
     steps,
 )
-from exhibit_a.results.result import Result
-from exhibit_a.subject.provenance import provenance
+from exhibit_a.methods.own import Checks, Scores, TokenAttribution, attribution_of
+from exhibit_a.methods.registry import Cost, attributions, method
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target, choose_target
-
-if TYPE_CHECKING:
-    pass
 
 TOKENS = 4096  # in one pass of copies
 STEPS = 64  # of the path from nothing to the text
 
-Scores = Float[Tensor, " token"]
-Map = Float[Tensor, "query key"]
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TokenAttribution(Result):
-    """How much each input token speaks for the target, by one method."""
-
-    method: str
-    target: str
-    scores: Scores
-
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """What a method is asked: a trace, the number to explain, and how inputs may be changed."""
-
-    trace: Trace
-    target: Target
-    erase: str = "delete"
-    samples: int = 256
-    seed: int = 0
-
-
-Method = Callable[[Question], tuple[Scores, dict[str, Any]]]
-
-
+@method(
+    question="What do other methods say about the same answer?",
+    room="explanation",
+    needs=("target",),
+    cost=Cost(forwards=250, maps=2),
+)
 def companions(
     trace: Trace,
     *,
     methods: Iterable[str] | None = None,
     target: Target | None = None,
-    erase: str = "delete",
+    erase: Erase = "delete",
     samples: int = 256,
     seed: int = 0,
 ) -> dict[str, TokenAttribution]:
     """Token scores by every method asked for; by default by all that apply to this model.
 
-    ``erase`` says how occlusion, LIME and SHAP take tokens away (delete, mask or pad), ``samples``
-    how many texts the last two look at. Methods that do not apply are left out when all are asked
-    for, with the reason in every result's checks, and raise when they are named.
+    Methods that do not apply are left out when all are asked for, with the reason in every
+    result's checks, and raise when they are named.
+
+    >>> sorted(xa.companions(trace, methods=["raw", "rollout"]))
+    ['raw', 'rollout']
+    >>> xa.companions(trace, methods="raw")["raw"].scores.sum().round(decimals=3)
+    tensor(1.)
+
+    Args:
+        methods: names of methods; without, all that are registered.
+        target: what is explained; without, what the model answers.
+        erase: how occlusion, LIME and SHAP take tokens away.
+        samples: how many texts the last two look at.
+        seed: same seed, same numbers.
     """
     require_way(trace.subject, erase)
-    question = Question(trace, target or choose_target(trace), erase, samples, seed)
-    wanted = list(METHODS) if methods is None else _known(methods)
-    found: dict[str, tuple[Scores, dict[str, Any]]] = {}
+    asked = target or choose_target(trace)
+    known = attributions()
+    results: dict[str, TokenAttribution] = {}
     left_out: dict[str, str] = {}
-    for name in wanted:
+    for name in _names(methods, known):
         try:
-            found[name] = METHODS[name](question)
+            result = attribution_of(
+                known[name], trace, asked, erase=erase, samples=samples, seed=seed
+            )
         except (NotComputableError, UnsupportedModelError) as reason:
             if methods is not None:
                 raise
             left_out[name] = str(reason)
+            continue
+        results[name] = result
+    if not left_out:
+        return results
     return {
-        name: _result(question, name, scores, checks | ({"left out": left_out} if left_out else {}))
-        for name, (scores, checks) in found.items()
+        name: replace(result, checks=result.checks | {"left out": left_out})
+        for name, result in results.items()
     }
 
 
-def _raw(q: Question) -> tuple[Scores, dict[str, Any]]:
-    last = steps(q.trace)[-1]
-    return readout(q.trace, q.target) @ last, {"read from": "the last layer, mean over heads"}
+def _names(methods: Iterable[str] | None, known: Iterable[str]) -> list[str]:
+    """The names asked for, each once; all that are known where none was asked for."""
+    if methods is None:
+        return list(known)
+    names = [methods] if isinstance(methods, str) else list(dict.fromkeys(methods))
+    for name in names:
+        require_choice("companion", name, known)
+    return names
 
 
-def _rolled(maps: Callable[[Trace], list[Map]], residual: bool) -> Method:
-    def method(q: Question) -> tuple[Scores, dict[str, Any]]:
-        return rollout(readout(q.trace, q.target), maps(q.trace), residual=residual), {}
+@method(
+    name="raw",
+    gives="tokens",
+    question="Where does the last layer look?",
+    room="explanation",
+    needs=("attention", "target"),
+    cost=Cost(forwards=3, maps=1),
+)
+def raw(trace: Trace, target: Target) -> tuple[Scores, Checks]:
+    """The attention of the last layer, mean over heads, in the rows the answer is read from."""
+    last = steps(trace)[-1]
+    return readout(trace, target) @ last, {"read from": "the last layer, mean over heads"}
 
-    return method
+
+@method(
+    name="rollout",
+    gives="tokens",
+    question="Where do all layers look, one after the other?",
+    room="explanation",
+    needs=("attention", "target"),
+    cost=Cost(forwards=3, maps=1),
+)
+def attention_rollout(trace: Trace, target: Target) -> Scores:
+    """Attention multiplied through the layers, half of each step staying put."""
+    return rollout(readout(trace, target), steps(trace), residual=True)
 
 
-def _flow(q: Question) -> tuple[Scores, dict[str, Any]]:
-    flows = max_flow(readout(q.trace, q.target), steps(q.trace))
-    return flows / flows.sum(), {}
+@method(
+    name="flow",
+    gives="tokens",
+    question="How much can run from the answer to each token?",
+    room="explanation",
+    needs=("attention", "target"),
+    cost=Cost(forwards=3, algebra=20, maps=1),
+)
+def attention_flow(trace: Trace, target: Target) -> Scores:
+    """The largest flow through attention, seen as pipes, from the answer to each token."""
+    flows = max_flow(readout(trace, target), steps(trace))
+    return flows / flows.sum()
 
 
-def _attention_gradient(q: Question) -> tuple[Scores, dict[str, Any]]:
-    require_one_stack(q.trace)
-    scores = torch.stack([one.sum((0, 1)) for one in attention_times_gradient(q.trace, q.target)])
+@method(
+    name="attention_gradient",
+    gives="tokens",
+    question="Which attention does the answer feel?",
+    room="explanation",
+    needs=("attention", "target"),
+    cost=Cost(forwards=3, maps=2),
+)
+def attention_gradient(trace: Trace, target: Target) -> tuple[Scores, Checks]:
+    """Attention times its gradient, summed over sites, heads and queries."""
+    require_one_stack(trace)
+    scores = torch.stack([site.sum((0, 1)) for site in attention_times_gradient(trace, target)])
     return scores.sum(0), {"summed over": "sites, heads and queries"}
 
 
-def _relevance(q: Question) -> tuple[Scores, dict[str, Any]]:
-    require_one_stack(q.trace)
-    weighted = attention_times_gradient(q.trace, q.target)
-    return relevance(readout(q.trace, q.target), weighted), {}
+@method(
+    name="relevance",
+    gives="tokens",
+    question="What does attention times gradient add up to?",
+    room="explanation",
+    needs=("attention", "target"),
+    cost=Cost(forwards=6, maps=2),
+)
+def attention_relevance(trace: Trace, target: Target) -> Scores:
+    """The positive part of attention times gradient, multiplied through the layers."""
+    require_one_stack(trace)
+    weighted = attention_times_gradient(trace, target)
+    return relevance(readout(trace, target), weighted)
 
 
-def _gradient_input(q: Question) -> tuple[Scores, dict[str, Any]]:
-    with by_states(q.trace, q.target) as (score, states):
-        product = _captum().InputXGradient(score).attribute(states.requires_grad_())
+@method(
+    name="norm",
+    gives="tokens",
+    question="How long are the vectors that attention hands on?",
+    room="explanation",
+    needs=("attention", "values", "projection", "target"),
+    cost=Cost(forwards=3, algebra=1, maps=1),
+)
+def norm(trace: Trace, target: Target) -> Scores:
+    """Lengths of weighted values, rolled out; half of each step stays put."""
+    return rollout(readout(trace, target), norm_maps(trace, residual=False), residual=True)
+
+
+@method(
+    name="norm_residual",
+    gives="tokens",
+    question="And with the residual and the norm counted?",
+    room="explanation",
+    needs=("attention", "values", "projection", "target"),
+    cost=Cost(forwards=4, algebra=1, maps=1),
+)
+def norm_residual(trace: Trace, target: Target) -> Scores:
+    """Lengths of weighted values and of the residual after the layer norm, rolled out."""
+    return rollout(readout(trace, target), norm_maps(trace, residual=True), residual=False)
+
+
+@method(
+    name="alti",
+    gives="tokens",
+    question="Which token's vector brings a layer to its output?",
+    room="explanation",
+    needs=("attention", "values", "projection", "target"),
+    cost=Cost(forwards=4, algebra=1, maps=1),
+)
+def alti(trace: Trace, target: Target) -> Scores:
+    """How much nearer each vector brings the output of its layer, rolled out."""
+    return rollout(readout(trace, target), alti_maps(trace), residual=False)
+
+
+@method(
+    name="value_zeroing",
+    gives="tokens",
+    question="What if a token's values were zero?",
+    room="explanation",
+    needs=("attention", "values", "target"),
+    cost=Cost(forwards=3, per_token=1, maps=1),
+)
+def value_zeroing(trace: Trace, target: Target) -> Scores:
+    """How far a layer's output turns when a token's values are zero, rolled out."""
+    return rollout(readout(trace, target), value_zeroing_maps(trace), residual=False)
+
+
+@method(
+    name="gradient_input",
+    gives="tokens",
+    question="Which inputs does the answer feel?",
+    room="explanation",
+    needs=("hidden", "target"),
+    cost=Cost(forwards=3),
+)
+def gradient_input(trace: Trace, target: Target) -> tuple[Scores, Checks]:
+    """The gradient times the input of the first layer."""
+    with by_states(trace, target) as (score, states):
+        product = extra("captum.attr").InputXGradient(score).attribute(states.requires_grad_())
     return product[0].sum(-1).detach(), {"differentiated by": "the input of the first layer"}
 
 
-def _integrated_gradients(q: Question) -> tuple[Scores, dict[str, Any]]:
-    baseline, name = nothing_said(q.trace)
-    with by_states(q.trace, q.target) as (score, states):
+@method(
+    name="integrated_gradients",
+    gives="tokens",
+    question="What does each input add on the way?",
+    room="explanation",
+    needs=("hidden", "target"),
+    cost=Cost(forwards=196),
+)
+def integrated_gradients(trace: Trace, target: Target) -> tuple[Scores, Checks]:
+    """Gradients along the straight path from a text of masks to the text."""
+    baseline, name = nothing_said(trace)
+    with by_states(trace, target) as (score, states):
         integrated, gap = (
-            _captum()
+            extra("captum.attr")
             .IntegratedGradients(score)
             .attribute(
                 states,
@@ -159,51 +281,64 @@ def _integrated_gradients(q: Question) -> tuple[Scores, dict[str, Any]]:
     return integrated[0].sum(-1).detach(), checks
 
 
-def _occlusion(q: Question) -> tuple[Scores, dict[str, Any]]:
-    score, written = by_presence(q.trace, q.target, q.erase)
+@method(
+    name="occlusion",
+    gives="tokens",
+    question="What if a token were not there?",
+    room="explanation",
+    needs=("text", "distribution"),
+    cost=Cost(per_token=1),
+)
+def occlusion(trace: Trace, target: Target, erase: Erase = "delete") -> tuple[Scores, Checks]:
+    """How much the answer loses when each token alone is taken away."""
+    score, written = by_presence(trace, target, erase)
     change = (
-        _captum()
+        extra("captum.attr")
         .FeatureAblation(score)
         .attribute(torch.ones(1, int(written.sum())), perturbations_per_eval=64)
     )
-    return _spread(q, written, change[0])
+    return _spread(change[0], written, erase)
 
 
-def _lime(q: Question) -> tuple[Scores, dict[str, Any]]:
-    score, written = by_presence(q.trace, q.target, q.erase)
-    surrogate = _captum().Lime(score, interpretable_model=_Ridge(1e-2))
-    return _sampled(q, written, surrogate)
+@method(
+    name="lime",
+    gives="tokens",
+    question="Which linear model fits the answers nearby?",
+    room="explanation",
+    needs=("text", "distribution"),
+    cost=Cost(forwards=256),
+)
+def lime(
+    trace: Trace, target: Target, erase: Erase = "delete", samples: int = 256, seed: int = 0
+) -> tuple[Scores, Checks]:
+    """The weights of a ridge regression on which tokens are there."""
+    score, written = by_presence(trace, target, erase)
+    surrogate = extra("captum.attr").Lime(score, interpretable_model=_Ridge(1e-2))
+    return _sampled(surrogate, written, erase, samples, seed)
 
 
-def _kernel_shap(q: Question) -> tuple[Scores, dict[str, Any]]:
-    score, written = by_presence(q.trace, q.target, q.erase)
+@method(
+    name="kernel_shap",
+    gives="tokens",
+    question="What is each token's fair share?",
+    room="explanation",
+    needs=("text", "distribution"),
+    cost=Cost(forwards=258),
+)
+def kernel_shap(
+    trace: Trace, target: Target, erase: Erase = "delete", samples: int = 256, seed: int = 0
+) -> tuple[Scores, Checks]:
+    """Shapley values of the tokens, estimated by weighted least squares."""
+    score, written = by_presence(trace, target, erase)
     count = int(written.sum())
     ends = score(torch.stack([torch.ones(count), torch.zeros(count)]))
     change = float(ends[0] - ends[1])
     if count == 1:
-        return _spread(q, written, torch.tensor([change]))
-    surrogate = _captum().KernelShap(score)
+        return _spread(torch.tensor([change]), written, erase)
+    surrogate = extra("captum.attr").KernelShap(score)
     surrogate.interpretable_model = _Ridge(0.0)  # captum's own needs scikit-learn
-    scores, checks = _sampled(q, written, surrogate)
+    scores, checks = _sampled(surrogate, written, erase, samples, seed)
     return scores, checks | {"efficiency gap": abs(float(scores.sum()) - change)}
-
-
-METHODS: dict[str, Method] = {
-    "raw": _raw,
-    "rollout": _rolled(steps, residual=True),
-    "flow": _flow,
-    "attention_gradient": _attention_gradient,
-    "relevance": _relevance,
-    "norm": _rolled(lambda trace: norm_maps(trace, residual=False), residual=True),
-    "norm_residual": _rolled(lambda trace: norm_maps(trace, residual=True), residual=False),
-    "alti": _rolled(alti_maps, residual=False),
-    "value_zeroing": _rolled(value_zeroing_maps, residual=False),
-    "gradient_input": _gradient_input,
-    "integrated_gradients": _integrated_gradients,
-    "occlusion": _occlusion,
-    "lime": _lime,
-    "kernel_shap": _kernel_shap,
-}
 
 
 class _Ridge:
@@ -228,53 +363,24 @@ class _Ridge:
         return found
 
 
-def _sampled(q: Question, written: Tensor, surrogate: Any) -> tuple[Scores, dict[str, Any]]:
+def _sampled(
+    surrogate: Any, written: Tensor, erase: str, samples: int, seed: int
+) -> tuple[Scores, Checks]:
     """Scores of a method that draws texts at random; captum draws from torch's global stream."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(q.seed)
+        torch.manual_seed(seed)
         scores = surrogate.attribute(
             torch.ones(1, int(written.sum())),
             baselines=torch.zeros(1, int(written.sum())),
-            n_samples=q.samples,
+            n_samples=samples,
             perturbations_per_eval=64,
         )
-    found, checks = _spread(q, written, scores[0])
-    return found, checks | {"samples": q.samples}
+    placed, checks = _spread(scores[0], written, erase)
+    return placed, checks | {"samples": samples}
 
 
-def _spread(q: Question, written: Tensor, scores: Tensor) -> tuple[Scores, dict[str, Any]]:
+def _spread(scores: Tensor, written: Tensor, erase: str) -> tuple[Scores, Checks]:
     """Scores of the written tokens at their places; special tokens stay and have none."""
-    full = torch.zeros(len(written))
-    full[written] = scores.float()
-    return full, {"tokens are taken away by": q.erase, "special tokens": "never taken away"}
-
-
-def _result(q: Question, name: str, scores: Tensor, checks: dict[str, Any]) -> TokenAttribution:
-    subject = q.trace.subject
-    used = {"target": str(q.target), "erase": q.erase, "samples": q.samples}
-    return TokenAttribution(
-        tokens=q.trace.tokens,
-        provenance=provenance(subject.name, name, subject.revision, q.seed, **used),
-        checks=checks,
-        method=name,
-        target=str(q.target),
-        scores=scores.detach().cpu(),
-    )
-
-
-def _known(methods: Iterable[str]) -> list[str]:
-    wanted = [methods] if isinstance(methods, str) else list(dict.fromkeys(methods))
-    for name in wanted:
-        if name not in METHODS:
-            raise BadRequestError(
-                f"There is no companion {name!r}; there are {', '.join(METHODS)}."
-            )
-    return wanted
-
-
-def _captum() -> Any:
-    try:
-        import captum.attr
-    except ImportError as missing:
-        raise BadRequestError("captum is missing: pip install 'exhibit-a[compare]'") from missing
-    return captum.attr
+    placed = torch.zeros(len(written))
+    placed[written] = scores.float()
+    return placed, {"tokens are taken away by": erase, "special tokens": "never taken away"}

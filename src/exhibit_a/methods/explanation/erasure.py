@@ -15,47 +15,24 @@ after them makes input times gradient zero whatever the model does.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.subject.anatomy import ANSWERS, first_hidden
+from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
+from exhibit_a.subject.anatomy import first_hidden
 from exhibit_a.subject.guard import Forward, frozen_eval, without_cache, wrap_forward
 from exhibit_a.subject.subject import Subject
+from exhibit_a.trace.answers import distributions
 from exhibit_a.trace.batches import grouped, padded, stand_alone
 from exhibit_a.trace.capture import Trace, capture
 from exhibit_a.trace.targets import NUMBERS, Target
 
-WAYS = ("delete", "mask", "pad")
+Erase = Literal["delete", "mask", "pad"]
 
 Encoding = dict[str, Any]
-
-
-def require_distribution(subject: Subject) -> None:
-    """Refuse models whose answer to a text is not one distribution."""
-    answers = subject.anatomy.answers
-    if answers == "classes" or (answers == "tokens" and subject.anatomy.stacks == ("decoder",)):
-        return
-    raise NotComputableError(
-        f"{type(subject.model).__name__} answers with {ANSWERS[answers]}; over a data set only "
-        "classifiers and left-to-right language models give one distribution for each text."
-    )
-
-
-def distributions(
-    subject: Subject, output: Any, lengths: Int[Tensor, " row"]
-) -> Float[Tensor, "row answer"]:
-    """What the model answers: over the classes, or over the token after the last one.
-
-    A model that answers with a number has no distribution; its number is given as it is.
-    """
-    logits: Tensor = output.logits.float()
-    if logits.ndim == 3:
-        logits = logits[torch.arange(len(logits)), lengths.to(logits.device) - 1]
-    return logits if subject.anatomy.answers in NUMBERS else torch.softmax(logits, -1)
 
 
 def cut_short(subject: Subject, lengths: Int[Tensor, " text"]) -> int:
@@ -66,8 +43,7 @@ def cut_short(subject: Subject, lengths: Int[Tensor, " text"]) -> int:
 
 def require_way(subject: Subject, how: str) -> None:
     """Refuse an unknown way to take tokens away, and a mask where the tokenizer has none."""
-    if how not in WAYS:
-        raise BadRequestError(f"There is no way {how!r} to take tokens; choose {', '.join(WAYS)}.")
+    require_choice("way to take tokens away", how, get_args(Erase))
     if how == "mask" and getattr(subject.tokenizer, "mask_token_id", None) is None:
         raise BadRequestError(
             'This tokenizer has no mask token to put in place of others; choose "delete" or "pad".'

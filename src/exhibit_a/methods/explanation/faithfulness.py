@@ -26,24 +26,25 @@ from jaxtyping import Bool, Float
 from scipy.stats import kendalltau
 from torch import Tensor
 
-from exhibit_a.errors import BadRequestError
+from exhibit_a.errors import BadRequestError, require_choice
 from exhibit_a.examples import read_examples
-from exhibit_a.methods.explanation.companions import METHODS, Question
 from exhibit_a.methods.explanation.erasure import (
+    Erase,
     answers_to,
     cut_short,
     erased,
     removable,
-    require_distribution,
     require_way,
 )
-from exhibit_a.methods.explanation.flow import readout, require_one_stack
+from exhibit_a.methods.own import token_scores
+from exhibit_a.methods.registry import Cost, Method, attributions, method
 from exhibit_a.numerics.intervals import bootstrap_interval, sign_flip_p_value
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.progress import Progress, tell
 from exhibit_a.results.result import Result
 from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject
+from exhibit_a.trace.answers import require_distribution
 from exhibit_a.trace.batches import Source, encoded
 from exhibit_a.trace.capture import Trace, capture
 from exhibit_a.trace.targets import Target, choose_target
@@ -67,6 +68,7 @@ RANDOM = "random"
 STYLES = ("-", "--", ":")
 
 Explainer = Callable[[Trace, Target], Tensor]
+Attribution = str | Sequence[str] | Explainer | Mapping[str, Explainer]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,12 +100,21 @@ class Faithfulness(Result):
         ]
 
 
+@method(
+    question="Which attribution names the tokens that the answer rests on?",
+    room="explanation",
+    needs=("distribution",),
+    cost=Cost(forwards=40),
+    command="faithful",
+    flags={"attribution": "by"},
+    defaults={"attribution": "raw,rollout"},
+)
 def faithfulness(
     subject: Subject,
     examples: Source,
     *,
-    attribution: str | Sequence[str] | Explainer | Mapping[str, Explainer],
-    erase: str = "delete",
+    attribution: Attribution,
+    erase: Erase = "delete",
     rankings: int = 5,
     samples: int = 256,
     seed: int = 0,
@@ -163,11 +174,6 @@ def faithfulness(
         deletion={name: curve[:, 0] for name, curve in curves.items()},
         insertion={name: curve[:, 1] for name, curve in curves.items()},
     )
-
-
-def attributions() -> tuple[str, ...]:
-    """The names that `faithfulness` knows."""
-    return (*METHODS, *_OURS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,61 +252,26 @@ def _metrics(
     )
 
 
-def _explainers(attribution: Any, erase: str, samples: int, seed: int) -> dict[str, Explainer]:
+def _explainers(
+    attribution: Attribution, erase: str, samples: int, seed: int
+) -> dict[str, Explainer]:
     """What was asked for, as functions by name."""
     if isinstance(attribution, Mapping):
         return dict(attribution)
     if callable(attribution):
         return {getattr(attribution, "__name__", "attribution"): attribution}
+    known = attributions()
     names = [attribution] if isinstance(attribution, str) else list(dict.fromkeys(attribution))
     if not names:
-        raise BadRequestError(f"No attribution was named; there are {', '.join(attributions())}.")
+        raise BadRequestError(f"No attribution was named; there are {', '.join(known)}.")
 
-    def companion(name: str) -> Explainer:
-        return lambda trace, target: METHODS[name](Question(trace, target, erase, samples, seed))[0]
+    def explainer(entry: Method) -> Explainer:
+        options = {"erase": erase, "samples": samples, "seed": seed}
+        return lambda trace, target: token_scores(entry, trace, target, **options)[0]
 
-    found: dict[str, Explainer] = {}
     for name in names:
-        if name not in attributions():
-            raise BadRequestError(
-                f"There is no attribution {name!r}; there are {', '.join(attributions())}."
-            )
-        found[name] = _OURS[name] if name in _OURS else companion(name)
-    return found
-
-
-def _effective(trace: Trace, target: Target) -> Tensor:
-    """What reaches the output of the last layer's attention rows, signs dropped."""
-    from exhibit_a.methods.identifiability.effective import effective_attention
-
-    require_one_stack(trace)
-    last: Tensor = effective_attention(trace).effective[-1].abs().mean(0)
-    return readout(trace, target) @ last
-
-
-def _hidden(trace: Trace, target: Target) -> Tensor:
-    """How much of each token is in the states that the answer is read from, by a sketch."""
-    from exhibit_a.methods.mixing.hidden_attribution import hidden_attribution
-
-    require_one_stack(trace)
-    last: Tensor = hidden_attribution(trace, probes=8).contribution[-1]
-    return readout(trace, target) @ last
-
-
-def _self(trace: Trace, target: Target) -> Tensor:
-    """What all attention to a token is credited with, over sites, heads and queries."""
-    from exhibit_a.methods.attribution.self_attribution import self_attribution
-
-    require_one_stack(trace)
-    scores = self_attribution(trace, target=target).scores
-    return torch.stack([one.sum((0, 1)) for one in scores]).sum(0)
-
-
-_OURS: dict[str, Explainer] = {
-    "effective": _effective,
-    "hidden_attribution": _hidden,
-    "self_attribution": _self,
-}
+        require_choice("attribution", name, known)
+    return {name: explainer(known[name]) for name in names}
 
 
 def _checked(scores: Tensor, written: Tensor, name: str) -> Float[Tensor, " token"]:

@@ -29,19 +29,23 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError
 from exhibit_a.examples import read_examples
 from exhibit_a.examples.labels import classes_of
-from exhibit_a.methods.explanation.erasure import cut_short, require_distribution
+from exhibit_a.methods.explanation.erasure import cut_short
 from exhibit_a.methods.explanation.shuffling import (
     TOKENS,
     Rerun,
+    Scope,
     Shuffling,
+    What,
     chosen_sites,
     conditions,
 )
+from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.intervals import bootstrap_interval, sign_flip_p_value
 from exhibit_a.progress import Progress
 from exhibit_a.results.result import Result
 from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject
+from exhibit_a.trace.answers import require_distribution
 from exhibit_a.trace.batches import Source, encoded, grouped, run, stand_alone
 
 if TYPE_CHECKING:
@@ -75,13 +79,20 @@ class PermutationTest(Result):
     uniform_accuracy_interval: Float[Tensor, "condition bound"]
 
 
+@method(
+    question="Does it matter which key gets which weight?",
+    room="explanation",
+    needs=("distribution",),
+    cost=Cost(forwards=22, per_layer=10, maps=1),
+    command="permute",
+)
 @torch.no_grad()
 def permutation_test(
     subject: Subject,
     examples: Source,
     *,
-    what: str = "attention",
-    scope: str = "row",
+    what: What = "attention",
+    scope: Scope = "row",
     sites: Sequence[int] | None = None,
     repeats: int = 20,
     seed: int = 0,

@@ -8,23 +8,25 @@ text's place in the data set, and on nothing else of its batch. What the shuffli
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.methods.explanation.erasure import distributions
+from exhibit_a.errors import NotComputableError, require_choice
 from exhibit_a.numerics.distances import total_variation
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Attention, Queries, SharedKeys
+from exhibit_a.subject.anatomy import check_site
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap
+from exhibit_a.trace.answers import distributions
 from exhibit_a.trace.batches import Batch
 from exhibit_a.trace.replay import replay
 
-WHAT = ("attention", "keys", "features")
-SCOPES = ("row", "head", "example", "global")
+What = Literal["attention", "keys", "features"]
+Scope = Literal["row", "head", "example", "global"]
 TOKENS = 2048  # in one pass, copies included
 
 
@@ -164,15 +166,12 @@ class Rerun:
 
 def chosen_sites(subject: Subject, what: str, scope: str, sites: Sequence[int] | None) -> list[int]:
     """The sites that were asked for, where shuffling ``what`` respects the mask."""
-    if what not in WHAT:
-        raise BadRequestError(f"Cannot shuffle {what!r}; choose {', '.join(WHAT)}.")
-    if scope not in SCOPES:
-        raise BadRequestError(f"There is no scope {scope!r}; choose {', '.join(SCOPES)}.")
+    require_choice("kind of shuffling", what, get_args(What))
+    require_choice("scope", scope, get_args(Scope))
     count = len(subject.anatomy.sites)
     chosen = list(range(count) if sites is None else dict.fromkeys(sites))
     for site in chosen or [-1]:
-        if not 0 <= site < count:
-            raise BadRequestError(f"There is no such site; there are 0 to {count - 1}.")
+        check_site(subject.anatomy.sites, site)
         here = subject.anatomy.sites[site]
         if what == "keys" and (here.causal or here.window is not None):
             raise NotComputableError(

@@ -12,20 +12,22 @@ of its own within each site, and the same number of heads goes from every site.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from exhibit_a.errors import BadRequestError
+from exhibit_a.errors import BadRequestError, require_choice
 from exhibit_a.examples import Example, fingerprint, read_examples
 from exhibit_a.examples.labels import classes_of, limited
 from exhibit_a.methods.heads.importance import (
     HeadImportance,
     HeadTable,
+    Measure,
     importance_by_example,
 )
+from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.intervals import wilson
 from exhibit_a.progress import Progress
 from exhibit_a.results.result import Result
@@ -35,7 +37,8 @@ from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.batches import KeptHeads, Source, encoded, grouped, padded, stand_alone
 
 TENTHS = tuple(tenth / 10 for tenth in range(11))
-ORDERS, SCOPES = ("least", "most"), ("global", "site")
+Order = Literal["least", "most"]
+PruningScope = Literal["global", "site"]
 
 Kept = Float[Tensor, "#example site head"]  # 1 or 0; one row stands for all examples
 
@@ -60,15 +63,22 @@ class PruningCurve(Result):
         )
 
 
+@method(
+    question="How many heads can go before the answers go with them?",
+    room="heads",
+    needs=("classes",),
+    cost=Cost(forwards=11),
+    command="prune",
+)
 def pruning_curve(
     subject: Subject,
     examples: Source,
     importance: HeadImportance | HeadTable,
     *,
-    order: str = "least",
+    order: Order = "least",
     fractions: Sequence[float] | None = None,
     counts: Sequence[int] | None = None,
-    scope: str = "global",
+    scope: PruningScope = "global",
     overlap: bool = False,
 ) -> PruningCurve:
     """Measure accuracy while heads are silenced by importance.
@@ -77,7 +87,6 @@ def pruning_curve(
     first); with ``scope="site"`` every site loses its share. Examples that the importance was
     measured on are left out unless ``overlap``.
     """
-    check_request(order, scope)
     every = read_examples(examples)
     ranking, by, used = _ranking(subject, importance)
     some = [one for one in every if overlap or fingerprint(one) not in used]
@@ -94,12 +103,18 @@ def pruning_curve(
     )
 
 
+@method(
+    question="Does a ranking of each example's own find the heads it needs?",
+    room="heads",
+    needs=("classes",),
+    cost=Cost(forwards=13, per_layer=5, maps=1),
+)
 def effectiveness(
     subject: Subject,
     examples: Source,
     *,
-    by: str = "attribution",
-    order: str = "most",
+    by: Measure = "attribution",
+    order: Order = "most",
     counts: Sequence[int] | None = None,
     limit: int | None = None,
     progress: Progress | None = None,
@@ -108,7 +123,6 @@ def effectiveness(
 
     The ranking looks at the gold label, so this measures the ranking, not a model to be used.
     """
-    check_request(order, SCOPES[0])
     some = limited(read_examples(examples), limit)
     tables, doubts = importance_by_example(subject, some, by=by, progress=progress)
     table = next(iter(tables.values()))
@@ -130,9 +144,8 @@ def effectiveness(
 
 def check_request(order: str, scope: str) -> None:
     """Refuse an order or a scope that does not exist; cheap enough to ask before any ranking."""
-    for what, asked, known in (("order", order, ORDERS), ("scope", scope, SCOPES)):
-        if asked not in known:
-            raise BadRequestError(f"There is no {what} {asked!r}; choose {' or '.join(known)}.")
+    require_choice("order", order, get_args(Order))
+    require_choice("scope", scope, get_args(PruningScope))
 
 
 def first_heads(

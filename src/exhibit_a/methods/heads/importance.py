@@ -15,17 +15,18 @@ Examples of similar length run together, and every head is tried from its own la
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
 from scipy import stats
 from torch import Tensor
 
-from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
 from exhibit_a.examples import Example, fingerprint, read_examples
 from exhibit_a.examples.labels import classes_of, limited
 from exhibit_a.methods.attribution.path_integral import ENOUGH, attribute_classes, wide
+from exhibit_a.methods.registry import Cost, method
 from exhibit_a.progress import Progress
 from exhibit_a.results.result import Result
 from exhibit_a.subject.anatomy import Site
@@ -34,6 +35,8 @@ from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.batches import Batch, KeptHeads, Source, encoded, grouped, run, stand_alone
 from exhibit_a.trace.edits import Nudge
 from exhibit_a.trace.replay import replay
+
+Measure = Literal["attribution", "taylor", "ablation", "attention"]
 
 HeadTable = Float[Tensor, "site head"]
 HeadTables = Float[Tensor, "example site head"]
@@ -76,11 +79,18 @@ class HeadSimilarity(Result):
     names: tuple[str, str]
 
 
+@method(
+    question="Which heads does the model need?",
+    room="heads",
+    needs=("classes",),
+    cost=Cost(forwards=1, per_layer=5, maps=1),
+    command="heads",
+)
 def head_importance(
     subject: Subject,
     examples: Source,
     *,
-    by: str = "attribution",
+    by: Measure = "attribution",
     limit: int | None = None,
     tolerance: float = 0.01,
     progress: Progress | None = None,
@@ -147,8 +157,7 @@ def importance_by_example(
     progress: Progress | None = None,
 ) -> tuple[dict[str, HeadTables], dict[str, Any]]:
     """Tables of heads for every example, the main measure first, and doubts about them."""
-    if by not in MEASURES:
-        raise BadRequestError(f"Heads cannot be ranked by {by!r}; choose {', '.join(MEASURES)}.")
+    require_choice("measure", by, MEASURES)
     gold, inputs = classes_of(subject, examples), encoded(subject, examples)
     measure = MEASURES[by](tolerance)
     tables: dict[str, Tensor] = {}

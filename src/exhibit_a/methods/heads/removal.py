@@ -30,6 +30,7 @@ from torch import Tensor, nn
 from exhibit_a.errors import BadRequestError, UnsupportedModelError, first_line
 from exhibit_a.examples import read_examples
 from exhibit_a.methods.heads.head_weights import Change, observe_feeding, plan_removal, remove
+from exhibit_a.methods.registry import Cost, method
 from exhibit_a.results.result import Result
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.encoding import probe
@@ -67,6 +68,12 @@ class Pruning(Result):
         return self.seconds[0] / self.seconds[1]
 
 
+@method(
+    question="What is left of the model without these heads?",
+    room="heads",
+    needs=("projection",),
+    cost=Cost(forwards=4),
+)
 def prune(subject: Subject, heads: Heads) -> Subject:
     """A smaller model without these (site, head), which answers as if they were silenced."""
     gone = _by_site(subject, heads)

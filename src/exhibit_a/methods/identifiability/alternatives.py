@@ -14,6 +14,7 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.methods.identifiability.polytope import polytope
+from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.result import Result
 from exhibit_a.subject.anatomy import check_site
@@ -49,6 +50,12 @@ class AlternativeAttention(Result):
     key_tokens: tuple[str, ...]
 
 
+@method(
+    question="Which other attention would have given the same answer?",
+    room="identifiability",
+    needs=("attention", "values"),
+    cost=Cost(forwards=2, maps=1),
+)
 def alternative_attention(
     trace: Trace,
     *,

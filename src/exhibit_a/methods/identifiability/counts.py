@@ -21,6 +21,7 @@ from exhibit_a.methods.identifiability.effective import (
     effective_attention,
 )
 from exhibit_a.methods.identifiability.freedom import Freedom, degrees_of_freedom
+from exhibit_a.methods.registry import Cost, method
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import SiteRows
 from exhibit_a.subject.anatomy import Site
@@ -56,6 +57,12 @@ class AttentionIdentifiability(Result):
         return torch.stack([(part[part >= 0] == 0).double().mean() for part in counted])
 
 
+@method(
+    question="Was this attention the only one possible?",
+    room="identifiability",
+    needs=("attention", "values", "keys"),
+    cost=Cost(forwards=1, algebra=29, maps=2),
+)
 def attention_identifiability(trace: Trace) -> AttentionIdentifiability:
     """Count in how many ways every attention row could have been different, under four demands."""
     trace = trace.keeping("attention", "values", "keys")
@@ -96,6 +103,12 @@ class IdentifiabilityByLength(Result):
     d_head: tuple[int, ...]  # of every site
 
 
+@method(
+    question="From which length on is it not?",
+    room="identifiability",
+    needs=("text",),
+    cost=Cost(forwards=24, maps=3),
+)
 def identifiability_by_length(
     subject: Subject, text: str, *, lengths: Sequence[int] | None = None
 ) -> IdentifiabilityByLength:

@@ -10,16 +10,18 @@ values and the column space of T and is no wider than V.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
+from exhibit_a.methods.explanation.flow import readout, require_one_stack
 from exhibit_a.methods.identifiability.projection import project
 from exhibit_a.methods.identifiability.ranks import singular_values
 from exhibit_a.methods.identifiability.value_bias import value_bias as observed_bias
+from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.parallel import one_thread
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
@@ -27,9 +29,7 @@ from exhibit_a.shapes import SiteHeads, SiteMap, SiteRows
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.provenance import provenance
 from exhibit_a.trace.capture import Trace
-
-if TYPE_CHECKING:
-    pass
+from exhibit_a.trace.targets import Target
 
 VERDICTS = ("identifiable", "borderline", "not identifiable")
 PADDING = -1  # in place of a rank or verdict, for rows that are no text
@@ -81,10 +81,35 @@ class EffectiveAttention(Result):
         return {axis: named[axis] for axis in leaf.dims if axis in named}
 
 
+ValueBias = Literal["include", "exclude"]
+
+
+@method(
+    name="effective",
+    gives="tokens",
+    question="Where does the last layer look, as far as its output shows?",
+    room="identifiability",
+    needs=("attention", "values", "target"),
+    cost=Cost(forwards=3, algebra=1, maps=3),
+)
+def effective_tokens(trace: Trace, target: Target) -> Float[Tensor, " token"]:
+    """Effective attention of the last layer, signs dropped, in the rows the answer is read from."""
+    require_one_stack(trace)
+    last: Tensor = effective_attention(trace).effective[-1].abs().mean(0)
+    return readout(trace, target) @ last
+
+
+@method(
+    question="How much of attention can reach the output?",
+    room="identifiability",
+    needs=("attention", "values"),
+    cost=Cost(forwards=1, algebra=1, maps=3),
+    command="effective",
+)
 def effective_attention(
     trace: Trace,
     *,
-    value_bias: str = "include",
+    value_bias: ValueBias = "include",
     simplex: bool = False,
     rtol: float | None = None,
 ) -> EffectiveAttention:
@@ -94,8 +119,6 @@ def effective_attention(
     ``simplex=True`` also demands that rows keep their sum, which makes the bias irrelevant.
     ``rtol`` replaces the tolerance of the rank, relative to the largest singular value.
     """
-    if value_bias not in ("include", "exclude"):
-        raise BadRequestError(f"value_bias is include or exclude, not {value_bias!r}.")
     if rtol is not None and not 0 <= rtol < 1:
         raise BadRequestError(f"A relative tolerance lies between 0 and 1, not at {rtol}.")
     trace = trace.keeping("attention", "values")

@@ -13,13 +13,13 @@ The head's output is what it averaged, or what its rows of the output projection
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.errors import NotComputableError
 from exhibit_a.methods.mixing.hidden_attribution import contributions
 from exhibit_a.methods.mixing.pushforward import (
     Changes,
@@ -28,6 +28,7 @@ from exhibit_a.methods.mixing.pushforward import (
     positions,
     push_to_heads,
 )
+from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.correlation import pearson, spearman
 from exhibit_a.numerics.distances import FARTHEST, jensen_shannon, total_variation
 from exhibit_a.results.result import Result
@@ -40,7 +41,7 @@ from exhibit_a.trace.capture import Trace
 if TYPE_CHECKING:
     pass
 
-OUTPUTS = ("averaged", "projected")
+HeadOutput = Literal["averaged", "projected"]
 
 Rows = Float[Tensor, "*any key"]
 Reach = Bool[Tensor, "*any key"]
@@ -73,12 +74,18 @@ class HeadMixing(Result):
         return {"query": self.sequences[own], "key": self.sequences[keys]}
 
 
+@method(
+    question="Does a head take from the tokens it looks at?",
+    room="mixing",
+    needs=("attention", "hidden"),
+    cost=Cost(forwards=3, algebra_per_token=8, states=17),
+)
 def head_mixing(
     trace: Trace,
     *,
     probes: int | None = None,
     seed: int = 0,
-    output: str = "averaged",
+    output: HeadOutput = "averaged",
     special: bool = True,
 ) -> HeadMixing:
     """Attention of every head against what its output owes to the input tokens.
@@ -88,8 +95,6 @@ def head_mixing(
     special tokens with ``special=False``.
     """
     trace = trace.keeping("attention", "hidden")
-    if output not in OUTPUTS:
-        raise BadRequestError(f"There is no output {output!r}; choose {', '.join(OUTPUTS)}.")
     kept = {name: positions(trace, name, special) for name in trace.sequences}
     found: dict[int, Tensor] = {}
     checks: dict[str, float | str | int] = {}

@@ -18,7 +18,7 @@ the gradient of the *sum* of e_j, measures nothing: a layer norm makes that sum 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -26,6 +26,7 @@ from scipy import stats
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError
+from exhibit_a.methods.explanation.flow import readout, require_one_stack
 from exhibit_a.methods.mixing.pushforward import (
     Changes,
     Pushforward,
@@ -35,15 +36,17 @@ from exhibit_a.methods.mixing.pushforward import (
     positions,
     push_to_layers,
 )
+from exhibit_a.methods.registry import Cost, method
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
 from exhibit_a.subject.provenance import provenance
 from exhibit_a.trace.capture import Trace
+from exhibit_a.trace.targets import Target
 
 if TYPE_CHECKING:
     pass
 
-NORMS = ("frobenius", "spectral", "times_input")
+Norm = Literal["frobenius", "spectral", "times_input"]
 
 Mixing = Float[Tensor, "layer target source"]
 
@@ -92,11 +95,27 @@ class HiddenAttribution(Result):
             )
 
 
+def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
+    """How much of each token is in the states that the answer is read from, by a sketch."""
+    require_one_stack(trace)
+    last: Tensor = hidden_attribution(trace, probes=8).contribution[-1]
+    return readout(trace, target) @ last
+
+
+@method(
+    question="What is left of a token in its hidden vector?",
+    room="mixing",
+    needs=("hidden",),
+    cost=Cost(forwards=3, algebra_per_token=8, states=17),
+    command="mixing",
+    tokens=token_scores,
+    defaults={"probes": 16},
+)
 def hidden_attribution(
     trace: Trace,
     *,
     probes: int | None = None,
-    norm: str = "frobenius",
+    norm: Norm = "frobenius",
     seed: int = 0,
     stack: str | None = None,
     source: str | None = None,
@@ -253,8 +272,6 @@ def _at_the_start(inputs: Float[Tensor, "source d_model"], norm: str) -> Float[T
 
 
 def _check_norm(norm: str, probes: int | None) -> None:
-    if norm not in NORMS:
-        raise BadRequestError(f"There is no norm {norm!r}; choose {', '.join(NORMS)}.")
     if norm == "spectral" and probes is not None:
         raise BadRequestError(
             "The largest singular value cannot be estimated from a few probes without bias; "

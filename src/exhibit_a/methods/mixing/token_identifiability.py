@@ -17,7 +17,7 @@ x_i = nearest(ĝ(e_i)). The rate is the share of tokens for which that holds.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -42,6 +42,7 @@ from exhibit_a.methods.mixing.token_search import (
     score_candidates,
 )
 from exhibit_a.methods.mixing.token_states import StateBatch, Texts, states
+from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.result import Result
 from exhibit_a.subject.provenance import provenance
@@ -50,9 +51,10 @@ from exhibit_a.subject.subject import Subject
 if TYPE_CHECKING:
     pass
 
-MAPS = ("identity", "rotation", "linear", "mlp")
-METRICS = ("cosine", "l2")
-CANDIDATES = ("sequence", "dataset", "vocab")
+MapName = Literal["identity", "rotation", "linear", "mlp"]
+Metric = Literal["cosine", "l2"]
+CandidateSet = Literal["sequence", "dataset", "vocab"]
+MAPS = get_args(MapName)
 POOL = 8192  # tokens that stand for all tokens of a data set
 
 Map = Callable[[Float[Tensor, "layer row d_model"]], Predicted]
@@ -77,13 +79,21 @@ class TokenIdentifiability(Result):
     candidates: str
 
 
+@method(
+    question="Can a token be found again from its hidden vector?",
+    room="mixing",
+    needs=("text",),
+    cost=Cost(forwards=1, states=1),
+    command="tokens",
+    defaults={"maps": ("identity", "linear")},
+)
 def token_identifiability(
     subject: Subject,
     texts: Any,
     *,
-    maps: Sequence[str] = ("identity", "linear", "mlp"),
-    metric: str = "cosine",
-    candidates: str = "sequence",
+    maps: Sequence[MapName] = ("identity", "linear", "mlp"),
+    metric: Metric = "cosine",
+    candidates: CandidateSet = "sequence",
     seed: int = 0,
     top: int = 5,
     width: int | None = None,
@@ -96,7 +106,8 @@ def token_identifiability(
     ``width`` hidden units, by default as many as the model is wide) is trained on. With
     candidates="vocab" the vector to be found is the word's own, without its position.
     """
-    _check_request(maps, metric, candidates)
+    if not maps:
+        raise BadRequestError(f"No map was named; choose from {', '.join(MAPS)}.")
     data = Texts(texts, seed)
     task = _Task(subject, data, metric, candidates, seed, top, _vocabulary(subject, candidates))
     fitted, controls, facts = _fit(task, maps, width or subject.anatomy.d_model, epochs)
@@ -323,12 +334,3 @@ def _vocabulary(subject: Subject, candidates: str) -> Float[Tensor, "word d_inpu
         raise NotComputableError("This model reads no words; there is no vocabulary to search.")
     table: Tensor = subject.model.get_input_embeddings().weight.detach().float().cpu()
     return table
-
-
-def _check_request(maps: Sequence[str], metric: str, candidates: str) -> None:
-    asked = (("map", tuple(maps), MAPS), ("metric", (metric,), METRICS))
-    for what, given, known in (*asked, ("candidates", (candidates,), CANDIDATES)):
-        unknown = [f"There is no {what} {name!r}" for name in given if name not in known]
-        if unknown or not given:
-            problem = unknown[0] if unknown else f"No {what} was named"
-            raise BadRequestError(f"{problem}; choose from {', '.join(known)}.")

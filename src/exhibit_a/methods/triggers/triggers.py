@@ -27,6 +27,7 @@ from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.examples import read_examples
 from exhibit_a.examples.labels import classes_of, limited
 from exhibit_a.methods.attribution.path_integral import attribute_classes
+from exhibit_a.methods.registry import Cost, method
 from exhibit_a.methods.triggers.insertion import Pattern, inserted, token_at, written
 from exhibit_a.numerics.intervals import wilson
 from exhibit_a.numerics.seeds import generator
@@ -76,6 +77,13 @@ class Attack(Result):
         return float(((self.before - found[pattern])[others] * weights).nansum())
 
 
+@method(
+    question="Do the strongest edges make words that turn any text?",
+    room="triggers",
+    needs=("classes",),
+    cost=Cost(forwards=1, per_layer=5, maps=2),
+    command="triggers",
+)
 def find_triggers(
     subject: Subject,
     examples: Source,
@@ -114,6 +122,12 @@ def find_triggers(
     )
 
 
+@method(
+    question="How often do the patterns turn other texts?",
+    room="triggers",
+    needs=("classes",),
+    cost=Cost(forwards=30),
+)
 def attack(
     subject: Subject,
     examples: Source,

@@ -1,16 +1,49 @@
-"""Which function draws this result?"""
+"""Which function draws this result, and what may it be asked for?"""
 
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from inspect import signature
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap
+from matplotlib.figure import Figure
 
 from exhibit_a.errors import BadRequestError
+from exhibit_a.report.figures.drawing import Canvas, Labels, Size
 from exhibit_a.results.result import Result
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+COMMON = ("ax", "figsize", "cmap", "tokens")
+
+
+def figure(
+    result: Result,
+    *,
+    ax: Axes | None = None,
+    figsize: Size | None = None,
+    cmap: str | Colormap | None = None,
+    tokens: Labels | None = None,
+    **options: Any,
+) -> Figure:
+    """Draw a result, and give back the figure that it stands in.
+
+    ``ax`` draws into axes of the caller's; a figure of several panels refuses it. ``figsize`` is in
+    inches, or "one column" or "two columns" of a paper. ``cmap`` is a colour map or its name.
+    ``tokens`` are names to show in place of the tokens: one for each, or such names for each stack,
+    or "words" for the tokens without the marks of their tokenizer. Other options are the figure's.
+    """
+    function = draw.dispatch(type(result))
+    known = list(signature(function).parameters)[2:]
+    unknown = [name for name in options if name not in known and "options" not in known]
+    if unknown:
+        raise BadRequestError(
+            f"The figure of {type(result).__name__} has no option {unknown[0]!r}; "
+            f"choose {', '.join((*COMMON, *known))}."
+        )
+    canvas = Canvas(type(result).__name__, ax, figsize, cmap, tokens)
+    return canvas.finished(function(result, canvas, **options))
 
 
 @singledispatch
-def figure(result: Result, **options: Any) -> "Figure":  # noqa: ARG001
-    """Draw a result; kinds that have a picture are registered beside this."""
-    raise BadRequestError(f"{type(result).__name__} has no plot. Draw from to_pandas() instead.")
+def draw(result: Result, canvas: Canvas, **options: Any) -> Axes:  # noqa: ARG001
+    """Draw a result on a canvas; kinds that have a figure are registered with this."""
+    raise BadRequestError(f"{canvas.kind} has no plot. Draw from to_pandas() instead.")

@@ -1,0 +1,355 @@
+"""What is a method? It says so once, above its function, and everything else follows from that.
+
+    @method(question="How much of attention can reach the output?", room="identifiability",
+            needs=("attention", "values"), cost=Cost(forwards=1), command="effective")
+    def effective_attention(trace: Trace, *, value_bias: ValueBias = "include", …): …
+
+The registry feeds the doctor (does it apply, what does it cost?), the command line (a verb, with
+options and their help from signature and docstring), corpus tasks, the attributions that
+``companions`` and ``faithfulness`` know, and the tables in README and docs. Choices are ``Literal``
+types in the signature, and are checked here.
+
+Where methods are found: packages say in their metadata, in the group ``exhibit_a.methods``, which
+of their packages, modules or functions hold methods. Ours are read from their source (``declared``)
+and imported when they are used, so that ``exhibit-a --help`` need not wait for torch.
+"""
+
+import ast
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, wraps
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from exhibit_a.errors import ExhibitError, first_line, require_choice
+
+GROUP = "exhibit_a.methods"
+WORDS = "Args:"  # the section of a docstring that says what each option means
+
+Gives = Literal["result", "tokens", "maps"]
+Need = Literal[
+    "attention", "values", "hidden", "keys", "target", "distribution", "classes", "text",
+    "projection",
+]  # fmt: skip
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one text costs: forward passes of the model, and the floats that are kept.
+
+    A pass backwards counts as two forwards. ``algebra`` is work beside the model, in passes.
+    """
+
+    forwards: float = 0.0
+    per_layer: float = 0.0  # forwards for each layer call
+    per_token: float = 0.0  # forwards for each token
+    algebra: float = 0.0
+    algebra_per_token: float = 0.0
+    maps: float = 0.0  # kept, in sets of all attention maps
+    states: float = 0.0  # kept, in sets of all hidden states
+
+    def counted(self, layers: int, tokens: int) -> float:
+        """The forward passes.
+
+        >>> Cost(forwards=1, per_layer=5).counted(layers=6, tokens=32)
+        31.0
+        """
+        return self.forwards + self.per_layer * layers + self.per_token * tokens
+
+    def passes(self, layers: int, tokens: int) -> float:
+        """The forward passes, and the work beside them in the same unit."""
+        return self.counted(layers, tokens) + self.algebra + self.algebra_per_token * tokens
+
+    def floats(self, maps: float, states: float) -> float:
+        """The floats kept, for so many entries of maps and of hidden states."""
+        return self.maps * maps + self.states * states
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option of a method: its name, type and default, and what it means."""
+
+    name: str
+    type: Any
+    default: Any
+    help: str
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The words it can be, where these are fixed."""
+        return _choices(self.type)
+
+
+@dataclass(frozen=True, eq=False)
+class Method:
+    """A method: its question, its function, and what is known about both."""
+
+    name: str
+    question: str
+    room: str
+    function: Callable[..., Any]
+    gives: Gives = "result"
+    needs: tuple[str, ...] = ()
+    cost: Cost = field(default_factory=Cost)
+    command: str | None = None
+    flags: Mapping[str, str] = field(default_factory=dict)  # names of options on the command line
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # and their defaults there
+    tokens: Callable[..., Any] | None = None  # (trace, target, …) to a score for each token
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """The names of what it must be given: trace, or subject and examples, …"""
+        places = inspect.signature(self.function).parameters.values()
+        return tuple(place.name for place in places if place.default is place.empty)
+
+    @property
+    def options(self) -> dict[str, Option]:
+        """Its options, in the order of the signature."""
+        hints, words = get_type_hints(self.function), option_help(self.function)
+        return {
+            place.name: Option(
+                place.name, hints.get(place.name, Any), place.default, words.get(place.name, "")
+            )
+            for place in inspect.signature(self.function).parameters.values()
+            if place.default is not place.empty and place.name != "progress"
+        }
+
+    @property
+    def does(self) -> str:
+        """What it does, in one sentence."""
+        return (inspect.getdoc(self.function) or self.question).split("\n")[0]
+
+
+_known: dict[str, Method] = {}
+
+
+def method(
+    *,
+    question: str,
+    room: str,
+    needs: Sequence[Need] = (),
+    cost: Cost = Cost(),  # noqa: B008 (frozen)
+    name: str | None = None,
+    **more: Any,
+) -> Callable[[Callable[Given, Made]], Callable[Given, Made]]:
+    """Say what the function below is; ``more`` are further fields of `Method`."""
+
+    def declare(function: Callable[Given, Made]) -> Callable[Given, Made]:
+        @wraps(function)
+        def checked(*args: Given.args, **kwargs: Given.kwargs) -> Made:
+            check_choices(function, args, kwargs)
+            return function(*args, **kwargs)
+
+        add(
+            Method(
+                name or function.__name__,
+                question,
+                room,
+                checked,
+                needs=tuple(needs),
+                cost=cost,
+                **more,
+            )
+        )
+        return checked
+
+    return declare
+
+
+def add(entry: Method) -> None:
+    """Make a method known."""
+    if entry.gives == "tokens" and entry.tokens is None:
+        entry = Method(**{**vars(entry), "tokens": entry.function})
+    _known[entry.name] = entry
+
+
+def methods() -> dict[str, Method]:
+    """Every method there is, by name: ours, those of installed packages, those of this session."""
+    for declaration in declared().values():
+        import_module(declaration.module)
+    for offer in _offers():
+        _load(offer)
+    return dict(_known)
+
+
+def find(name: str, among: str = "method") -> Method:
+    """The method of that name; where there is none, the error lists them all."""
+    if name not in _known:
+        if (declaration := declared().get(name)) is not None:
+            import_module(declaration.module)
+        for offer in _offers():
+            _load(offer)
+    if name not in _known:
+        require_choice(among, name, sorted(methods()))
+    return _known[name]
+
+
+def attributions() -> dict[str, Method]:
+    """Every method that gives, or can be read as, a score for each token."""
+    return {name: entry for name, entry in methods().items() if entry.tokens is not None}
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What a file says about a method of its own, read without importing it."""
+
+    name: str
+    module: str
+    question: str
+    room: str
+    command: str | None
+    does: str
+
+
+@cache
+def declared() -> dict[str, Declaration]:
+    """The methods in the source of the packages that offer some, by name.
+
+    >>> declared()["effective_attention"].command
+    'effective'
+    """
+    found = [
+        declaration
+        for offer in entry_points(group=GROUP)
+        for place in _folders(offer)
+        for file in sorted(Path(place).glob("*.py"))
+        for declaration in _declarations(file, f"{offer.module}.{file.stem}")
+    ]
+    return {declaration.name: declaration for declaration in found}
+
+
+def commands() -> dict[str, str]:
+    """The verbs that methods bring to the command line, and what each does in one sentence."""
+    verbs = {entry.command: entry.does for entry in declared().values() if entry.command}
+    for offer in _offers():
+        _load(offer)
+    ours = {entry.name for entry in declared().values()}
+    return verbs | {
+        entry.command: entry.does
+        for name, entry in _known.items()
+        if entry.command and name not in ours
+    }
+
+
+def with_command(verb: str) -> Method:
+    """The method behind a verb."""
+    for declaration in declared().values():
+        if declaration.command == verb:
+            return find(declaration.name)
+    return next(entry for entry in methods().values() if entry.command == verb)
+
+
+def check_choices(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> None:
+    """Refuse a word that is none of those in the signature, and list them."""
+    hints = _hints(function)
+    for name, value in inspect.signature(function).bind_partial(*args, **kwargs).arguments.items():
+        words = _choices(hints.get(name))
+        asked = [value] if isinstance(value, str) else value
+        if not words or not isinstance(asked, list | tuple) or _takes_any_text(hints[name]):
+            continue
+        for word in asked:
+            require_choice(name.replace("_", " "), word, words)
+
+
+def option_help(function: Callable[..., Any]) -> dict[str, str]:
+    """What each option means, from the section ``Args:`` of the docstring."""
+    lines = (inspect.getdoc(function) or "").split("\n")
+    if WORDS not in lines:
+        return {}
+    found: dict[str, list[str]] = {}
+    name = ""
+    for line in lines[lines.index(WORDS) + 1 :]:
+        if line and not line.startswith(" "):
+            break
+        if line.startswith("    ") and not line.startswith("     ") and ":" in line:
+            name, _, rest = line.strip().partition(":")
+            found[name] = [rest.strip()]
+        elif name and line.strip():
+            found[name].append(line.strip())
+    return {name: " ".join(words) for name, words in found.items()}
+
+
+def _folders(offer: EntryPoint) -> list[str]:
+    """The folders of the package that an entry point names; none for a module or a function."""
+    try:
+        spec = find_spec(offer.module) if not offer.attr else None
+    except ImportError:
+        return []
+    return [] if spec is None else list(spec.submodule_search_locations or ())
+
+
+def _declarations(file: Path, module: str) -> Iterator[Declaration]:
+    """The methods that a file declares."""
+    source = file.read_text("utf-8")
+    if "@method(" not in source:
+        return
+    for node in ast.parse(source).body:
+        if not isinstance(node, ast.FunctionDef):
+            continue
+        for decorator in node.decorator_list:
+            if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "method":
+                facts = {
+                    word.arg: word.value.value
+                    for word in decorator.keywords
+                    if word.arg and isinstance(word.value, ast.Constant)
+                }
+                yield Declaration(
+                    name=facts.get("name") or node.name,
+                    module=module,
+                    question=facts["question"],
+                    room=facts["room"],
+                    command=facts.get("command"),
+                    does=(ast.get_docstring(node) or "").split("\n")[0],
+                )
+
+
+def _offers() -> Iterable[EntryPoint]:
+    """Methods that other packages offer: a function of theirs, or a module that registers some."""
+    ours = {declaration.module.rpartition(".")[0] for declaration in declared().values()}
+    return (offer for offer in entry_points(group=GROUP) if offer.module not in ours)
+
+
+@cache
+def _load(offer: EntryPoint) -> None:
+    """Import what a package offers; one that cannot be imported is named, and is no traceback."""
+    from exhibit_a.methods.own import register
+
+    try:
+        offered = offer.load()
+    except Exception as problem:  # somebody else's code can fail in any way
+        raise ExhibitError(
+            f"The method {offer.name!r} of an installed package ({offer.value}) cannot be loaded: "
+            f"{first_line(problem)}. Mend or uninstall that package."
+        ) from problem
+    if inspect.isfunction(offered) and all(
+        entry.function is not offered for entry in _known.values()
+    ):
+        register(offered, name=offer.name)
+
+
+@cache
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    return get_type_hints(function)
+
+
+def _choices(hint: Any) -> tuple[str, ...]:
+    """The words in the ``Literal`` types of a hint, inside unions and sequences too."""
+    if get_origin(hint) is Literal:
+        return tuple(word for word in get_args(hint) if isinstance(word, str))
+    return tuple(dict.fromkeys(word for part in get_args(hint) for word in _choices(part)))
+
+
+def _takes_any_text(hint: Any) -> bool:
+    """Whether any text will do, beside the words that are listed."""
+    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return any(part is str for part in parts if part is not NoneType)

@@ -1,0 +1,70 @@
+"""What does a figure for a paper need that matplotlib does not do by itself?
+
+Two things. Saved as SVG or PDF, its words stay words, which can be searched, selected and set in
+the font of the paper. And an axis with a name at every position shows as many names as can be read
+side by side, instead of all of them on top of each other.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.figure import Figure
+from matplotlib.ticker import Locator
+
+TEXT_AS_TEXT = {"svg.fonttype": "none", "pdf.fonttype": 42, "ps.fonttype": 42}
+LINE = 1.25  # the height of a line of text, in font sizes
+
+
+class PaperFigure(Figure):  # type: ignore[misc, unused-ignore]
+    """A figure whose text is saved as text; matplotlib's own settings stay as they are."""
+
+    def savefig(self, fname: Any, **options: Any) -> None:  # type: ignore[override, unused-ignore]
+        """Save the figure, as matplotlib does it."""
+        with rc_context(TEXT_AS_TEXT):
+            super().savefig(fname, **options)
+
+
+class NameLocator(Locator):  # type: ignore[misc, unused-ignore]
+    """Which of the positions 0, 1, 2 … get their name, so that no two names touch?
+
+    As many as fit: evenly, or, with ``weights``, the names of the heaviest positions first. What
+    fits is decided when the figure is drawn, by the length of the axis and the size of its text;
+    ``breadth`` is what one name takes of the axis, in font sizes.
+    """
+
+    def __init__(
+        self, count: int, weights: Sequence[float] | None = None, breadth: float = LINE
+    ) -> None:
+        self.count, self.weights, self.breadth = count, weights, breadth
+
+    def __call__(self) -> list[int]:
+        """The positions with a name, between the limits of the axis."""
+        return self.tick_values(*self.axis.get_view_interval())
+
+    def tick_values(self, vmin: float, vmax: float) -> list[int]:
+        """The same between any limits."""
+        low, high = sorted((vmin, vmax))
+        places = range(max(0, math.ceil(low)), min(self.count - 1, math.floor(high)) + 1)
+        step = self._spacing(high - low)
+        if self.weights is None or step == 1:
+            return list(places[::step])
+        chosen: list[int] = []
+        for place in sorted(places, key=self._lightness):
+            if all(abs(place - other) >= step for other in chosen):
+                chosen.append(place)
+        return sorted(chosen)
+
+    def _lightness(self, place: int) -> float:
+        assert self.weights is not None
+        return -self.weights[place]
+
+    def _spacing(self, span: float) -> int:
+        """How many positions from one name to the next."""
+        axes = self.axis.axes
+        box = axes.get_window_extent()
+        pixels = box.width if self.axis.axis_name == "x" else box.height
+        points = pixels * 72 / axes.get_figure(root=True).dpi
+        size = self.axis.get_major_ticks(1)[0].label1.get_size()
+        return max(1, math.ceil(self.breadth * size * span / max(points, 1)))

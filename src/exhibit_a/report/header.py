@@ -1,0 +1,216 @@
+"""What is a page made of? The header, interface by interface as in ``viewer/src/model.ts``.
+
+The viewer reads what these classes describe; a test compares the two files, so that neither changes
+alone. A ``block`` is the name of packed numbers (``pack.py``), a ``sequence`` the name of a list of
+tokens. ``Word``, ``Line`` and ``Panels`` have no name in the viewer.
+"""
+
+from typing import Literal, NotRequired, TypedDict
+
+Point = tuple[float, float]
+
+
+class Sequence(TypedDict):
+    """The tokens of a stack, and which of them are special."""
+
+    tokens: list[str]
+    special: list[bool]
+
+
+class Mode(TypedDict):
+    """One way to look at a map: raw, effective, attribution, difference …"""
+
+    key: str
+    name: str
+    caption: str
+    limit: float  # of the locked scale, over all heads
+    signed: bool
+    minus: NotRequired[tuple[str, str]]  # drawn as the first of these modes less the second
+
+
+class Site(TypedDict):
+    """One place where the model attends: its names, the sequences along its axes, its shape."""
+
+    name: str
+    short: str
+    queries: str  # names of sequences, or "" where an axis is not of tokens
+    keys: str
+    rows: int
+    columns: int
+    heads: int
+    visible: NotRequired[str]  # block: first and last visible key of every row
+
+
+class Head(TypedDict):
+    """One head: where its maps are packed, and the numbers and the verdict about it."""
+
+    site: int
+    head: int
+    block: str
+    scales: dict[str, float]  # largest absolute value of each mode
+    rests: dict[str, float]  # the same for the mean of what was left out of a row
+    kept: dict[str, float]  # share of absolute weight that was kept
+    word: NotRequired[str]
+    reason: NotRequired[str]
+    numbers: dict[str, float | None]
+
+
+class Column(TypedDict):
+    """One column of the table of heads."""
+
+    key: str
+    name: str
+    help: str
+
+
+class Group(TypedDict):
+    """Modes that keep the same entries, where not all entries are kept."""
+
+    modes: list[str]
+    count: int  # entries kept in every row
+
+
+class Word(TypedDict):
+    """One word of a verdict, and what it means."""
+
+    word: str
+    meaning: str
+
+
+class Maps(TypedDict):
+    """The maps of all heads."""
+
+    modes: list[Mode]
+    sites: list[Site]
+    heads: list[Head]
+    columns: list[Column]
+    words: list[Word]
+    bits: Literal[8, 16]
+    groups: list[Group] | None  # None: every entry is there
+    note: str
+
+
+class Slide(TypedDict):
+    """One head whose rows can be exchanged for other valid rows."""
+
+    site: int
+    head: int
+    block: str  # float32: row numbers, raw rows, alternative rows; then the values
+    rows: int
+    keys: int
+    width: int
+    bits: Literal[16, 32]  # of the values: steps of the scale, or float32
+    scale: float
+
+
+class Slider(TypedDict):
+    """All such heads."""
+
+    heads: list[Slide]
+    note: str
+
+
+class Story(TypedDict):
+    """What every token contributes to every hidden vector."""
+
+    maps: Maps  # one site (target, source) with a "head" for every layer
+    targets: str
+    sources: str
+    errors: str | None  # block: float32 standard errors of the own share (layer, target)
+    note: str
+
+
+class Tree(TypedDict):
+    """The attribution tree, with every edge that its sliders could let in."""
+
+    sequence: str
+    root: int
+    reader: int | None
+    layers: int
+    threshold: float
+    penalty: float
+    lowest: float  # threshold below which edges are not in the page
+    edges: str  # block: float64 rows of layer, parent, child, score, share
+    target: str
+    note: str
+
+
+class Series(TypedDict):
+    """One curve, or one cloud of dots."""
+
+    name: str
+    points: list[Point]
+    band: NotRequired[list[Point]]
+    dots: NotRequired[bool]
+    dashed: NotRequired[bool]
+
+
+class Line(TypedDict):
+    """A vertical line in a chart."""
+
+    at: float
+    name: str
+
+
+class Chart(TypedDict):
+    """Series over one axis."""
+
+    title: str
+    x: str
+    y: str
+    series: list[Series]
+    lines: list[Line]
+    caption: str
+
+
+class Table(TypedDict):
+    """Rows under headings."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str | float | None]]
+    caption: str
+
+
+class Summary(TypedDict):
+    """What stands at the top: the answer, the verdict and the shaded text."""
+
+    answer: list[tuple[str, float]]
+    target: str
+    verdict: str
+    sequence: str
+    shares: list[float]  # of every token, signed
+    caption: str
+    skipped: list[tuple[str, str]]
+
+
+class Header(TypedDict):
+    """Everything a page knows, apart from the packed numbers."""
+
+    schema: int
+    kind: str
+    title: str
+    sequences: dict[str, Sequence]
+    summary: NotRequired[Summary]
+    maps: NotRequired[Maps]
+    slider: NotRequired[Slider]
+    story: NotRequired[Story]
+    tree: NotRequired[Tree]
+    charts: list[Chart]
+    tables: list[Table]
+    about: list[tuple[str, str]]
+    checks: list[tuple[str, str]]
+    blocks: dict[str, tuple[int, int]]  # place in the text of all blocks
+
+
+class Panels(TypedDict, total=False):
+    """The part of a header that depends on the kind of the result."""
+
+    sequences: dict[str, Sequence]
+    summary: Summary
+    maps: Maps
+    slider: Slider
+    story: Story
+    tree: Tree
+    charts: list[Chart]
+    tables: list[Table]
