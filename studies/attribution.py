@@ -17,10 +17,11 @@ from drawing import save
 from exhibit_a.examples import Example, read_examples
 from exhibit_a.methods.attribution.self_attribution import self_attribution
 from exhibit_a.methods.attribution.tree import attribution_tree
-from exhibit_a.methods.heads.curve import PruningCurve, effectiveness, plot_curves, pruning_curve
+from exhibit_a.methods.heads.curve import PruningCurve, effectiveness, pruning_curve
 from exhibit_a.methods.heads.importance import HeadImportance, head_importance, head_similarity
 from exhibit_a.methods.heads.removal import measure_pruning, prune
 from exhibit_a.methods.triggers.triggers import attack, find_triggers
+from exhibit_a.report.figures import plot_curves
 from exhibit_a.subject.subject import Subject, load
 from exhibit_a.trace.capture import capture
 
@@ -123,7 +124,7 @@ def trees_study(subject: Subject, figures: Path) -> None:
         print(f"{tree.text()}\n  greedy reaches {share:.3f} of the exact objective")
         (figures / f"trees-{subject.name}-{number + 1}.svg").write_text(tree.svg())
         if number == 0:
-            save(found.plot(), figures / f"attribution-{subject.name}.svg")
+            save(found.plot(site=-1, head="all"), figures / f"attribution-{subject.name}.svg")
 
 
 def triggers_study(subject: Subject, train: Path, dev: list[Example], figures: Path) -> None:

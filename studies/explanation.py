@@ -29,6 +29,7 @@ from exhibit_a.methods.explanation.faithfulness import METRICS, RANDOM, attribut
 from exhibit_a.methods.explanation.permutation import permutation_test
 from exhibit_a.numerics.distances import FARTHEST
 from exhibit_a.numerics.intervals import bootstrap_interval, sign_flip_p_value
+from exhibit_a.report.palette import GREY
 from exhibit_a.results.store import read
 from exhibit_a.subject.subject import Subject, load
 from exhibit_a.trace.capture import capture
@@ -175,7 +176,7 @@ def _report_adversary(rows: list[Any], options: Any) -> None:
     axes = figure.subplots()
     sites = [far[:, i].tolist() for i in range(len(names))]
     axes.boxplot(sites, tick_labels=names, whis=(5, 95), flierprops={"markersize": 2})
-    axes.axhline(FARTHEST, color="0.4", linestyle="--", label="ln 2: nothing in common")
+    axes.axhline(FARTHEST, color=GREY, linestyle="--", label="ln 2: nothing in common")
     axes.set(ylim=(0, 0.72), ylabel="divergence from the model's own")
     axes.legend(loc="lower right")
     _draw(figure, "adversary", options)

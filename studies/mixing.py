@@ -24,6 +24,8 @@ from exhibit_a.methods.mixing.head_mixing import head_mixing
 from exhibit_a.methods.mixing.hidden_attribution import by_distance, displaced, hidden_attribution
 from exhibit_a.methods.mixing.token_identifiability import token_identifiability
 from exhibit_a.numerics.intervals import bootstrap_interval
+from exhibit_a.report.figures import Canvas
+from exhibit_a.report.palette import GREY
 from exhibit_a.subject.subject import Subject, load
 from exhibit_a.trace.capture import capture
 
@@ -154,7 +156,7 @@ def _tell(found: Any, count: int) -> None:
 def _draw_boxes(shares: torch.Tensor, path: Path) -> None:
     figure, axis = matplotlib.pyplot.subplots(figsize=(5.5, 3.4), layout="constrained")
     axis.boxplot(shares.T.numpy(), positions=range(len(shares)), showfliers=False, widths=0.6)
-    axis.axhline(0.5, color="0.6", linewidth=0.8)
+    axis.axhline(0.5, color=GREY, linewidth=0.8)
     axis.set(xlabel="layer", ylabel="contribution of the token itself", ylim=(0, 1.02))
     save(figure, path)
 
@@ -173,9 +175,9 @@ def _draw_neighbours(
     for layer, row in enumerate(mean):
         print(f"| {layer} | " + " | ".join(f"{value:.4f}" for value in row[:6]) + " |")
     figure, axis = matplotlib.pyplot.subplots(figsize=(5.5, 3.4), layout="constrained")
-    shades = matplotlib.colormaps["viridis"]
+    shades = Canvas("HiddenAttribution").shades(len(mean))
     for layer, row in enumerate(mean[1:], start=1):
-        axis.plot(range(1, far), row[1:], color=shades(layer / len(mean)), label=f"layer {layer}")
+        axis.plot(range(1, far), row[1:], color=shades[layer], label=f"layer {layer}")
     axis.set(xlabel="distance to the neighbour", ylabel="mean contribution of one neighbour")
     axis.legend(fontsize="small", loc="upper right")
     save(figure, path)

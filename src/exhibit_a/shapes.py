@@ -7,8 +7,12 @@ token   positions of a sequence           site    attention calls, in the order 
 d_head  width of one head's values        d_model width of the residual stream
 """
 
+from typing import Any, Protocol, runtime_checkable
+
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+Inputs = dict[str, Any]  # what a model is called with: tensors by name, switches such as use_cache
 
 Attention = Float[Tensor, "batch head query key"]
 Values = Float[Tensor, "batch head key d_head"]
@@ -25,7 +29,7 @@ Visible = Bool[Tensor, "query key"]
 TokenMarks = Bool[Tensor, " token"]
 
 # One entry of a list over sites. Sites may differ in every axis (two stacks, cross-attention), and
-# the underscore says so: the name is told, the size is not compared with the other entries.
+# the underscore says so: the axis has a name, its size is not compared with the other entries.
 SiteMap = Float[Tensor, "_head _query _key"]
 SiteValues = Float[Tensor, "_head _key _d_head"]
 SiteQueries = Float[Tensor, "_head _query _d_query"]
@@ -33,3 +37,12 @@ SiteKeys = Float[Tensor, "_head _key _d_query"]
 SiteVisible = Bool[Tensor, "_query _key"]
 SiteRows = Float[Tensor, "_head _query"]
 SiteHeads = Float[Tensor, " _head"]
+
+
+@runtime_checkable
+class HasLogits(Protocol):
+    """The output of a model with a head, whatever else it holds."""
+
+    @property
+    def logits(self) -> Tensor:
+        """One row for each text, or for each text and position."""

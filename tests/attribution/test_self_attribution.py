@@ -200,7 +200,7 @@ def test_a_language_model_may_be_asked_about_any_token_anywhere():
 def test_answering_only_where_asked_gives_the_same_numbers(monkeypatch):
     trace = trace_of("llama")
     short = self_attribution(trace, target=Target(9, 3), steps=6)
-    monkeypatch.setattr(module, "_parameters", lambda trace: {})
+    monkeypatch.setattr(module, "answering_from", lambda passed, position: (passed, position))
     whole = self_attribution(trace, target=Target(9, 3), steps=6)
     for ours, theirs in zip(short.scores, whole.scores, strict=True):
         assert_close(ours, theirs, rtol=1e-4, atol=1e-7)
@@ -237,15 +237,18 @@ def test_nothing_stays_in_memory():
 
 def test_half_precision_stays_close_and_the_model_stays_as_it_was():
     model = FAMILIES["bert"].build()
-    wanted = self_attribution(capture(load(model), FAMILIES["bert"].inputs()))
+    wanted = self_attribution(capture(load(model), FAMILIES["bert"].inputs()), target=1)
     half = FAMILIES["bert"].build().to(torch.bfloat16)
     half.train()
     trace = capture(load(half), FAMILIES["bert"].inputs())
-    found = self_attribution(trace, target=int(wanted.checks["parity"]) or None)
+    found = self_attribution(trace, target=1)
     assert half.training
     assert all(weight.requires_grad and weight.grad is None for weight in half.parameters())
     assert {weight.dtype for weight in half.parameters()} == {torch.bfloat16}
     assert all(scores.dtype == torch.float32 for scores in found.scores)
+    largest = max(float(scores.abs().max()) for scores in wanted.scores)
+    for ours, theirs in zip(found.scores, wanted.scores, strict=True):
+        assert_close(ours, theirs, rtol=0, atol=0.1 * largest)
 
 
 def test_a_label_can_be_named_or_numbered():

@@ -12,7 +12,7 @@ import pytest
 from support.words import plain_tokenizer, save_tokenizer
 from support.zoo import DECODER, FAMILIES, Family
 
-from exhibit_a.commands.common import load_quietly
+from exhibit_a.commands.options import load_quietly
 from exhibit_a.commands.main import main
 from exhibit_a.results.store import read
 

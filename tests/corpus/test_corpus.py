@@ -24,7 +24,7 @@ from exhibit_a.corpus import processes
 from exhibit_a.corpus.aggregates import Stream, poisson_weights
 from exhibit_a.corpus.sink import Folder
 from exhibit_a.corpus.windows import Window
-from exhibit_a.corpus.work import Shard, give_back
+from exhibit_a.corpus.work import Shard, return_memory
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, ExhibitError
 from exhibit_a.examples import Example
 from exhibit_a.methods.attribution.self_attribution import self_attribution
@@ -545,7 +545,7 @@ def test_holes_in_memory_are_given_back():
     pieces = [bytearray(100_000) for _ in range(2000)]
     del pieces[::2]
     before = resident()
-    give_back()
+    return_memory()
     assert before - resident() > 50e6
     assert len(pieces) == 1000  # in use until here
 

@@ -33,7 +33,8 @@ def typescript(hint):
     origin, inner = get_origin(hint), get_args(hint)
     if origin is list:
         element = typescript(inner[0])
-        return f"({element})[]" if " | " in element else f"{element}[]"
+        is_union = get_origin(inner[0]) in (Union, UnionType)
+        return f"({element})[]" if is_union else f"{element}[]"
     if origin is dict:
         return f"Record<{typescript(inner[0])}, {typescript(inner[1])}>"
     if origin is tuple:

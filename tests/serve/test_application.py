@@ -1,4 +1,4 @@
-"""The server: who may ask, how ten share one model, and that leaving frees the place."""
+"""The server: which requests it refuses, how ten clients share one model, what leaving frees."""
 
 import http.client
 import json
@@ -13,7 +13,7 @@ from support.cases import TEXT, tiny_subject, tiny_trial
 from support.chromium import chromium, visit
 
 from exhibit_a.commands.main import main
-from exhibit_a.serve import application as web
+from exhibit_a.serve import jobs as serve_jobs
 from exhibit_a.serve.application import Limits, application
 
 
@@ -40,14 +40,14 @@ def served(subject, **limits):
     while not server.started:
         time.sleep(0.01)
     try:
-        yield port, app.state.bench
+        yield port, app.state.jobs
     finally:
         server.should_exit = True
         thread.join(10)
 
 
 class Worker:
-    """Stands in for the computation, so that only the line is under test."""
+    """Stands in for the computation, so that only the queue is under test."""
 
     def __init__(self, found, stages=3, seconds=0.02):
         self.found, self.stages, self.seconds = found, stages, seconds
@@ -74,15 +74,15 @@ class Worker:
 @pytest.fixture
 def worker(monkeypatch, tiny):
     stand_in = Worker(tiny)
-    monkeypatch.setattr(web, "trial", stand_in)
+    monkeypatch.setattr(serve_jobs, "trial", stand_in)
     return stand_in
 
 
 def request(port, method, path, body=None, **headers):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    told = {"content-type": "application/json"} if body is not None else {}
-    told |= {name.replace("_", "-"): value for name, value in headers.items()}
-    connection.request(method, path, body, told)
+    sent = {"content-type": "application/json"} if body is not None else {}
+    sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, body, sent)
     answer = connection.getresponse()
     data = answer.read()
     connection.close()
@@ -112,34 +112,34 @@ def test_a_sentence_typed_into_the_page_is_examined(subject):
                 seen["a:text-is('Save this page')"].click()
             assert taken.value.suggested_filename == "exhibit-a.html"
             assert seen.complaints == []
-            assert {one.split("/")[2] for one in seen.requests if one.startswith("http")} == {
+            assert {url.split("/")[2] for url in seen.requests if url.startswith("http")} == {
                 f"127.0.0.1:{port}"
             }
 
 
 def test_the_page_shows_progress_and_mistakes(subject, worker):
     with served(subject) as (port, _):
-        status, news = explain(port)
+        status, messages = explain(port)
         assert status == 200
-        assert [one["state"] for one in news][-1] == "done"
-        assert [one["stage"] for one in news if one["state"] == "working"] == [
+        assert messages[-1]["state"] == "done"
+        assert [message["stage"] for message in messages if message["state"] == "working"] == [
             "stage 0",
             "stage 1",
             "stage 2",
         ]
-        answer, data = request(port, "GET", f"/result/{news[-1]['id']}")
+        answer, data = request(port, "GET", f"/result/{messages[-1]['id']}")
         assert json.loads(data)["header"]["kind"] == "Trial"
         assert answer.getheader("content-type") == "application/json"
-        answer, data = request(port, "GET", f"/page/{news[-1]['id']}")
+        answer, data = request(port, "GET", f"/page/{messages[-1]['id']}")
         assert data.startswith(b"<!doctype html>")
 
 
 def test_a_text_that_cannot_be_examined_gets_the_reason(subject):
     with served(subject) as (port, _):
-        status, news = explain(port, "very " * 100)
+        status, messages = explain(port, "very " * 100)
         assert status == 200
-        assert news[-1]["state"] == "failed"
-        assert "102 tokens and the model takes 64" in news[-1]["error"]
+        assert messages[-1]["state"] == "failed"
+        assert "102 tokens and the model takes 64" in messages[-1]["error"]
 
 
 def test_other_names_and_other_sites_are_refused(subject, worker):
@@ -209,30 +209,30 @@ def test_what_is_wrong_with_a_request_is_said(subject, worker):
         assert worker.texts == []
 
 
-def test_eager_clients_are_slowed_down(subject, worker):
+def test_requests_are_rate_limited(subject, worker):
     with served(subject, per_minute=3) as (port, _):
         assert [explain(port)[0] for _ in range(5)] == [200, 200, 200, 429, 429]
 
 
-def test_ten_clients_wait_in_line_and_all_are_answered(subject, worker):
-    told = {}
-    with served(subject) as (port, bench):
+def test_ten_clients_wait_and_all_are_answered(subject, worker):
+    answers = {}
+    with served(subject) as (port, jobs):
 
         def ask(number):
-            told[number] = explain(port, f"text {number}")
+            answers[number] = explain(port, f"text {number}")
 
         clients = [threading.Thread(target=ask, args=(number,)) for number in range(10)]
         for client in clients:
             client.start()
         for client in clients:
             client.join(60)
-        assert [told[number][0] for number in range(10)] == [200] * 10
-        assert all(told[number][1][-1]["state"] == "done" for number in range(10))
-        assert len({told[number][1][-1]["id"] for number in range(10)}) == 10
-        assert any(one.get("ahead", 0) > 0 for _, news in told.values() for one in news)
+        assert [answers[number][0] for number in range(10)] == [200] * 10
+        assert all(answers[number][1][-1]["state"] == "done" for number in range(10))
+        assert len({answers[number][1][-1]["id"] for number in range(10)}) == 10
+        assert any(line.get("ahead", 0) > 0 for _, lines in answers.values() for line in lines)
         assert worker.most == 1
         assert sorted(worker.texts) == sorted(f"text {number}" for number in range(10))
-        assert bench.line == []
+        assert jobs.jobs == []
 
 
 def leaving(port, text):
@@ -257,29 +257,29 @@ def until(true, seconds=10.0):
 
 def test_a_client_that_disappears_frees_the_worker(subject, worker):
     worker.stages, worker.seconds = 400, 0.05  # twenty seconds, if nobody left
-    with served(subject) as (port, bench):
+    with served(subject) as (port, jobs):
         gone, waiting = leaving(port, "gone"), leaving(port, "waiting")
-        until(lambda: worker.texts == ["gone"] and len(bench.line) == 2)
+        until(lambda: worker.texts == ["gone"] and len(jobs.jobs) == 2)
         waiting.close()
-        until(lambda: len(bench.line) == 1)
+        until(lambda: len(jobs.jobs) == 1)
         gone.close()
-        until(lambda: bench.line == [])
+        until(lambda: jobs.jobs == [])
         assert (worker.stopped, worker.finished) == (1, 0)
-        assert worker.texts == ["gone"]  # who only waited never cost anything
+        assert worker.texts == ["gone"]  # a client that only waited costs nothing
         worker.stages = 2
         assert explain(port, "next")[1][-1]["state"] == "done"
 
 
-def test_the_line_has_an_end(subject, worker):
+def test_only_so_many_texts_can_wait(subject, worker):
     worker.stages, worker.seconds = 400, 0.05
-    with served(subject, waiting=2) as (port, bench):
+    with served(subject, waiting=2) as (port, jobs):
         clients = [leaving(port, "one"), leaving(port, "two")]
-        until(lambda: len(bench.line) == 2)
-        status, told = explain(port, "three")
-        assert (status, "2 texts are waiting" in told) == (503, True)
+        until(lambda: len(jobs.jobs) == 2)
+        status, message = explain(port, "three")
+        assert (status, "2 texts are waiting" in message) == (503, True)
         for client in clients:
             client.close()
-        until(lambda: bench.line == [])
+        until(lambda: jobs.jobs == [])
 
 
 def test_only_the_last_results_are_kept(subject, worker):
@@ -289,16 +289,16 @@ def test_only_the_last_results_are_kept(subject, worker):
         assert found == [404, 200, 200]
 
 
-def test_a_failure_of_ours_is_not_told_in_detail(subject, monkeypatch):
+def test_an_unexpected_failure_is_reported_without_details(subject, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("/secret/place")
 
-    monkeypatch.setattr(web, "trial", broken)
+    monkeypatch.setattr(serve_jobs, "trial", broken)
     with served(subject) as (port, _):
-        status, news = explain(port)
+        status, messages = explain(port)
         assert status == 200
-        assert news[-1]["state"] == "failed"
-        assert "secret" not in json.dumps(news)
+        assert messages[-1]["state"] == "failed"
+        assert "secret" not in json.dumps(messages)
 
 
 def test_a_saved_result_is_shown(tiny, tmp_path, capsys, monkeypatch):

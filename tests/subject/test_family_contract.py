@@ -11,7 +11,8 @@ from exhibit_a.subject.guard import floating, frozen_eval, without_cache
 from exhibit_a.subject.subject import load
 from exhibit_a.subject.tap import NAME, Tap, attention_implementation
 from exhibit_a.trace import edits
-from exhibit_a.trace.capture import KEEPABLE, capture
+from exhibit_a.trace.capture import capture
+from exhibit_a.trace.passes import KEEPABLE
 from exhibit_a.trace.replay import replay
 
 

@@ -194,7 +194,7 @@ def test_a_model_object_is_never_moved_or_retyped():
 
 
 def test_an_unknown_tap_lists_the_taps():
-    with pytest.raises(BadRequestError, match="registry or softmax"):
+    with pytest.raises(BadRequestError, match="choose auto, registry, softmax"):
         load(FAMILIES["bert"].build(), tap="magic")
 
 

@@ -13,8 +13,9 @@ from transformers.pytorch_utils import Conv1D
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.methods.identifiability.value_bias import value_bias
 from exhibit_a.subject.subject import load
-from exhibit_a.trace.capture import KEEPABLE, capture
+from exhibit_a.trace.capture import capture
 from exhibit_a.trace.layers import hidden_of_output
+from exhibit_a.trace.passes import KEEPABLE
 from exhibit_a.trace.replay import replay
 
 
@@ -63,10 +64,10 @@ def test_an_unknown_word_is_not_special(reader):
 
 def test_only_what_was_asked_is_kept(reader):
     trace = capture(reader, "fine film", keep=())
-    for held in (trace.attention, trace.values, trace.layer_outputs, trace.stack_inputs):
-        assert not held
-    with pytest.raises(BadRequestError, match="not kept"):
-        _ = trace.hidden
+    assert not trace.layer_outputs
+    for name in ("attention", "values", "hidden", "queries", "keys", "stack_inputs"):
+        with pytest.raises(BadRequestError, match="not kept"):
+            getattr(trace, name)
     whole = trace.keeping(*KEEPABLE)
     assert len(whole.keys) == len(whole.queries) == len(whole.attention) == 3
     assert whole.keeping("keys") is whole
@@ -268,7 +269,7 @@ def test_a_classifier_of_two_stacks_is_read_as_it_reads_itself(family):
 
 def test_a_decoder_that_says_nothing_by_itself_is_told_so():
     subject = load(hf.T5Model(FAMILIES["t5"].build().config).eval(), tokenizer=tokenizer())
-    with pytest.raises(BadRequestError, match="something to say"):
+    with pytest.raises(BadRequestError, match="give a text for the decoder"):
         capture(subject, "fine film")
     assert capture(subject, "fine film", target_text="dull").sequences["decoder"].tokens
 

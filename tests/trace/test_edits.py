@@ -96,7 +96,7 @@ def test_edits_combine(trace):
 def test_a_head_or_site_that_is_not_there_lists_the_range(trace):
     with pytest.raises(BadRequestError, match="heads are 0 to 3"):
         logits(trace, edits.drop_heads([(0, 4)]))
-    with pytest.raises(BadRequestError, match="sites 0 to 2"):
+    with pytest.raises(BadRequestError, match="no site 3; this model has 0 to 2"):
         logits(trace, edits.scale(3, 0.0))
     with pytest.raises(BadRequestError, match="valid are 0 to 3"):
         logits(trace, start=4)

@@ -1,4 +1,4 @@
-// What a page is made of: the header that Python wrote (report/view.py), word for word.
+// What a page is made of: the header that Python wrote (report/header.py), word for word.
 
 export interface Sequence {
   tokens: string[];

@@ -1,294 +1,200 @@
 """Verbs about heads over a data set: which matter, how many can go, and what can be built on it."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import typer
-
-from exhibit_a.commands.common import (
-    Data,
-    Json,
-    LabelColumn,
-    Limit,
-    Model,
-    Out,
-    PairColumn,
-    Plot,
-    Rows,
-    Seed,
-    TextColumn,
-    load_quietly,
-    present,
-    read_some,
-    working,
-)
+from exhibit_a.commands.options import Answer, DataSet
+from exhibit_a.commands.verb import option
+from exhibit_a.progress import progress_bar
 
 if TYPE_CHECKING:
     from exhibit_a.examples import Example
     from exhibit_a.methods.heads.importance import HeadImportance
     from exhibit_a.subject.subject import Subject
 
-By = Annotated[str, typer.Option(help="attribution, taylor, ablation or attention.")]
+RANKED_ON = 200  # examples that rank the heads, unless told otherwise
+COMPARED_ON = 200  # examples on which a smaller model is compared
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verbs of this file."""
-    for verb in (heads, prune, triggers):
-        app.command()(verb)
+@dataclass(frozen=True, kw_only=True)
+class _Ranking(DataSet, Answer):
+    """Heads ranked on labelled examples."""
+
+    def importance(self, subject: "Subject", examples: "list[Example]") -> "HeadImportance":
+        """How much each head matters, by the measure asked for."""
+        from exhibit_a.methods.heads.importance import head_importance
+
+        measure: Any = self.by  # type: ignore[attr-defined]
+        with progress_bar(f"heads by {measure}") as bar:
+            return head_importance(subject, examples, by=measure, progress=bar)
 
 
-def heads(
-    data: Data,
-    model: Model = "sentiment",
-    by: By = "attribution",
-    against: Annotated[
-        Path | None, typer.Option(help="A second data set: do the same heads matter there?")
-    ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Heads to show.")] = 12,
-    text: TextColumn = None,
-    pair: PairColumn = None,
-    label: LabelColumn = None,
-    limit: Limit = 200,
-    json: Json = False,
-    out: Out = None,
-    plot: Plot = None,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Heads(_Ranking):
     """Rank the heads of a classifier by how much its answers owe to them."""
-    subject = load_quietly(model)
-    sources = [data] if against is None else [data, against]
-    read = [_labelled(subject, one, text, pair, label, limit) for one in sources]
-    found = _importance(subject, read[0], by)
-    if against is not None:
+
+    name: ClassVar[str] = "heads"
+    method: ClassVar[str] = "head_importance"
+    against: Path | None = option(None, help="A second data set: do the same heads matter there?")
+    top: int = option(12, min=1, help="Heads to show.")
+    limit: int | None = option(RANKED_ON, min=1, help="Only the first so many texts.")
+
+    def run(self) -> None:
+        """Answer."""
+        subject = self.subject()
+        files = [self.data] if self.against is None else [self.data, self.against]
+        first, *others = [self.labelled(subject, file) for file in files]
+        importance = self.importance(subject, first)
+        if self.against is None:
+            self.answer(importance, top=self.top)
+            return
         from exhibit_a.methods.heads.importance import head_similarity
 
-        other = _importance(subject, read[1], by)
-        first, second = names = _names(data, against)
-        result = head_similarity(found, other, names=names)
-        low, high = result.interval
-        title = (
-            f"importance by {by}: Pearson {result.pearson:.2f} ({low:.2f} to {high:.2f}), "
-            f"Spearman {result.spearman:.2f}"
-        )
-        rows: Rows = [
-            {"site": site, "head": head, first: float(found.scores[site, head])}
-            | {second: float(other.scores[site, head])}
-            for site, head in found.ranking[::-1][:top]
-        ]
-        present(result, title, rows, json=json, out=out, plot=plot)
-        return
-    rows = [
-        {
-            "site": site,
-            "head": head,
-            "importance": float(found.scores[site, head]),
-            "standard_error": float(found.standard_error[site, head]),
-        }
-        for site, head in found.ranking[::-1][:top]
-    ]
-    title = f"most important heads by {by}, {found.examples} examples"
-    present(found, title, rows, json=json, out=out, plot=plot)
+        names = names_apart(self.data, self.against)
+        other = self.importance(subject, others[0])
+        self.answer(head_similarity(importance, other, names=names), top=self.top)
 
 
-def prune(
-    data: Data,
-    model: Model = "sentiment",
-    by: By = "attribution",
-    order: Annotated[str, typer.Option(help="least or most important heads first.")] = "least",
-    scope: Annotated[str, typer.Option(help="global, or site: the same share of each.")] = "global",
-    rank_on: Annotated[
-        int, typer.Option(min=1, help="Rank on so many examples; the others are judged.")
-    ] = 200,
-    remove: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Take this share of heads out for good.")
-    ] = None,
-    save: Annotated[Path | None, typer.Option(help="Folder for the smaller model.")] = None,
-    text: TextColumn = None,
-    pair: PairColumn = None,
-    label: LabelColumn = None,
-    limit: Limit = None,
-    json: Json = False,
-    out: Out = None,
-    plot: Plot = None,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Prune(_Ranking):
     """Show how accuracy falls as heads go, or make a model without some of them."""
-    from exhibit_a.errors import BadRequestError
-    from exhibit_a.methods.heads.curve import check_request, first_heads, pruning_curve
-    from exhibit_a.methods.heads.removal import require_savable
-    from exhibit_a.results.files import free_folder
 
-    if save is not None and remove is None:
-        raise BadRequestError("There is nothing to save yet: say with --remove how much goes.")
-    check_request(order, scope)
-    if save is not None:
-        free_folder(save)
-    subject = load_quietly(model)
-    if save is not None:
-        require_savable(subject)
-    examples = _labelled(subject, data, text, pair, label, limit)
-    _check_parts(examples, rank_on, judged=remove is None)
-    every = [(site.index, head) for site in subject.anatomy.sites for head in range(site.heads)]
-    count = round((remove or 0) * len(every))
-    if remove is not None and not first_heads(every, count, order, scope):
-        raise BadRequestError(
-            f"--remove {remove:g} of {len(every)} heads (--scope {scope}) is none of them; "
-            "ask for a larger share."
-        )
-    importance = _importance(subject, examples[:rank_on], by)
-    if remove is not None:
-        gone = first_heads(importance.ranking, count, order, scope)
-        _remove(subject, gone, examples, save, json=json, out=out, plot=plot)
-        return
-    with working(f"silencing heads, {order} important first"):
-        result = pruning_curve(subject, examples, importance, order=order, scope=scope)
-    rows: Rows = [
-        {
-            "heads_gone": int(result.removed[point]),
-            "share": float(result.fraction[point]),
-            "accuracy": float(result.accuracy[point]),
-            "interval": tuple(result.interval[point].tolist()),
-            "loss": float(result.loss[point]),
-        }
-        for point in range(len(result.fraction))
-    ]
-    title = f"{order} important heads first, by {by}; mean accuracy {result.area:.3f}"
-    present(result, title, rows, json=json, out=out, plot=plot)
+    name: ClassVar[str] = "prune"
+    method: ClassVar[str] = "pruning_curve"
+    by: str = option("attribution", help="Measure that ranks the heads.", metavar="MEASURE")
+    order: str = option("least", help="Which heads go first.", metavar="least|most")
+    scope: str = option(
+        "global", help="Over all heads, or the same share of each site.", metavar="global|site"
+    )
+    rank_on: int = option(RANKED_ON, min=1, help="Rank on so many examples; the others are judged.")
+    remove: float | None = option(None, min=0, max=1, help="Take this share of heads out for good.")
+    save: Path | None = option(None, help="Folder for the smaller model.")
+
+    def run(self) -> None:
+        """Answer."""
+        from exhibit_a.methods.heads.curve import first_heads, pruning_curve
+
+        self._check_request()
+        subject = self.subject()
+        examples = self._examples(subject)
+        if self.remove is None:
+            importance = self.importance(subject, examples[: self.rank_on])
+            with progress_bar(f"silencing heads, {self.order} important first"):
+                curve = pruning_curve(
+                    subject, examples, importance, order=self.order, scope=self.scope
+                )
+            self.answer(curve)
+            return
+        count = self._count(subject)
+        importance = self.importance(subject, examples[: self.rank_on])
+        gone = first_heads(importance.ranking, count, self.order, self.scope)
+        self._remove(subject, gone, examples)
+
+    def _check_request(self) -> None:
+        from exhibit_a.errors import BadRequestError
+        from exhibit_a.methods.heads.curve import check_request
+        from exhibit_a.results.files import free_folder
+
+        if self.save is not None and self.remove is None:
+            raise BadRequestError("There is nothing to save yet: say with --remove how much goes.")
+        check_request(self.order, self.scope)
+        if self.save is not None:
+            free_folder(self.save)
+
+    def _examples(self, subject: "Subject") -> "list[Example]":
+        """The examples, of which enough are there to rank on, and to judge by."""
+        from exhibit_a.errors import BadRequestError
+        from exhibit_a.examples import fingerprint
+        from exhibit_a.examples.labels import require_variety
+        from exhibit_a.methods.heads.removal import require_savable
+
+        if self.save is not None:
+            require_savable(subject)
+        examples = self.labelled(subject)
+        require_variety(examples[: self.rank_on], "to rank on")
+        ranked = {fingerprint(example) for example in examples[: self.rank_on]}
+        others = [example for example in examples if fingerprint(example) not in ranked]
+        if self.remove is None and not others:
+            raise BadRequestError(
+                f"--rank-on {self.rank_on} leaves none of the {len(examples)} examples to judge "
+                "by. Give a smaller --rank-on, or more examples."
+            )
+        if self.remove is None:
+            require_variety(others, "to judge by")
+        return examples
+
+    def _count(self, subject: "Subject") -> int:
+        """How many heads go; none of them is a mistake."""
+        from exhibit_a.errors import BadRequestError
+        from exhibit_a.methods.heads.curve import first_heads
+
+        sites = subject.anatomy.sites
+        heads = [(site.index, head) for site in sites for head in range(site.heads)]
+        count = round((self.remove or 0) * len(heads))
+        if not first_heads(heads, count, self.order, self.scope):
+            raise BadRequestError(
+                f"--remove {self.remove:g} of {len(heads)} heads (--scope {self.scope}) is none of "
+                "them; ask for a larger share."
+            )
+        return count
+
+    def _remove(
+        self, subject: "Subject", gone: list[tuple[int, int]], examples: "list[Example]"
+    ) -> None:
+        """Take heads out of the model, save what is left, and compare."""
+        from exhibit_a.methods.heads.removal import measure_pruning, prune
+        from exhibit_a.results.files import folder_beside, free_folder
+
+        with progress_bar("taking heads out"):
+            smaller = prune(subject, gone)
+        if self.save is not None:
+            with folder_beside(free_folder(self.save)) as folder:
+                smaller.model.save_pretrained(folder)
+                if smaller.tokenizer is not None:
+                    smaller.tokenizer.save_pretrained(folder)
+        with progress_bar("comparing"):
+            measured = measure_pruning(subject, smaller, gone, examples[:COMPARED_ON])
+        title = f"without {len(gone)} heads" + (f", saved in {self.save}" if self.save else "")
+        self.answer(measured, title=title)
 
 
-def triggers(
-    data: Data,
-    victim: Annotated[
-        Path | None, typer.Option("--attack", help="Labelled texts to put the patterns into.")
-    ] = None,
-    model: Model = "sentiment",
-    count: Annotated[int, typer.Option(min=1, help="Patterns for each class.")] = 3,
-    text: TextColumn = None,
-    pair: PairColumn = None,
-    label: LabelColumn = None,
-    limit: Limit = 500,
-    seed: Seed = 0,
-    json: Json = False,
-    out: Out = None,
-    plot: Plot = None,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Triggers(DataSet, Answer):
     """Find pairs of words that single answers rest on, and see whether they turn others."""
-    from exhibit_a.methods.triggers.triggers import attack, find_triggers
 
-    subject, examples = load_quietly(model), read_some(data, text, pair, label, limit)
-    victims = victim and _labelled(subject, victim, text, pair, label, None)
-    with working("looking for patterns") as progress:
-        found = find_triggers(subject, examples, limit=limit or 500, progress=progress)
-    if victims is None:
-        rows: Rows = [
-            {"pattern": one.text, "speaks_for": found.labels[one.predicted]}
-            | {"score": sum(one.scores), "site": one.site, "head": one.head}
-            for one in found.patterns[: count * len(found.labels)]
-        ]
-        present(found, "patterns that answers rest on", rows, json=json, out=out, plot=plot)
-        return
-    with working("attacking"):
-        result = attack(subject, victims, found, count=count, seed=seed)
-    rows = [
-        {
-            "pattern": one.text,
-            "speaks_for": result.labels[one.predicted],
-            "class": name,
-            "before": float(result.before[place]),
-            "after": float(result.after[number, place]),
-            "interval": tuple(result.interval[number, place].tolist()),
-            "random": float(result.random[number, place]),
-            "attention": float(result.attention[number, place]),
-        }
-        for number, one in enumerate(result.patterns)
-        for place, name in enumerate(result.labels)
-        if result.counts[place]
-    ]
-    present(result, "accuracy of each class", rows, json=json, out=out, plot=plot)
+    name: ClassVar[str] = "triggers"
+    method: ClassVar[str] = "find_triggers"
+    victims: Path | None = option(
+        None, flag="--attack", help="Labelled texts to put the patterns into."
+    )
+    count: int = option(3, min=1, help="Patterns for each class.")
+    limit: int | None = option(500, min=1, help="Only the first so many texts.")
+    seed: int = option(0, help="Same seed, same numbers.")
+
+    def run(self) -> None:
+        """Answer."""
+        from exhibit_a.methods.triggers.triggers import attack, find_triggers
+
+        subject, examples = self.subject(), self.examples()
+        victims = None
+        if self.victims is not None:
+            victims = self.labelled(subject, self.victims, limited=False)
+        with progress_bar("looking for patterns") as bar:
+            patterns = find_triggers(subject, examples, limit=self.limit or 500, progress=bar)
+        if victims is None:
+            self.answer(patterns, top=self.count * len(patterns.labels))
+            return
+        with progress_bar("attacking"):
+            attacked = attack(subject, victims, patterns, count=self.count, seed=self.seed)
+        self.answer(attacked)
 
 
-def _names(first: Path, second: Path) -> tuple[str, str]:
+def names_apart(first: Path, second: Path) -> tuple[str, str]:
     """What two files are called: by their stems, with as many folders as tell them apart."""
-    parts = [one.resolve().with_suffix("").parts for one in (first, second)]
+    parts = [file.resolve().with_suffix("").parts for file in (first, second)]
     for length in range(1, max(map(len, parts)) + 1):
         short = ["/".join(part[-length:]) for part in parts]
         if short[0] != short[1]:
             return short[0], short[1]
     return first.name, f"{second.name} (again)"
-
-
-def _labelled(
-    subject: "Subject",
-    data: Path,
-    text: str | None,
-    pair: str | None,
-    label: str | None,
-    limit: int | None,
-) -> "list[Example]":
-    """The first examples of a file, each with a label that the model knows."""
-    from exhibit_a.examples.labels import classes_of
-
-    examples = read_some(data, text, pair, label, limit)
-    classes_of(subject, examples)  # refuses what is found wrong before any of it is worked on
-    return examples
-
-
-def _check_parts(examples: "list[Example]", rank_on: int, *, judged: bool) -> None:
-    """Refuse examples of which too few are left to rank on, or to judge by."""
-    from exhibit_a.errors import BadRequestError
-    from exhibit_a.examples import fingerprint
-    from exhibit_a.examples.labels import require_variety
-
-    require_variety(examples[:rank_on], "to rank on")
-    ranked = {fingerprint(one) for one in examples[:rank_on]}
-    others = [one for one in examples if fingerprint(one) not in ranked]
-    if judged and not others:
-        raise BadRequestError(
-            f"--rank-on {rank_on} leaves none of the {len(examples)} examples to judge by. "
-            "Give a smaller --rank-on, or more examples."
-        )
-    if judged:
-        require_variety(others, "to judge by")
-
-
-def _importance(subject: "Subject", examples: "list[Example]", by: str) -> "HeadImportance":
-    from exhibit_a.methods.heads.importance import head_importance
-
-    with working(f"heads by {by}") as progress:
-        return head_importance(subject, examples, by=by, progress=progress)
-
-
-def _remove(
-    subject: "Subject",
-    gone: list[tuple[int, int]],
-    examples: "list[Example]",
-    folder: Path | None,
-    *,
-    json: bool,
-    out: Path | None,
-    plot: Path | None,
-) -> None:
-    """Take heads out of the model, save what is left, and compare."""
-    from exhibit_a.methods.heads.removal import measure_pruning
-    from exhibit_a.methods.heads.removal import prune as without
-    from exhibit_a.results.files import folder_beside, free_folder
-
-    with working("taking heads out"):
-        smaller = without(subject, gone)
-    if folder is not None:
-        with folder_beside(free_folder(folder)) as beside:
-            smaller.model.save_pretrained(beside)
-            if smaller.tokenizer is not None:
-                smaller.tokenizer.save_pretrained(beside)
-    with working("comparing"):
-        result = measure_pruning(subject, smaller, gone, examples[:200])
-    rows: Rows = [
-        {
-            "heads_gone": len(gone),
-            "parameters": result.parameters[1],
-            "of": result.parameters[0],
-            "times_faster": result.speed_up,
-            "answers_differ_by": result.difference,
-            "can_be_saved": result.saves,
-        }
-    ]
-    title = f"without {len(gone)} heads" + (f", saved in {folder}" if folder else "")
-    present(result, title, rows, json=json, out=out, plot=plot)

@@ -1,30 +1,104 @@
 """The command line: one verb per public function.
 
 A user's mistake is one ``error:`` line and exit code 2; a traceback only comes with ``--debug``.
+Verbs of registered methods are there by themselves: their names and first lines are read from the
+registry, and the rest when one of them is called.
 """
 
 import sys
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from exhibit_a.commands import corpus, data, explain, heads, model, text, web
+from exhibit_a.commands import corpus, explain, heads, model, text, web
+from exhibit_a.commands.verb import Verb, function_of
 from exhibit_a.errors import ExhibitError
 
+WRITTEN: dict[str, type[Verb]] = {
+    kind.name: kind
+    for kind in (
+        explain.Explain,
+        model.Doctor,
+        model.Train,
+        text.Effective,
+        text.Mixing,
+        text.Attribute,
+        text.Tree,
+        text.Adversary,
+        heads.Heads,
+        heads.Prune,
+        heads.Triggers,
+        web.View,
+        web.Serve,
+    )
+}
+
+
+class Verbs(TyperGroup):
+    """The verbs that were written, and those that methods bring along."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Every verb: ours in the order of a reader, then those of methods."""
+        from exhibit_a.methods.registry import commands
+
+        brought = [verb for verb in commands() if verb not in WRITTEN]
+        return [*WRITTEN, *brought, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A verb as the list of verbs shows it: its name and what it does."""
+        from exhibit_a.methods.registry import commands
+
+        if cmd_name in WRITTEN:
+            return TyperCommand(cmd_name, help=WRITTEN[cmd_name].__doc__)
+        if cmd_name in (brought := commands()):
+            return TyperCommand(cmd_name, help=brought[cmd_name])
+        return super().get_command(ctx, cmd_name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The verb that is called, with all its options."""
+        verb, command, rest = super().resolve_command(ctx, args)
+        if verb is None or super().get_command(ctx, verb) is not None:
+            return verb, command, rest
+        return verb, _command(_whole(verb), verb), rest
+
+
+def _whole(verb: str) -> type[Verb]:
+    """A verb with the options of its method."""
+    from exhibit_a.commands.method_verbs import verb_of, with_options
+    from exhibit_a.methods.registry import find, with_command
+
+    if verb not in WRITTEN:
+        return verb_of(with_command(verb))
+    kind = WRITTEN[verb]
+    return with_options(kind, find(kind.method)) if kind.method else kind
+
+
+def _command(kind: type[Verb], name: str) -> Any:
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    alone.command(name)(function_of(kind))
+    return get_command(alone)
+
+
 app = typer.Typer(
+    cls=Verbs,
     name="exhibit-a",
     help="Attention, on the stand: is a Transformer's attention map evidence of what it did?",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for verbs in (explain, model, text, data, heads, corpus, web):
-    verbs.register(app)
+over_a_corpus = typer.Typer(
+    help="A method over a data set, on one machine or many.", no_args_is_help=True
+)
+for _kind in corpus.VERBS:
+    over_a_corpus.command(_kind.name)(function_of(_kind))
+app.add_typer(over_a_corpus, name="corpus")
 
 
-def _tell_version(asked: bool) -> bool:
+def _print_version(asked: bool) -> bool:
     if asked:
         typer.echo(f"exhibit-a {version('exhibit-a')}")
         raise typer.Exit
@@ -35,7 +109,7 @@ def _tell_version(asked: bool) -> bool:
 def options(
     _version: Annotated[
         bool,
-        typer.Option("--version", help="Say the version.", callback=_tell_version, is_eager=True),
+        typer.Option("--version", help="Say the version.", callback=_print_version, is_eager=True),
     ] = False,
     _debug: Annotated[  # taken out by main wherever it stands; it is here for the help
         bool, typer.Option("--debug", help="With an error, also show where it came from.")
@@ -62,8 +136,8 @@ def main(arguments: list[str] | None = None) -> None:
         typer.echo("interrupted", err=True)
         sys.exit(130)
     except Exception as mistake:
-        told = getattr(mistake, "format_message", None)  # what typer's own usage errors have
-        message = told() if told else None
+        format_message = getattr(mistake, "format_message", None)  # typer's own usage errors
+        message = format_message() if format_message else None
         if message == "":  # nothing was asked, and typer has answered with the help
             sys.exit(0)
         if debug or message is None:

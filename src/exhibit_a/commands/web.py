@@ -1,84 +1,88 @@
 """Verbs that open a page: a saved result, or a server to ask."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, ClassVar
 
-import typer
-
-from exhibit_a.commands.common import check_place, console, load_quietly
+from exhibit_a.commands.options import check_place, load_quietly
+from exhibit_a.commands.screen import console
+from exhibit_a.commands.verb import Verb, argument, option
 
 if TYPE_CHECKING:
     import socket
 
-
-def register(app: typer.Typer) -> None:
-    """Add the verbs of this file."""
-    app.command()(view)
-    app.command()(serve)
+KEEP_ALIVE, SHUTDOWN = 5, 3  # seconds
 
 
-def view(
-    result: Annotated[Path, typer.Argument(help="A saved result.")],
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            "--html", help="Write the page here, not to a temporary file.", callback=check_place
-        ),
-    ] = None,
-    open_: Annotated[bool, typer.Option("--open/--no-open", help="Open a browser.")] = True,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class View(Verb):
     """Show a saved result as a page."""
-    import tempfile
-    import webbrowser
 
-    from exhibit_a.report.html import write_page
-    from exhibit_a.results.store import read
+    name: ClassVar[str] = "view"
+    result: Path = argument(help="A saved result.")
+    html: Path | None = option(
+        None, help="Write the page here, not to a temporary file.", callback=check_place
+    )
+    open_: bool = option(True, flag="--open/--no-open", help="Open a browser.")
 
-    found = read(result)
-    where = html or Path(tempfile.mkdtemp(prefix="exhibit-a-")) / f"{result.stem}.html"
-    page = write_page(found, where)
-    console().print(f"written to {page}", soft_wrap=True)
-    if open_:
-        webbrowser.open(page.resolve().as_uri())
+    def run(self) -> None:
+        """Write the page and open it."""
+        import tempfile
+        import webbrowser
+
+        from exhibit_a.report.html import write_page
+        from exhibit_a.results.store import read
+
+        result = read(self.result)
+        place = self.html
+        if place is None:
+            place = Path(tempfile.mkdtemp(prefix="exhibit-a-")) / f"{self.result.stem}.html"
+        page = write_page(result, place)
+        console().print(f"written to {page}", soft_wrap=True)
+        if self.open_:
+            webbrowser.open(page.resolve().as_uri())
 
 
-def serve(
-    model: Annotated[
-        list[str], typer.Option("--model", "-m", help="A model to offer; give it again for more.")
-    ] = ["sentiment"],  # noqa: B006 - typer reads it, nobody changes it
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8350,
-    host: Annotated[str, typer.Option(help="Address to listen on; others are not reached.")] = (
-        "127.0.0.1"
-    ),
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Serve(Verb):
     """Answer texts on a page of this machine."""
-    from exhibit_a.errors import BadRequestError
 
-    try:
-        import uvicorn
+    name: ClassVar[str] = "serve"
+    model: list[str] = option(
+        ("sentiment",), short="-m", help="A model to offer; give it again for more."
+    )
+    port: int = option(8350, min=1, max=65535, help="Port to listen on.")
+    host: str = option("127.0.0.1", help="Address to listen on; others are not reached.")
 
+    def run(self) -> None:
+        """Listen, load, and answer until interrupted."""
+        from exhibit_a.extras import extra
+
+        uvicorn = extra("uvicorn")
+        extra("starlette")
         from exhibit_a.serve.application import application
-    except ImportError as missing:
-        raise BadRequestError(
-            f"{missing.name} is missing: pip install 'exhibit-a[web]'"
-        ) from missing
-    with _listening(host, port) as listening:
-        subjects = {Path(name).name or name: load_quietly(name) for name in model}
-        names = {host, "127.0.0.1", "localhost", "[::1]"} - {"0.0.0.0", "::"}
-        hosts = {f"{name}:{port}" for name in names} | (names if port == 80 else set())
-        app = application(subjects, frozenset(one.lower() for one in hosts))
-        console().print(
-            f"Exhibit A answers at http://{host}:{port} (Ctrl-C ends it)", soft_wrap=True
-        )
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            server_header=False,
-            limit_concurrency=64,
-            timeout_keep_alive=5,
-            timeout_graceful_shutdown=3,
-        )
-        uvicorn.Server(config).run(sockets=[listening])
+
+        with _listening(self.host, self.port) as listening:
+            subjects = {Path(name).name or name: load_quietly(name) for name in self.model}
+            console().print(
+                f"Exhibit A answers at http://{self.host}:{self.port} (Ctrl-C ends it)",
+                soft_wrap=True,
+            )
+            config = uvicorn.Config(
+                application(subjects, self._names()),
+                log_level="warning",
+                server_header=False,
+                limit_concurrency=64,
+                timeout_keep_alive=KEEP_ALIVE,
+                timeout_graceful_shutdown=SHUTDOWN,
+            )
+            uvicorn.Server(config).run(sockets=[listening])
+
+    def _names(self) -> frozenset[str]:
+        """The names, with the port, that the server answers to."""
+        names = {self.host, "127.0.0.1", "localhost", "[::1]"} - {"0.0.0.0", "::"}
+        hosts = {f"{name}:{self.port}" for name in names}
+        return frozenset(host.lower() for host in hosts | (names if self.port == 80 else set()))
 
 
 def _listening(host: str, port: int) -> "socket.socket":

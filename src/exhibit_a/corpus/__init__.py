@@ -1,16 +1,21 @@
-"""Many inputs: the same methods over a data set, on one machine or many, nothing lost.
+"""Many inputs: a method over a whole data set, on one machine or many; a killed run can resume.
 
->>> xa.corpus.run("sentiment", "reviews.tsv", "effective_attention", "out", workers=2)
->>> xa.corpus.open("out").to_pandas("heads")
+>>> texts = ["a gripping film", "dull and far too long"]
+>>> xa.corpus.run(subject, texts, "effective_attention", tmp_path / "out").counts["examples"]
+2
+>>> xa.corpus.open(tmp_path / "out").to_pandas()["answer"].tolist()
+['positive', 'negative']
 """
 
-from exhibit_a.extras import extra
+from exhibit_a.extras import BROUGHT_BY, missing
 
 try:
     from exhibit_a.corpus.read import Run, Summary, diff, open
     from exhibit_a.corpus.running import resume, run
-except ModuleNotFoundError as missing:
-    extra(missing.name or "pyarrow", "corpus")
+except ModuleNotFoundError as problem:
+    library = (problem.name or "").partition(".")[0]
+    if library in BROUGHT_BY:
+        raise missing(library) from None
     raise
 
 __all__ = ["Run", "Summary", "diff", "open", "resume", "run"]

@@ -1,4 +1,4 @@
-"""What do all the rows say together, without ever being in memory together?
+"""How are all rows of a run summed up without being in memory together?
 
 For every number, over examples (and for numbers of heads: for each site and head):
 
@@ -6,18 +6,17 @@ For every number, over examples (and for numbers of heads: for each site and hea
 2. quantiles from a histogram whose buckets grow by a fixed factor, so that every quantile is within
    1 % of its true value (Masson, Rim & Lee, 2019, DDSketch); sizes below 1e-6 count as zero;
 3. a 95 % interval of the mean by the Poisson bootstrap: in replicate b an example counts as often
-   as a Poisson(1) number says, and that number is read off a hash of the example's id. So intervals
-   do not depend on the order of the examples nor on who worked on them, and two runs over the same
-   examples are resampled alike: the difference of their means has an interval, too (``read.py``).
+   as a Poisson(1) number says, and that number comes from a hash of the example's id. So intervals
+   do not depend on the order of the examples or on the engine, and two runs over the same examples
+   are resampled alike: the difference of their means has an interval, too (``read.py``).
 
-Shards are taken in their order, on one thread: the same rows give the same bytes.
+Shards are added in their order, on one thread: the same rows give the same bytes.
 """
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -35,13 +34,14 @@ _SIDE = int(np.ceil(np.log(LARGEST / SMALLEST) / _GROWTH)) + 1  # buckets for ea
 _WIDTH = 2 * _SIDE + 1
 
 Numbers = np.ndarray
+Cell = str | int | float | None  # of the table of aggregates
 
 
 def poisson_weights(ids: Sequence[str], replicates: int = REPLICATES) -> Numbers:
     """How often each example counts in each replicate, (example, replicate)."""
     drawn = b"".join(
-        hashlib.shake_128(one.encode("utf-8", "surrogatepass")).digest(2 * replicates)
-        for one in ids
+        hashlib.shake_128(name.encode("utf-8", "surrogatepass")).digest(2 * replicates)
+        for name in ids
     )
     numbers = np.frombuffer(drawn, dtype="<u2").reshape(len(ids), replicates)
     weights: Numbers = _poisson_table()[numbers]
@@ -58,7 +58,7 @@ def _poisson_table() -> Numbers:
 
 @dataclass(eq=False)
 class Stream:
-    """Running statistics of some columns; NaN is no number and does not count."""
+    """Running statistics of several columns; NaN and infinite values are left out."""
 
     columns: int
     count: Numbers = field(init=False)
@@ -78,26 +78,25 @@ class Stream:
         self.weight = torch.zeros_like(self.weighted)
 
     def add(self, rows: Numbers, weights: Numbers) -> None:
-        """Take in the numbers of some examples, (example, column), and their weights."""
-        there = np.isfinite(rows)
-        known = np.where(there, rows, 0.0)
-        count = there.sum(0)
-        some = np.maximum(count, 1)
-        mean = known.sum(0) / some
-        scatter = (np.where(there, known - mean, 0.0) ** 2).sum(0)
+        """Add the numbers of several examples, (example, column), and their weights."""
+        finite = np.isfinite(rows)
+        values = np.where(finite, rows, 0.0)
+        count = finite.sum(0)
+        mean = values.sum(0) / np.maximum(count, 1)
+        scatter = (np.where(finite, values - mean, 0.0) ** 2).sum(0)
         total = np.maximum(self.count + count, 1)
         step = np.where(count > 0, mean - self.mean, 0.0)
         self.scatter += scatter + step**2 * self.count * count / total
         self.mean += step * count / total
         self.count += count
-        self.low = np.minimum(self.low, np.where(there, rows, np.inf).min(0, initial=np.inf))
-        self.high = np.maximum(self.high, np.where(there, rows, -np.inf).max(0, initial=-np.inf))
-        place = np.broadcast_to(np.arange(self.columns), rows.shape)[there]
-        np.add.at(self.buckets, (place, _bucket(rows[there])), 1)
+        self.low = np.minimum(self.low, np.where(finite, rows, np.inf).min(0, initial=np.inf))
+        self.high = np.maximum(self.high, np.where(finite, rows, -np.inf).max(0, initial=-np.inf))
+        column = np.broadcast_to(np.arange(self.columns), rows.shape)[finite]
+        np.add.at(self.buckets, (column, _bucket(rows[finite])), 1)
         with one_thread():
             drawn = torch.from_numpy(weights).mT
-            self.weighted += drawn @ torch.from_numpy(known)
-            self.weight += drawn @ torch.from_numpy(there.astype(np.float64))
+            self.weighted += drawn @ torch.from_numpy(values)
+            self.weight += drawn @ torch.from_numpy(finite.astype(np.float64))
 
     @property
     def replicates(self) -> torch.Tensor:
@@ -109,25 +108,25 @@ class Stream:
         rank = share * np.maximum(self.count - 1, 0)
         below = self.buckets.cumsum(1)
         bucket = (below > rank[:, None]).argmax(1)
-        found = np.clip(_centre(bucket), self.low, self.high)
-        return np.where(self.count > 0, found, np.nan)
+        centre = np.clip(_centre(bucket), self.low, self.high)
+        return np.where(self.count > 0, centre, np.nan)
 
     def summary(self) -> dict[str, Numbers]:
-        """Everything about every column."""
+        """Every statistic of every column."""
         spread = np.where(self.count > 1, self.scatter / np.maximum(self.count - 1, 1), np.nan)
         ends = torch.quantile(
             self.replicates, torch.tensor(INTERVAL, dtype=torch.float64), dim=0
         ).numpy()
-        known = self.count > 0
+        counted = self.count > 0
         return {
             "count": self.count.astype(np.int64),
-            "mean": np.where(known, self.mean, np.nan),
+            "mean": np.where(counted, self.mean, np.nan),
             "variance": spread,
             "interval_low": ends[0],
             "interval_high": ends[1],
-            "minimum": np.where(known, self.low, np.nan),
+            "minimum": np.where(counted, self.low, np.nan),
             **{f"q{round(100 * share):02d}": self.quantile(share) for share in QUANTILES},
-            "maximum": np.where(known, self.high, np.nan),
+            "maximum": np.where(counted, self.high, np.nan),
         }
 
 
@@ -147,16 +146,16 @@ def _centre(bucket: Numbers) -> Numbers:
 
 
 def ids_digest(before: int, ids: Sequence[str]) -> int:
-    """A name for a set of ids that does not depend on their order, added up."""
-    for one in ids:
-        digest = hashlib.blake2b(one.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    """The digest of a set of ids so far with more ids added; their order does not matter."""
+    for name in ids:
+        digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         before = (before + int.from_bytes(digest)) % 2**128
     return before
 
 
 @dataclass(eq=False)
 class Table:
-    """The streams of one kind of row: statistics by name, over examples or over places."""
+    """The statistics of one kind of row, by name: of examples, or of every head."""
 
     name: str
     places: list[tuple[int, int]] | None = None  # (site, head), for numbers of heads
@@ -164,7 +163,7 @@ class Table:
     stream: Stream | None = None
 
     def add(self, columns: dict[str, Numbers], weights: Numbers) -> None:
-        """Take in a shard: every statistic as (example,) or (example, place)."""
+        """Add a shard: every statistic as (example,) or (example, place)."""
         if not columns:
             return
         if self.stream is None:
@@ -175,13 +174,16 @@ class Table:
         rows = np.concatenate([part.reshape(len(weights), -1) for part in columns.values()], axis=1)
         self.stream.add(rows.astype(np.float64), weights)
 
-    def rows(self) -> dict[str, list[Any]]:
-        """One row for every statistic and place."""
+    def rows(self) -> dict[str, list[Cell]]:
+        """The columns of a table with one row for every statistic and place."""
         if self.stream is None:
             return {}
-        places = self.places or [(None, None)]  # type: ignore[list-item]
-        named = [(name, *place) for name in self.statistics for place in places]
-        statistic, site, head = (list(part) for part in zip(*named, strict=True))
-        about = {"table": [self.name] * len(named), "statistic": statistic}
-        numbers = {name: part.tolist() for name, part in self.stream.summary().items()}
-        return about | {"site": site, "head": head} | numbers
+        places: Sequence[tuple[int, int] | tuple[None, None]] = self.places or [(None, None)]
+        keys = [(name, *place) for name in self.statistics for place in places]
+        columns: dict[str, list[Cell]] = {
+            "table": [self.name] * len(keys),
+            "statistic": [statistic for statistic, _, _ in keys],
+            "site": [site for _, site, _ in keys],
+            "head": [head for _, _, head in keys],
+        }
+        return columns | {name: part.tolist() for name, part in self.stream.summary().items()}

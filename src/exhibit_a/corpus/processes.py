@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import IO
 
 from exhibit_a.corpus.plan import Card
@@ -177,7 +178,7 @@ def main() -> None:
         worker = cache(lambda: Worker(card, device=device))
         while True:
             window = Window.unpacked(json.loads(_receive(sys.stdin.buffer)))
-            _send(replies, *reply_of(partial(_shard, worker, window)))
+            _send(replies, *reply_of(worker, window))
     except (EOFError, BrokenPipeError):
         os._exit(0)  # the parent is gone or has no more work
 

@@ -9,7 +9,8 @@ import json
 from collections.abc import Callable
 from typing import NamedTuple
 
-from exhibit_a.corpus.work import Shard
+from exhibit_a.corpus.windows import Window
+from exhibit_a.corpus.work import Shard, Worker
 from exhibit_a.errors import ExhibitError, kind_of, of_kind
 
 
@@ -31,10 +32,10 @@ class Reply(NamedTuple):
         return Shard(head["receipt"], files)
 
 
-def reply_of(work: Callable[[], Shard]) -> Reply:
-    """The reply with the shard that ``work`` returns, or with the error that it raises."""
+def reply_of(worker: Callable[[], Worker], window: Window) -> Reply:
+    """The reply to a window: its shard, or the error of the worker or of loading its model."""
     try:
-        shard = work()
+        shard = worker()(window)
     except ExhibitError as problem:
         failure = {"kind": kind_of(problem), "error": str(problem)}
         return Reply(json.dumps(failure).encode(), b"")

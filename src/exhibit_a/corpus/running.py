@@ -1,12 +1,12 @@
-"""How does a run begin, go on after a crash, and end?
+"""How does a run start, resume after a crash, and end?
 
 1. The first window is read before anything is written, so that bad input leaves no folder behind.
-2. The folder is locked and the card written.
-3. The data are read, always from the start; windows whose shard is there are compared with it and
-   passed over. The engine works on the others, and each shard is committed as it comes.
-4. The aggregates are taken over the shards in their order, and the manifest is written.
+2. The folder is locked and the card is written.
+3. The data are read, always from the start. A window whose shard exists is compared with it and
+   skipped; the engine processes the others, and each shard is committed as it arrives.
+4. The aggregates are computed over the shards in their order, and the manifest is written.
 
-Resuming is steps 2 to 4 again, with the card that is there.
+Resuming repeats steps 2 to 4 with the card in the folder.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,17 +17,18 @@ from typing import Any
 
 from exhibit_a.corpus.engines import Engine, engine_named
 from exhibit_a.corpus.finish import finish
-from exhibit_a.corpus.methods import method_named
 from exhibit_a.corpus.plan import Card, Data, Model, Plan, checked_plan, versions
 from exhibit_a.corpus.read import Run, Summary
-from exhibit_a.corpus.sink import Folder, Receipt
+from exhibit_a.corpus.sink import Folder
+from exhibit_a.corpus.tasks import SetTask, task_named
 from exhibit_a.corpus.windows import Window, windows
-from exhibit_a.errors import BadRequestError
+from exhibit_a.corpus.work import Receipt
+from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.examples import stream_examples
 from exhibit_a.subject.subject import Subject, load
 
 Source = str | Path | Iterable[Any]
-Progress = Callable[[int], None]  # told how many examples are done
+Progress = Callable[[int], None]  # is called with the number of examples that are done
 
 PLANNED = ("seed", "dense", "window", "tokens", "too_long", "unusable")
 COLUMNS = ("text", "pair", "label", "identity")
@@ -46,29 +47,39 @@ def run(
     progress: Progress | None = None,
     **parameters: Any,
 ) -> Summary:
-    """Ask a method about every example and keep the answers in the folder ``out``.
+    """Run a method on every example and store the results in the folder ``out``.
 
-    ``subject`` is a subject, or what ``load`` takes by name. ``workers`` processes work beside this
-    one (0: this one works) and put their model on ``device``. Among the ``parameters``: text, pair,
-    label and identity name columns; seed, dense, window, tokens, too_long and unusable are the
-    plan's; the rest is the method's.
+    ``subject`` is a subject, or a name or folder that ``load`` takes. ``workers`` is the number of
+    worker processes (0: this process does the work); they put their model on ``device``. Among the
+    ``parameters``, text, pair, label and identity name columns; seed, dense, window, tokens,
+    too_long and unusable belong to the plan; the others are the method's.
+
+    >>> texts = ["a fine film", "dull and far too long"]
+    >>> summary = xa.corpus.run(subject, texts, "effective_attention", tmp_path / "effective")
+    >>> summary.counts
+    {'examples': 2, 'shards': 1, 'truncated': 0, 'unusable': 0}
+    >>> summary.rows[0]["statistic"], summary.rows[0]["mean"]  # in tokens
+    ('length', 6.0)
+    >>> xa.corpus.run(subject, texts, "effective_attention", tmp_path / "effective")
+    Traceback (most recent call last):
+    exhibit_a.errors.BadRequestError: ...effective already holds a run. Resume it ...
     """
     settings = {name: parameters.pop(name) for name in PLANNED if name in parameters}
     columns = {name: parameters.pop(name) for name in COLUMNS if name in parameters}
     given = {name: value for name, value in parameters.items() if value is not None}
-    asked = method_named(method, given)
-    plan = checked_plan(method=method, parameters=asked.model_dump(mode="json"), **settings)
-    if plan.dense and not asked.can_be_dense:
+    task = task_named(method, given)
+    plan = checked_plan(method=method, parameters=task.model_dump(mode="json"), **settings)
+    if plan.dense and not task.can_be_dense:
         raise BadRequestError(f"{method} has no maps to keep; leave dense out.")
-    doer = engine_named(engine, workers, address, device)
+    chosen = engine_named(engine, workers, address, device)
     data = Data(source=str(examples) if isinstance(examples, str | Path) else None, **columns)
-    todo = _some(_windows(examples, data, plan), examples)
-    known = subject if isinstance(subject, Subject) else load(subject)
-    card = Card(plan=plan, model=Model.of(known), data=data, versions=versions())
+    todo = _not_empty(_windows(examples, data, plan), examples)
+    loaded = subject if isinstance(subject, Subject) else load(subject)
+    card = Card(plan=plan, model=Model.of(loaded), data=data, versions=versions())
     folder = Folder(Path(out))
     with folder.locked(new=True):
         folder.begin(card)
-        return _continue(folder, card, known, todo, doer, progress)
+        return _process(folder, card, loaded, todo, chosen, progress)
 
 
 def resume(
@@ -82,11 +93,20 @@ def resume(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Summary:
-    """Go on with a run that was interrupted, or repair a finished one whose files were damaged.
+    """Continue a run that was interrupted, or repair a finished one whose files are damaged.
 
     A model or data that were given as objects have to be given again; they must be the same.
+
+    >>> texts = ["a fine film", "dull and far too long"]
+    >>> run = xa.corpus.run(subject, texts, "effective_attention", tmp_path / "killed")
+    >>> (tmp_path / "killed" / "manifest.json").unlink()  # as if it had not ended
+    >>> xa.corpus.resume(tmp_path / "killed", subject=subject, examples=texts).rows == run.rows
+    True
+    >>> xa.corpus.resume(tmp_path / "nothing")
+    Traceback (most recent call last):
+    exhibit_a.errors.BadRequestError: There is no run folder ...nothing.
     """
-    folder, doer = Folder(Path(path)), engine_named(engine, workers, address, device)
+    folder, chosen = Folder(Path(path)), engine_named(engine, workers, address, device)
     with folder.locked():
         card = folder.card
         if folder.finished and not _damage(folder):
@@ -96,14 +116,12 @@ def resume(
             raise BadRequestError(
                 "The examples of this run came from memory; give them again with examples=."
             )
-        known = _same_model(card, subject)
-        todo = _some(_windows(source, card.data, card.plan), source)
-        return _continue(folder, card, known, todo, doer, progress)
+        loaded = _same_model(card, subject)
+        todo = _not_empty(_windows(source, card.data, card.plan), source)
+        return _process(folder, card, loaded, todo, chosen, progress)
 
 
 def _damage(folder: Folder) -> list[str]:
-    from exhibit_a.errors import BrokenInvariantError
-
     try:
         return folder.damage()
     except BrokenInvariantError as problem:
@@ -111,36 +129,36 @@ def _damage(folder: Folder) -> list[str]:
 
 
 def _same_model(card: Card, subject: Subject | str | None) -> Subject:
-    """The card's model, with the card's versions; anything else is refused."""
-    known = subject if isinstance(subject, Subject) else load(subject or card.model.name)
-    now = Card(plan=card.plan, model=Model.of(known), data=card.data, versions=versions())
+    """The card's model, with the card's library versions; anything else is refused."""
+    loaded = subject if isinstance(subject, Subject) else load(subject or card.model.name)
+    now = Card(plan=card.plan, model=Model.of(loaded), data=card.data, versions=versions())
     if differences := card.differences(now):
         raise BadRequestError(
             f"This run cannot go on, because something changed: {'; '.join(differences)}. "
             "Numbers from both would not belong together."
         )
-    return known
+    return loaded
 
 
 def _windows(source: Source, data: Data, plan: Plan) -> Iterator[Window]:
-    whole = method_named(plan.method, dict(plan.parameters)).whole
+    whole = isinstance(task_named(plan.method, dict(plan.parameters)), SetTask)
     stream = stream_examples(source, unusable=plan.unusable, **data.columns)
     return windows(stream, None if whole else plan.window)
 
 
-def _some(todo: Iterator[Window], source: Source) -> Iterator[Window]:
-    """The windows, the first of which is there and holds something."""
+def _not_empty(todo: Iterator[Window], source: Source) -> Iterator[Window]:
+    """The windows; data without any example are refused."""
     first = next(todo, None)
     if first is None or not first.examples:
         name = Path(source).name if isinstance(source, str | Path) else "The list"
-        lost = (
+        unusable = (
             f" ({len(first.unusable)} rows could not be used: {first.unusable[0]})" if first else ""
         )
-        raise BadRequestError(f"{name} holds no examples{lost}. Give at least one text.")
+        raise BadRequestError(f"{name} holds no examples{unusable}. Give at least one text.")
     return chain([first], todo)
 
 
-def _continue(
+def _process(
     folder: Folder,
     card: Card,
     subject: Subject,
@@ -163,7 +181,7 @@ def _continue(
 
 
 class _Reading:
-    """The windows that are still to be worked on, read once."""
+    """The windows that are still to be processed, read once."""
 
     def __init__(
         self, todo: Iterator[Window], done: dict[int, Receipt], progress: Progress
@@ -187,6 +205,6 @@ class _Reading:
             self.finished(receipt["examples"])
 
     def finished(self, examples: int) -> None:
-        """Tell that so many more examples are done."""
+        """Report that so many more examples are done."""
         self.examples += examples
         self.progress(self.examples)

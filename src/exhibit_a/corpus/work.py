@@ -2,44 +2,54 @@
 
 1. Every text is encoded; one that is too long is cut, left out or refused, as planned.
 2. Texts of exactly the same length share batches, so that nothing is padded and no text's numbers
-   depend on how long its neighbours are.
-3. The method answers for every batch. A batch in which a text fails is asked again one by one, and
-   the failing texts are named.
-4. The findings are put back into the order of the data and written as bytes.
+   depend on the length of the others.
+3. The method runs on every batch. If a batch fails, its texts are run one by one, and those that
+   fail are named.
+4. The findings are put back into the order of the data and encoded as files.
 
-All of it on one thread: sums over many threads depend on how many there are.
+All of it runs on one thread: sums over several threads depend on how many there are.
 """
 
 import ctypes
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
 
-from exhibit_a.corpus.findings import RESULT, Found, files_of, rows_of
-from exhibit_a.corpus.methods import Question, TextMethod, Texts, method_named
+from exhibit_a.corpus.findings import RESULT, ExampleFindings, files_of, rows_of
 from exhibit_a.corpus.plan import Card, Model
-from exhibit_a.corpus.set_methods import SetMethod
-from exhibit_a.corpus.windows import Window
+from exhibit_a.corpus.tasks import Question, SetTask, Texts, TextTask, task_named
+from exhibit_a.corpus.windows import PackedUnusable, Window
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, ExhibitError
 from exhibit_a.examples import Example, Unusable
 from exhibit_a.numerics.parallel import one_thread
 from exhibit_a.subject.encoding import positions
 from exhibit_a.subject.subject import Subject, load
 
-TIDY = 4  # batches between two times that memory is given back
+TRIM_EVERY = 4  # batches after which unused memory is returned to the system
 LinAlgError: type[Exception] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
+
+
+class Receipt(TypedDict):
+    """What a shard is made from, what it holds, and the hash of every file."""
+
+    shard: int
+    window: str  # its digest
+    examples: int
+    unusable: list[PackedUnusable]
+    files: dict[str, str]  # the hash, by kind
 
 
 @dataclass(frozen=True, eq=False)
 class Shard:
-    """The files of one window as bytes, by kind, and the receipt that vouches for them."""
+    """The files of one window as bytes, by kind, and their receipt."""
 
-    receipt: dict[str, Any]
+    receipt: Receipt
     files: dict[str, bytes]
 
     @property
@@ -59,43 +69,43 @@ class _Encoded:
 
 
 class _TooLongError(BadRequestError):
-    """A text could be used if it were shorter, and it must not be cut."""
+    """A text is too long for the model, and the plan forbids to truncate it."""
 
 
 class Worker:
-    """A model that waits for windows."""
+    """Loads the model once and processes windows."""
 
     def __init__(self, card: Card, subject: Subject | None = None, device: str | None = None):
         self.card = card
         self.subject = subject or _reloaded(card.model, device)
-        self.method = method_named(card.plan.method, dict(card.plan.parameters))
+        self.task = task_named(card.plan.method, dict(card.plan.parameters))
         self.question: Question | None = None
-        if isinstance(self.method, TextMethod):
+        if isinstance(self.task, TextTask):
             with one_thread():
-                self.question = self.method.prepared(self.subject, card.plan)
+                self.question = self.task.prepared(self.subject, card.plan)
 
     def __call__(self, window: Window) -> Shard:
         """The shard of a window."""
-        if isinstance(self.method, SetMethod):
+        if isinstance(self.task, SetTask):
             with one_thread():
-                data = self.method.file(self.subject, list(window.examples), self.card.plan)
+                data = self.task.file(self.subject, list(window.examples), self.card.plan)
             files = {RESULT: data}
             count = len(window.examples)
             return Shard(receipt_of(window, count, window.unusable, files), files)
         with one_thread():
             encoded, unusable, too_long = self._encode(window)
-            found: list[Found] = []
+            findings: list[ExampleFindings] = []
             for number, group in enumerate(_batches(encoded, self.card.plan.tokens)):
-                some, refused = self._found(group)
-                found += some
-                unusable += refused
-                if number % TIDY == 0:
-                    give_back()
+                usable, failed = self._findings(group)
+                findings += usable
+                unusable += failed
+                if number % TRIM_EVERY == 0:
+                    return_memory()
         if unusable and self.card.plan.unusable == "stop":
             raise BadRequestError(str(unusable[0]))
-        found.sort(key=lambda one: one.number)
-        files = files_of(found, self.subject.anatomy.sites, window.number)
-        return Shard(receipt_of(window, len(found), unusable + too_long, files), files)
+        findings.sort(key=lambda text: text.number)
+        files = files_of(findings, self.subject.anatomy.sites, window.number)
+        return Shard(receipt_of(window, len(findings), unusable + too_long, files), files)
 
     def _encode(self, window: Window) -> tuple[list[_Encoded], list[Unusable], list[Unusable]]:
         """The inputs of every example that can be used, those that cannot, and those too long."""
@@ -117,7 +127,7 @@ class Worker:
         return encoded, unusable, too_long
 
     def _inputs(self, example: Example) -> tuple[dict[str, Any], bool]:
-        """Inputs, and whether the text had to be cut."""
+        """The inputs of an example, and whether its text was truncated."""
         try:
             return self.subject.encode(example.text, example.pair), False
         except BadRequestError as problem:
@@ -126,11 +136,11 @@ class Worker:
                 return cut, True
             raise _TooLongError(str(problem)) from None
 
-    def _found(self, group: Sequence[_Encoded]) -> tuple[list[Found], list[Unusable]]:
-        """What is found about texts of one length; texts that fail are named."""
-        special = torch.stack([one.special for one in group]).to(self.subject.device)
+    def _findings(self, group: Sequence[_Encoded]) -> tuple[list[ExampleFindings], list[Unusable]]:
+        """The findings about texts of one length, and the texts on which the method fails."""
+        special = torch.stack([text.special for text in group]).to(self.subject.device)
         texts = Texts(
-            self.subject, [one.inputs for one in group], [one.number for one in group], special
+            self.subject, [text.inputs for text in group], [text.number for text in group], special
         )
         try:
             assert self.question is not None
@@ -138,26 +148,23 @@ class Worker:
         except (BrokenInvariantError, LinAlgError) as problem:
             if len(group) == 1:
                 return [], [Unusable(f"Example {group[0].example.id}", _reason(problem))]
-            singly = [self._found([one]) for one in group]
-            return [one for part in singly for one in part[0]], [
-                one for part in singly for one in part[1]
-            ]
-        parts = rows_of(findings, len(group))
+            usable, failed = zip(*(self._findings([text]) for text in group), strict=True)
+            return list(chain.from_iterable(usable)), list(chain.from_iterable(failed))
         return [
-            Found(one.number, one.example, one.names, one.truncated, **part)
-            for one, part in zip(group, parts, strict=True)
+            ExampleFindings(text.number, text.example, text.names, text.truncated, **row)
+            for text, row in zip(group, rows_of(findings, len(group)), strict=True)
         ], []
 
 
 def receipt_of(
     window: Window, examples: int, unusable: Sequence[Unusable], files: dict[str, bytes]
-) -> dict[str, Any]:
-    """What vouches for a shard: whose it is, what it holds, and the hash of every file."""
+) -> Receipt:
+    """The receipt of a window's shard."""
     return {
         "shard": window.number,
         "window": window.digest,
         "examples": examples,
-        "unusable": [asdict(one) for one in unusable],
+        "unusable": [{"where": row.where, "reason": row.reason} for row in unusable],
         "files": {kind: hashlib.sha256(data).hexdigest() for kind, data in sorted(files.items())},
     }
 
@@ -165,8 +172,8 @@ def receipt_of(
 def _batches(encoded: Sequence[_Encoded], tokens: int) -> Iterator[list[_Encoded]]:
     """Texts of one length, as many together as make ``tokens`` tokens, shortest first."""
     by_length: dict[int, list[_Encoded]] = {}
-    for one in encoded:
-        by_length.setdefault(len(one.names), []).append(one)
+    for text in encoded:
+        by_length.setdefault(len(text.names), []).append(text)
     for length in sorted(by_length):
         size = max(1, tokens // length)
         same = by_length[length]
@@ -174,15 +181,14 @@ def _batches(encoded: Sequence[_Encoded], tokens: int) -> Iterator[list[_Encoded
 
 
 def _reloaded(model: Model, device: str | None) -> Subject:
-    """The model of a card, loaded by its name; it must be the very same."""
+    """The model of a card, loaded by its name; one with other weights is refused."""
     subject = load(model.name, dtype=model.dtype, tap=model.tap, device=device)
-    if (found := Model.of(subject)) != model:
-        differ = [
-            name for name in Model.model_fields if getattr(found, name) != getattr(model, name)
-        ]
+    loaded = Model.of(subject)
+    fields = [name for name in Model.model_fields if getattr(loaded, name) != getattr(model, name)]
+    if fields:
         raise BadRequestError(
             f"{model.name!r} does not load the model that this run is about: its "
-            f"{', '.join(differ)} differ. Save the model to a folder and give that."
+            f"{', '.join(fields)} differ. Save the model to a folder and give that."
         )
     return subject
 
@@ -193,11 +199,11 @@ def _reason(problem: Exception) -> str:
     )
 
 
-def give_back() -> None:
+def return_memory() -> None:
     """Return unused memory to the system, where the C library can.
 
-    Batches of many shapes leave holes between what is in use, and a process that only ever reuses
-    them grows by a megabyte and more with every thousand texts.
+    Batches of many shapes fragment the memory, and a process that only reuses the fragments grows
+    by a megabyte and more with every thousand texts.
     """
     with suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).malloc_trim(0)

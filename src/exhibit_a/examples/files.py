@@ -1,12 +1,12 @@
-"""How do rows come out of a file, whatever its format, without reading all of it first?
+"""How are rows read from a file of any format without reading all of it first?
 
-One reader for each format, all of them streams. A row that its file spoils (cells without a name,
-broken JSON) comes out as an ``Unusable`` in its place: the caller decides whether that ends the
-reading. What spoils the whole file (no such file, not text, not Parquet) is always an error.
+There is one reader for each format, and each is a stream. A row that cannot be parsed (cells
+without a name, broken JSON) becomes an ``Unusable`` in its place: the caller decides whether that
+ends the reading. A file that cannot be read at all (missing, not text, not Parquet) is an error.
 
 Tab-separated files are read with quoting off: in the GLUE files a quotation mark is text and often
-has no partner. Comma-separated files are read strictly: a quotation mark without a partner would
-swallow every row after it, and is refused.
+unpaired. Comma-separated files are read strictly: an unpaired quotation mark would take every row
+after it into one cell, and is refused.
 """
 
 import csv
@@ -14,20 +14,20 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from glob import glob, has_magic
-from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from exhibit_a.errors import BadRequestError, first_line
+from exhibit_a.extras import extra
 
-Row = Mapping[str, Any]
-ABSENT = object()  # stands for a cell that a row is too short to have
+Row = Mapping[str, Any]  # a cell may hold anything until it is checked
+ABSENT = object()  # the value of a cell that is missing because the row is too short
 
 
 @dataclass(frozen=True)
 class Unusable:
-    """A row that cannot be used: where it stands, and why."""
+    """A row that cannot be used: its place, and the reason."""
 
     where: str
     reason: str
@@ -37,18 +37,18 @@ class Unusable:
 
 
 def paths_of(source: str | Path) -> list[Path]:
-    """The files a path stands for: itself, or in order all that its pattern matches."""
+    """The path itself, or where it is a pattern, all files that match it, in order."""
     path = Path(source)
     if path.exists() or not has_magic(str(source)):
         return [path]
-    found = [Path(name) for name in sorted(glob(str(source), recursive=True))]  # noqa: PTH207 - absolute patterns too
-    if not found:
+    paths = [Path(name) for name in sorted(glob(str(source), recursive=True))]  # noqa: PTH207 - absolute patterns too
+    if not paths:
         raise BadRequestError(f'No file matches "{source}". Check the pattern.')
-    return found
+    return paths
 
 
 def rows_of(path: Path) -> Iterator[Row | Unusable]:
-    """The rows of a file, read by what its name ends in; of a folder, a saved data set's."""
+    """The rows of a file, in the format of its ending, or of a folder with a saved data set."""
     if path.is_dir():
         return _saved_dataset(path)
     if not path.is_file():
@@ -133,8 +133,8 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _parquet(path: Path) -> Iterator[Row | Unusable]:
-    pyarrow = _needed("pyarrow", path)
-    parquet = import_module("pyarrow.parquet")
+    pyarrow = extra("pyarrow")
+    parquet = extra("pyarrow.parquet")
     try:
         with parquet.ParquetFile(path) as table:
             for batch in table.iter_batches():
@@ -144,7 +144,7 @@ def _parquet(path: Path) -> Iterator[Row | Unusable]:
             f"{path.name} is not a Parquet file, or a damaged one ({problem}). Check that this is "
             f"the right file."
         ) from None
-    except OSError as problem:  # pyarrow's word for a page that is damaged
+    except OSError as problem:  # what pyarrow raises for a damaged page
         reason = first_line(problem)
         raise BadRequestError(f"{path.name} cannot be read: {reason}.") from None
 
@@ -152,10 +152,10 @@ def _parquet(path: Path) -> Iterator[Row | Unusable]:
 def _saved_dataset(path: Path) -> Iterator[Row | Unusable]:
     """A folder that ``datasets.Dataset.save_to_disk`` wrote."""
     if not (path / "state.json").is_file():
-        splits = sorted(part.parent.name for part in path.glob("*/state.json"))
-        told = f" It has the splits {', '.join(splits)}: name one of their folders." * bool(splits)
-        raise BadRequestError(f'The folder "{path}" is not a saved data set.{told}')
-    datasets = _needed("datasets", path)
+        splits = sorted(state.parent.name for state in path.glob("*/state.json"))
+        hint = f" It has the splits {', '.join(splits)}: name one of their folders." * bool(splits)
+        raise BadRequestError(f'The folder "{path}" is not a saved data set.{hint}')
+    datasets = extra("datasets")
     try:
         return iter(datasets.load_from_disk(str(path)))
     except (OSError, ValueError, KeyError) as problem:
@@ -163,17 +163,8 @@ def _saved_dataset(path: Path) -> Iterator[Row | Unusable]:
         raise BadRequestError(f'The data set in "{path}" cannot be read: {reason}') from None
 
 
-def _needed(library: str, path: Path) -> Any:
-    try:
-        return import_module(library)
-    except ImportError:
-        raise BadRequestError(
-            f"Reading {path.name} needs {library}. Install it with: pip install 'exhibit-a[corpus]'"
-        ) from None
-
-
 def usable(rows: Iterable[Row | Unusable]) -> Iterator[Row]:
-    """The rows, or the first one that cannot be used as an error."""
+    """The rows; the first one that cannot be used is an error."""
     for row in rows:
         if isinstance(row, Unusable):
             raise BadRequestError(str(row))

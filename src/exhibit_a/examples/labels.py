@@ -1,4 +1,4 @@
-"""Which class is each example's, and which examples are put aside to judge by?"""
+"""Which class has each example, and which examples are put aside to measure a model on?"""
 
 from collections.abc import Sequence
 
@@ -23,16 +23,17 @@ def classes_of(subject: Subject, examples: Sequence[Example]) -> Int[Tensor, " r
     label_names(examples)
     labels = list(subject.labels)
     numbers = [str(place) for place in range(len(labels))]
-    if {one.label for one in examples} <= set(numbers):
+    if {example.label for example in examples} <= set(numbers):
         labels = numbers
-    for one in examples:
-        if one.label not in labels:
+    for example in examples:
+        if example.label not in labels:
             known = ", ".join(f"{place} {name}" for place, name in enumerate(subject.labels))
             raise BadRequestError(
-                f"Example {one.id} has the label {one.label!r}, which the model does not know. "
-                f"It knows {known}."
+                f"Example {example.id} has the label {example.label!r}, which the model does not "
+                f"know. It knows {known}."
             )
-    return torch.tensor([labels.index(str(one.label)) for one in examples], device=subject.device)
+    classes = [labels.index(str(example.label)) for example in examples]
+    return torch.tensor(classes, device=subject.device)
 
 
 def limited(examples: Sequence[Example], limit: int | None) -> list[Example]:
@@ -46,19 +47,35 @@ def put_aside(
     examples: Sequence[Example], share: float, seed: int
 ) -> tuple[list[Example], list[Example]]:
     """Labelled examples to train on, and a random share of them put aside to judge by."""
-    order = torch.randperm(len(examples), generator=generator(seed)).tolist()
-    count = max(1, round(share * len(examples)))
-    if len(examples) <= count:
-        raise BadRequestError("One example cannot both train and judge; give at least two.")
-    learn, judge = [examples[i] for i in order[count:]], [examples[i] for i in order[:count]]
+    kept, aside = split_off(len(examples), share, seed)
+    learn, judge = [examples[place] for place in kept], [examples[place] for place in aside]
     require_variety(learn, "left to train on")
     require_variety(judge, "put aside to judge by")
     return learn, judge
 
 
+def split_off(count: int, share: float, seed: int) -> tuple[list[int], list[int]]:
+    """Divide ``count`` places at random: those that stay, and a share of at least one put aside.
+
+    >>> split_off(6, 1 / 3, seed=0)
+    ([3, 0, 1, 4], [2, 5])
+    >>> split_off(1, 0.5, seed=0)
+    Traceback (most recent call last):
+    exhibit_a.errors.BadRequestError: 1 examples leave none to learn from when 1 are put aside. ...
+    """
+    size = max(1, round(share * count))
+    if size >= count:
+        raise BadRequestError(
+            f"{count} examples leave none to learn from when {size} are put aside. "
+            "Give more examples, or another set to measure on."
+        )
+    order = torch.randperm(count, generator=generator(seed)).tolist()
+    return order[size:], order[:size]
+
+
 def require_variety(examples: Sequence[Example], purpose: str) -> None:
-    """Refuse a part of the labelled examples in which all labels are the same."""
-    labels = {one.label for one in examples}
+    """Refuse examples that all have the same label."""
+    labels = {example.label for example in examples}
     if len(labels) == 1:
         raise BadRequestError(
             f'Every one of the {len(examples)} examples {purpose} has the label "{labels.pop()}", '

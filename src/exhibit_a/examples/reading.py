@@ -1,6 +1,6 @@
-"""What does the user hold? Labelled or unlabelled text, alone or in pairs, from a file or a list.
+"""How do labelled or unlabelled texts or pairs, in a file or a list, become examples?
 
-Whatever the source, one ``Example`` at a time comes out, so that a file never has to fit in memory
+Whatever the source, one ``Example`` at a time is made, so that a file never has to fit in memory
 twice. Columns are found by their usual names or named by the caller.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from numbers import Number
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.examples.files import (
@@ -19,6 +19,9 @@ from exhibit_a.examples.files import (
     paths_of,
     usable,
 )
+
+if TYPE_CHECKING:
+    import pandas
 
 TEXT_NAMES = ("sentence", "text", "sentence1", "premise", "question1", "question", "#1 String")
 PAIR_NAMES = ("sentence2", "pair", "hypothesis", "question2", "#2 String")
@@ -53,6 +56,17 @@ def read_examples(
     A list may hold strings, pairs of strings, dictionaries or Examples; a pandas table is read as
     its rows. ``text``, ``pair`` and ``label`` name columns; without a name the usual ones are
     looked for. ``labelled`` demands that every example has a label.
+
+    >>> read_examples(["a fine film", ("a cat sleeps", "an animal sleeps")])
+    [Example(id='0', text='a fine film', pair=None, label=None),
+     Example(id='1', text='a cat sleeps', pair='an animal sleeps', label=None)]
+    >>> path = tmp_path / "reviews.tsv"
+    >>> written = path.write_text("review\\tlabel\\na fine film\\tpositive\\n")
+    >>> read_examples(path, text="review", labelled=True)
+    [Example(id='0', text='a fine film', pair=None, label='positive')]
+    >>> read_examples(path)
+    Traceback (most recent call last):
+    exhibit_a.errors.BadRequestError: reviews.tsv has no column for the text. ...
     """
     examples = list(iterate_examples(source, text=text, pair=pair, label=label))
     if not examples:
@@ -70,12 +84,13 @@ def iterate_examples(
     label: str | None = None,
 ) -> Iterator[Example]:
     """Yield the examples of a source one by one; the first row that cannot be used is an error."""
+    columns = (text, pair, label)
     if isinstance(source, str | Path):
         rows = usable(one_after_another(paths_of(source)))
-        yield from _must(examples_of_rows(rows, Path(source).name, (text, pair, label)))
+        yield from _all_usable(examples_of_rows(rows, Path(source).name, columns))
         return
     items = enumerate(items_of(source))
-    yield from _must(example_of_item(item, number, (text, pair, label)) for number, item in items)
+    yield from _all_usable(example_of_item(item, number, columns) for number, item in items)
 
 
 def require_labels(examples: Iterable[Example], name: str) -> None:
@@ -93,26 +108,26 @@ def label_names(examples: Iterable[Example]) -> list[str]:
 
     Whole numbers are sorted as numbers, everything else as text.
     """
-    found = {example.label for example in examples if example.label is not None}
-    if len(found) == 1:
+    labels = {example.label for example in examples if example.label is not None}
+    if len(labels) == 1:
         raise BadRequestError(
-            f'Every example has the label "{found.pop()}", so there is nothing to tell apart. '
+            f'Every example has the label "{labels.pop()}", so there is nothing to tell apart. '
             f"Give examples of at least two labels."
         )
     try:
-        return sorted(found, key=lambda name: (int(name), name))
+        return sorted(labels, key=lambda name: (int(name), name))
     except ValueError:
-        return sorted(found)
+        return sorted(labels)
 
 
 def require_known_labels(examples: Iterable[Example], labels: Iterable[str]) -> None:
     """Refuse examples whose label is none of the given ones."""
-    known = list(labels)
+    allowed = list(labels)
     for example in examples:
-        if example.label is not None and example.label not in known:
+        if example.label is not None and example.label not in allowed:
             raise BadRequestError(
                 f'Example {example.id} has the label "{example.label}", which the model does not '
-                f"know. Its labels: {', '.join(known)}."
+                f"know. Its labels: {', '.join(allowed)}."
             )
 
 
@@ -120,28 +135,28 @@ def items_of(source: Iterable[Any]) -> Iterable[Any]:
     """The entries of a collection, where iterating alone would not give texts but column names."""
     if isinstance(source, Mapping):
         raise BadRequestError("A single dictionary is not a data set. Give a list of them.")
-    if hasattr(source, "iterrows"):  # a pandas table, with its many words for nothing as None
-        table: Any = source
+    if hasattr(source, "iterrows"):  # a pandas table, whose missing values become None
+        table = cast("pandas.DataFrame", source)
         rows: list[Row] = table.astype(object).where(table.notna(), None).to_dict("records")
         return rows
     return source
 
 
-def example_of_item(item: Any, number: int, columns: Columns) -> "Example | Unusable":
-    """The example that an entry of a list stands for."""
+def example_of_item(item: object, number: int, columns: Columns) -> "Example | Unusable":
+    """The example made from an entry of a list."""
     if isinstance(item, Example):
         return item
     where = f"item {number}"
     if isinstance(item, str):
         return Example(str(number), item) if item.strip() else Unusable(where, EMPTY)
     if isinstance(item, Mapping):
-        found = next(examples_of_rows(iter([item]), where, columns))
-        if isinstance(found, Unusable) or _first(item, ID_NAMES):
-            return found
-        return replace(found, id=str(number))
+        example = next(examples_of_rows(iter([item]), where, columns))
+        if isinstance(example, Unusable) or _first(item, ID_NAMES):
+            return example
+        return replace(example, id=str(number))
     if isinstance(item, tuple | list) and len(item) == 2 and all(isinstance(s, str) for s in item):
-        whole = item[0].strip()
-        return Example(str(number), item[0], item[1]) if whole else Unusable(where, EMPTY)
+        text, pair = item
+        return Example(str(number), text, pair) if text.strip() else Unusable(where, EMPTY)
     raise BadRequestError(
         f"Item {number} of the list is a {type(item).__name__}. "
         f"Give strings, pairs of strings, dictionaries or Examples."
@@ -151,70 +166,70 @@ def example_of_item(item: Any, number: int, columns: Columns) -> "Example | Unus
 def examples_of_rows(
     rows: Iterable[Row | Unusable], name: str, columns: Columns, identity: str | None = None
 ) -> "Iterator[Example | Unusable]":
-    """Turn rows into examples; the columns are settled once, on the first row."""
-    settled: Columns | None = None
+    """Turn rows into examples; the columns are chosen once, on the first row."""
+    chosen: Columns | None = None
     for number, row in enumerate(rows):
         if isinstance(row, Unusable):
             yield row
             continue
-        if settled is None:
-            settled = (
+        if chosen is None:
+            chosen = (
                 _column(row, columns[0], TEXT_NAMES, "text", name),
                 _column(row, columns[1], PAIR_NAMES, "pair", name),
                 _column(row, columns[2], LABEL_NAMES, "label", name),
             )
             identity = _column(row, identity, ID_NAMES, "id", name)
-        cells = [_cell(row, column) for column in settled]
-        if fault := _fault(cells, settled):
+        cells = [_cell(row, column) for column in chosen]
+        if fault := _fault(cells, chosen):
             yield Unusable(f"{name}, row {number + 1}", fault)
             continue
         text, pair, label = (None if cell is None else str(cell) for cell in cells)
-        own = str(number) if identity is None else str(row.get(identity, number))
-        yield Example(own, str(text), pair, (label or "").strip() or None)
+        example_id = str(number) if identity is None else str(row.get(identity, number))
+        yield Example(example_id, str(text), pair, (label or "").strip() or None)
 
 
-def _cell(row: Row, column: str | None) -> Any:
-    """What a row has in a column. NaN is nothing: so tables of numbers write a gap."""
+def _cell(row: Row, column: str | None) -> object:
+    """The value of a row in a column; NaN, which tables of numbers use for a gap, is None."""
     cell = None if column is None else row.get(column, ABSENT)
     return None if isinstance(cell, Number) and cell != cell else cell
 
 
-def _fault(cells: list[Any], columns: Columns) -> str | None:
-    """Why these cells make no example, if they do not. Only a label may be left open."""
+def _fault(cells: list[object], columns: Columns) -> str | None:
+    """Why these cells make no example, or None where they do. Only a label may be missing."""
     for place, (cell, column) in enumerate(zip(cells, columns, strict=True)):
-        open_label = place == LABEL and cell is None
-        if column is None or open_label or isinstance(cell, str | Number):
+        no_label = place == LABEL and cell is None
+        if column is None or no_label or isinstance(cell, str | Number):
             continue
         if cell is None or cell is ABSENT:
             return f'has nothing in the column "{column}". Fill or remove it.'
-        found = type(cell).__name__
-        return f'has a {found} in the column "{column}". Put text or a number there.'
+        kind = type(cell).__name__
+        return f'has a {kind} in the column "{column}". Put text or a number there.'
     return None if str(cells[0]).strip() else EMPTY
 
 
-def _must(found: "Iterable[Example | Unusable]") -> "Iterator[Example]":
-    for one in found:
-        if isinstance(one, Unusable):
-            raise BadRequestError(str(one))
-        yield one
+def _all_usable(entries: "Iterable[Example | Unusable]") -> "Iterator[Example]":
+    for entry in entries:
+        if isinstance(entry, Unusable):
+            raise BadRequestError(str(entry))
+        yield entry
 
 
 def _column(
-    row: Row, asked: str | None, usual: tuple[str, ...], role: str, name: str
+    row: Row, named: str | None, usual: tuple[str, ...], role: str, source: str
 ) -> str | None:
-    """The column that plays a role: as asked, or by its usual name; only text is a must."""
-    found = asked if asked in row else None if asked else _first(row, usual)
-    if found is None and (asked or role == "text"):
-        wanted = f'column "{asked}"' if asked else f"column for the {role}"
+    """The column with a role: as the caller named it, or a usual name; only the text needs one."""
+    column = (named if named in row else None) if named else _first(row, usual)
+    if column is None and (named or role == "text"):
+        wanted = f'column "{named}"' if named else f"column for the {role}"
         keyword = "identity" if role == "id" else role
         raise BadRequestError(
-            f"{name} has no {wanted}. Columns found: {', '.join(map(str, row))}. "
+            f"{source} has no {wanted}. Columns found: {', '.join(map(str, row))}. "
             f"Name the right one (--{role}, {keyword}=)."
         )
-    return found
+    return column
 
 
-def _first(row: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
+def _first(row: Row, names: tuple[str, ...]) -> str | None:
     return next((name for name in names if name in row), None)
 
 

@@ -1,11 +1,11 @@
-"""How does an example keep its name wherever it stands, and what becomes of rows that are no use?
+"""How does an example keep its id when a file changes, and what happens to unusable rows?
 
-A corpus is read as a stream, once for a run and once more when the run is resumed. An example is
-known by the id the caller gives it (a column, or an ``Example``), which must not occur twice;
-otherwise by what it says: a hash of its text and pair, and how often these were met before. Both
-stay the same when rows are added, removed or moved elsewhere in the file.
+A corpus is read as a stream, once for a run and once more when the run is resumed. The id of an
+example is the one that the caller gives (a column, or an ``Example``), which must not occur twice;
+otherwise it is made from the content: a hash of text and pair, and how often these occurred before.
+Both stay the same when rows are added, removed or moved elsewhere in the file.
 
-A row that cannot be used ends the stream, or is handed out in its place as an ``Unusable``.
+A row that cannot be used ends the stream, or is yielded in its place as an ``Unusable``.
 """
 
 import hashlib
@@ -26,7 +26,9 @@ from exhibit_a.examples.reading import (
     items_of,
 )
 
-BY_CONTENT = ""  # as the id column: never mind the columns, name examples by what they say
+BY_CONTENT = ""  # as the id column: make ids from the content, whatever columns there are
+
+Entry = tuple[Example | Unusable, bool]  # and whether its id was given
 
 
 def stream_examples(
@@ -38,33 +40,29 @@ def stream_examples(
     identity: str | None = None,
     unusable: str = "stop",
 ) -> Iterator[Example | Unusable]:
-    """The examples of a source with ids that last, one by one, each as it is read.
+    """The examples of a source with lasting ids, one by one, each as it is read.
 
     ``identity`` names the column of the ids; without it a column called id, idx or index is used,
-    and with ``identity=""`` none is. With ``unusable="skip"`` rows that cannot be used come out as
-    ``Unusable``; otherwise the first one is an error.
+    and with ``identity=""`` none is. With ``unusable="skip"`` rows that cannot be used are yielded
+    as ``Unusable``; otherwise the first one is an error.
     """
     if unusable not in ("stop", "skip"):
         raise BadRequestError(f"Rows that cannot be used are to stop or skip, not {unusable!r}.")
-    found = _named(_found(source, (text, pair, label), identity))
-    for one in found:
-        if isinstance(one, Unusable) and unusable == "stop":
-            raise BadRequestError(str(one))
-        yield one
+    for entry in _with_ids(_entries(source, (text, pair, label), identity)):
+        if isinstance(entry, Unusable) and unusable == "stop":
+            raise BadRequestError(str(entry))
+        yield entry
 
 
 def fingerprint(example: Example) -> str:
-    """A short name for the text of an example, the same in every file."""
-    said = f"{example.text.strip()}\0{(example.pair or '').strip()}"
-    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    """A short hash of the text and pair of an example, the same in every file."""
+    content = f"{example.text.strip()}\0{(example.pair or '').strip()}"
+    return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-Found = tuple[Example | Unusable, bool]  # and whether its id was given
-
-
-def _found(
+def _entries(
     source: str | Path | Iterable[Any], columns: Columns, identity: str | None
-) -> Iterator[Found]:
+) -> Iterator[Entry]:
     if isinstance(source, str | Path):
         rows = one_after_another(paths_of(source))
         yield from _of_rows(rows, Path(source).name, columns, identity)
@@ -73,50 +71,51 @@ def _found(
         yield from _of_rows(iter(source), "The data set", columns, identity)
         return
     for number, item in enumerate(items_of(source)):
-        row = isinstance(item, Mapping)
-        found = example_of_item(item, number, columns)
-        if row and identity and not isinstance(found, Unusable):
-            found = replace(found, id=str(item.get(identity, number)))
-        given = isinstance(item, Example) or (row and _identifies(item, identity))
-        yield found, given
+        is_row = isinstance(item, Mapping)
+        example = example_of_item(item, number, columns)
+        if is_row and identity and not isinstance(example, Unusable):
+            example = replace(example, id=str(item.get(identity, number)))
+        given = isinstance(item, Example) or (is_row and _has_id(item, identity))
+        yield example, given
 
 
 def _of_rows(
     rows: Iterable[Row | Unusable], name: str, columns: Columns, identity: str | None
-) -> Iterator[Found]:
-    """Examples of rows, and whether the first row has ids, for then all of them must."""
-    known: list[bool] = []
+) -> Iterator[Entry]:
+    """Examples of rows, and whether the first row has an id, for then all rows must have one."""
+    first_has_id: list[bool] = []
 
     def watched() -> Iterator[Row | Unusable]:
         for row in rows:
-            if not known and not isinstance(row, Unusable):
-                known.append(_identifies(row, identity))
+            if not first_has_id and not isinstance(row, Unusable):
+                first_has_id.append(_has_id(row, identity))
             yield row
 
-    for one in examples_of_rows(watched(), name, columns, identity or None):
-        yield one, bool(known) and known[0]
+    for example in examples_of_rows(watched(), name, columns, identity or None):
+        yield example, any(first_has_id)
 
 
-def _identifies(row: Row, identity: str | None) -> bool:
+def _has_id(row: Row, identity: str | None) -> bool:
     if identity == BY_CONTENT:
         return False
     return identity in row if identity else any(name in row for name in ID_NAMES)
 
 
-def _named(found: Iterable[Found]) -> Iterator[Example | Unusable]:
+def _with_ids(entries: Iterable[Entry]) -> Iterator[Example | Unusable]:
     """Given ids once each; the others made from the content and the number of the occurrence."""
-    given, met = set[bytes](), Counter[bytes]()
-    for one, has_id in found:
-        if isinstance(one, Unusable):
-            yield one
+    given, occurrences = set[bytes](), Counter[bytes]()  # of hashes, which are shorter than texts
+    for example, has_id in entries:
+        if isinstance(example, Unusable):
+            yield example
         elif has_id:
-            name = hashlib.blake2b(one.id.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-            if name in given:
-                yield Unusable(f"The id {one.id!r}", "occurs twice. Ids name one example each.")
+            encoded = example.id.encode("utf-8", "surrogatepass")
+            digest = hashlib.blake2b(encoded, digest_size=16).digest()
+            if digest in given:
+                yield Unusable(f"The id {example.id!r}", "occurs twice. Ids name one example each.")
                 continue
-            given.add(name)
-            yield one
+            given.add(digest)
+            yield example
         else:
-            content = fingerprint(one)
-            yield replace(one, id=f"{content}-{met[bytes.fromhex(content)]}")
-            met[bytes.fromhex(content)] += 1
+            content = fingerprint(example)
+            yield replace(example, id=f"{content}-{occurrences[bytes.fromhex(content)]}")
+            occurrences[bytes.fromhex(content)] += 1

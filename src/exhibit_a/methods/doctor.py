@@ -5,7 +5,7 @@ the asked length is run and timed, and every method says for itself what it need
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.methods.registry import Cost, methods
 from exhibit_a.subject.anatomy import Anatomy, causal_and_window
 from exhibit_a.subject.encoding import decoder_limit, probe
 from exhibit_a.subject.guard import frozen_eval, without_cache
@@ -22,12 +23,13 @@ from exhibit_a.trace.answers import require_distribution
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """Whether a method applies, and why not; what it costs in passes and in bytes kept."""
+class Estimate:
+    """Whether a method applies, and why not; what one text costs, in passes, time and memory."""
 
     method: str
     applies: bool
     reason: str
+    passes: float | None
     seconds: float | None
     megabytes: float | None
 
@@ -56,7 +58,7 @@ class Diagnosis:
     identifiable_up_to: int  # visible keys; beyond, other weights give the same head output
     length: int
     pass_seconds: float
-    methods: tuple[Verdict, ...]
+    methods: tuple[Estimate, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, for machines."""
@@ -101,11 +103,8 @@ def diagnose(subject: Subject, *, length: int = 32) -> Diagnosis:
         identifiable_up_to=widest,
         length=length,
         pass_seconds=seconds,
-        methods=_verdicts(subject, seen, seconds),
+        methods=_estimates(subject, seen, seconds),
     )
-
-
-Need = Callable[[Subject], str | None]  # why a method does not apply, or None
 
 
 class _Sizes(Tap):
@@ -123,56 +122,41 @@ class _Sizes(Tap):
         self.windows.append(causal_and_window(call)[1])
 
 
-def _verdicts(subject: Subject, seen: _Sizes, alone: float) -> tuple[Verdict, ...]:
-    """Every method with its need, its cost for one text, and the floats it keeps.
+BEFORE = {  # what runs and remembers a model, before any method
+    "capture": (Cost(forwards=1, maps=1, states=1), ()),
+    "replay": (Cost(forwards=1, states=1), ()),
+    "choose_target": (Cost(), ("target",)),
+}
 
-    A replay is priced as a whole pass; it costs less the higher it starts. A pass backwards costs
-    two forwards.
+
+def _estimates(subject: Subject, sizes: _Sizes, pass_seconds: float) -> tuple[Estimate, ...]:
+    """Every method with its needs, its cost for one text, and the floats it keeps.
+
+    A replay is priced as a whole pass; it costs less the higher it starts.
     """
-    anatomy = subject.anatomy
-    layers, maps, n = len(anatomy.layers), seen.maps, seen.tokens
-    states = (layers + 1) * float(n) * anatomy.d_model
-    table: list[tuple[str, Need, float, float]] = [
-        ("capture", _nothing, alone, maps + states),
-        ("replay", _nothing, alone, states),
-        ("choose_target", _a_target, 0, 0),
-        ("effective_attention", _nothing, 2 * alone, 3 * maps),
-        ("alternative_attention", _nothing, 2 * alone, maps),
-        ("attention_identifiability", _keys, 30 * alone, 2 * maps),
-        ("identifiability_by_length", _text, 24 * alone, 3 * maps),
-        ("hidden_attribution", _nothing, 8 * n * alone, 17 * states),
-        ("head_mixing", _nothing, 8 * n * alone, 17 * states),
-        ("token_identifiability", _text, alone, states),
-        ("self_attribution", _a_target, 5 * layers * alone, 2 * maps),
-        ("attribution_tree", _a_target, 5 * layers * alone, 2 * maps),
-        ("head_importance", _classes, 5 * layers * alone, maps),
-        ("pruning_curve", _classes, 11 * alone, 0),
-        ("prune", _projections, 0, 0),
-        ("find_triggers", _classes, 5 * layers * alone, 2 * maps),
-        ("permutation_test", _a_distribution, 5 * layers * alone, maps),
-        ("adversarial_attention", _a_distribution, 160 * layers * alone, 6 * maps),
-        ("adversarial_keys", _classes, 18 * alone, maps),
-        ("companions", _a_target, 250 * alone, 2 * maps),
-        ("faithfulness", _a_distribution, 40 * alone, 0),
-        ("trial", _nothing, (20 * n + 20 * layers) * alone, 7 * maps + 34 * states),
-    ]
-    return tuple(_verdict(subject, *row) for row in table)
-
-
-def _verdict(subject: Subject, method: str, need: Need, seconds: float, floats: float) -> Verdict:
-    obstacle = need(subject)
-    priced = obstacle is None and seconds > 0
-    return Verdict(
-        method=method,
-        applies=obstacle is None,
-        reason=obstacle or "",
-        seconds=seconds if priced else None,
-        megabytes=floats * 4 / 1e6 if priced else None,
+    known = {name: (entry.cost, entry.needs) for name, entry in methods().items()}
+    return tuple(
+        _estimate(subject, name, cost, needs, sizes, pass_seconds)
+        for name, (cost, needs) in (BEFORE | known).items()
     )
 
 
-def _nothing(_: Subject) -> str | None:
-    return None
+def _estimate(
+    subject: Subject,
+    name: str,
+    cost: Cost,
+    needs: Sequence[str],
+    sizes: _Sizes,
+    pass_seconds: float,
+) -> Estimate:
+    obstacle = next(filter(None, (NEEDS[need](subject) for need in needs if need in NEEDS)), None)
+    layers = len(subject.anatomy.layers)
+    passes = cost.passes(layers, sizes.tokens, subject.anatomy.d_model)
+    if obstacle is not None or passes == 0:
+        return Estimate(name, obstacle is None, obstacle or "", None, None, None)
+    states = (layers + 1) * float(sizes.tokens) * subject.anatomy.d_model
+    megabytes = cost.floats(sizes.maps, states) * 4 / 1e6
+    return Estimate(name, True, "", passes, passes * pass_seconds, megabytes)
 
 
 def _a_target(subject: Subject) -> str | None:
@@ -210,6 +194,17 @@ def _text(subject: Subject) -> str | None:
     return None if subject.tokenizer is not None else "no tokenizer; texts cannot be read"
 
 
+# Why a need is not met, or None; attention, values and hidden states of every model can be had.
+NEEDS: dict[str, Callable[[Subject], str | None]] = {
+    "keys": _keys,
+    "target": _a_target,
+    "distribution": _a_distribution,
+    "classes": _classes,
+    "text": _text,
+    "projection": _projections,
+}
+
+
 @torch.no_grad()
 def _timed_pass(subject: Subject, length: int, seen: _Sizes) -> float:
     """Seconds for one pass on made-up input: the best of three, after one that is looked at."""
@@ -243,5 +238,5 @@ def _variants(anatomy: Anatomy, seen: _Sizes) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _different(numbers: Any) -> tuple[int, ...]:
+def _different(numbers: Iterable[int]) -> tuple[int, ...]:
     return tuple(dict.fromkeys(numbers))

@@ -45,14 +45,17 @@ Made = TypeVar("Made")
 class Cost:
     """What one text costs: forward passes of the model, and the floats that are kept.
 
-    A pass backwards counts as two forwards. ``algebra`` is work beside the model, in passes.
+    ``algebra`` is work beside the model, in passes. Where passes are also run backwards, each takes
+    three times as long.
     """
 
     forwards: float = 0.0
     per_layer: float = 0.0  # forwards for each layer call
     per_token: float = 0.0  # forwards for each token
+    backwards: bool = False
     algebra: float = 0.0
     algebra_per_token: float = 0.0
+    algebra_per_direction: float = 0.0  # for each token and each direction of its vector
     maps: float = 0.0  # kept, in sets of all attention maps
     states: float = 0.0  # kept, in sets of all hidden states
 
@@ -64,9 +67,11 @@ class Cost:
         """
         return self.forwards + self.per_layer * layers + self.per_token * tokens
 
-    def passes(self, layers: int, tokens: int) -> float:
+    def passes(self, layers: int, tokens: int, width: int = 0) -> float:
         """The forward passes, and the work beside them in the same unit."""
-        return self.counted(layers, tokens) + self.algebra + self.algebra_per_token * tokens
+        counted = self.counted(layers, tokens) * (3 if self.backwards else 1)
+        per_token = self.algebra_per_token + self.algebra_per_direction * width
+        return counted + self.algebra + per_token * tokens
 
     def floats(self, maps: float, states: float) -> float:
         """The floats kept, for so many entries of maps and of hidden states."""
@@ -108,7 +113,7 @@ class Method:
     def takes(self) -> tuple[str, ...]:
         """The names of what it must be given: trace, or subject and examples, …"""
         places = inspect.signature(self.function).parameters.values()
-        return tuple(place.name for place in places if place.default is place.empty)
+        return tuple(place.name for place in places if _must_be_given(place))
 
     @property
     def options(self) -> dict[str, Option]:
@@ -119,7 +124,7 @@ class Method:
                 place.name, hints.get(place.name, Any), place.default, words.get(place.name, "")
             )
             for place in inspect.signature(self.function).parameters.values()
-            if place.default is not place.empty and place.name != "progress"
+            if not _must_be_given(place) and place.name != "progress"
         }
 
     @property
@@ -335,6 +340,11 @@ def _load(offer: EntryPoint) -> None:
         entry.function is not offered for entry in _known.values()
     ):
         register(offered, name=offer.name)
+
+
+def _must_be_given(place: inspect.Parameter) -> bool:
+    """Whether a parameter is what a method is about, and no option."""
+    return place.default is place.empty and place.kind is not place.KEYWORD_ONLY
 
 
 @cache

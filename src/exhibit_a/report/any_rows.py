@@ -1,10 +1,10 @@
-"""Which rows say most about a result of a kind that nobody described?
+"""Which rows summarise a result whose kind has no summary of its own?
 
-1. The first field with numbers decides what a row is: a token, a head, a site … , the places along
-   all axes of its tensors. Maps from tokens to tokens count as one row for each head.
-2. Every field with the same axes is a column. A map is told by its largest entry, with the tokens
+1. The first field with numbers decides what a row is: a token, a head, a site …, one place on all
+   axes of its tensors. Maps from tokens to tokens give one row for each head.
+2. Every field with the same axes is a column. Of a map, the largest entry is shown, and the tokens
    between which it stands.
-3. A result without tensors is told by its facts.
+3. Of a result without tensors, the plain values are shown.
 """
 
 import math
@@ -13,14 +13,12 @@ from itertools import groupby, product
 
 from torch import Tensor
 
+from exhibit_a.report.table import Row, Rows
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf, leaves
 
 LONGEST = 40  # rows
 
-Cell = str | int | float | bool | tuple["Cell", ...] | None
-Row = dict[str, Cell]
-Rows = list[Row]
 Place = tuple[int | str, ...]
 
 
@@ -37,7 +35,7 @@ def any_rows(result: Result, top: int | None = None) -> tuple[Rows, int]:
             if _row_axes(leaf) == axes:
                 _enter(table, result, leaf)
     if axes is None or not table:
-        return _facts(result)
+        return _values(result)
     rows = _rectangular(table.values())
     if top is not None:
         rows = sorted(rows, key=_weight, reverse=True)
@@ -53,7 +51,7 @@ def _is_map(leaf: Leaf) -> bool:
 
 
 def _enter(table: dict[Place, Row], result: Result, leaf: Leaf) -> None:
-    """Add a tensor's numbers to the rows of their places, or begin these rows."""
+    """Add a tensor's numbers to the rows of their places; rows that are missing are begun."""
     tokens = result.tokens_along(leaf)
     names = _row_axes(leaf)[len(leaf.where) :]
     for position, numbers in _entries(leaf, len(names)):
@@ -103,15 +101,15 @@ def _rectangular(rows: Iterable[Row]) -> Rows:
 
 
 def _weight(row: Row) -> float:
-    """The absolute value of the first number that is no place."""
+    """The absolute value of the first number that is not a position."""
     numbers = [abs(cell) for cell in row.values() if isinstance(cell, float)]
     return numbers[0] if numbers and not math.isnan(numbers[0]) else 0.0
 
 
-def _facts(result: Result) -> tuple[Rows, int]:
-    facts: Rows = [
+def _values(result: Result) -> tuple[Rows, int]:
+    rows: Rows = [
         {"what": name, "value": value}
         for name, value in vars(result).items()
         if isinstance(value, str | int | float | bool)
     ]
-    return facts, len(facts)
+    return rows, len(rows)

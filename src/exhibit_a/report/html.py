@@ -1,4 +1,4 @@
-"""How does a result become one file that opens anywhere, for ever?
+"""How does a result become one file that opens in any browser, without a network?
 
 Everything is inside: the viewer's script, the header, the blocks. Nothing is fetched, and a content
 security policy forbids it: only the one script whose hash is named may run. The same result gives
@@ -40,7 +40,20 @@ _PAGE = """<!doctype html>
 
 
 def write_page(result: Result, path: str | PathLike[str]) -> Path:
-    """Write a result as one page that needs nothing but a browser."""
+    """Write a result as one page that needs nothing but a browser.
+
+    >>> page = xa.write_page(xa.effective_attention(trace), tmp_path / "effective.html")
+    >>> page.name, page.stat().st_size < 5_000_000
+    ('effective.html', True)
+
+    A result has the same as a method, and a page is written whole or not at all:
+
+    >>> xa.self_attribution(trace).html(tmp_path / "attribution.html").exists()
+    True
+    >>> xa.write_page(xa.effective_attention(trace), tmp_path / "missing" / "effective.html")
+    Traceback (most recent call last):
+    exhibit_a.errors.BadRequestError: ...
+    """
     return write_whole(path, page(result).encode())
 
 
@@ -49,27 +62,27 @@ def page(result: Result) -> str:
     return page_of(view(result))
 
 
-def page_of(shown: View) -> str:
+def page_of(result_view: View) -> str:
     """The page of a view."""
     return _PAGE.format(
         policy=policy(script(), STYLE),
-        title=escape(f"{shown.header['title']} · Exhibit A"),
+        title=escape(f"{result_view.header['title']} · Exhibit A"),
         style=STYLE,
-        header=shown.header_json(),
-        blocks=shown.blocks,
+        header=result_view.header_json(),
+        blocks=result_view.blocks,
         script=script(),
     )
 
 
 @cache
 def script() -> str:
-    """The viewer; it can stand inside a script element."""
+    """The viewer, with everything escaped that would end a script element."""
     text = files("exhibit_a.report").joinpath("static", "viewer.js").read_text("utf-8")
     return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def policy(script: str, style: str, connect: str = "'none'") -> str:
-    """What a page may do: run this script, look like this, and nothing else."""
+    """The content security policy: only this script and this style are allowed."""
     return (
         f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
         f"img-src data: blob:; connect-src {connect}; base-uri 'none'; form-action 'none'"

@@ -1,36 +1,63 @@
 """How does a result show itself in a notebook?
 
 ``widget`` is the page in a cell: the same script, in a shadow root of its own, so that any number
-of cells do not disturb each other. ``static_html`` is what remains where no script may run, on
+of cells do not disturb each other. ``static_html`` is for places where no script may run, on
 GitHub or after nbconvert: pictures and a table, no style, no script.
 """
 
 from functools import cache
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING
 
-from exhibit_a.errors import BadRequestError
+from exhibit_a.extras import extra
 from exhibit_a.report.html import script
-from exhibit_a.report.picture import data_uri, enlarged, judged, shaded
+from exhibit_a.report.picture import data_uri, enlarged, shaded, word_squares
 from exhibit_a.report.view import view
 from exhibit_a.results.result import Result
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import HeadVerdict
 
+if TYPE_CHECKING:
+    import anywidget
+
 SHOWN = 6  # heads in the table
 SIDE = 360  # pixels of a map, about
 
 
-def widget(result: Result) -> Any:
-    """The page of a result as a cell of a notebook."""
-    shown = view(result)
-    return _widget_class()(header=shown.header_json(), blocks=shown.blocks)
+def widget(result: Result) -> "anywidget.AnyWidget":
+    """The page of a result as a cell of a notebook.
+
+    >>> cell = xa.widget(xa.effective_attention(trace))
+    >>> cell.header[:40]
+    '{"schema":1,"kind":"EffectiveAttention",'
+
+    Put the widget on the last line of a cell to see it. Any result has one:
+
+    >>> "Self attribution of sentiment" in xa.widget(xa.self_attribution(trace)).header
+    True
+    """
+    page = view(result)
+    return _widget_class()(header=page.header_json(), blocks=page.blocks)
 
 
 def static_html(trial: Trial) -> str:
-    """A trial without scripts: verdict, answer, heads, and the maps of the one that counts."""
+    """A trial without scripts: verdict, answer, heads, and the maps of the one that carries most.
+
+    >>> from transformers import BertConfig, BertForSequenceClassification
+    >>> size = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    >>> tiny = xa.load(BertForSequenceClassification(BertConfig(vocab_size=32, **size)))
+    >>> trial = xa.trial(tiny, {"input_ids": torch.tensor([[1, 5, 9, 2]])}, probes=2)
+    >>> html = xa.static_html(trial)
+    >>> html.count("<img"), html.count("<script")
+    (3, 0)
+
+    Notebooks ask for it by themselves:
+
+    >>> trial._repr_html_() == html
+    True
+    """
     answer = ", ".join(f"{escape(label)} {share:.3f}" for label, share in trial.answer.items())
-    ranked = sorted(trial.verdicts, key=lambda one: one.share or 0.0, reverse=True)
+    ranked = sorted(trial.verdicts, key=lambda head: head.share or 0.0, reverse=True)
     return (
         f"<div><p><b>{escape(trial.verdict)}</b></p>"
         f"<p>{escape(' '.join(trial.tokens or ()))}</p>"
@@ -43,60 +70,54 @@ def static_html(trial: Trial) -> str:
 
 def _heads(trial: Trial) -> str:
     words: dict[int, list[str]] = {}
-    for one in trial.verdicts:
-        words.setdefault(one.site, []).append(one.word)
-    picture = data_uri(enlarged(judged(list(words.values())), 18, 2))
+    for head in trial.verdicts:
+        words.setdefault(head.site, []).append(head.word)
+    picture = data_uri(enlarged(word_squares(list(words.values())), 18, 2))
     return (
         f'<p><img alt="verdicts, a row for every layer" src="{picture}"><br>'
         "green: evidence, yellow: partial, red: contested, grey: no effect</p>"
     )
 
 
-def _maps(trial: Trial, one: HeadVerdict) -> str:
-    raw = trial.attention[one.site][one.head]
-    shown = {"raw": raw}
+def _maps(trial: Trial, head: HeadVerdict) -> str:
+    raw = trial.attention[head.site][head.head]
+    maps = {"raw": raw}
     if trial.effective is not None:
-        shown["effective"] = trial.effective.effective[one.site][one.head]
-    limit = max(float(part.abs().amax()) for part in shown.values())
+        maps["effective"] = trial.effective.effective[head.site][head.head]
+    limit = max(float(scores.abs().amax()) for scores in maps.values())
     side = max(SIDE // max(raw.shape), 1)
     pictures = "".join(
-        f'<td><img alt="{name} attention" src="{data_uri(enlarged(shaded(part, limit), side))}">'
+        f'<td><img alt="{name} attention" src="{data_uri(enlarged(shaded(scores, limit), side))}">'
         f"<br>{name}</td>"
-        for name, part in shown.items()
+        for name, scores in maps.items()
     )
-    return f"<p>Site {one.site}, head {one.head}:</p><table><tr>{pictures}</tr></table>"
+    return f"<p>Site {head.site}, head {head.head}:</p><table><tr>{pictures}</tr></table>"
 
 
-def _table(verdicts: list[HeadVerdict]) -> str:
+def _table(heads: list[HeadVerdict]) -> str:
     names = ("site", "head", "word", "unique", "distance", "null_fraction", "change", "share")
     heading = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in names)
     rows = "".join(
-        "<tr>" + "".join(f"<td>{_cell(one, name)}</td>" for name in names) + "</tr>"
-        for one in verdicts
+        "<tr>" + "".join(f"<td>{_cell(head, name)}</td>" for name in names) + "</tr>"
+        for head in heads
     )
     return f"<table><tr>{heading}</tr>{rows}</table>"
 
 
-def _cell(one: HeadVerdict, name: str) -> str:
-    value = getattr(one, name)
+def _cell(head: HeadVerdict, name: str) -> str:
+    value = getattr(head, name)
     if value is None:
         return "–"
     if name == "change":
-        return f"{value:.3f} [{one.change_low:.3f}, {one.change_high:.3f}]"
+        return f"{value:.3f} [{head.change_low:.3f}, {head.change_high:.3f}]"
     return f"{value:.3f}" if isinstance(value, float) else escape(str(value))
 
 
 @cache
-def _widget_class() -> Any:
-    try:
-        import anywidget
-        import traitlets
-    except ImportError as missing:
-        raise BadRequestError(
-            f"{missing.name} is missing: pip install 'exhibit-a[notebook]'"
-        ) from missing
+def _widget_class() -> "type[anywidget.AnyWidget]":
+    traitlets = extra("traitlets")
 
-    class Page(anywidget.AnyWidget):  # type: ignore[misc]
+    class Page(extra("anywidget").AnyWidget):  # type: ignore[misc]
         """A page in a cell."""
 
         _esm = script()

@@ -30,7 +30,18 @@ SIGNED = np.array(
     ]
 )
 AGAINST, FOR = ("#" + bytes(SIGNED[place].tolist()).hex() for place in (1, 5))
-SEQUENTIAL = "cividis_r"  # matplotlib's name of the scale for numbers without a sign
+
+# The scale without a sign, in equal steps from nothing to the most: paper to dark violet.
+SEQUENTIAL = np.array(
+    [
+        (251, 250, 246),
+        (214, 212, 226),
+        (165, 160, 193),
+        (112, 103, 156),
+        (66, 52, 112),
+        (28, 16, 58),
+    ]
+)
 
 # Behind words in a terminal, from strong to faint; the strong ones carry white letters.
 FOR_SHADES = ("#b84a0c", "#f0a868", "#fbe0c4")

@@ -7,40 +7,27 @@ anchors.
 import base64
 import struct
 import zlib
-from typing import Any
 
 import numpy as np
 from jaxtyping import UInt8
 from torch import Tensor
 
-from exhibit_a.trials.verdict import COLOURS
+from exhibit_a.report.palette import ANCHORS, OF_WORD, SIGNED
 
-WORD_COLOURS = {word: list(bytes.fromhex(code[1:])) for word, code in COLOURS.items()}
-_ANCHORS = np.array([-1, -0.66, -0.3, 0, 0.3, 0.66, 1])
-_COLOURS = np.array(
-    [
-        (11, 45, 91),
-        (31, 109, 179),
-        (148, 193, 228),
-        (251, 250, 246),
-        (247, 196, 143),
-        (216, 97, 27),
-        (109, 27, 5),
-    ]
-)
+WORD_COLOURS = {word: list(bytes.fromhex(code[1:])) for word, code in OF_WORD.items()}
 
 Picture = UInt8[np.ndarray, "_height _width 3"]
 
 
 def shaded(numbers: Tensor, limit: float) -> Picture:
     """A map in colours, one pixel a number."""
-    ours = numbers.detach().cpu().double().nan_to_num().numpy()
-    place = np.sign(ours) * np.sqrt(np.clip(np.abs(ours) / (limit or 1.0), 0, 1))
-    parts = [np.interp(place, _ANCHORS, _COLOURS[:, part]) for part in range(3)]
-    return np.stack(parts, -1).round().astype(np.uint8)
+    scores = numbers.detach().cpu().double().nan_to_num().numpy()
+    place = np.sign(scores) * np.sqrt(np.clip(np.abs(scores) / (limit or 1.0), 0, 1))
+    channels = [np.interp(place, ANCHORS, colour) for colour in SIGNED.T]
+    return np.stack(channels, -1).round().astype(np.uint8)
 
 
-def judged(words: list[list[str]]) -> Picture:
+def word_squares(words: list[list[str]]) -> Picture:
     """A square for every word, row by row; rows may differ in length."""
     most = max(map(len, words))
     blank = [[255, 255, 255]]
@@ -66,7 +53,7 @@ def data_uri(picture: Picture) -> str:
         body = kind + data
         return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
 
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    parts = (chunk(b"IHDR", head), chunk(b"IDAT", zlib.compress(lines, 9)), chunk(b"IEND", b""))
-    png: Any = b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+    size = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunks = (chunk(b"IHDR", size), chunk(b"IDAT", zlib.compress(lines, 9)), chunk(b"IEND", b""))
+    png = b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
     return "data:image/png;base64," + base64.b64encode(png).decode()

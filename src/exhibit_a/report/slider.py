@@ -1,15 +1,17 @@
-"""Where can attention slide without anyone noticing?
+"""Where can attention move while the output of the head stays the same?
 
 For heads that have other valid weights with the same output, the page gets the rows the model used,
-the other rows, and the values both are averages of, so that the reader's own browser can compute
-the output and see that it stays put. Long texts offer it for the heads and rows that carry most.
+the other rows, and the values both are averages of, so that the reader's browser can compute the
+output and show that it does not change. In long texts only the heads and rows that carry most are
+offered.
 """
 
-from typing import Any
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from exhibit_a.report.header import Slide, Slider
 from exhibit_a.report.pack import Blocks
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import HeadVerdict
@@ -19,17 +21,18 @@ FEWEST_ROWS = 8  # of each head; where that does not fit, heads are left out
 MOVED = 1e-3  # total variation from which a row is worth sliding
 
 Place = tuple[int, int]  # site, head
+Bits = Literal[16, 32]
 
 
-def slider(blocks: Blocks, trial: Trial, budget: int = MOST) -> dict[str, Any] | None:
+def slider(trial: Trial, blocks: Blocks, budget: int = MOST) -> Slider | None:
     """The heads that can slide, or None where none can."""
     ranked = sorted(trial.verdicts, key=_importance, reverse=True)
-    found = {(one.site, one.head): _rows(trial, one.site, one.head) for one in ranked}
-    movable = {place: rows for place, rows in found.items() if len(rows)}
+    rows_of = {(head.site, head.head): _rows(trial, head.site, head.head) for head in ranked}
+    movable = {place: rows for place, rows in rows_of.items() if len(rows)}
     if not movable:
         return None
     bits, most, offered = _plan(trial, movable, budget)
-    entries = [_slide(blocks, trial, *place, movable[place][:most], bits) for place in offered]
+    entries = [_slide(blocks, trial, place, movable[place][:most], bits) for place in offered]
     if len(offered) == len(movable) and most >= max(map(len, movable.values())):
         return {"heads": entries, "note": ""}
     note = (
@@ -39,9 +42,10 @@ def slider(blocks: Blocks, trial: Trial, budget: int = MOST) -> dict[str, Any] |
     return {"heads": entries, "note": note}
 
 
-def _plan(trial: Trial, movable: dict[Place, Tensor], budget: int) -> tuple[int, int, list[Place]]:
+def _plan(trial: Trial, movable: dict[Place, Tensor], budget: int) -> tuple[Bits, int, list[Place]]:
     """How fine the values are, how many rows a head gets, and which heads."""
-    for bits in (32, 16):
+    sizes: tuple[Bits, ...] = (32, 16)
+    for bits in sizes:
         share = budget // len(movable)
         most = min(
             (share - _values_size(trial, site, bits)) // _row_size(trial, site)
@@ -66,14 +70,14 @@ def _values_size(trial: Trial, site: int, bits: int) -> int:
     return bits // 8 * int(trial.values[site][0].numel())
 
 
-def _importance(one: HeadVerdict) -> tuple[float, float]:
-    return (one.share or 0.0) * (one.distance or 0.0), one.distance or 0.0
+def _importance(head: HeadVerdict) -> tuple[float, float]:
+    return (head.share or 0.0) * (head.distance or 0.0), head.distance or 0.0
 
 
 def _rows(trial: Trial, site: int, head: int) -> Tensor:
     """The rows that can move: where the answer is read, then those that contributed most."""
-    own, other = trial.attention[site][head], trial.alternative[site][head]
-    moved = (own - other).abs().sum(-1) / 2
+    raw, alternative = trial.attention[site][head], trial.alternative[site][head]
+    moved = (raw - alternative).abs().sum(-1) / 2
     rows = (moved > MOVED).nonzero().flatten()
     if trial.attribution is None:
         weight = moved[rows]
@@ -84,13 +88,12 @@ def _rows(trial: Trial, site: int, head: int) -> Tensor:
     return rows[weight.argsort(descending=True, stable=True)].cpu()
 
 
-def _slide(
-    blocks: Blocks, trial: Trial, site: int, head: int, rows: Tensor, bits: int
-) -> dict[str, Any]:
-    rows = rows.sort().values
-    own, other = (
-        part[site][head][rows].detach().cpu().float()
-        for part in (trial.attention, trial.alternative)
+def _slide(blocks: Blocks, trial: Trial, place: Place, chosen: Tensor, bits: Bits) -> Slide:
+    site, head = place
+    rows = chosen.sort().values
+    raw, alternative = (
+        maps[site][head][rows].detach().cpu().float()
+        for maps in (trial.attention, trial.alternative)
     )
     shared = trial.attention[site].shape[0] // trial.values[site].shape[0]
     values = trial.values[site][head // shared].detach().cpu().float()
@@ -100,7 +103,7 @@ def _slide(
     else:
         steps = (values / (scale or 1.0) * 32767).round()
         last = steps.numpy().astype("<i2").tobytes()
-    first = torch.cat([rows.float(), own.reshape(-1), other.reshape(-1)])
+    first = torch.cat([rows.float(), raw.reshape(-1), alternative.reshape(-1)])
     return {
         "site": site,
         "head": head,

@@ -15,7 +15,6 @@ from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.attribution.tree import AttributionTree
 from exhibit_a.methods.explanation.adversarial import AdversarialAttention
 from exhibit_a.methods.explanation.adversarial_keys import AdversarialKeys
-from exhibit_a.methods.explanation.companions import TokenAttribution
 from exhibit_a.methods.explanation.faithfulness import Faithfulness
 from exhibit_a.methods.explanation.permutation import PermutationTest
 from exhibit_a.methods.heads.curve import PruningCurve
@@ -30,8 +29,10 @@ from exhibit_a.methods.identifiability.effective import EffectiveAttention
 from exhibit_a.methods.mixing.head_mixing import HeadMixing
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
 from exhibit_a.methods.mixing.token_identifiability import TokenIdentifiability
+from exhibit_a.methods.own import TokenAttribution
 from exhibit_a.methods.triggers.triggers import Attack, Triggers
-from exhibit_a.report.any_rows import Rows, any_rows
+from exhibit_a.report.any_rows import any_rows
+from exhibit_a.report.table import Rows
 from exhibit_a.results.result import Result
 from exhibit_a.subject.anatomy import Site
 

@@ -1,14 +1,13 @@
-"""How do rows of numbers stand in a terminal, so that all of them can be read?
+"""How are rows of numbers printed in a terminal, so that all of them can be read?
 
 Headings break at their underscores, tuples after their commas, and words where a line is too short
-for them. A number never breaks. Columns for which there is no room stand in a table below, beside
-the names of the rows again.
+for them. A number never breaks. Columns for which there is no room go into a second table below,
+which repeats the names of the rows.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -17,11 +16,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+Cell = str | int | float | bool | None | tuple[float, ...] | list[float]
+Row = dict[str, Cell]
+Rows = list[Row]
+
 SHORT = {"effective": "eff.", "comprehensiveness": "compre-\nhensiveness"}
 
 
-def cell(value: Any) -> str:
-    """A value in a few letters."""
+def cell(value: object) -> str:
+    """A value in a few letters.
+
+    >>> cell(0.123456), cell(None), cell((True, 1e-5))
+    ('0.123', '–', 'yes, 1e-05')
+    """
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -54,51 +61,52 @@ class Column:
 
 def table(
     title: str,
-    rows: Sequence[dict[str, Any]],
+    rows: Sequence[Row],
     *,
     width: int,
-    told: Callable[[Any], str] = cell,
+    text_of: Callable[[Cell], str] = cell,
 ) -> RenderableType:
-    """The rows under their headings, each value as ``told``, in as many tables as it takes."""
+    """The rows under their headings, in as many tables as it takes; ``text_of`` writes a value."""
     columns = [
-        _column(name, [row[name] for row in rows], told) for name in (rows[0] if rows else ())
+        _column(name, [row[name] for row in rows], text_of) for name in (rows[0] if rows else ())
     ]
-    parts = _parts(columns, width)
-    return Group(Text(title, style="table.title"), *(_drawn(part, width) for part in parts))
+    tables = (_drawn(side_by_side, width) for side_by_side in _split(columns, width))
+    return Group(Text(title, style="table.title"), *tables)
 
 
-def longest(told: Iterable[str]) -> int:
+def longest(texts: Iterable[str]) -> int:
     """The letters of the longest word."""
-    return max((cell_len(word) for one in told for word in one.split()), default=0)
+    return max((cell_len(word) for text in texts for word in text.split()), default=0)
 
 
-def _column(name: str, values: list[Any], told: Callable[[Any], str]) -> Column:
+def _column(name: str, values: list[Cell], text_of: Callable[[Cell], str]) -> Column:
     heading = name.replace("_", "\n")
     for word, short in SHORT.items():
         heading = heading.replace(word, short)
-    return Column(heading, tuple(map(told, values)), any(isinstance(one, str) for one in values))
+    has_words = any(isinstance(value, str) for value in values)
+    return Column(heading, tuple(map(text_of, values)), has_words)
 
 
-def _parts(columns: list[Column], width: int) -> list[list[Column]]:
-    """Columns that fit side by side; each part begins with the names of the rows."""
-    names = list(takewhile(lambda one: one.has_words, columns)) or columns[:1]
-    parts: list[list[Column]] = []
+def _split(columns: list[Column], width: int) -> list[list[Column]]:
+    """Columns that fit side by side, table by table; each begins with the names of the rows."""
+    names = list(takewhile(lambda column: column.has_words, columns)) or columns[:1]
+    tables: list[list[Column]] = []
     for column in columns[len(names) :]:
-        if not parts or sum(_leasts([*parts[-1], column], width)) + len(parts[-1]) > width:
-            parts.append([*names])
-        parts[-1].append(column)
-    return parts or [names] * bool(names)
+        if not tables or sum(_leasts([*tables[-1], column], width)) + len(tables[-1]) > width:
+            tables.append([*names])
+        tables[-1].append(column)
+    return tables or [names] * bool(names)
 
 
 def _leasts(columns: list[Column], width: int) -> list[int]:
     """What each column needs, when words may fill no more than an equal share of the line."""
-    share = width // (1 + sum(one.has_words for one in columns))
-    return [one.least(share) for one in columns]
+    share = width // (1 + sum(column.has_words for column in columns))
+    return [column.least(share) for column in columns]
 
 
 def _drawn(columns: list[Column], width: int) -> RenderableType:
     gaps, leasts = len(columns) - 1, _leasts(columns, width)
-    gap = 2 if sum(one.best() for one in columns) + 2 * gaps <= width else 1
+    gap = 2 if sum(column.best() for column in columns) + 2 * gaps <= width else 1
     drawn = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
     spare = max(0, width - gap * gaps - sum(leasts))
     for column, least in zip(columns, leasts, strict=True):

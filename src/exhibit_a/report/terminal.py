@@ -1,8 +1,8 @@
-"""What does a trial say, on one screen?
+"""How is a trial summed up on one screen?
 
 The text with its tokens shaded by attribution, the answer, a grid of all heads, the heads that
-carry most, the tree, and the doubts. Everything told by a colour is told by a sign as well, so that
-a pipe, a file and every eye get the whole message, in 80 columns.
+carry most, the tree, and the doubts. Everything that a colour shows is shown by a sign as well, so
+that nothing is lost in a pipe, in a file or to the colour-blind, in 80 columns.
 """
 
 from collections import Counter
@@ -14,10 +14,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from exhibit_a.report.palette import AGAINST, AGAINST_SHADES, FOR_SHADES, OF_WORD
 from exhibit_a.results.result import Result
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import (
-    COLOURS,
     CONTESTED,
     EVIDENCE,
     NO_EFFECT,
@@ -32,41 +32,48 @@ NAMED_TOKENS = 4  # named with their number, for and against
 SPREAD_UP_TO = 32  # heads; more stand without a space between them
 TREE_LINES = 24
 
-COLUMNS = (
-    "unique: rows whose weights are the only valid ones. other: farthest valid row found with the "
-    "same output, by total variation. null: part of a row that the values multiply away. change: "
-    "of the answer, with its 95% interval. share, agree: of and with the attribution."
-)
-
 GLYPHS = {EVIDENCE: "■", PARTIAL: "□", CONTESTED: "≠", NO_EFFECT: "·"}
 
-# From how much of the largest score on a token is shaded, its mark and its colour either way.
+# The share of the largest score from which a token is shaded, its marks either way, its letters.
 SHADES = (
-    (2 / 3, "⁺⁺", "⁻⁻", "bold white on #b84a0c", "bold white on #1f6db3"),
-    (1 / 3, "⁺", "⁻", "black on #f0a868", "black on #8fbfe6"),
-    (1 / 8, "", "", "black on #fbe0c4", "black on #d3e6f5"),
+    (2 / 3, "⁺⁺", "⁻⁻", "bold white"),
+    (1 / 3, "⁺", "⁻", "black"),
+    (1 / 8, "", "", "black"),
 )
 
 
 def show(result: Result, *, console: Console | None = None) -> None:
-    """Print a summary of a result: the whole story of a trial, a paragraph of anything else."""
+    """Print a summary of a result: one screen for a trial, a paragraph for anything else.
+
+    >>> xa.show(xa.effective_attention(trace))
+    EffectiveAttention: effective_attention on sentiment, 8 tokens ([CLS] a gripping , ...
+
+    Print it elsewhere with a console of your own:
+
+    >>> from rich.console import Console
+    >>> with (tmp_path / "tree.txt").open("w") as file:
+    ...     tree = xa.attribution_tree(xa.self_attribution(trace))
+    ...     xa.show(tree, console=Console(file=file, width=100))
+    >>> (tmp_path / "tree.txt").read_text()[:34]
+    'AttributionTree: attribution_tree '
+    """
     say(story(result) if isinstance(result, Trial) else Text(result.summary()), console=console)
 
 
-def say(what: RenderableType, *, console: Console | None = None) -> None:
+def say(content: RenderableType, *, console: Console | None = None) -> None:
     """Print to a terminal as it is, and to a file without the spaces that fill its lines."""
     screen = console or Console(highlight=False)
     if screen.is_terminal:
-        screen.print(what)
+        screen.print(content)
         return
-    with screen.capture() as told:
-        screen.print(what)
-    screen.file.writelines(f"{line.rstrip()}\n" for line in told.get().splitlines())
+    with screen.capture() as printed:
+        screen.print(content)
+    screen.file.writelines(f"{line.rstrip()}\n" for line in printed.get().splitlines())
 
 
 def story(trial: Trial) -> RenderableType:
     """The summary of a trial."""
-    parts: list[tuple[str, RenderableType]] = [
+    sections: list[tuple[str, RenderableType]] = [
         (_title(trial), _words(trial)),
         ("answer", _answer(trial)),
         ("heads", _grid(trial)),
@@ -76,8 +83,9 @@ def story(trial: Trial) -> RenderableType:
         ("doubts", _listed(_doubts(trial))),
     ]
     if trial.skipped:
-        parts.append(("not examined", _listed(f"{n}: {why}" for n, why in trial.skipped.items())))
-    return Group(*(_section(name, body) for name, body in parts))
+        reasons = _listed(f"{name}: {reason}" for name, reason in trial.skipped.items())
+        sections.append(("not examined", reasons))
+    return Group(*(_section(name, body) for name, body in sections))
 
 
 def timing(trial: Trial, **more: float) -> RenderableType:
@@ -125,10 +133,10 @@ def _words(trial: Trial) -> RenderableType:
 
 
 def _shaded(token: str, score: float, largest: float) -> Text:
-    for least, more, less, orange, blue in SHADES:
+    shades = FOR_SHADES if score > 0 else AGAINST_SHADES
+    for (least, more, less, letters), shade in zip(SHADES, shades, strict=True):
         if abs(score) >= least * largest:
-            mark, style = (more, orange) if score > 0 else (less, blue)
-            return Text(token + mark, style=style)
+            return Text(token + (more if score > 0 else less), style=f"{letters} on {shade}")
     return Text(token)
 
 
@@ -138,7 +146,7 @@ def _answer(trial: Trial) -> RenderableType:
     table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
     for name, share in trial.answer.items():
         bar = "█" * round(30 * min(max(share, 0), 1)) if "output" not in trial.answer else ""
-        table.add_row(Text(name), f"{share:.3f}", Text(bar, style="#1f6db3"))
+        table.add_row(Text(name), f"{share:.3f}", Text(bar, style=AGAINST))
     return Group(table, Text(f"examined: the {trial.target}", style="dim"))
 
 
@@ -147,40 +155,40 @@ def _grid(trial: Trial) -> RenderableType:
     rows: list[RenderableType] = []
     names = [f"layer {site_name(trial, site.index)}" for site in trial.sites]
     for site, name in zip(trial.sites, names, strict=True):
-        verdicts = [one for one in trial.verdicts if one.site == site.index]
+        heads = [head for head in trial.verdicts if head.site == site.index]
         gap = " " if site.heads <= SPREAD_UP_TO else ""
         line = Text(f"{name.ljust(max(map(len, names)))}  ", style="dim", overflow="fold")
-        for one in verdicts:
-            line.append(GLYPHS[one.word] + gap, style=f"not dim {COLOURS[one.word]}")
+        for head in heads:
+            line.append(GLYPHS[head.word] + gap, style=f"not dim {OF_WORD[head.word]}")
         rows.append(line)
-    counts, weights = Counter(one.word for one in trial.verdicts), carried(trial.verdicts)
+    counts, weights = Counter(head.word for head in trial.verdicts), carried(trial.verdicts)
     of = "the attribution" if trial.attribution is not None else "heads"
     for word in WORDS:
-        said = f" {word:<10}{counts[word]:>4} heads, {weights[word]:>4.0%} of {of}"
-        rows.append(Text.assemble((GLYPHS[word], COLOURS[word]), said))
+        count = f" {word:<10}{counts[word]:>4} heads, {weights[word]:>4.0%} of {of}"
+        rows.append(Text.assemble((GLYPHS[word], OF_WORD[word]), count))
     return Group(*rows)
 
 
-def site_name(trial: Trial, site: int) -> str:
+def site_name(trial: Trial, index: int) -> str:
     """A site in a few letters: the stack where there are two, the layer, and whether it crosses."""
-    here = trial.sites[site]
-    stack = f"{here.stack[:3]} " if len(trial.sequences) > 1 else ""
-    return f"{stack}{here.layer}" + "x" * (here.kind == "cross")
+    site = trial.sites[index]
+    stack = f"{site.stack[:3]} " if len(trial.sequences) > 1 else ""
+    return f"{stack}{site.layer}" + "x" * (site.kind == "cross")
 
 
-def head_name(trial: Trial, one: HeadVerdict) -> str:
+def head_name(trial: Trial, head: HeadVerdict) -> str:
     """A head in a few letters: its layer and its number in it."""
-    return f"{site_name(trial, one.site)}.{one.head}"
+    return f"{site_name(trial, head.site)}.{head.head}"
 
 
 def most_important(trial: Trial) -> Sequence[HeadVerdict]:
     """All heads by what they carry of the attribution, or move of the answer, or by distance."""
 
-    def weight(one: HeadVerdict) -> float:
-        known = (one.share, one.change, one.distance)
+    def weight(head: HeadVerdict) -> float:
+        known = (head.share, head.change, head.distance)
         return next((number for number in known if number is not None), 0.0)
 
-    return sorted(trial.verdicts, key=lambda one: -weight(one))
+    return sorted(trial.verdicts, key=lambda head: -weight(head))
 
 
 def _chosen_by(trial: Trial) -> str:
@@ -195,20 +203,20 @@ def _heads(trial: Trial) -> RenderableType:
         table.add_column(name, no_wrap=True)
     for name in ("unique", "other", "null", "change if permuted", "share", "agree"):
         table.add_column(name, justify="right", no_wrap=True)
-    shown = most_important(trial)[:SHOWN_HEADS]
-    for one in shown:
+    heads = most_important(trial)[:SHOWN_HEADS]
+    for head in heads:
         table.add_row(
-            head_name(trial, one),
-            Text(f"{GLYPHS[one.word]} {one.word}", style=COLOURS[one.word]),
-            _number(one.unique, ".0%"),
-            _number(one.distance, ".2f"),
-            _number(one.null_fraction, ".2f"),
-            _interval(one),
-            _number(one.share, ".1%"),
-            _number(one.agreement, ".2f"),
+            head_name(trial, head),
+            Text(f"{GLYPHS[head.word]} {head.word}", style=OF_WORD[head.word]),
+            _number(head.unique, ".0%"),
+            _number(head.distance, ".2f"),
+            _number(head.null_fraction, ".2f"),
+            _interval(head),
+            _number(head.share, ".1%"),
+            _number(head.agreement, ".2f"),
         )
     return Group(
-        table, _listed(f"{head_name(trial, one)} {one.word}: {one.reason}" for one in shown)
+        table, _listed(f"{head_name(trial, head)} {head.word}: {head.reason}" for head in heads)
     )
 
 
@@ -216,10 +224,10 @@ def _number(value: float | None, form: str) -> str:
     return "?" if value is None else format(value, form)
 
 
-def _interval(one: HeadVerdict) -> str:
-    if one.change is None or one.change_low is None or one.change_high is None:
+def _interval(head: HeadVerdict) -> str:
+    if head.change is None or head.change_low is None or head.change_high is None:
         return "?"
-    return f"{one.change:.3f} [{one.change_low:.3f}, {one.change_high:.3f}]"
+    return f"{head.change:.3f} [{head.change_low:.3f}, {head.change_high:.3f}]"
 
 
 def _tree(trial: Trial) -> RenderableType:
@@ -232,7 +240,7 @@ def _tree(trial: Trial) -> RenderableType:
 
 
 def _doubts(trial: Trial) -> list[str]:
-    """The checks that stand behind the words, in words."""
+    """The checks behind the verdicts, with their values."""
     return [
         f"{name}: {value:.2g}" if isinstance(value, float) else f"{name}: {value}"
         for name, value in trial.checks.items()

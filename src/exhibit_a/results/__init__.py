@@ -1,1 +1,1 @@
-"""What every result is: numbers with their doubts, on disk and as a table."""
+"""What every result is: numbers with the checks on them, as an object, a file and a table."""

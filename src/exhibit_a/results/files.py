@@ -1,6 +1,7 @@
-"""How is a file or a folder either complete or not there? Written beside its place, then renamed.
+"""How is a file or a folder either complete or absent? It is written beside its place and renamed.
 
-What cannot be written is found out before the work where that is cheap, and is one line where not.
+Where it is cheap, a path that cannot be written is refused before the work starts; in any case the
+error is one line.
 """
 
 import contextlib
@@ -15,7 +16,14 @@ from exhibit_a.errors import BadRequestError, ExhibitError
 
 
 def write_whole(path: str | PathLike[str], *parts: bytes | memoryview) -> Path:
-    """Write a file that is either complete or not there: beside its place first, then renamed."""
+    """Write a file that is either complete or absent: under a temporary name first, then renamed.
+
+    >>> write_whole(tmp_path / "note.txt", b"attention, ", b"please").read_text()
+    'attention, please'
+    >>> write_whole(tmp_path / "nowhere" / "note.txt", b"")
+    Traceback (most recent call last):
+    exhibit_a.errors.BadRequestError: ...note.txt cannot be written: there is no folder ...nowhere.
+    """
     path = Path(path)
     beside = path.parent / f".exhibit-a-{secrets.token_hex(8)}.tmp"
     try:
@@ -35,7 +43,7 @@ def write_whole(path: str | PathLike[str], *parts: bytes | memoryview) -> Path:
 
 
 def require_place(path: Path) -> None:
-    """Refuse a path at which no file can be written; cheap enough to ask before the work."""
+    """Refuse a path at which no file can be written; cheap enough to check before the work."""
     if not path.parent.is_dir():
         raise BadRequestError(f"{path} cannot be written: there is no folder {path.parent}.")
     if path.exists() and not path.is_file():
@@ -45,7 +53,7 @@ def require_place(path: Path) -> None:
 
 
 def free_folder(path: Path) -> Path:
-    """The same path, if nothing is there yet that a new folder would disturb."""
+    """The same path, if there is no file and no folder with content at it."""
     with _makeable(path):
         taken = path.exists() and (not path.is_dir() or any(path.iterdir()))
     if taken:
@@ -60,12 +68,12 @@ def free_folder(path: Path) -> Path:
 
 @contextlib.contextmanager
 def folder_beside(target: Path) -> Iterator[Path]:
-    """A folder next to the target that takes its place at the end, or vanishes.
+    """A folder next to the target that is renamed to it at the end, or removed after an error.
 
-    Its name is its own, because two runs with the same target may be under way for hours.
+    Its name is unique, because two runs with the same target may be under way for hours.
     """
     with _makeable(target):
-        place = target.resolve()  # where a link leads: a folder cannot take the place of a link
+        place = target.resolve()  # where a link points: a folder cannot replace a link
         folder = place.with_name(f".{place.name}-{secrets.token_hex(8)}.partial")
         new = [parent for parent in place.parents if not parent.exists()]
     try:
@@ -86,7 +94,7 @@ def _makeable(folder: Path) -> Iterator[None]:
     """Say in one line why a folder cannot be made."""
     try:
         yield
-    except (OSError, ValueError, RuntimeError) as problem:  # the last one for links in a circle
+    except (OSError, ValueError, RuntimeError) as problem:  # the last one for circular links
         reason = getattr(problem, "strerror", None) or problem
         raise BadRequestError(
             f'The folder "{folder}" cannot be made: {reason}. Name another one.'

@@ -1,13 +1,13 @@
-"""How does any value become one that JSON can say?"""
+"""How does any value become one that JSON can hold?"""
 
 import math
 from typing import Any
 
-JSON = dict[str, "JSON"] | list["JSON"] | str | int | float | bool | None
+JSON = dict[str, Any] | list[Any] | str | int | float | None  # beartype cannot check recursion
 
 
-def plain(value: Any, digits: int | None = None) -> JSON:
-    """A value that JSON can say, floats in so many digits; what is not a number there is null.
+def plain(value: object, digits: int | None = None) -> Any:
+    """The value as dicts, lists, text and numbers; a float has so many digits, and NaN is None.
 
     >>> plain({"a": (1, float("nan")), 2: "b"})
     {'a': [1, None], '2': 'b'}

@@ -1,8 +1,7 @@
-"""Who draws a result, and who knows its class? Whoever offers to, by entry point.
+"""How does a result find the code that draws it, without importing it?
 
-Results stand to the left of everything that shows them, so they do not import it. They ask for it
-by what it does, and the package that offers it says so in its metadata, in the group
-``exhibit_a.providers``:
+Imports point from the code that shows results to results, never back. So a result looks up what it
+needs by name among the entry points of the group ``exhibit_a.providers``:
 
 names      a class or function by its public name
 page       a result as one HTML file
@@ -23,15 +22,18 @@ GROUP = "exhibit_a.providers"
 
 @cache
 def provider(name: str) -> Callable[..., Any]:
-    """Whoever offers ``name``.
+    """The function that an installed package registered under a name.
 
     >>> provider("names")("Result").__name__
     'Result'
+    >>> provider("sculpture")
+    Traceback (most recent call last):
+    exhibit_a.errors.ExhibitError: No package provides 'sculpture' for results: ...
     """
-    for offer in entry_points(group=GROUP, name=name):
-        found: Callable[..., Any] = offer.load()
-        return found
+    for entry_point in entry_points(group=GROUP, name=name):
+        function: Callable[..., Any] = entry_point.load()
+        return function
     raise ExhibitError(
-        f"Nothing offers {name!r} to results: the installation is incomplete or older than the "
-        "code. Install exhibit-a again (pip install -e . in a checkout)."
+        f"No package provides {name!r} for results: the installation is incomplete or older than "
+        "the code. Install exhibit-a again (pip install -e . in a checkout)."
     )

@@ -1,4 +1,4 @@
-"""What is a result? Numbers, the names of their axes, their origin, and how far to trust them.
+"""What is a result? Numbers, the names of their axes, their origin, and the checks on them.
 
 Every method returns a frozen dataclass that extends `Result`. Its tensor fields say their axes in
 their annotations, and the tables are read off those (``tables.py``):
@@ -11,7 +11,7 @@ their annotations, and the tables are read off those (``tables.py``):
 
 A tuple or list adds the axis ``site`` in front and a dict adds ``name``, unless the metadata says
 what the field is over. An entry may be None. Where shapes may differ between sites, write the axes
-as ``"_head _query _key"``: named all the same, but not held to be equal.
+as ``"_head _query _key"``: they have the same names, but their sizes are not compared.
 """
 
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ SHOWN = 400  # characters of one text in a summary
 class Result:
     """What every method returns; a subclass adds its numbers as fields.
 
-    ``checks`` holds the doubts about them (parity, tolerance, gap …), stored and shown beside them.
+    ``checks`` says how exact they are (parity, tolerance, gap …), stored and shown beside them.
     """
 
     kinds: ClassVar[dict[str, type["Result"]]] = {}
@@ -50,7 +50,7 @@ class Result:
     def __init_subclass__(cls) -> None:
         """Make the class known to `exhibit_a.read`, by its name."""
         Result.kinds[cls.__name__] = cls
-        if "__repr__" not in vars(cls):  # or @dataclass writes one, with all the numbers in it
+        if "__repr__" not in vars(cls):  # else @dataclass makes one, with all the numbers in it
             cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
 
     def save(self, path: str | PathLike[str]) -> Path:
@@ -60,9 +60,9 @@ class Result:
         return save(self, path)
 
     def html(self, path: str | PathLike[str]) -> Path:
-        """Write the result as one page that needs nothing but a browser."""
-        written: Path = provider("page")(self, path)
-        return written
+        """Write the result as one HTML file that works without a network."""
+        page: Path = provider("page")(self, path)
+        return page
 
     def plot(self, **options: Any) -> "matplotlib.figure.Figure":
         """Draw the result.
@@ -71,8 +71,8 @@ class Result:
         ``cmap`` are matplotlib's, ``tokens`` replaces the tokens as labels; some results take
         more, such as ``site`` and ``head``.
         """
-        drawn: matplotlib.figure.Figure = provider("figure")(self, **options)
-        return drawn
+        figure: matplotlib.figure.Figure = provider("figure")(self, **options)
+        return figure
 
     def show(self) -> None:
         """Print a summary."""
@@ -99,16 +99,18 @@ class Result:
         return {axis: tokens for axis, n in sizes if axis in TOKEN_AXES and n == len(tokens) > 0}
 
     def summary(self) -> str:
-        """One paragraph of plain text: what was done to what, what is inside, how sure it is."""
-        about = f"{type(self).__name__}: {self.provenance.method} on {self.provenance.model}"
+        """One paragraph of plain text: the method, the model, the tensors and the checks."""
+        origin = f"{type(self).__name__}: {self.provenance.method} on {self.provenance.model}"
         if self.tokens is not None:
-            about += f", {len(self.tokens)} tokens ({_text(self.tokens)})"
-        holds = {
+            origin += f", {len(self.tokens)} tokens ({_text(self.tokens)})"
+        shapes = {
             leaf.field: f"{leaf.field}[{', '.join(leaf.axes)}]" for leaf in tables.leaves(self)
         }
         checks = [f"{name} {_text(value)}" for name, value in self.checks.items()]
-        tensors, doubts = (", ".join(listed) or "none" for listed in (holds.values(), checks))
-        return f"{about}. Tensors: {tensors}. Checks: {doubts}."
+        return (
+            f"{origin}. Tensors: {', '.join(shapes.values()) or 'none'}. "
+            f"Checks: {', '.join(checks) or 'none'}."
+        )
 
     __repr__ = summary
 

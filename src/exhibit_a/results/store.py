@@ -1,15 +1,15 @@
-"""How does a result outlive its process? As one safetensors file that cannot lie.
+"""How is a result stored? As one safetensors file with a checksum over all of it.
 
 The tensors are ordinary safetensors entries named after their fields (``effective/0``), so any
 safetensors reader can open them. Everything else is one text in the file's metadata:
 
 1. the seal: sha-256 of the whole file, taken with zeros in the seal's own place;
-2. JSON with the schema number and the result as a tree. A tensor is there by its entry's name, and
-   what JSON cannot say (tuples, NaN, keys that are not strings, dataclasses) carries a tag.
+2. JSON with the schema number and the result as a tree. A tensor is named by its entry, and values
+   that JSON does not have (tuples, NaN, keys that are not strings, dataclasses) carry a tag.
 
 The seal and the schema number keep their places in every future schema. The same result gives the
-same bytes. Nothing in a file names code to run: a class is looked up among the known results and
-the classes their annotations mention.
+same bytes. Nothing in a file names code to run: a class is looked up among the results of the
+package and the classes in their annotations.
 """
 
 import contextlib
@@ -30,20 +30,23 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError
 from exhibit_a.results.files import write_whole
+from exhibit_a.results.plain import JSON
 from exhibit_a.results.providers import provider
 from exhibit_a.results.result import Result
 
 SCHEMA = 1
 
-_OPENING = b'{"__metadata__":{"exhibit_a":"'  # what safetensors writes between length and seal
+_OPENING = b'{"__metadata__":{"exhibit_a":"'  # which safetensors writes between length and seal
 _START = 8 + len(_OPENING)
 _STOP = _START + 2 * hashlib.sha256().digest_size
 _BLANK = b"0" * (_STOP - _START)
 _LONGEST_HEADER = 100_000_000  # safetensors refuses to read more
 
+Classes = dict[str, type]  # by name
+
 
 def save(result: Result, path: str | PathLike[str]) -> Path:
-    """Write a result to one file; a file already there stays until the new one is complete."""
+    """Write a result to one file; an existing file is replaced when the new one is complete."""
     try:
         data = memoryview(_packed(result))
     except (
@@ -59,7 +62,18 @@ def save(result: Result, path: str | PathLike[str]) -> Path:
 
 
 def read(path: str | PathLike[str]) -> Result:
-    """Read a result back, or say in one line why the file cannot be trusted."""
+    """Read a result from a file; a file that is damaged or not a result is refused in one line.
+
+    >>> path = xa.effective_attention(trace).save(tmp_path / "effective.safetensors")
+    >>> result = xa.read(path)
+    >>> type(result).__name__, result.tokens[:3]
+    ('EffectiveAttention', ('[CLS]', 'a', 'gripping'))
+    >>> result.provenance.model
+    'sentiment'
+    >>> xa.read(tmp_path / "nothing.safetensors")
+    Traceback (most recent call last):
+    exhibit_a.errors.BadRequestError: ...nothing.safetensors cannot be read: there is no such file.
+    """
     try:
         data = _checked(Path(path))
         length = int.from_bytes(data[:8], "little")
@@ -92,7 +106,7 @@ def _seal(data: bytes | memoryview) -> bytes:
 
 
 def _checked(path: Path) -> bytes:
-    """The bytes of a file whose seal is unbroken; a foreign file is recognised by its opening."""
+    """The bytes of a file whose seal is right; another kind of file has another opening."""
     if not path.exists():
         raise BadRequestError("there is no such file.")
     if not path.is_file():
@@ -112,31 +126,24 @@ def _packed(result: Result) -> bytes:
     tensors: dict[str, Tensor] = {}
     tree = _encoded(result, "", tensors, {})
     header = json.dumps({"schema": SCHEMA, "result": tree}, allow_nan=False)
-    own = {
+    copies = {
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in tensors.items()
     }
-    data = safetensors.torch.save(own, {"exhibit_a": _BLANK.decode() + header})
+    data = safetensors.torch.save(copies, {"exhibit_a": _BLANK.decode() + header})
     if int.from_bytes(data[:8], "little") > _LONGEST_HEADER:
         raise BadRequestError("its text is too long for one file; keep large parts in tensors.")
     return data
 
 
-def _encoded(value: Any, path: str, tensors: dict[str, Tensor], known: dict[str, type]) -> Any:
-    """The value as JSON; tensors are put aside under the path that leads to them."""
+def _encoded(value: object, path: str, tensors: dict[str, Tensor], classes: Classes) -> JSON:
+    """The value as JSON; tensors are collected under the path that leads to them."""
 
-    def within(entry: Any, step: object) -> Any:
-        return _encoded(entry, f"{path}/{step}" if path else f"{step}", tensors, known)
+    def within(entry: object, step: object) -> JSON:
+        return _encoded(entry, f"{path}/{step}" if path else f"{step}", tensors, classes)
 
     if isinstance(value, Tensor):
-        for known_name, known_tensor in tensors.items():
-            if known_tensor is value:  # results inside a result may share what they were made from
-                return {"tensor": known_name}
-        name = path.encode("ascii", "backslashreplace").decode()
-        while name in tensors:
-            name += "'"
-        tensors[name] = value
-        return {"tensor": name}
+        return {"tensor": _entry_of(value, path, tensors)}
     if isinstance(value, float) and not math.isfinite(value):
         return {"float": str(value)}
     if value is None or isinstance(value, bool | int | float | str):
@@ -147,59 +154,69 @@ def _encoded(value: Any, path: str, tensors: dict[str, Tensor], known: dict[str,
     if type(value) is dict:
         return {"dict": [[within(key, "key"), within(value[key], key)] for key in value]}
     kind = type(value)
-    if (isinstance(value, Result) and kind.__name__ in Result.kinds) or known.get(
-        kind.__name__
-    ) is kind:
-        known = _mentioned(kind)
-        parts = {part.name: getattr(value, part.name) for part in fields(value) if part.init}
-        return {
-            "class": kind.__name__,
-            "fields": {name: within(parts[name], name) for name in parts},
-        }
+    name = kind.__name__
+    if is_dataclass(value) and (
+        (isinstance(value, Result) and name in Result.kinds) or classes.get(name) is kind
+    ):
+        classes = _mentioned(kind)
+        names = [field.name for field in fields(value) if field.init]
+        return {"class": name, "fields": {n: within(getattr(value, n), n) for n in names}}
     raise BadRequestError(
         f"{path} is a {kind.__module__}.{kind.__qualname__}. Results hold tensors, plain values, "
         f"lists, tuples, dicts, and dataclasses that the field's annotation names."
     )
 
 
-def _decoded(node: Any, tensors: dict[str, Tensor], known: dict[str, type]) -> Any:
+def _entry_of(tensor: Tensor, path: str, tensors: dict[str, Tensor]) -> str:
+    """The name of a tensor's entry in the file: one for each tensor, however often it occurs."""
+    for name, stored in tensors.items():
+        if stored is tensor:  # results inside a result may share what they were made from
+            return name
+    name = path.encode("ascii", "backslashreplace").decode()
+    while name in tensors:
+        name += "'"
+    tensors[name] = tensor
+    return name
+
+
+def _decoded(node: JSON, tensors: dict[str, Tensor], classes: Classes) -> Any:
     """The value that `_encoded` was given."""
     match node:
         case None | bool() | int() | float() | str():
             return node
         case list():
-            return [_decoded(entry, tensors, known) for entry in node]
+            return [_decoded(entry, tensors, classes) for entry in node]
         case {"tensor": name}:
             return tensors[name]
         case {"float": text}:
             return float(text)
         case {"tuple": list(entries)}:
-            return tuple(_decoded(entry, tensors, known) for entry in entries)
+            return tuple(_decoded(entry, tensors, classes) for entry in entries)
         case {"dict": list(pairs)}:
-            items = ([_decoded(part, tensors, known) for part in pair] for pair in pairs)
-            return dict(items)
-        case {"class": str(name), "fields": dict(parts)}:
-            kind = known.get(name) or _result_class(name)
-            known = _mentioned(kind)
-            return _built(kind, {part: _decoded(parts[part], tensors, known) for part in parts})
+            return dict([_decoded(entry, tensors, classes) for entry in pair] for pair in pairs)
+        case {"class": str(name), "fields": dict(values)}:
+            kind = classes.get(name) or _result_class(name)
+            classes = _mentioned(kind)
+            return _built(kind, {n: _decoded(values[n], tensors, classes) for n in values})
     raise ValueError(f"no value is written as {node}")
 
 
-def _built(kind: type, parts: dict[str, Any]) -> Any:
-    own = {part.name: part for part in fields(kind) if part.init}
-    needed = {n for n, p in own.items() if p.default is MISSING and p.default_factory is MISSING}
-    if wrong := sorted((parts.keys() - own.keys()) | (needed - parts.keys())):
+def _built(kind: type, values: dict[str, Any]) -> Any:
+    """An object of a dataclass; stored fields that the class lacks, or needs, are an error."""
+    known = {field.name: field for field in fields(kind) if field.init}
+    needed = {n for n, f in known.items() if f.default is MISSING and f.default_factory is MISSING}
+    if wrong := sorted((values.keys() - known.keys()) | (needed - values.keys())):
         raise BadRequestError(
             f"its {kind.__name__} differs from that of exhibit-a {version('exhibit-a')} in "
             f"{', '.join(wrong)}. Read it with the version that wrote it."
         )
-    return kind(**parts)
+    return kind(**values)
 
 
 def _result_class(name: str) -> type[Result]:
     if name not in Result.kinds:
         with contextlib.suppress(AttributeError):
-            provider("names")(name)  # every result has a public name, and importing makes it known
+            provider("names")(name)  # results have public names, and importing registers them
     if name in Result.kinds:
         return Result.kinds[name]
     raise BadRequestError(
@@ -208,14 +225,14 @@ def _result_class(name: str) -> type[Result]:
     )
 
 
-def _mentioned(kind: type) -> dict[str, type]:
-    """The dataclasses that the annotations of a class mention, by name."""
+def _mentioned(kind: type) -> Classes:
+    """The dataclasses in the annotations of a class, by name."""
     hints = get_type_hints(kind).values()
-    return {found.__name__: found for hint in hints for found in _dataclasses(hint)}
+    return {mention.__name__: mention for hint in hints for mention in _dataclasses(hint)}
 
 
-def _dataclasses(hint: Any) -> Iterator[type]:
+def _dataclasses(hint: object) -> Iterator[type]:
     if isinstance(hint, type) and is_dataclass(hint):
         yield hint
-    for part in get_args(hint):
-        yield from _dataclasses(part)
+    for argument in get_args(hint):
+        yield from _dataclasses(argument)

@@ -1,4 +1,4 @@
-"""How do the tensors of a result become a table? Their axes are read off the annotations.
+"""How do the tensors of a result become a table? Their axes are in the annotations.
 
 ``leaves`` finds every tensor of a result with the names of its axes; a long table has one row for
 each number, a data set one variable for each field.
@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, get_args, get_type_hints
 
 import numpy as np
 import torch
@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 
     from exhibit_a.results.result import Result
 
+Place = tuple[str, int | str]  # an axis, and a position or name on it
+
 
 @dataclass(frozen=True, eq=False)
 class Leaf:
-    """One tensor of a result: its field, where in the field it sits, and the names of its axes."""
+    """One tensor of a result: its field, its place in the field, and the names of its axes."""
 
     field: str
-    where: dict[str, Any]
+    where: dict[str, int | str]
     dims: tuple[str, ...]
     tensor: Tensor
 
@@ -41,29 +43,29 @@ class Leaf:
 
 def long_table(result: "Result") -> "pandas.DataFrame":
     """One row for each number: field, a column per axis, value."""
-    pd, parts = extra("pandas"), _some_leaves(result)
-    frames = [pd.DataFrame(_columns(leaf, result.tokens_along(leaf))) for leaf in parts]
+    pd, tensors = extra("pandas"), _require_leaves(result)
+    frames = [pd.DataFrame(_columns(leaf, result.tokens_along(leaf))) for leaf in tensors]
     if len({frame["value"].dtype for frame in frames}) > 1:
         frames = [frame.astype({"value": "float64"}) for frame in frames]
     table: pandas.DataFrame = pd.concat(frames, ignore_index=True)
-    axes = dict.fromkeys(axis for leaf in parts for axis in leaf.axes)
+    axes = dict.fromkeys(axis for leaf in tensors for axis in leaf.axes)
     for axis in axes:
         if pd.api.types.is_numeric_dtype(table[axis]):
-            table[axis] = table[axis].astype("Int64")  # whole, though some fields lack the axis
+            table[axis] = table[axis].astype("Int64")  # integers, also where a field lacks the axis
     named = [column for axis in axes for column in (axis, f"{axis}_token") if column in table]
     return table[["field", *named, "value"]]
 
 
 def data_set(result: "Result") -> "xarray.Dataset":
     """One variable for each field, with positions and tokens as coordinates."""
-    xr, parts = extra("xarray"), _some_leaves(result)
-    variables = groupby(parts, lambda leaf: leaf.field)
+    xr, tensors = extra("xarray"), _require_leaves(result)
+    variables = groupby(tensors, lambda leaf: leaf.field)
     arrays = [_stacked(list(group)).rename(name) for name, group in variables]
     dataset: xarray.Dataset = xr.merge(arrays, join="outer", compat="no_conflicts")
     dataset = dataset.map(lambda array: array.astype(float) if array.dtype == object else array)
     for axis in list(dataset.dims):
-        tokens = {result.tokens_along(leaf).get(axis) for leaf in parts if axis in leaf.dims}
-        if len(tokens) == 1 and (labels := tokens.pop()) is not None:
+        along = {result.tokens_along(leaf).get(axis) for leaf in tensors if axis in leaf.dims}
+        if len(along) == 1 and (labels := along.pop()) is not None:
             dataset = dataset.assign_coords({f"{axis}_token": (axis, list(labels))})
     return dataset
 
@@ -74,19 +76,20 @@ def leaves(result: "Result") -> Iterator[Leaf]:
     for item in fields(result):
         declared = _declared(hints[item.name])
         for front, tensor in _tensors(getattr(result, item.name), item.metadata.get("over")):
-            own = declared if len(declared) == tensor.ndim else ["axis"] * tensor.ndim
-            axes = _numbered([*(axis for axis, _ in front), *own])
+            dims = declared if len(declared) == tensor.ndim else ["axis"] * tensor.ndim
+            axes = _numbered([*(axis for axis, _ in front), *dims])
             where = {axis: label for axis, (_, label) in zip(axes, front, strict=False)}
             yield Leaf(item.name, where, axes[len(front) :], tensor)
 
 
-def _some_leaves(result: "Result") -> list[Leaf]:
-    if found := list(leaves(result)):
-        return found
-    raise NotComputableError(f"{type(result).__name__} holds no tensors to put in a table.")
+def _require_leaves(result: "Result") -> list[Leaf]:
+    tensors = list(leaves(result))
+    if not tensors:
+        raise NotComputableError(f"{type(result).__name__} holds no tensors to put in a table.")
+    return tensors
 
 
-def _tensors(value: Any, over: str | None = None) -> Iterator[tuple[list[tuple[str, Any]], Tensor]]:
+def _tensors(value: object, over: str | None = None) -> Iterator[tuple[list[Place], Tensor]]:
     """Every tensor in a field, after its places on the axes in front of it."""
     if isinstance(value, Tensor):
         yield [], value
@@ -96,7 +99,7 @@ def _tensors(value: Any, over: str | None = None) -> Iterator[tuple[list[tuple[s
             yield from (([(axis, label), *front], tensor) for front, tensor in _tensors(entry))
 
 
-def _declared(hint: Any) -> list[str]:
+def _declared(hint: object) -> list[str]:
     """The axes in the first shape annotation inside a type hint; "layer+1" is a layer."""
     if hasattr(hint, "dim_str"):
         words = [re.search(r"[^\W\d_]\w*", axis) for axis in hint.dim_str.split()]
@@ -105,35 +108,41 @@ def _declared(hint: Any) -> list[str]:
 
 
 def _numbered(names: list[str]) -> tuple[str, ...]:
-    """Names made different: a square of tokens is (token, token_2)."""
+    """Names made unique: a square of tokens is (token, token_2)."""
     uses = [names[: place + 1].count(name) for place, name in enumerate(names)]
     return tuple(f"{name}_{n}" if n > 1 else name for name, n in zip(names, uses, strict=True))
 
 
-def _columns(leaf: Leaf, tokens: dict[str, tuple[str, ...]]) -> dict[str, Any]:
-    shape, columns = leaf.tensor.shape, dict[str, Any](field=leaf.field, **leaf.where)
+def _columns(leaf: Leaf, tokens: dict[str, tuple[str, ...]]) -> dict[str, np.ndarray | int | str]:
+    shape = leaf.tensor.shape
+    columns: dict[str, np.ndarray | int | str] = {"field": leaf.field, **leaf.where}
     for axis, places in zip(leaf.dims, np.indices(shape, sparse=True), strict=True):
-        columns[axis] = np.broadcast_to(places, shape).reshape(-1)
+        index = np.broadcast_to(places, shape).reshape(-1)
+        columns[axis] = index
         if axis in tokens:
-            columns[f"{axis}_token"] = np.array(tokens[axis], object)[columns[axis]]
-    return {**columns, "value": _numbers(leaf.tensor).reshape(-1)}
+            columns[f"{axis}_token"] = np.array(tokens[axis], object)[index]
+    return columns | {"value": _numbers(leaf.tensor).reshape(-1)}
 
 
-def _stacked(parts: list[Leaf]) -> Any:
+def _stacked(tensors: list[Leaf]) -> "xarray.DataArray":
     """The tensors of a field as one labelled array, joined along the axes in front of them."""
-    xr, first = extra("xarray"), parts[0]
-    if any(leaf.axes != first.axes for leaf in parts):
+    xr, first = extra("xarray"), tensors[0]
+    if any(leaf.axes != first.axes for leaf in tensors):
         raise NotComputableError(f"The entries of {first.field} do not have the same axes.")
     if not first.where:
         places = {axis: range(n) for axis, n in zip(first.dims, first.tensor.shape, strict=True)}
-        return xr.DataArray(_numbers(first.tensor), places, first.dims)
+        array: xarray.DataArray = xr.DataArray(_numbers(first.tensor), places, first.dims)
+        return array
     axis, *inner = first.where
     stacked = {
         label: _stacked([replace(leaf, where={n: leaf.where[n] for n in inner}) for leaf in group])
-        for label, group in groupby(parts, lambda leaf: leaf.where[axis])
+        for label, group in groupby(tensors, lambda leaf: leaf.where[axis])
     }
-    return xr.concat(stacked.values(), xr.Variable(axis, list(stacked)), join="outer")
+    joined: xarray.DataArray = xr.concat(
+        stacked.values(), xr.Variable(axis, list(stacked)), join="outer"
+    )
+    return joined
 
 
-def _numbers(tensor: Tensor) -> Any:
+def _numbers(tensor: Tensor) -> np.ndarray:
     return (tensor.float() if tensor.dtype is torch.bfloat16 else tensor).numpy(force=True)

@@ -4,17 +4,16 @@ Nothing is looked up by name. One forward pass is watched and what happens is wr
 
 1. an attention call belongs to the outermost item of a ``ModuleList`` that is running: its layer;
    every item of such a list is a layer, and layer *calls* are counted (ALBERT repeats one);
-2. a call is cross-attention when its module was given somebody else's states to look at;
+2. a call is cross-attention when its module was given the states of another stack to look at;
 3. a stack of layers is a decoder when a call in it is causal or crosses over, else an encoder;
-4. the output projection is the first Linear or Conv1D that eats the averaged values as they are.
+4. the output projection is the first Linear or Conv1D that consumes the averaged values unchanged.
 """
 
 import inspect
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +21,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from exhibit_a.errors import BadRequestError, UnsupportedModelError
-from exhibit_a.shapes import Context
+from exhibit_a.shapes import Context, Inputs
 from exhibit_a.subject.guard import hooked
 from exhibit_a.subject.tap import AttentionCall, Tap, Tapping
 
@@ -36,6 +35,9 @@ ANSWERS = {  # the kinds of answers that models give, in words
 }
 
 _FOREIGN_STATES = ("key_value_states", "encoder_hidden_states")
+
+Args = tuple[object, ...]  # of a module call
+Kwargs = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class Anatomy:
 
 @torch.no_grad()
 def observe(
-    model: PreTrainedModel, inputs: dict[str, Any], tapping: Tapping
+    model: PreTrainedModel, inputs: Inputs, tapping: Tapping
 ) -> tuple[tuple[Site, ...], tuple[Layer, ...], int]:
     """Watch one pass: the attention sites, the layer calls, and the width of the hidden states."""
     watcher = _Watcher(model)
@@ -110,44 +112,48 @@ def observe(
             "its hidden states cannot be read or replayed."
         )
     _require_whole_layers(watcher)
-    found = _named_stacks(watcher)
-    if model.config.is_encoder_decoder and not any(site.stack == "encoder" for site in found[0]):
+    sites, layers, d_model = _named_stacks(watcher)
+    if model.config.is_encoder_decoder and not any(site.stack == "encoder" for site in sites):
         raise UnsupportedModelError(
             f"{type(model).__name__} has an encoder whose attention this tap does not see."
         )
-    return found
+    return sites, layers, d_model
 
 
 def _require_whole_layers(watcher: "_Watcher") -> None:
     """Refuse layers that are spread over several lists: then no module returns their states.
 
-    XLM keeps attention, norms and feed-forward maps in lists of their own, and walks through them
-    side by side; what its attention returns is no hidden state yet.
+    XLM keeps attention, norms and feed-forward maps in separate lists and goes through them side by
+    side; what its attention returns is no hidden state yet.
     """
     lists = [watcher.items[name] for name in watcher.calls]
     for stack in watcher.lists:
-        own = [number for number, name in enumerate(lists) if name == stack]
-        for here, there in pairwise(own):
-            strangers = [name for name in lists[here:there] if name not in watcher.lists]
-            if strangers and not _same(watcher.returned[here], watcher.given[there]):
+        calls = [number for number, name in enumerate(lists) if name == stack]
+        for call, following in pairwise(calls):
+            between = [name for name in lists[call:following] if name not in watcher.lists]
+            if between and not _same(watcher.returned[call], watcher.given[following]):
                 raise UnsupportedModelError(
                     f"The layers of {type(watcher.model).__name__} are spread over several lists "
-                    f"({stack}, {strangers[0]}, …), so its hidden states cannot be read."
+                    f"({stack}, {between[0]}, …), so its hidden states cannot be read."
                 )
 
 
-def _same(one: Tensor | None, other: Tensor | None) -> bool:
-    return one is not None and other is not None and torch.equal(one, other)
+def _same(first: Tensor | None, second: Tensor | None) -> bool:
+    return first is not None and second is not None and torch.equal(first, second)
 
 
 def check_site(sites: Sequence[Site], site: int, head: int | None = None) -> None:
     """Refuse a site or head that is not there, and say which are."""
     if not 0 <= site < len(sites):
         raise BadRequestError(f"There is no site {site}; this model has 0 to {len(sites) - 1}.")
-    if head is not None and not 0 <= head < sites[site].heads:
-        raise BadRequestError(
-            f"Site {site} has no head {head}; its heads are 0 to {sites[site].heads - 1}."
-        )
+    if head is not None:
+        check_head(site, head, sites[site].heads)
+
+
+def check_head(site: int, head: int, heads: int) -> None:
+    """Refuse a head that a site with so many heads does not have."""
+    if not 0 <= head < heads:
+        raise BadRequestError(f"Site {site} has no head {head}; its heads are 0 to {heads - 1}.")
 
 
 def key_stack(site: Site, stacks: Iterable[str]) -> str:
@@ -167,18 +173,34 @@ def output_weight(model: PreTrainedModel, site: Site) -> Tensor | None:
     return weight.detach().reshape(site.heads, site.d_head, -1)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Running:
+    """A module that is running, and what it was called with."""
+
+    name: str
+    module: nn.Module
+    args: Args
+    kwargs: Kwargs
+
+    def argument(self, name: str) -> object:
+        """An argument by name, however it was passed; None where it was not."""
+        forward = inspect.signature(type(self.module).forward)
+        given = forward.bind_partial(self.module, *self.args, **self.kwargs).arguments
+        return given.get(name, given.get("kwargs", {}).get(name))
+
+
 class _Watcher(Tap):
     """Remembers which modules are running whenever attention is computed."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         self.model = model
-        self.running: list[tuple[str, Any]] = []  # name and named arguments of each running module
+        self.running: list[_Running] = []
         self.calls: list[str] = []  # every module call that may turn out to be a layer,
         self.given: list[Tensor | None] = []  # the states it was given,
         self.returned: list[Tensor | None] = []  # and those it returned
         self.sites: list[Site] = []
         self.lists: set[str] = set()  # the module lists in which attention happened
-        self.open: tuple[int, Tensor] | None = None  # a context that nobody has eaten yet
+        self.open: tuple[int, Tensor] | None = None  # a context that no module has consumed yet
         self.d_model = 0
         self.batch_is_not_first = False
         self.items = {
@@ -197,56 +219,58 @@ class _Watcher(Tap):
         with hooked(handles):
             yield
 
-    def _entering(self, name: str) -> Any:
-        def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            if name in self.items and not any(n in self.items for n, _ in self.running):
+    def _entering(self, name: str) -> Callable[[nn.Module, Args, Kwargs], None]:
+        def enter(module: nn.Module, args: Args, kwargs: Kwargs) -> None:
+            if name in self.items and self._layer() is None:
                 self.calls.append(name)
                 self.given.append(first_hidden(args, kwargs))
-            self.running.append((name, (module, args, kwargs)))
+            self.running.append(_Running(name, module, args, kwargs))
             if self.open is not None and isinstance(module, nn.Linear | Conv1D) and args:
-                self._offer(name, args[0])
+                self._match_projection(name, args[0])
 
         return enter
 
-    def _leaving(self, _: nn.Module, __: Any, output: Any) -> None:
-        name, _ = self.running.pop()
-        if name in self.items and not any(n in self.items for n, _ in self.running):
+    def _leaving(self, _: nn.Module, __: object, output: object) -> None:
+        left = self.running.pop()
+        if left.name in self.items and self._layer() is None:
             states = output[0] if isinstance(output, tuple) else output
             self.returned.append(states if isinstance(states, Tensor) else None)
 
-    def _offer(self, name: str, given: Any) -> None:
-        """Give the open context to the Linear that is about to run."""
+    def _layer(self) -> "_Running | None":
+        """The outermost item of a module list that is running."""
+        return next((module for module in self.running if module.name in self.items), None)
+
+    def _match_projection(self, name: str, states: object) -> None:
+        """Note whether the Linear that is about to run consumes the open context."""
         assert self.open is not None
         index, context = self.open
-        if isinstance(given, Tensor) and given.numel() == context.numel():
-            flat = context.transpose(1, 2).reshape(given.shape)
-            if torch.equal(flat, given):
-                found = replace(self.sites[index], projection=name, projection_problem=None)
-                self.sites[index], self.open = found, None
+        if isinstance(states, Tensor) and states.numel() == context.numel():
+            flat = context.transpose(1, 2).reshape(states.shape)
+            if torch.equal(flat, states):
+                site = replace(self.sites[index], projection=name, projection_problem=None)
+                self.sites[index], self.open = site, None
 
     def result(self, call: AttentionCall, context: Context) -> None:
-        """Write the site down; who eats its context is found out next."""
+        """Write the site down; which module consumes the context is found next."""
         self.open = (call.site, context)
-        layer = next((name for name, _ in self.running if name in self.items), None)
+        layer, attention = self._layer(), self.running[-1]
         if layer is None:
             raise UnsupportedModelError(
                 f"{type(self.model).__name__} attends outside any list of layers, in "
-                f"{self.running[-1][0]!r}; what a layer is cannot be observed there."
+                f"{attention.name!r}; what a layer is cannot be observed there."
             )
-        self.lists.add(self.items[layer])
-        hidden = first_hidden(*next(rest for name, rest in self.running if name == layer)[1:])
+        self.lists.add(self.items[layer.name])
+        hidden = first_hidden(layer.args, layer.kwargs)
         self.d_model = self.d_model or (0 if hidden is None else hidden.shape[-1])
         self.batch_is_not_first |= hidden is not None and hidden.shape[0] != call.probs.shape[0]
-        name, (module, args, kwargs) = self.running[-1]
-        given = inspect.signature(type(module).forward).bind_partial(module, *args, **kwargs)
-        crossing = any(_look(given, foreign) is not None for foreign in _FOREIGN_STATES)
+        crossing = any(attention.argument(name) is not None for name in _FOREIGN_STATES)
         causal, window = causal_and_window(call)
         self.sites.append(
             Site(
                 index=call.site,
                 layer=-1,
                 call=len(self.calls) - 1,
-                stack=self.items[layer],
+                stack=self.items[layer.name],
                 kind="cross" if crossing else "self",
                 heads=call.probs.shape[1],
                 kv_heads=call.value.shape[1],
@@ -255,7 +279,7 @@ class _Watcher(Tap):
                 causal=causal and not crossing,
                 window=None if crossing else window,
                 variants=_variants(call),
-                module=name,
+                module=attention.name,
                 projection=None,
                 projection_problem="no Linear or Conv1D takes the averaged values as they are "
                 "(a gate, a norm or another product stands between)",
@@ -265,7 +289,7 @@ class _Watcher(Tap):
 
 def _named_stacks(watcher: _Watcher) -> tuple[tuple[Site, ...], tuple[Layer, ...], int]:
     """Call every module list with attention an encoder or a decoder, and number its layers."""
-    decoders = {s.stack for s in watcher.sites if s.causal or s.kind == "cross"}
+    decoders = {site.stack for site in watcher.sites if site.causal or site.kind == "cross"}
     kept = [
         (i, name) for i, name in enumerate(watcher.calls) if watcher.items[name] in watcher.lists
     ]
@@ -286,16 +310,12 @@ def _named_stacks(watcher: _Watcher) -> tuple[tuple[Site, ...], tuple[Layer, ...
     return sites, tuple(layers), watcher.d_model
 
 
-def first_hidden(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+def first_hidden(args: Args, kwargs: Kwargs) -> Tensor | None:
     """The hidden states a layer was called with."""
-    for given in (*args[:1], kwargs.get("hidden_states"), *args[1:], *kwargs.values()):
-        if isinstance(given, Tensor) and given.is_floating_point() and given.ndim == 3:
-            return given
+    for value in (*args[:1], kwargs.get("hidden_states"), *args[1:], *kwargs.values()):
+        if isinstance(value, Tensor) and value.is_floating_point() and value.ndim == 3:
+            return value
     return None
-
-
-def _look(given: inspect.BoundArguments, name: str) -> Any:
-    return given.arguments.get(name, given.arguments.get("kwargs", {}).get(name))
 
 
 def causal_and_window(call: AttentionCall) -> tuple[bool, int | None]:
@@ -312,7 +332,7 @@ def causal_and_window(call: AttentionCall) -> tuple[bool, int | None]:
 
 def _variants(call: AttentionCall) -> tuple[str, ...]:
     """What this attention has beside softmax(QK')V, as far as one call shows."""
-    found = {
+    present = {
         "grouped keys": call.value.shape[1] < call.probs.shape[1],
         "soft-cap": call.details.get("softcap") is not None,
         "sinks": not torch.allclose(
@@ -320,11 +340,11 @@ def _variants(call: AttentionCall) -> tuple[str, ...]:
         ),
         "position bias": call.details.get("position_bias") is not None or _adds_to_scores(call),
     }
-    return tuple(name for name, is_there in found.items() if is_there)
+    return tuple(name for name, is_there in present.items() if is_there)
 
 
 def _adds_to_scores(call: AttentionCall) -> bool:
-    """Whether the scores are more than scaled products: a scale leaves something unexplained."""
+    """Whether the scores are more than products of queries and keys times one scale."""
     scores = call.details.get("scores")
     if scores is None or call.query is None or call.key is None or call.visible is None:
         return False

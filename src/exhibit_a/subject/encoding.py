@@ -17,33 +17,39 @@ from transformers import PreTrainedModel
 
 from exhibit_a.errors import BadRequestError, UnsupportedModelError, first_line
 from exhibit_a.numerics.seeds import generator
+from exhibit_a.shapes import Inputs
 from exhibit_a.subject.guard import StopEarly, frozen_eval, hooked
 
 NO_PAIRS = "A pair was given, but this tokenizer has no way to mark two texts; give one text."
-_ENOUGH = 10**6  # tokenizers without a limit say 10**30
+_UNLIMITED = 10**6  # tokenizers without a limit state 10**30
+
+Tokenizer = Any  # a tokenizer, an image processor or both in one: they share no base class
 
 
 def encode(
     model: PreTrainedModel,
-    tokenizer: Any,
-    text: Any,
+    tokenizer: Tokenizer,
+    text: object,
     pair: str | None,
     limit: int | None,
     truncate: bool,
-) -> dict[str, Any]:
+) -> Inputs:
     """Inputs for one text, pair, image, or what the caller has encoded already."""
     if isinstance(text, Mapping):
-        return _given(model, text, pair, limit)
+        return _encoded_already(model, text, pair, limit)
     if tokenizer is None:
         raise BadRequestError(
             "There is no tokenizer for this model: give load(..., tokenizer=...) or encoded inputs."
         )
     if model.main_input_name == "pixel_values":
         if pair is not None:
-            raise BadRequestError("A pair was given, but this model looks at one image; leave it.")
-        return _image(model, tokenizer, text)
-    for one in (text,) if pair is None else (text, pair):
-        _require_text(one)
+            raise BadRequestError(
+                "A pair was given, but this model looks at one image; leave it out."
+            )
+        return _pixels(model, tokenizer, text)
+    _require_text(text)
+    if pair is not None:
+        _require_text(pair)
     if pair is not None and not separates(tokenizer):
         raise BadRequestError(NO_PAIRS)
     encoded = tokenizer(text, pair, return_tensors="pt", verbose=False)
@@ -59,21 +65,21 @@ def encode(
         encoded = tokenizer(
             text, pair, return_tensors="pt", truncation=True, max_length=limit, verbose=False
         )
-    understood = inspect.signature(model.forward).parameters
-    return {name: part.to(model.device) for name, part in encoded.items() if name in understood}
+    accepted = inspect.signature(model.forward).parameters
+    return {name: value.to(model.device) for name, value in encoded.items() if name in accepted}
 
 
-def _require_text(text: Any) -> None:
+def _require_text(text: object) -> None:
     if not isinstance(text, str):
         raise BadRequestError(f"Text was expected, {type(text).__name__} was given.")
     if not text.strip():
         raise BadRequestError("The text is empty; there is nothing to attend to.")
-    if any("\ud800" <= sign <= "\udfff" for sign in text):
+    if any("\ud800" <= character <= "\udfff" for character in text):
         raise BadRequestError("The text holds half a character (a lone surrogate); decode it anew.")
 
 
 def positions(
-    tokenizer: Any, ids: Tensor | None, count: int, image: bool = False
+    tokenizer: Tokenizer, ids: Tensor | None, count: int, image: bool = False
 ) -> tuple[tuple[str, ...], Tensor]:
     """A name for each position, and which of them are special."""
     if ids is None and image:
@@ -87,37 +93,37 @@ def positions(
         return tuple(str(i) for i in listed), torch.zeros(len(listed), dtype=torch.bool)
     written = {tokenizer.unk_token_id, getattr(tokenizer, "mask_token_id", None)}
     special = set(tokenizer.all_special_ids) - written
-    found = tokenizer.convert_ids_to_tokens(listed)
-    names = tuple(name or str(i) for name, i in zip(found, listed, strict=True))
+    tokens = tokenizer.convert_ids_to_tokens(listed)
+    names = tuple(token or str(i) for token, i in zip(tokens, listed, strict=True))
     return names, torch.tensor([i in special for i in listed])
 
 
-def length_limit(model: PreTrainedModel, tokenizer: Any) -> int | None:
-    """The longest input the model has positions for, as far as it and its tokenizer say."""
+def length_limit(model: PreTrainedModel, tokenizer: Tokenizer) -> int | None:
+    """The longest input the model has positions for, as far as it and its tokenizer state it."""
     if model.main_input_name != "input_ids":
         return None
     limits = []
-    told = getattr(tokenizer, "model_max_length", None)
-    if told is not None and told < _ENOUGH:
-        limits.append(int(told))
+    stated = getattr(tokenizer, "model_max_length", None)
+    if stated is not None and stated < _UNLIMITED:
+        limits.append(int(stated))
     table = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     if isinstance(table, int) and table > 0:
         # RoBERTa counts positions from its padding index on, so some rows are never used.
         reserved = [
-            part.padding_idx + 1
-            for part in model.modules()
-            if isinstance(part, nn.Embedding)
-            and part.num_embeddings == table
-            and part.padding_idx is not None
+            module.padding_idx + 1
+            for module in model.modules()
+            if isinstance(module, nn.Embedding)
+            and module.num_embeddings == table
+            and module.padding_idx is not None
         ]
         limits.append(table - max(reserved, default=0))
     return min(limits, default=None)
 
 
-def probe(model: PreTrainedModel) -> dict[str, Any]:
+def probe(model: PreTrainedModel) -> Inputs:
     """A short made-up input of the kind the model takes."""
     seeded, kind = generator(0), model.main_input_name
-    inputs: dict[str, Any] = {}
+    inputs: Inputs = {}
     shape: tuple[int, ...]
     if kind == "input_ids":
         inputs = {"input_ids": _ids(model, 7, seeded)}
@@ -134,47 +140,47 @@ def probe(model: PreTrainedModel) -> dict[str, Any]:
         raise UnsupportedModelError(
             f"{type(model).__name__} takes {kind!r}; text, images and mel features are supported."
         )
-    inputs = {name: part.to(model.device) for name, part in inputs.items()}
-    if model.config.is_encoder_decoder and own_decoder_ids(model, inputs) is None:
+    inputs = {name: value.to(model.device) for name, value in inputs.items()}
+    if model.config.is_encoder_decoder and decoder_ids(model, inputs) is None:
         inputs["decoder_input_ids"] = _ids(model, 5, seeded).to(model.device)
     return inputs
 
 
-def own_decoder_ids(model: PreTrainedModel, inputs: dict[str, Any]) -> Tensor | None:
-    """What a model that does not generate feeds its own decoder, or None: it waits to be told.
+def decoder_ids(model: PreTrainedModel, inputs: Inputs) -> Tensor | None:
+    """The ids that a model makes for its decoder by itself, or None where they must be given.
 
     A classifier with two stacks reads its input twice, and shifts it for the decoder by itself.
     """
     decoder = model.get_decoder()
     if model.can_generate() or decoder is model:
         return None
-    heard: list[Any] = []
+    received: list[object] = []
 
-    def listen(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        heard.append(kwargs.get("input_ids", args[0] if args else None))
+    def receive(_: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        received.append(kwargs.get("input_ids", args[0] if args else None))
         raise StopEarly
 
     with torch.no_grad(), frozen_eval(model):
-        listening = decoder.register_forward_pre_hook(listen, with_kwargs=True)
-        with hooked([listening]), suppress(StopEarly, ValueError):
+        handle = decoder.register_forward_pre_hook(receive, with_kwargs=True)
+        with hooked([handle]), suppress(StopEarly, ValueError):
             model(**inputs)
-    return heard[0] if heard and isinstance(heard[0], Tensor) else None
+    return received[0] if received and isinstance(received[0], Tensor) else None
 
 
 def decoder_limit(model: PreTrainedModel) -> int | None:
-    """The longest text that a decoder has positions for, as far as the model says."""
-    told = getattr(model.config, "max_target_positions", None)
-    table = told or getattr(model.config, "max_position_embeddings", None)
+    """The longest text that a decoder has positions for, as far as the model states it."""
+    stated = getattr(model.config, "max_target_positions", None)
+    table = stated or getattr(model.config, "max_position_embeddings", None)
     return table if isinstance(table, int) and table > 0 else None
 
 
-def shapes(inputs: Mapping[str, Any]) -> str:
-    """What was given, for a message."""
+def shapes(inputs: Mapping[str, object]) -> str:
+    """The names and shapes of inputs, for a message."""
     return ", ".join(f"{k} {tuple(v.shape)}" for k, v in inputs.items() if isinstance(v, Tensor))
 
 
 def _ids(model: PreTrainedModel, count: int, seeded: torch.Generator) -> Tensor:
-    """Made-up words; the last one ends a text, because some classifiers look for that."""
+    """Made-up ids; the last one ends a text, because some classifiers look for that."""
     config = model.config.get_text_config()
     vocabulary = _stated(model, "vocab_size")
     ids = torch.randint(min(8, vocabulary - 1), vocabulary, (1, count), generator=seeded)
@@ -186,22 +192,23 @@ def _ids(model: PreTrainedModel, count: int, seeded: torch.Generator) -> Tensor:
 
 def _stated(model: PreTrainedModel, name: str) -> Any:
     """A size that the configuration states, of the model or of a part of it."""
-    config = model.config
-    inner = (getattr(config, part, None) for part in config.sub_configs)
-    for one in (config, config.get_text_config(), *inner):
-        if getattr(one, name, None) is not None:
-            return getattr(one, name)
+    whole = model.config
+    inner = (getattr(whole, part, None) for part in whole.sub_configs)
+    for config in (whole, whole.get_text_config(), *inner):
+        if getattr(config, name, None) is not None:
+            return getattr(config, name)
     raise UnsupportedModelError(
         f"{type(model).__name__} does not state its {name}, so no probe can be made for it."
     )
 
 
-def _given(
-    model: PreTrainedModel, inputs: Mapping[str, Any], pair: str | None, limit: int | None
-) -> dict[str, Any]:
+def _encoded_already(
+    model: PreTrainedModel, inputs: Mapping[str, object], pair: str | None, limit: int | None
+) -> Inputs:
+    """Inputs that the caller has encoded, where they fit the model."""
     if pair is not None:
         raise BadRequestError("A pair was given with encoded inputs; encode both texts together.")
-    sizes = {part.shape[0] for part in inputs.values() if isinstance(part, Tensor)}
+    sizes = {value.shape[0] for value in inputs.values() if isinstance(value, Tensor)}
     if sizes != {1}:
         raise BadRequestError(
             f"Encoded inputs must be a batch of 1, found batches of {sorted(sizes)}."
@@ -233,7 +240,7 @@ def _require_ids(model: PreTrainedModel, ids: Tensor, limit: int | None) -> None
         )
 
 
-def _image(model: PreTrainedModel, processor: Any, image: Any) -> dict[str, Any]:
+def _pixels(model: PreTrainedModel, processor: Tokenizer, image: object) -> Inputs:
     """Pixels for an image, an array, or the path of an image file."""
     if isinstance(image, str | Path):
         from PIL import Image, UnidentifiedImageError
@@ -254,14 +261,14 @@ def _image(model: PreTrainedModel, processor: Any, image: Any) -> dict[str, Any]
     return {"pixel_values": pixels.to(model.device, model.dtype)}
 
 
-def separates(tokenizer: Any) -> bool:
-    """Whether a pair gets more marks than a single text."""
+def separates(tokenizer: Tokenizer) -> bool:
+    """Whether the tokenizer adds more special tokens to a pair than to a single text."""
     count = tokenizer.num_special_tokens_to_add
     return bool(count(pair=True) > count(pair=False))
 
 
 def _patches(count: int) -> tuple[tuple[str, ...], Tensor]:
-    """Names for the positions of an image: a square of patches after what the model puts first."""
+    """Names for the positions of an image: a square of patches after the model's own tokens."""
     side = math.isqrt(count)
     first = count - side * side
     names = [f"[{i}]" for i in range(first)]

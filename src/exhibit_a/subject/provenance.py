@@ -1,4 +1,4 @@
-"""Where did a number come from? Enough to make it again."""
+"""Where does a number come from? Enough is written down to make it again."""
 
 import platform
 from dataclasses import dataclass, field

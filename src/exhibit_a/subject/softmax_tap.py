@@ -1,11 +1,11 @@
-"""And the families that keep attention to themselves?
+"""How is attention reached in families that do not look it up by name?
 
 They all still compute a softmax and multiply it with something. A torch function mode sees both:
 
 1. products are remembered: one of them multiplies queries with keys;
-2. a softmax over four axes announces an attention call; the first remembered product that has the
-   shape of its scores made them;
-3. the very next product must eat those probabilities: it is the averaging, its other operand the
+2. a softmax over four axes may belong to an attention call; the first remembered product that has
+   the shape of its scores made them;
+3. the very next product must take those probabilities: it is the averaging, its other operand the
    values. If it does not, the softmax was something else.
 
 The tap's points are served at step 1 (scoring) and step 3 (values, weighting, result). Operands
@@ -45,8 +45,8 @@ def softmax_tapping(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Announced:
-    """A softmax that waits for the product that uses it."""
+class _Pending:
+    """A softmax whose probabilities no product has taken yet."""
 
     probs: Tensor
     scores: Tensor
@@ -60,7 +60,7 @@ class _SoftmaxMode(TorchFunctionMode):
     def __init__(self, tap: Tap, first: int, scorers: Scorers) -> None:
         super().__init__()
         self.tap, self.site, self.scorers = tap, first, scorers
-        self.announced: _Announced | None = None
+        self.pending: _Pending | None = None
         self.products: list[tuple[Tensor, Tensor]] = []  # since the last attention call
         self.scored = False
 
@@ -74,7 +74,7 @@ class _SoftmaxMode(TorchFunctionMode):
         """Serve the tap where ``func`` is part of attention, otherwise just call it."""
         kwargs = kwargs or {}
         if func in _SOFTMAX:
-            return self._announce(func(*args, **kwargs), args[0])
+            return self._softmax(func(*args, **kwargs), args[0])
         if func in _PRODUCT and len(args) == 2 and not kwargs:
             return self._product(func, args[0], args[1])
         if func is Tensor.baddbmm and {"batch1", "batch2"} <= kwargs.keys():
@@ -89,9 +89,9 @@ class _SoftmaxMode(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def _product(self, multiply: Multiply, left: Tensor, right: Tensor) -> Tensor:
-        if self.announced is not None and _eats(left, self.announced.probs):
-            return self._average(self.announced, multiply, left, right)
-        self.announced = None  # whatever that softmax was, the next product did not average with it
+        if self.pending is not None and _may_be(left, self.pending.probs):
+            return self._average(self.pending, multiply, left, right)
+        self.pending = None  # whatever that softmax was, the next product did not average with it
         if left.ndim < 3 or left.ndim != right.ndim:
             return multiply(left, right)
         if self._are_queries(left):
@@ -100,14 +100,14 @@ class _SoftmaxMode(TorchFunctionMode):
         return multiply(left, right)
 
     def _einsum(self, equation: str, left: Tensor, right: Tensor) -> Tensor:
-        """Average values that keep their axes in an order of their own."""
+        """Average values whose axes stand in the order of the equation."""
         before, beside, after = equation.replace(" ", "").replace("->", ",").split(",")
-        if self.announced is None or not _eats(left, self.announced.probs) or len(beside) != 4:
+        if self.pending is None or not _may_be(left, self.pending.probs) or len(beside) != 4:
             return torch.einsum(equation, left, right)
         batch, head, query, key = tuple(before)
         (width,) = set(beside) - set(before)
         value = torch.einsum(f"{beside}->{batch}{head}{key}{width}", right)
-        context = self._average(self.announced, torch.matmul, left, value)
+        context = self._average(self.pending, torch.matmul, left, value)
         return torch.einsum(f"{batch}{head}{query}{width}->{after}", context)
 
     def _are_queries(self, left: Tensor) -> bool:
@@ -128,13 +128,14 @@ class _SoftmaxMode(TorchFunctionMode):
         query, key = changed
         return query.reshape(left.shape), key.transpose(-1, -2).reshape(right.shape)
 
-    def _announce(self, probs: Tensor, scores: Tensor) -> Tensor:
+    def _softmax(self, probs: Tensor, scores: Tensor) -> Tensor:
         if probs.ndim == 4:
-            query, key = self._what_made(probs)
-            self.announced = _Announced(probs, scores, query, key)
+            query, key = self._query_and_key(probs)
+            self.pending = _Pending(probs, scores, query, key)
         return probs
 
-    def _what_made(self, probs: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    def _query_and_key(self, probs: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """The operands of the product that made the scores behind ``probs``, where it was seen."""
         rows, heads = probs.numel() // probs.shape[-1], probs.shape[1]
         for left, right in self.products:
             scores_made = (
@@ -145,23 +146,23 @@ class _SoftmaxMode(TorchFunctionMode):
         return None, None
 
     def _average(
-        self, announced: _Announced, multiply: Multiply, left: Tensor, right: Tensor
+        self, pending: _Pending, multiply: Multiply, left: Tensor, right: Tensor
     ) -> Tensor:
-        site, heads = self.site, announced.probs.shape[1]
-        self.site, self.announced, self.products, self.scored = site + 1, None, [], False
+        site, heads = self.site, pending.probs.shape[1]
+        self.site, self.pending, self.products, self.scored = site + 1, None, [], False
 
         value = _unfold(right, heads)
         replaced = self.tap.values(site, value)
         if replaced is not None:
             value, right = replaced, replaced.reshape(right.shape)
-        scores = announced.scores
+        scores = pending.scores
         call = AttentionCall(
             site=site,
             module=None,
-            query=announced.query,
-            key=announced.key,
+            query=pending.query,
+            key=pending.key,
             value=value,
-            probs=left.reshape(announced.probs.shape),
+            probs=left.reshape(pending.probs.shape),
             visible=scores - scores.amax(-1, keepdim=True) > MASKED,
             details={"scores": scores},
         )
@@ -173,7 +174,7 @@ class _SoftmaxMode(TorchFunctionMode):
         return context if changed is None else changed.reshape(context.shape)
 
 
-def _eats(operand: Tensor, probs: Tensor) -> bool:
+def _may_be(operand: Tensor, probs: Tensor) -> bool:
     """Whether ``operand`` can be the probabilities, perhaps with batch and head folded."""
     return operand.numel() == probs.numel() and operand.shape[-2:] == probs.shape[-2:]
 

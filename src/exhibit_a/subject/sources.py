@@ -1,9 +1,9 @@
 """Where does a model come from, and did all of it arrive?
 
 It is embedded, in a folder, on the hub, or an object already. Where a folder lacks something,
-transformers makes it up and goes on: random numbers for weights, a tokenizer that knows no words.
-Nothing true can be said about such a model, so it is refused; only a head may be missing, and the
-model then stands there without one.
+transformers makes it up and goes on: random numbers for weights, a tokenizer without words. Numbers
+measured on such a model mean nothing, so it is refused; only a head may be missing, and the model
+is then loaded without one.
 """
 
 import os
@@ -13,15 +13,21 @@ from typing import Any
 import torch
 import transformers
 from torch import nn
-from transformers import AutoConfig, AutoModel, PreTrainedModel
+from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
 
 from exhibit_a.embedded.weights import embedded_names, load_embedded, quietly
 from exhibit_a.errors import BadRequestError, ExhibitError, UnsupportedModelError, first_line
+from exhibit_a.subject.encoding import Tokenizer
+
+Device = str | torch.device | None
+DType = str | torch.dtype | None
 
 
-def accept(model: nn.Module, device: Any, dtype: Any, options: dict[str, Any]) -> PreTrainedModel:
-    """A model object as it is; whatever we would have to change about it is refused."""
-    if any(_is_compiled(part) for part in model.modules()):
+def accept(
+    model: nn.Module, device: Device, dtype: DType, options: dict[str, Any]
+) -> PreTrainedModel:
+    """A model object as it is; whatever would have to change about it is refused."""
+    if any(_is_compiled(module) for module in model.modules()):
         raise UnsupportedModelError(
             f"{type(model).__name__} is compiled (torch.compile), and compiled code cannot be "
             "watched. Give the model as it was before compiling (model._orig_mod)."
@@ -39,7 +45,9 @@ def accept(model: nn.Module, device: Any, dtype: Any, options: dict[str, Any]) -
     return model
 
 
-def fetch(name: str, device: Any, dtype: Any, options: dict[str, Any]) -> tuple[Any, Any]:
+def fetch(
+    name: str, device: Device, dtype: DType, options: dict[str, Any]
+) -> tuple[PreTrainedModel, Tokenizer]:
     """A model and its tokenizer from the package, a folder or the hub."""
     floating = None if dtype in (None, "auto") else _dtype(dtype)
     if name in embedded_names():
@@ -48,24 +56,27 @@ def fetch(name: str, device: Any, dtype: Any, options: dict[str, Any]) -> tuple[
                 f"{', '.join(options)} was given with the embedded model {name!r}, which is loaded "
                 "in one way only; leave it out."
             )
-        model, companion = load_embedded(name)
+        model, tokenizer = load_embedded(name)
         model = model if floating is None else model.to(floating)
     else:
-        model, companion = _read(name, floating or dtype, options)
+        model, tokenizer = _read(name, floating or dtype, options)
     if device is None:
-        return model, companion
+        return model, tokenizer
     try:
-        return model.to(device), companion
+        return model.to(device), tokenizer
     except (RuntimeError, AssertionError) as problem:  # how torch refuses a device
         raise BadRequestError(
             f"The model cannot be put on {device!r}: {first_line(problem)}"
         ) from problem
 
 
-def lacks_a_head(model: PreTrainedModel, told: dict[str, Any], source: str) -> bool:
-    """Whether weights of the head are made up; where others are, the model is refused."""
-    changed = [key[0] if isinstance(key, tuple) else key for key in told["mismatched_keys"]]
-    made_up = sorted({*told["missing_keys"], *changed})
+def lacks_a_head(model: PreTrainedModel, loading: dict[str, Any], source: str) -> bool:
+    """Whether weights of the head are made up; where others are, the model is refused.
+
+    ``loading`` is what transformers gives with ``output_loading_info=True``.
+    """
+    resized = [key[0] if isinstance(key, tuple) else key for key in loading["mismatched_keys"]]
+    made_up = sorted({*loading["missing_keys"], *resized})
     inner = [key for key in made_up if not _is_of_the_head(model, key)]
     if inner:
         raise BadRequestError(
@@ -77,17 +88,17 @@ def lacks_a_head(model: PreTrainedModel, told: dict[str, Any], source: str) -> b
 
 
 def _is_of_the_head(model: PreTrainedModel, key: str) -> bool:
-    """Whether a weight stands after the layers: its part has neither layers nor word vectors."""
+    """Whether a weight stands after the layers: its part has neither layers nor embeddings."""
     inside = key.removeprefix(f"{model.base_model_prefix}.")
     if inside == key and model.base_model is not model:
         return True
     part = getattr(model.base_model, inside.split(".")[0], None)
     if not isinstance(part, nn.Module):
         return False
-    return not any(isinstance(one, nn.ModuleList | nn.Embedding) for one in part.modules())
+    return not any(isinstance(module, nn.ModuleList | nn.Embedding) for module in part.modules())
 
 
-def knows_words(tokenizer: Any) -> bool:
+def knows_words(tokenizer: Tokenizer) -> bool:
     """Whether a tokenizer has a vocabulary, or was made up from special tokens alone."""
     if not hasattr(tokenizer, "get_vocab"):
         return True  # an image processor, or the like
@@ -95,8 +106,8 @@ def knows_words(tokenizer: Any) -> bool:
     return any(any(map(str.isalnum, token)) for token in tokenizer.get_vocab().keys() - made_up)
 
 
-def _read(name: str, dtype: Any, options: dict[str, Any]) -> tuple[PreTrainedModel, Any]:
-    # A weight of another size is found out below, with the others that are not there.
+def _read(name: str, dtype: DType, options: dict[str, Any]) -> tuple[PreTrainedModel, Tokenizer]:
+    # Weights of another size are reported by lacks_a_head, with those that are missing.
     options = {"attn_implementation": "eager", "ignore_mismatched_sizes": True, **options}
     if dtype is not None:
         options["dtype"] = dtype
@@ -105,12 +116,13 @@ def _read(name: str, dtype: Any, options: dict[str, Any]) -> tuple[PreTrainedMod
     }
     try:
         config = AutoConfig.from_pretrained(name, **shared)
-        with quietly(bars=True):  # what is missing is looked at below
+        with quietly(bars=True):  # lacks_a_head reports what is missing
             whole = _declared(config).from_pretrained
-            model, told = whole(name, output_loading_info=True, **options)
-            if lacks_a_head(model, told, name) and model.base_model is not model:
-                model, told = AutoModel.from_pretrained(name, output_loading_info=True, **options)
-                lacks_a_head(model, told, name)
+            model, loading = whole(name, output_loading_info=True, **options)
+            if lacks_a_head(model, loading, name) and model.base_model is not model:
+                headless = AutoModel.from_pretrained
+                model, loading = headless(name, output_loading_info=True, **options)
+                lacks_a_head(model, loading, name)
     except ExhibitError:
         raise
     except Exception as problem:  # files can be broken in any way, and each has its own exception
@@ -119,54 +131,54 @@ def _read(name: str, dtype: Any, options: dict[str, Any]) -> tuple[PreTrainedMod
             raise BadRequestError(f"The folder {name!r} holds no model: {reason}") from problem
         raise BadRequestError(
             f"There is no model {name!r}: not among the embedded ones "
-            f"({', '.join(embedded_names())}), not a folder, and not to be had from the hub "
+            f"({', '.join(embedded_names())}), not a folder, and not available from the hub "
             f"({reason.rstrip('.')})."
         ) from problem
-    return model.eval(), _companion(name, model, shared)
+    return model.eval(), _tokenizer_beside(name, model, shared)
 
 
-def _declared(config: Any) -> Any:
-    """The class that a configuration names; one of the model's own is behind an Auto class."""
+def _declared(config: PretrainedConfig) -> Any:
+    """The class that a configuration names; code shipped with a model is behind an Auto class."""
     if not config.architectures:
         return AutoModel
     architecture = config.architectures[0]
-    own: dict[str, str] = getattr(config, "auto_map", None) or {}
-    for auto, where in own.items():
-        if where.rpartition(".")[2] == architecture:
+    shipped: dict[str, str] = getattr(config, "auto_map", None) or {}
+    for auto, path in shipped.items():
+        if path.rpartition(".")[2] == architecture:
             return getattr(transformers, auto)
-    found = getattr(transformers, architecture, None)
-    if found is None:
+    declared = getattr(transformers, architecture, None)
+    if declared is None:
         raise UnsupportedModelError(
             f"The model is a {architecture}, and transformers {transformers.__version__} knows no "
             "such class; give the model as an object."
         )
-    return found
+    return declared
 
 
-def _companion(name: str, model: PreTrainedModel, options: dict[str, Any]) -> Any:
+def _tokenizer_beside(name: str, model: PreTrainedModel, options: dict[str, Any]) -> Tokenizer:
     """The tokenizer or processor saved beside a model, or None."""
-    wanted: dict[str, Callable[..., Any]] = {
+    processors: dict[str, Callable[..., Tokenizer]] = {
         "pixel_values": transformers.AutoImageProcessor.from_pretrained,
         "input_features": transformers.AutoProcessor.from_pretrained,
     }
-    read = wanted.get(model.main_input_name, transformers.AutoTokenizer.from_pretrained)
+    read = processors.get(model.main_input_name, transformers.AutoTokenizer.from_pretrained)
     try:
-        found = read(name, **options)
+        tokenizer = read(name, **options)
     except Exception:  # any broken file; pre-encoded inputs still work, text is refused
         return None
-    return found if knows_words(found) else None
+    return tokenizer if knows_words(tokenizer) else None
 
 
-def _is_compiled(part: nn.Module) -> bool:
+def _is_compiled(module: nn.Module) -> bool:
     return (
-        hasattr(part, "_orig_mod")
-        or getattr(part, "_compiled_call_impl", None) is not None
-        or hasattr(part.forward, "_torchdynamo_orig_callable")
+        hasattr(module, "_orig_mod")
+        or getattr(module, "_compiled_call_impl", None) is not None
+        or hasattr(module.forward, "_torchdynamo_orig_callable")
     )
 
 
-def _dtype(dtype: str | torch.dtype) -> torch.dtype:
-    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
-    if not isinstance(found, torch.dtype) or not found.is_floating_point:
-        raise BadRequestError(f"A model has no dtype {dtype!r}; for example float32 or bfloat16.")
-    return found
+def _dtype(name: str | torch.dtype) -> torch.dtype:
+    dtype = getattr(torch, name, None) if isinstance(name, str) else name
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise BadRequestError(f"A model has no dtype {name!r}; for example float32 or bfloat16.")
+    return dtype

@@ -1,10 +1,11 @@
-"""Who is on the stand?
+"""Which model is examined, and does a watched pass compute what the model itself computes?
 
 ``load`` takes an embedded name, a hub id, a folder or a model object and gives a ``Subject``: the
-model, its tokenizer, and what was observed of it. Before anything is measured the model is asked
-to confirm that we follow it faithfully: our pass must give its own eager answer.
+model, its tokenizer, and what was observed of it. Before anything is measured, a pass through our
+tap is compared with the model's own eager pass: both must give the same answer.
 """
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from exhibit_a.errors import BadRequestError, BrokenInvariantError, UnsupportedModelError
-from exhibit_a.shapes import Attention
+from exhibit_a.errors import BrokenInvariantError, UnsupportedModelError, require_choice
+from exhibit_a.shapes import Attention, Inputs
 from exhibit_a.subject.anatomy import Anatomy, observe, output_weight
-from exhibit_a.subject.encoding import encode, length_limit, probe, shapes
+from exhibit_a.subject.encoding import Tokenizer, encode, length_limit, probe, shapes
 from exhibit_a.subject.guard import floating, frozen_eval, without_cache
 from exhibit_a.subject.provenance import Provenance, provenance
 from exhibit_a.subject.softmax_tap import softmax_tapping
@@ -41,7 +42,7 @@ class Subject:
 
     name: str
     model: PreTrainedModel
-    tokenizer: Any  # a tokenizer, an image processor, or None
+    tokenizer: Tokenizer  # or None
     anatomy: Anatomy
     revision: str | None = None
 
@@ -56,17 +57,15 @@ class Subject:
     @property
     def device(self) -> torch.device:
         """Where the model lives; inputs are moved there, the model never is."""
-        where: torch.device = self.model.device
-        return where
+        device: torch.device = self.model.device
+        return device
 
-    def tapping(self, tap: Tap, *, first: int = 0) -> Any:
+    def tapping(self, tap: Tap, *, first: int = 0) -> AbstractContextManager[None]:
         """Show the attention calls of the model to ``tap`` while a block runs."""
-        way = TAPS[self.anatomy.tap]
-        return way(self.model, tap, first=first, scorers=self.anatomy.scorers)
+        tapping = TAPS[self.anatomy.tap]
+        return tapping(self.model, tap, first=first, scorers=self.anatomy.scorers)
 
-    def encode(
-        self, text: Any, pair: str | None = None, *, truncate: bool = False
-    ) -> dict[str, Any]:
+    def encode(self, text: object, pair: str | None = None, *, truncate: bool = False) -> Inputs:
         """Model inputs, a batch of one, for a text, a pair of texts or an image."""
         return encode(self.model, self.tokenizer, text, pair, self.anatomy.max_length, truncate)
 
@@ -82,53 +81,67 @@ class Subject:
 def load(
     source: str | Path | PreTrainedModel | nn.Module = "sentiment",
     *,
-    tokenizer: Any = None,
+    tokenizer: Tokenizer = None,
     device: str | torch.device | None = None,
     dtype: str | torch.dtype | None = None,
     tap: str = "auto",
     **from_pretrained: Any,
 ) -> Subject:
-    """Put a model on the stand.
+    """Load a model so that it can be examined.
 
-    >>> load("sentiment")                          # embedded
-    >>> load("path/to/folder", dtype="bfloat16")   # or a hub id, with any from_pretrained option
-    >>> load(my_model, tokenizer=my_tokenizer)     # never moved, re-typed or left changed
+    A model object is never moved, re-typed or left changed.
+
+    >>> xa.load("sentiment").labels
+    ('negative', 'positive')
+    >>> xa.load(subject.model, tokenizer=subject.tokenizer).anatomy.sites[0].heads
+    12
+    >>> folder = tmp_path / "model"
+    >>> subject.model.save_pretrained(folder)
+    >>> xa.load(folder, dtype="bfloat16").model.dtype
+    torch.bfloat16
+
+    Args:
+        source: an embedded name, a folder, a hub id, or a model object of transformers.
+        tokenizer: the tokenizer of a model object, or another than the one beside the model.
+        device: where a model that is read from files is put.
+        dtype: the number type of a model that is read from files, such as bfloat16.
+        tap: how attention is reached: auto, registry or softmax.
+        from_pretrained: further options of from_pretrained, such as revision.
     """
-    if tap not in ("auto", *TAPS):
-        raise BadRequestError(f"There is no tap {tap!r}; choose auto, {' or '.join(TAPS)}.")
+    require_choice("tap", tap, ("auto", *TAPS))
     if isinstance(source, nn.Module):
         model = accept(source, device, dtype, from_pretrained)
         name = model.name_or_path or type(model).__name__
     else:
         name = str(source)
-        model, found = fetch(name, device, dtype, from_pretrained)
-        tokenizer = tokenizer or found
+        model, beside = fetch(name, device, dtype, from_pretrained)
+        tokenizer = tokenizer or beside
     revision = getattr(model.config, "_commit_hash", None)
     return Subject(name, model, tokenizer, examine(model, tokenizer, tap), revision)
 
 
-def examine(model: PreTrainedModel, tokenizer: Any = None, tap: str = "auto") -> Anatomy:
-    """Observe a model through the tap that reaches it, and check that we follow it faithfully."""
+def examine(model: PreTrainedModel, tokenizer: Tokenizer = None, tap: str = "auto") -> Anatomy:
+    """Observe a model through the tap that reaches it, and compare our pass with its own."""
     inputs = without_cache(model, probe(model))
-    ways = [tap] if tap != "auto" else _ways(model)
+    candidates = [tap] if tap != "auto" else _candidates(model)
     with torch.no_grad(), frozen_eval(model):
-        own = _own_answer(model, inputs)
-        for way in ways:
+        native = _native_answer(model, inputs)
+        for name in candidates:
             try:
-                sites, layers, d_model = observe(model, inputs, TAPS[way])
+                sites, layers, d_model = observe(model, inputs, TAPS[name])
                 break
             except UnsupportedModelError as problem:
-                if way == ways[-1]:
-                    raise UnsupportedModelError(f"{problem}{_way_out(model)}") from None
-        parity, tolerance = _parity(model, inputs, TAPS[way], own)
+                if name == candidates[-1]:
+                    raise UnsupportedModelError(f"{problem}{_remedy(model)}") from None
+        parity, tolerance = _parity(model, inputs, TAPS[name], native)
     if not parity <= tolerance:
         raise BrokenInvariantError(
             f"{type(model).__name__} changes its answer by {parity:.2g} when its attention is "
-            f"handed back unchanged (rounding explains {tolerance:.1g}): it does more with its "
+            f"put back unchanged (rounding explains {tolerance:.1g}): it does more with its "
             "probabilities than averaging values. No numbers are given for such a model."
         )
     return Anatomy(
-        tap=way,
+        tap=name,
         parity=parity,
         tolerance=tolerance,
         sites=sites,
@@ -139,50 +152,50 @@ def examine(model: PreTrainedModel, tokenizer: Any = None, tap: str = "auto") ->
     )
 
 
-class _HandBack(Tap):
-    """Returns the probabilities it was shown, so that they are multiplied by our hand."""
+class _PutBack(Tap):
+    """Puts the probabilities back unchanged, so that our code multiplies them with the values."""
 
     def weighting(self, call: AttentionCall) -> Attention:
-        """A copy of what was seen."""
+        """A copy of the probabilities."""
         return call.probs.clone()
 
 
 def _parity(
-    model: PreTrainedModel, inputs: dict[str, Any], tapping: Tapping, own: list[Tensor]
+    model: PreTrainedModel, inputs: Inputs, tapping: Tapping, native: list[Tensor]
 ) -> tuple[float, float]:
     """How far our answer is from the model's own, and how far rounding would put it."""
     worst, scale = 0.0, 1.0
-    for tap in (Tap(), _HandBack()):
+    for tap in (Tap(), _PutBack()):
         with tapping(model, tap):
-            ours = floating(model(**inputs))
-        for mine, theirs in zip(ours, own, strict=True):
-            worst = max(worst, float((mine.double() - theirs.double()).abs().amax()))
+            tapped = floating(model(**inputs))
+        for ours, theirs in zip(tapped, native, strict=True):
+            worst = max(worst, float((ours.double() - theirs.double()).abs().amax()))
             scale = max(scale, float(theirs.abs().amax()))
-    eps = max(torch.finfo(answer.dtype).eps for answer in own)
+    eps = max(torch.finfo(answer.dtype).eps for answer in native)
     # 64 roundings, but 8 in half precision, where 64 would be half of the answer and hide anything.
     return worst, (64 if eps < HALF else 8) * eps * scale
 
 
-def _own_answer(model: PreTrainedModel, inputs: dict[str, Any]) -> list[Tensor]:
-    """What the model itself says on its eager path; it must be numbers."""
+def _native_answer(model: PreTrainedModel, inputs: Inputs) -> list[Tensor]:
+    """What the model itself answers on its eager path; it must be finite."""
     with attention_implementation(model, "eager"):
         try:
             answer = floating(model(**inputs))
-        except Exception as problem:  # whatever the model raises, the user asked us
+        except Exception as problem:  # a model can fail in any way
             raise UnsupportedModelError(
                 f"{type(model).__name__} could not run on a probe of {shapes(inputs)}: {problem}"
             ) from problem
-    if not all(bool(part.isfinite().all()) for part in answer):
+    if not all(bool(tensor.isfinite().all()) for tensor in answer):
         bad = [name for name, weight in model.named_parameters() if not weight.isfinite().all()]
         where = f"the weights of {bad[0]!r} are not finite" if bad else "its weights are finite"
         raise BrokenInvariantError(
             f"{type(model).__name__} answers NaN or infinity to a plain probe ({where}). "
-            "Load sound weights, or a wider dtype."
+            "Load finite weights, or use a wider dtype."
         )
     return answer
 
 
-def _answers(model: PreTrainedModel, inputs: dict[str, Any]) -> str:
+def _answers(model: PreTrainedModel, inputs: Inputs) -> str:
     """What kind of answer the model gives, judged by its shape and what it was trained for."""
     with torch.no_grad(), frozen_eval(model):
         logits = getattr(model(**inputs), "logits", None)
@@ -190,20 +203,21 @@ def _answers(model: PreTrainedModel, inputs: dict[str, Any]) -> str:
         return "states"
     width = logits.shape[-1]
     if logits.ndim == 3:
-        words = getattr(model.config.get_text_config(), "vocab_size", None)
-        return "token classes" if width == model.config.num_labels != words else "tokens"
+        vocabulary = getattr(model.config.get_text_config(), "vocab_size", None)
+        return "token classes" if width == model.config.num_labels != vocabulary else "tokens"
     if width == 1:
         return "value"
     independent = ("regression", "multi_label_classification")
     return "outputs" if getattr(model.config, "problem_type", None) in independent else "classes"
 
 
-def _ways(model: PreTrainedModel) -> list[str]:
+def _candidates(model: PreTrainedModel) -> list[str]:
     """The taps worth trying: the registry where the model reads it, the softmax otherwise."""
     return ["registry", "softmax"] if reads_registry(model) else ["softmax"]
 
 
-def _way_out(model: PreTrainedModel) -> str:
+def _remedy(model: PreTrainedModel) -> str:
+    """What to do about attention that no tap sees; nothing where the model is eager already."""
     if built_on(model) == "eager":
         return ""
     return (

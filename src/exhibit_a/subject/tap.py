@@ -1,16 +1,16 @@
 """How do we get inside attention without rewriting anybody's model?
 
 Transformers lets a model look its attention function up by name. We register one name, ours. Our
-function runs the family's own eager attention and stops at four points where a tap may look or
-put something else in its place:
+function runs the family's own eager attention and stops at four points, where a tap may look at
+something or replace it:
 
 1. ``scoring``    the queries and keys, before they meet;
 2. ``values``     what will be averaged;
 3. ``weighting``  the probabilities, and everything that made them;
 4. ``result``     the context: one averaged value per head and query.
 
-A point that returns ``None`` only looked. Families that do not look their attention up are reached
-by the twin of this file, ``softmax_tap.py``, through the same four points.
+A point that returns ``None`` replaces nothing. Families that do not look their attention up are
+reached by ``softmax_tap.py``, through the same four points.
 """
 
 import sys
@@ -22,7 +22,12 @@ from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Bool
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
+from transformers import (
+    AttentionInterface,
+    AttentionMaskInterface,
+    PretrainedConfig,
+    PreTrainedModel,
+)
 from transformers.masking_utils import eager_mask
 
 from exhibit_a.errors import UnsupportedModelError
@@ -106,7 +111,7 @@ def registry_tapping(
     tap: Tap,
     *,
     first: int = 0,
-    scorers: Scorers = (),  # noqa: ARG001 - here queries are handed to us, nothing need be known
+    scorers: Scorers = (),  # noqa: ARG001 - our function is given the queries
 ) -> Iterator[None]:
     """Show every attention call that goes through the registry to ``tap``."""
     with attention_implementation(model, NAME):
@@ -145,7 +150,7 @@ def reads_registry(model: PreTrainedModel) -> bool:
 
 
 def built_on(model: PreTrainedModel) -> str:
-    """The name of the attention the model uses when nobody is looking."""
+    """The name of the attention that the model uses when it is not tapped."""
     return model.config._attn_implementation or "eager"
 
 
@@ -172,39 +177,39 @@ def attend(
 
     edited = tap.weighting(call)
     if edited is not None:
-        context = _as_given(edited.to(value.dtype) @ call.values)
+        context = _query_first(edited.to(value.dtype) @ call.values)
     changed = tap.result(call, context.transpose(1, 2))
     if changed is not None:
-        context = _as_given(changed)
+        context = _query_first(changed)
     return context, _or(edited, probs)
 
 
 def _native(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
     """The eager attention written next to this module's class."""
     for cls in type(module).__mro__:
-        found: Callable[..., tuple[Tensor, Tensor]] | None = getattr(
+        eager: Callable[..., tuple[Tensor, Tensor]] | None = getattr(
             sys.modules[cls.__module__], "eager_attention_forward", None
         )
-        if found is not None:
-            return found
+        if eager is not None:
+            return eager
     raise UnsupportedModelError(f"No eager attention is defined beside {type(module).__name__}.")
 
 
-def _configs(model: PreTrainedModel) -> list[Any]:
+def _configs(model: PreTrainedModel) -> list[PretrainedConfig]:
     """Every configuration that some part of ``model`` reads, each once."""
-    found = {id(model.config): model.config}
-    for part in model.modules():
-        if isinstance(part, PreTrainedModel):
-            found[id(part.config)] = part.config
-    for config in list(found.values()):
+    configs: dict[int, PretrainedConfig] = {id(model.config): model.config}
+    for module in model.modules():
+        if isinstance(module, PreTrainedModel):
+            configs[id(module.config)] = module.config
+    for config in list(configs.values()):
         for name in config.sub_configs:
             if (inner := getattr(config, name, None)) is not None:
-                found[id(inner)] = inner
-    return list(found.values())
+                configs[id(inner)] = inner
+    return list(configs.values())
 
 
-def _as_given(context: Context) -> Tensor:
-    """Heads beside their queries again, the layout the family expects."""
+def _query_first(context: Context) -> Tensor:
+    """The context with queries before heads, the layout that the family expects."""
     return context.transpose(1, 2).contiguous()
 
 

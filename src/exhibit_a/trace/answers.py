@@ -4,26 +4,25 @@ A classifier gives one row of logits for each text, a language model one at ever
 the one way from any of these to a distribution, to right or wrong, and to names with their shares.
 """
 
-from typing import Any
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhibit_a.errors import NotComputableError
+from exhibit_a.shapes import HasLogits
 from exhibit_a.subject.anatomy import ANSWERS
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.targets import NUMBERS, Target
 
 LIKELIEST = 5  # tokens of an answer that is a token
+NUMBERS = ("value", "outputs")  # kinds of answers that are no distribution
 
 Logits = Float[Tensor, "row answer"]
 Positions = Int[Tensor, " row"] | int | None
 
 
-def logits_at(output: Any, position: Positions = None) -> Logits:
+def logits_at(output: HasLogits, position: Positions = None) -> Logits:
     """The logits of every row, at a position of its own where the model answers at every token."""
-    logits: Tensor = output.logits.float()
+    logits = output.logits
     if logits.ndim == 2 or position is None:
         return logits
     if isinstance(position, int):
@@ -31,17 +30,17 @@ def logits_at(output: Any, position: Positions = None) -> Logits:
     return logits[torch.arange(len(logits)), position.to(logits.device)]
 
 
-def distribution_at(output: Any, position: Positions = None) -> Logits:
+def distribution_at(output: HasLogits, position: Positions = None) -> Logits:
     """The distribution over classes, or over the token after a position."""
-    return torch.softmax(logits_at(output, position), -1)
+    return torch.softmax(logits_at(output, position).float(), -1)
 
 
-def distributions(subject: Subject, output: Any, lengths: Int[Tensor, " row"]) -> Logits:
+def distributions(subject: Subject, output: HasLogits, lengths: Int[Tensor, " row"]) -> Logits:
     """What the model answers: over the classes, or over the token after the last one.
 
     A model that answers with a number has no distribution; its number is given as it is.
     """
-    logits = logits_at(output, lengths - 1)
+    logits = logits_at(output, lengths - 1).float()
     return logits if subject.anatomy.answers in NUMBERS else torch.softmax(logits, -1)
 
 
@@ -60,16 +59,17 @@ def right_and_loss(
     logits: Logits, gold: Int[Tensor, " row"]
 ) -> tuple[Float[Tensor, " row"], Float[Tensor, " row"]]:
     """Whether each row is right (1 or 0), and its loss."""
+    logits = logits.float()
     loss = torch.nn.functional.cross_entropy(logits, gold, reduction="none")
     return (logits.argmax(-1) == gold).float(), loss
 
 
-def in_words(subject: Subject, output: Any, target: Target) -> dict[str, float]:
-    """The answer to one text: each label or the likeliest tokens, with its share."""
+def in_words(subject: Subject, output: HasLogits, position: int | None) -> dict[str, float]:
+    """The answer to one text, at a position: each label or the likeliest tokens, with its share."""
     answers = subject.anatomy.answers
+    logits = logits_at(output, position)[0].float()
     if answers == "value":
-        return {"output": float(output.logits[0].float().reshape(-1)[target.index])}
-    logits = logits_at(output, target.position)[0]
+        return {"output": float(logits[0])}
     shares = logits if answers == "outputs" else torch.softmax(logits, -1)
     if answers != "tokens":
         return dict(zip(subject.labels, shares.tolist(), strict=True))

@@ -1,14 +1,13 @@
 """How do many examples go through a model at once, and again from the middle?
 
 A batch is a pass whose rows are examples: encoded one by one, padded on the right to a common
-length, run once and remembered. Rows can be picked and repeated, and what is picked is again a
-batch, so that ``replay`` takes it up from any layer. Padding is marked, never guessed.
+length, run once and remembered. Rows can be picked and repeated, and the picked rows are a batch
+too, so that ``replay`` can start from any layer. Padding is marked, never guessed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,10 +16,11 @@ from torch.utils._pytree import tree_map_only
 
 from exhibit_a.examples import Example
 from exhibit_a.progress import Progress, tell
-from exhibit_a.shapes import Context
+from exhibit_a.shapes import Context, Inputs
 from exhibit_a.subject.guard import frozen_eval, without_cache
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall
+from exhibit_a.trace.answers import logits_at
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.passes import Pass, Recorder, run_pass
@@ -28,7 +28,7 @@ from exhibit_a.trace.passes import Pass, Recorder, run_pass
 Maps = Float[Tensor, "batch _head _query _key"]
 Averaged = Float[Tensor, "batch _head _key _d_head"]
 RowIndex = Int[Tensor, " row"]
-Source = str | Path | Iterable[Any]  # of examples
+Source = str | Path | Iterable[object]  # of examples
 
 PADDED_WITH = {"attention_mask": 0, "token_type_ids": 0}
 TOKENS_AT_ONCE = 1024  # in one batch: larger ones are no faster on a processor
@@ -46,33 +46,35 @@ class Batch(Pass):
     @property
     def attention(self) -> tuple[Maps, ...]:
         """The attention of every site, (batch, head, query, key)."""
-        return tuple(part for part in self.at("attention") if part is not None)
+        return tuple(maps for maps in self.at("attention") if maps is not None)
 
     @property
     def values(self) -> tuple[Averaged, ...]:
         """The values of every site, (batch, head, key, d_head)."""
-        return tuple(part for part in self.at("values") if part is not None)
+        return tuple(values for values in self.at("values") if values is not None)
 
     def rows(self, index: RowIndex) -> "Batch":
-        """The rows asked for, each as often as it is asked for; what attention did stays behind."""
+        """The rows asked for, each as often as asked for; attention and values are dropped."""
         count = len(self)
 
-        def pick(part: Tensor) -> Tensor:
-            if not part.ndim or len(part) != count:
-                return part
+        def pick(tensor: Tensor) -> Tensor:
+            if not tensor.ndim or len(tensor) != count:
+                return tensor
             if count == 1:
-                return part.expand(len(index), *part.shape[1:])
-            return part[index.to(part.device)]
+                return tensor.expand(len(index), *tensor.shape[1:])
+            return tensor[index.to(tensor.device)]
 
         inputs = {
-            name: pick(part).contiguous() if isinstance(part, Tensor) else part
-            for name, part in self.inputs.items()
+            name: pick(value).contiguous() if isinstance(value, Tensor) else value
+            for name, value in self.inputs.items()
         }
         outputs = tree_map_only(Tensor, pick, self.layer_outputs)
-        left = {"keep": ("hidden",), "at_sites": {}, "real": pick(self.real)}
-        return replace(self, inputs=inputs, layer_outputs=outputs, **left)
+        real = pick(self.real)
+        return replace(
+            self, inputs=inputs, layer_outputs=outputs, keep=("hidden",), at_sites={}, real=real
+        )
 
-    def again(self, keep: tuple[str, ...]) -> "Batch":
+    def rerun(self, keep: tuple[str, ...]) -> "Batch":
         """The same rows, run once more."""
         return _run(self.subject, self.inputs, keep)
 
@@ -94,17 +96,17 @@ def of_one(trace: Trace) -> Batch:
     """A trace as a batch of one row."""
     kept = trace.keeping("attention", "values", "hidden")
     real = kept.queries_of(kept.sites[-1].index).real.unsqueeze(0).to(kept.subject.device)
-    shared = {part.name: getattr(kept, part.name) for part in fields(Pass)}
+    shared = {field.name: getattr(kept, field.name) for field in fields(Pass)}
     return Batch(**shared, real=real)
 
 
-def encoded(subject: Subject, examples: Sequence[Example]) -> list[dict[str, Any]]:
+def encoded(subject: Subject, examples: Sequence[Example]) -> list[Inputs]:
     """The inputs of every example; what is longer than the model takes is cut."""
-    return [subject.encode(one.text, one.pair, truncate=True) for one in examples]
+    return [subject.encode(example.text, example.pair, truncate=True) for example in examples]
 
 
 def grouped(
-    inputs: Sequence[dict[str, Any]],
+    inputs: Sequence[Inputs],
     tokens: int = TOKENS_AT_ONCE,
     *,
     alone: bool = False,
@@ -125,59 +127,62 @@ def grouped(
 
 
 def stand_alone(subject: Subject) -> bool:
-    """Whether examples must go one by one: a causal classifier that knows no padding."""
+    """Whether examples must run one by one: a causal classifier that knows no padding."""
     causal = subject.anatomy.sites[-1].causal
     padding = getattr(subject.model.config, "pad_token_id", None)
     return causal and subject.anatomy.answers == "classes" and padding is None
 
 
-def padded(subject: Subject, inputs: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+def padded(subject: Subject, inputs: Sequence[Inputs]) -> dict[str, Tensor]:
     """One set of inputs from several, padded on the right."""
     config, tokenizer = subject.model.config, subject.tokenizer
     padding = getattr(config, "pad_token_id", None)
     if padding is None:
         padding = getattr(tokenizer, "pad_token_id", None) or 0
+    return padded_with(padding, inputs)
+
+
+def padded_with(padding: int, inputs: Sequence[Inputs]) -> dict[str, Tensor]:
+    """One set of inputs from several, padded on the right; ``padding`` is the padding token."""
     longest = max(map(_length, inputs))
 
     def joined(name: str) -> Tensor:
-        parts = [one[name] for one in inputs]
-        if parts[0].ndim != 2:
-            return torch.cat(parts)
-        fill = PADDED_WITH.get(name, padding)
-        return torch.cat(
-            [torch.nn.functional.pad(p, (0, longest - p.shape[1]), value=fill) for p in parts]
-        )
+        rows: list[Tensor] = [encoding[name] for encoding in inputs]
+        if rows[0].ndim != 2:
+            return torch.cat(rows)
+        fill, pad = PADDED_WITH.get(name, padding), torch.nn.functional.pad
+        return torch.cat([pad(row, (0, longest - row.shape[1]), value=fill) for row in rows])
 
     return {name: joined(name) for name in inputs[0]}
 
 
 @torch.no_grad()
-def answers_of(subject: Subject, inputs: Sequence[dict[str, Any]]) -> Float[Tensor, "row answer"]:
-    """The model's logits for every example, at the last token where it answers at every one."""
-    found: list[Tensor | None] = [None] * len(inputs)
+def answers_of(subject: Subject, inputs: Sequence[Inputs]) -> Float[Tensor, "row answer"]:
+    """The model's logits for every example, after the last token where it answers at every one."""
+    answers: dict[int, Tensor] = {}
     model = subject.model
     with frozen_eval(model):
         for group in grouped(inputs, alone=stand_alone(subject)):
-            together = without_cache(model, padded(subject, [inputs[place] for place in group]))
-            logits = model(**together).logits.float()
-            for row, place in enumerate(group):
-                found[place] = logits[row]
-    return torch.stack([one for one in found if one is not None])
+            encodings = [inputs[place] for place in group]
+            lengths = torch.tensor([_length(encoding) for encoding in encodings])
+            output = model(**without_cache(model, padded(subject, encodings)))
+            answers |= dict(zip(group, logits_at(output, lengths - 1).float(), strict=True))
+    return torch.stack([answers[place] for place in range(len(inputs))])
 
 
-def run(subject: Subject, inputs: Sequence[dict[str, Any]]) -> Batch:
+def run(subject: Subject, inputs: Sequence[Inputs]) -> Batch:
     """Run several inputs once and remember what replay and attribution need."""
     together = without_cache(subject.model, padded(subject, inputs))
     return _run(subject, together, ("attention", "values", "hidden"))
 
 
-def _run(subject: Subject, together: dict[str, Any], keep: tuple[str, ...]) -> Batch:
-    ran = run_pass(subject, together, Recorder(keep), keep)
-    mask = together.get("attention_mask")
+def _run(subject: Subject, inputs: Inputs, keep: tuple[str, ...]) -> Batch:
+    passed = run_pass(subject, inputs, Recorder(keep), keep)
+    mask = inputs.get("attention_mask")
     if mask is not None:
-        return Batch(**ran, real=mask.bool())
-    rows, _, queries, _ = ran["at_sites"]["attention"][-1].shape
-    return Batch(**ran, real=torch.ones(rows, queries, dtype=torch.bool, device=subject.device))
+        return Batch(**passed, real=mask.bool())
+    rows, _, queries, _ = passed["at_sites"]["attention"][-1].shape
+    return Batch(**passed, real=torch.ones(rows, queries, dtype=torch.bool, device=subject.device))
 
 
 class KeptHeads(Edit):
@@ -195,6 +200,6 @@ class KeptHeads(Edit):
         return context * kept.unsqueeze(-1).unsqueeze(-1)
 
 
-def _length(inputs: dict[str, Any]) -> int:
+def _length(inputs: Inputs) -> int:
     ids = inputs.get("input_ids")
     return 1 if ids is None else int(ids.shape[1])

@@ -4,8 +4,8 @@ Each function gives an ``Edit`` for one site (or several); ``together`` combines
 a leading batch axis gives every copy of a replay its own change.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterable
-from dataclasses import replace as having
 from typing import Literal
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.shapes import Attention, Context, Queries, SharedKeys, SharedValues
+from exhibit_a.subject.anatomy import check_head
 from exhibit_a.subject.tap import AttentionCall, Tap
 
 
@@ -36,7 +37,7 @@ def scale(site: int, factor: float | Float[Tensor, " batch"]) -> Edit:
 
 def replace(site: int, probs: Float[Tensor, "*batch head query key"]) -> Edit:
     """Put other probabilities in the place of the model's."""
-    return _Weighting(site, lambda call: _fitted(probs, call, "map"))
+    return _Weighting(site, lambda call: _expanded(probs, call, "map"))
 
 
 def permute(site: int, order: Int[Tensor, "... key"]) -> Edit:
@@ -44,7 +45,7 @@ def permute(site: int, order: Int[Tensor, "... key"]) -> Edit:
 
     ``order`` is one permutation for all rows, or has leading axes for heads, queries and copies.
     """
-    return _Weighting(site, lambda call: call.probs.gather(-1, _fitted(order, call, "order")))
+    return _Weighting(site, lambda call: call.probs.gather(-1, _expanded(order, call, "order")))
 
 
 def drop_heads(heads: Iterable[tuple[int, int]]) -> Edit:
@@ -76,7 +77,7 @@ class Nudge(Edit):
     def __init__(self, point: Literal["weights", "context"]) -> None:
         super().__init__(())
         self.point = point
-        self.seen: list[Tensor] = []  # what was there, call by call
+        self.seen: list[Tensor] = []  # the weights or contexts themselves, call by call
         self.nudges: list[Tensor] = []  # the zeros that were added, which a gradient can reach
 
     def weighting(self, call: AttentionCall) -> Attention | None:
@@ -87,10 +88,10 @@ class Nudge(Edit):
         """The same context."""
         return self._nudged(context) if self.point == "context" else None
 
-    def _nudged(self, part: Tensor) -> Tensor:
-        self.seen.append(part.detach())
-        self.nudges.append(torch.zeros_like(part).requires_grad_())
-        return part + self.nudges[-1]
+    def _nudged(self, tensor: Tensor) -> Tensor:
+        self.seen.append(tensor.detach())
+        self.nudges.append(torch.zeros_like(tensor).requires_grad_())
+        return tensor + self.nudges[-1]
 
 
 class _Weighting(Edit):
@@ -110,12 +111,8 @@ class _DropHeads(Edit):
     def result(self, call: AttentionCall, context: Context) -> Context | None:
         if call.site not in self.sites:
             return None
-        beyond = [head for head in self.dropped[call.site] if not 0 <= head < context.shape[1]]
-        if beyond:
-            raise BadRequestError(
-                f"Site {call.site} has no head {beyond[0]}; its heads are 0 to "
-                f"{context.shape[1] - 1}."
-            )
+        for head in self.dropped[call.site]:
+            check_head(call.site, head, context.shape[1])
         kept = torch.ones(context.shape[1], 1, 1, dtype=context.dtype, device=context.device)
         kept[self.dropped[call.site]] = 0
         return context * kept
@@ -167,8 +164,8 @@ class _Together(Edit):
     def weighting(self, call: AttentionCall) -> Attention | None:
         changed = None
         for edit in self.edits:
-            seen = call if changed is None else having(call, probs=changed)
-            changed = _latest(edit.weighting(seen), changed)
+            latest = call if changed is None else dataclasses.replace(call, probs=changed)
+            changed = _latest(edit.weighting(latest), changed)
         return changed
 
     def result(self, call: AttentionCall, context: Context) -> Context | None:
@@ -178,13 +175,13 @@ class _Together(Edit):
         return changed
 
 
-def _fitted(given: Tensor, call: AttentionCall, what: str) -> Tensor:
-    """What was given, for every copy, head, query and key of a call."""
+def _expanded(tensor: Tensor, call: AttentionCall, name: str) -> Tensor:
+    """A map or an order for every copy, head, query and key of a call."""
     try:
-        return given.to(call.probs.device).expand(call.probs.shape)
+        return tensor.to(call.probs.device).expand(call.probs.shape)
     except RuntimeError as problem:
         raise BadRequestError(
-            f"The {what} for site {call.site} has the shape {tuple(given.shape)}; what attends "
+            f"The {name} for site {call.site} has the shape {tuple(tensor.shape)}; the attention "
             f"there has (copy, head, query, key) {tuple(call.probs.shape)}."
         ) from problem
 

@@ -1,8 +1,8 @@
 """What went from layer to layer?
 
-A hidden state is what the next layer is given, and, after the last layer, what that one gave. It is
-not always what the layer before returned: a hook may change that on its way, and some models put a
-convolution between two layers.
+A hidden state is the input of the next layer and, after the last layer, the output of that one. It
+is not always what the layer before returned: a hook may change it on its way, and some models put
+a convolution between two layers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,16 +22,16 @@ class LayerRecorder:
     def __init__(self, enough: int | None = None) -> None:
         self.enough = enough
         self.inputs: list[Tensor | None] = []  # the states each layer call was given
-        self.outputs: list[Any] = []  # whatever it returned
-        self.states: list[Tensor] = []  # the states in that, after every hook
+        self.outputs: list[object] = []  # whatever it returned
+        self.states: list[Tensor] = []  # the states in its output, after every hook
 
     @contextmanager
     def watching(self, model: PreTrainedModel, layers: Sequence[Layer]) -> Iterator[None]:
         """Remember the calls of these layers while the block runs."""
         modules = [model.get_submodule(name) for name in {layer.module: 0 for layer in layers}]
-        # Hooks run in the order they were registered, so ours sees what all others have made of it.
-        last = [module.register_forward_hook(self._left) for module in modules]
-        with hooked(last), wrap_forward(modules, self._remember):
+        # Hooks run in the order they were registered: ours is last and sees what the others made.
+        handles = [module.register_forward_hook(self._returned) for module in modules]
+        with hooked(handles), wrap_forward(modules, self._remember):
             yield
 
     def stack_outputs(self, layers: Sequence[Layer]) -> dict[str, Tensor]:
@@ -40,14 +40,14 @@ class LayerRecorder:
         return {layer.stack: states for layer, states in pairs}
 
     def _remember(self, forward: Forward) -> Forward:
-        def layer(*args: Any, **kwargs: Any) -> Any:
+        def layer(*args: object, **kwargs: object) -> object:
             self.inputs.append(first_hidden(args, kwargs))
             self.outputs.append(forward(*args, **kwargs))
             return self.outputs[-1]
 
         return layer
 
-    def _left(self, _: nn.Module, __: Any, output: Any) -> None:
+    def _returned(self, _: nn.Module, __: object, output: Any) -> None:
         self.states.append(hidden_of_output(output))
         if len(self.states) == self.enough:
             raise StopEarly

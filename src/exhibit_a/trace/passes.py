@@ -1,20 +1,22 @@
 """What is one run of the model, and what was kept of it?
 
-A ``Pass`` is a run over some rows: what went in, what came out, what every attention call and every
-layer call did, as far as it was asked for. A ``Trace`` is a pass over one text, whose positions
-have names; a ``Batch`` is a pass over several, padded to one length. Both can be replayed, and both
-say so when they are asked for something that was not kept.
+A ``Pass`` is a run over some rows: what went in, what came out, and what every attention call and
+every layer call did, as far as it was to be kept. A ``Trace`` is a pass over one text, whose
+positions have names; a ``Batch`` is a pass over several, padded to one length. Both can be
+replayed, and both raise an error when they are asked for something that was not kept.
 """
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
+from exhibit_a.shapes import Inputs
 from exhibit_a.subject.anatomy import Layer, Site, output_weight
 from exhibit_a.subject.guard import floating, frozen_eval
 from exhibit_a.subject.subject import Subject
@@ -33,7 +35,7 @@ class Pass(ABC):
     """One run over some rows, remembered."""
 
     subject: Subject
-    inputs: dict[str, Any]
+    inputs: Inputs
     sites: tuple[Site, ...]
     layers: tuple[Layer, ...]
     output: Any
@@ -41,17 +43,17 @@ class Pass(ABC):
     at_sites: AtSites = field(repr=False)
     layer_inputs: tuple[Tensor | None, ...] = field(repr=False)  # states each layer call was given
     layer_outputs: tuple[Any, ...] = field(repr=False)  # what it returned, as replay returns it
-    stack_outputs: dict[str, Tensor] = field(repr=False)  # what each stack gave in the end
+    stack_outputs: dict[str, Tensor] = field(repr=False)  # the output of each stack's last layer
 
     @property
     def stack_inputs(self) -> dict[str, Tensor]:
         """The states that the first layer of each stack was given."""
         self.require("hidden")
-        found: dict[str, Tensor] = {}
+        inputs: dict[str, Tensor] = {}
         for layer, states in zip(self.layers, self.layer_inputs, strict=True):
             if states is not None:
-                found.setdefault(layer.stack, states)
-        return found
+                inputs.setdefault(layer.stack, states)
+        return inputs
 
     def require(self, *what: str) -> None:
         """Refuse to go on without what was not kept."""
@@ -70,10 +72,10 @@ class Pass(ABC):
     def keeping(self: Kind, *what: str) -> Kind:
         """This pass with ``what`` kept too; the model is run again when it was not."""
         missing = [name for name in what if name not in self.keep]
-        return self.again((*self.keep, *missing)) if missing else self
+        return self.rerun((*self.keep, *missing)) if missing else self
 
     @abstractmethod
-    def again(self: Kind, keep: tuple[str, ...]) -> Kind:
+    def rerun(self: Kind, keep: tuple[str, ...]) -> Kind:
         """The same rows, run once more."""
 
     def output_weight(self, site: int) -> Tensor | None:
@@ -90,10 +92,10 @@ class Recorder(Tap):
     def weighting(self, call: AttentionCall) -> None:
         """Remember the call."""
         for name, calls in self.kept.items():
-            calls.append(_part(call, name))
+            calls.append(_recorded(call, name))
 
 
-def _part(call: AttentionCall, name: str) -> Tensor | None:
+def _recorded(call: AttentionCall, name: str) -> Tensor | None:
     if name == "attention":
         return call.probs
     if name == "values":
@@ -106,16 +108,16 @@ def _part(call: AttentionCall, name: str) -> Tensor | None:
 @torch.no_grad()
 def run_pass(
     subject: Subject,
-    inputs: dict[str, Any],
+    inputs: Inputs,
     recorder: Recorder,
     keep: tuple[str, ...],
-    made_of: tuple[Sequence[Site], Sequence[Layer]] | None = None,
+    active: tuple[Sequence[Site], Sequence[Layer]] | None = None,
 ) -> dict[str, Any]:
-    """Run the model once past a recorder: everything that a `Pass` is made of.
+    """Run the model once past a recorder: the fields of a `Pass`, by name.
 
-    ``made_of`` are the sites and layers that this input wakes, if not those of the anatomy.
+    ``active`` are the sites and layers that this input uses, if not those of the anatomy.
     """
-    sites, layers = made_of or (subject.anatomy.sites, subject.anatomy.layers)
+    sites, layers = active or (subject.anatomy.sites, subject.anatomy.layers)
     recorded = LayerRecorder()
     watched = layers if "hidden" in keep else ()
     with (
@@ -139,9 +141,21 @@ def run_pass(
     }
 
 
-def require_finite(output: Any) -> None:
+def answering_from(passed: Kind, position: int | None) -> tuple[Kind, int | None]:
+    """A pass that gives only the answers from ``position`` on, and where that position is then.
+
+    Where the model cannot leave the earlier answers out, the pass stays as it is.
+    """
+    accepted = inspect.signature(passed.subject.model.forward).parameters
+    if position is None or "logits_to_keep" not in accepted:
+        return passed, position
+    count = passed.output.logits.shape[1] - position
+    return replace(passed, inputs={**passed.inputs, "logits_to_keep": count}), 0
+
+
+def require_finite(output: object) -> None:
     """Refuse an answer with which nothing can be computed."""
-    if not all(bool(part.isfinite().all()) for part in floating(output)):
+    if not all(bool(tensor.isfinite().all()) for tensor in floating(output)):
         raise BrokenInvariantError(
             "The model's answer to this input is NaN or infinite; no numbers are given for it."
         )
@@ -149,8 +163,8 @@ def require_finite(output: Any) -> None:
 
 def checked_keep(keep: Iterable[str]) -> tuple[str, ...]:
     """What is to be kept, each once, and nothing that cannot be."""
-    wanted = (keep,) if isinstance(keep, str) else tuple(dict.fromkeys(keep))
-    unknown = [name for name in wanted if name not in KEEPABLE]
+    names = (keep,) if isinstance(keep, str) else tuple(dict.fromkeys(keep))
+    unknown = [name for name in names if name not in KEEPABLE]
     if unknown:
         raise BadRequestError(f"Cannot keep {unknown[0]!r}; choose from {', '.join(KEEPABLE)}.")
-    return wanted
+    return names

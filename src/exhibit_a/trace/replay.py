@@ -24,9 +24,22 @@ def replay(
 ) -> Any:
     """The model's answer with ``edit`` in place, computed from layer call ``start`` on.
 
-    The example of ``trace`` is repeated ``copies`` times, so that an edit can give every copy a
-    change of its own. Without ``start``, the run begins at the first layer that is edited.
     Gradients flow to whatever the edit put in; call it under ``torch.no_grad()`` to save memory.
+
+    >>> silenced = xa.replay(trace, xa.edits.drop_heads([(5, 0), (5, 1)]))
+    >>> tuple(silenced.logits.shape), bool((silenced.logits == trace.output.logits).all())
+    ((1, 2), False)
+    >>> halves = xa.edits.scale(0, torch.tensor([0.0, 0.5, 1.0]))  # one factor for each copy
+    >>> answers = xa.replay(trace, halves, copies=3).logits
+    >>> torch.allclose(answers[2], trace.output.logits[0], atol=1e-4)
+    True
+
+    Args:
+        trace: the pass to repeat.
+        edit: what is changed; without, nothing is.
+        start: the first layer call that is computed anew; without, the first that is edited.
+        copies: how often the rows are repeated, so that an edit can change every copy in its own
+            way.
     """
     first_edited = _first_edited(trace, edit)
     start = first_edited if start is None else start
@@ -46,7 +59,7 @@ def replay(
     model, entered = trace.subject.model, 0
 
     def recall(forward: Forward) -> Forward:
-        def layer(*args: Any, **kwargs: Any) -> Any:
+        def layer(*args: object, **kwargs: object) -> object:
             nonlocal entered
             call, entered = entered, entered + 1
             if call < start:
@@ -56,12 +69,12 @@ def replay(
 
         return layer
 
-    # What somebody goes on computing with: the last output recalled, and the last of the encoder.
+    # Outputs that the model computes with: the last one recalled, and the last of the encoder.
     stacks = [layer.stack for layer in trace.layers]
     handed_on = {call for call in range(start) if stacks[call] not in stacks[call + 1 : start]}
     modules = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
     first = sum(site.call < start for site in trace.sites)
-    inputs = {name: _repeated(part, copies) for name, part in trace.inputs.items()}
+    inputs = {name: _repeated(value, copies) for name, value in trace.inputs.items()}
     with (
         frozen_eval(model),
         without_padding(model),
@@ -82,22 +95,24 @@ def _first_edited(trace: Pass, edit: Tap | None) -> int:
     return trace.sites[min(edit.sites)].call
 
 
-def _contiguous(output: Any) -> Any:
-    """Hidden states as the layer above expects them: some insist on a tensor without strides."""
-    return tree_map_only(Tensor, lambda part: part.contiguous() if part.ndim == 3 else part, output)
-
-
-def _repeated(part: Any, copies: int) -> Any:
-    """Inputs are small; a real copy spares models that insist on contiguous ids."""
-    if not isinstance(part, Tensor) or copies == 1:
-        return part
-    return torch.repeat_interleave(part, copies, dim=0)
-
-
-def expand(tree: Any, copies: int) -> Any:
+def expand(tree: object, copies: int) -> object:
     """Repeat every one-row tensor of ``tree`` without copying it."""
     return tree_map_only(
         Tensor,
-        lambda part: part.expand(copies, *part.shape[1:]) if part.ndim and len(part) == 1 else part,
+        lambda rows: rows.expand(copies, *rows.shape[1:]) if rows.ndim and len(rows) == 1 else rows,
         tree,
     )
+
+
+def _contiguous(output: object) -> object:
+    """Hidden states as the layer above expects them: some layers need contiguous memory."""
+    return tree_map_only(
+        Tensor, lambda states: states.contiguous() if states.ndim == 3 else states, output
+    )
+
+
+def _repeated(value: object, copies: int) -> object:
+    """Rows of an input, copied: inputs are small, and some models need contiguous ids."""
+    if not isinstance(value, Tensor) or copies == 1:
+        return value
+    return torch.repeat_interleave(value, copies, dim=0)

@@ -5,19 +5,19 @@ value. A ``Target`` picks that one number out of any output, for every copy of a
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
-from exhibit_a.shapes import Scores
+from exhibit_a.shapes import HasLogits, Scores
 from exhibit_a.subject.anatomy import ANSWERS
+from exhibit_a.trace.answers import logits_at, token_name
 from exhibit_a.trace.capture import Trace
 
 Scale = Literal["probability", "logit", "log_probability"]
-NUMBERS = ("value", "outputs")  # kinds of answers that are no distribution
-CHOSEN_BY: dict[str, tuple[str, ...]] = {  # what can be said of a target, for each kind of answer
+CHOSEN_BY: dict[str, tuple[str, ...]] = {  # what picks a target, for each kind of answer
     "classes": ("label", "scale"),
     "outputs": ("label",),  # several labels that do not exclude each other, or several values
     "value": (),
@@ -35,11 +35,9 @@ class Target:
     scale: str = "probability"
     name: str = ""
 
-    def __call__(self, output: Any) -> Scores:
+    def __call__(self, output: HasLogits) -> Scores:
         """The number, for every row of the batch."""
-        logits: Tensor = output.logits
-        if self.position is not None:
-            logits = logits[:, self.position]
+        logits = logits_at(output, self.position)
         if self.scale == "probability":
             logits = torch.softmax(logits.float(), -1)
         elif self.scale == "log_probability":
@@ -57,14 +55,25 @@ def choose_target(
     label: str | int | None = None,
     token: str | int | None = None,
     position: int | None = None,
-    scale: Scale | None = None,
+    scale: str | None = None,
 ) -> Target:
     """The target asked for; by default what the model itself answers.
 
-    Classifiers: the predicted class or ``label``. Language models: the most likely next token, or
-    ``token`` at ``position``. Taggers: the predicted class or ``label`` at ``position``.
-    Regression and several labels at once: the raw output. ``scale`` is probability, logit or
-    log_probability.
+    For regression and for several labels at once, the target is the raw output.
+
+    >>> str(xa.choose_target(trace))
+    'probability of positive'
+    >>> str(xa.choose_target(trace, label="negative", scale="logit"))
+    'logit of negative'
+    >>> round(float(xa.choose_target(trace, label="negative")(trace.output)), 3)
+    0.045
+
+    Args:
+        label: the class to explain, by name or number; without, the predicted class.
+        token: the token to explain, as text or id; without, the most likely one.
+        position: where the model answers, counted from 0 or, if negative, from the end; without,
+            the last token or the mask.
+        scale: probability, logit or log_probability.
     """
     if scale is not None:
         require_choice("scale", scale, get_args(Scale))
@@ -75,7 +84,7 @@ def choose_target(
             "class, token or value to explain. Load it with a head."
         )
     asked = {"label": label, "token": token, "position": position, "scale": scale}
-    _require_sense(answers, asked)
+    _require_meaningful(answers, asked)
     if answers == "value":
         return Target(0, None, "logit", "output")
     if answers == "outputs":
@@ -86,23 +95,47 @@ def choose_target(
     return _class(trace, label, place, scale or "probability")
 
 
-def _require_sense(answers: str, asked: dict[str, str | int | None]) -> None:
-    """Refuse what would be ignored: each kind of answer is chosen by words of its own."""
+def chosen_target(trace: Trace, target: Target | str | int | None) -> Target:
+    """The target asked for, checked against what the model answers."""
+    if isinstance(target, Target):
+        return _existing(target, trace.output.logits)
+    if trace.subject.anatomy.answers == "tokens":
+        return choose_target(trace, token=target)
+    return choose_target(trace, label=target)
+
+
+def _existing(target: Target, logits: Tensor) -> Target:
+    width = logits.shape[-1]
+    if not 0 <= target.index < width:
+        raise BadRequestError(f"There is no answer {target.index}; the model has 0 to {width - 1}.")
+    if logits.ndim == 2 and target.position is None:
+        return target
+    if logits.ndim == 2 or target.position is None:
+        at = "gives one answer" if logits.ndim == 2 else "answers at every token"
+        raise BadRequestError(f"The model {at}; a target at position {target.position} cannot be.")
+    if not 0 <= target.position < logits.shape[1]:
+        raise BadRequestError(
+            f"There is no position {target.position}; the text has 0 to {logits.shape[1] - 1}."
+        )
+    return target
+
+
+def _require_meaningful(answers: str, asked: dict[str, str | int | None]) -> None:
+    """Refuse an option that would be ignored: each kind of answer has options of its own."""
     for name, value in asked.items():
-        free = name == "scale" and value == "logit"
-        if value is not None and name not in CHOSEN_BY[answers] and not free:
-            wanted = ", ".join(CHOSEN_BY[answers]) or "nothing"
+        harmless = name == "scale" and value == "logit"
+        if value is not None and name not in CHOSEN_BY[answers] and not harmless:
+            choices = ", ".join(CHOSEN_BY[answers]) or "nothing"
             raise BadRequestError(
                 f"{name}={value!r} was given, but this model's answer is {ANSWERS[answers]}; what "
-                f"can be chosen: {wanted}."
+                f"can be chosen: {choices}."
             )
 
 
 def _class(trace: Trace, label: str | int | None, position: int | None, scale: str) -> Target:
     labels = trace.subject.labels
     if label is None:
-        logits = trace.output.logits[0]
-        index = int((logits if position is None else logits[position]).argmax())
+        index = int(logits_at(trace.output, position)[0].argmax())
     elif isinstance(label, str) and label in labels:
         index = labels.index(label)
     elif str(label).isdecimal() and int(label) < len(labels):
@@ -115,27 +148,25 @@ def _class(trace: Trace, label: str | int | None, position: int | None, scale: s
 
 def _token(trace: Trace, token: str | int | None, position: int | None, scale: str) -> Target:
     position = _place(trace, position)
-    logits = trace.output.logits[0, position]
+    logits = logits_at(trace.output, position)[0]
     index = int(logits.argmax()) if token is None else _token_id(trace, token)
     if not 0 <= index < len(logits):
         raise BadRequestError(f"There is no token {index}; the model has 0 to {len(logits) - 1}.")
-    tokenizer = trace.subject.tokenizer
-    name = str(index) if tokenizer is None else repr(tokenizer.decode([index]))
-    return Target(index, position, scale, name)
+    return Target(index, position, scale, token_name(trace.subject, index))
 
 
 def _place(trace: Trace, position: int | None) -> int:
     """The position asked for, counted from the start."""
     count = len(trace.sequences[trace.sites[-1].stack].tokens)
     if position is None:
-        position = _asked_position(trace)
+        position = _default_position(trace)
     if not -count <= position < count:
         raise BadRequestError(f"There is no position {position}; the text has 0 to {count - 1}.")
     return position % count
 
 
-def _asked_position(trace: Trace) -> int:
-    """Where the question is: the last real token, or the mask of a model that fills masks."""
+def _default_position(trace: Trace) -> int:
+    """Where the model is asked: at the last real token, or at the mask if it fills masks."""
     sequence = trace.sequences[trace.sites[-1].stack]
     if trace.subject.anatomy.answers == "token classes":
         raise BadRequestError("This model labels every token; say which position is meant.")

@@ -1,4 +1,4 @@
-"""How does a classifier learn? The loop over tokenised examples, and nothing but the loop.
+"""How are the weights of a classifier trained? The loop over tokenised examples, and only that.
 
 1. Each epoch, shuffled chunks are cut into batches of nearly equal length.
 2. AdamW with warm-up and linear decay, clipped gradients. A running average of the weights is what
@@ -9,15 +9,18 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from rich.progress import Progress
+from jaxtyping import Float
 from torch import Tensor
+from torch.nn import Parameter
 from torch.nn.functional import cross_entropy
+from transformers import PreTrainedModel
 
 from exhibit_a.errors import NotComputableError
 from exhibit_a.numerics.seeds import generator
+from exhibit_a.progress import Bar, Progress, tell
+from exhibit_a.trace.batches import padded_with
 
 CHUNK = 50  # batches sorted by length together: large enough to save padding, small enough to mix
 
@@ -36,12 +39,12 @@ class Schedule:
     weight_decay: float = 0.01
     clip: float = 1.0
     average: float = 0.999  # what the running average keeps at each step
-    teaching: float = 0.5  # what a teacher's opinion counts beside a label, if there is a teacher
+    teaching: float = 0.5  # weight of a teacher's probabilities beside a label, if there is one
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """One tokenised example, the number of its label, and what a teacher thinks of each label."""
+    """One tokenised example, the number of its label, and a teacher's probability of each label."""
 
     inputs: dict[str, list[int]]
     label: int | None
@@ -54,13 +57,13 @@ class Encoded:
 
 
 def fit(
-    model: Any,
+    model: PreTrainedModel,
     examples: Sequence[Encoded],
     aside: Sequence[Encoded],
     schedule: Schedule,
-    bar: Progress,
+    bar: Bar,
 ) -> list[float]:
-    """Train until epochs or patience run out; leave the best weights; tell every accuracy."""
+    """Train until epochs or patience run out, keep the best weights, return every accuracy."""
     shuffle = generator(schedule.seed)
     weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
     average = [weight.detach().clone() for weight in weights]
@@ -69,15 +72,16 @@ def fit(
     )
     steps = schedule.epochs * -(-len(examples) // schedule.batch_size)
     rate = torch.optim.lr_scheduler.LambdaLR(optimizer, _warm_up_then_decay(steps, schedule.warmup))
-    task = bar.add_task("training", total=steps, note="")
+    bar.title("training")
+    bar(0, steps)
     history: list[float] = []
     best = average
     for epoch in range(schedule.epochs):
         model.train()
         for batch in _batches(examples, schedule.batch_size, shuffle):
             scores = model(**padded(model, batch)).logits
-            aim = _aim(batch, schedule.teaching).to(scores.device)
-            loss = cross_entropy(scores, aim, label_smoothing=schedule.label_smoothing)
+            target = _target(batch, schedule.teaching).to(scores.device)
+            loss = cross_entropy(scores, target, label_smoothing=schedule.label_smoothing)
             _require_finite(loss, rate.last_epoch)
             torch.autograd.backward(loss)
             torch.nn.utils.clip_grad_norm_(weights, schedule.clip)
@@ -85,11 +89,11 @@ def fit(
             optimizer.zero_grad()
             rate.step()
             _follow(average, weights, step=rate.last_epoch, keep=schedule.average)
-            bar.advance(task)
+            bar(rate.last_epoch, steps)
         with _swapped(weights, average):
             history.append(share_right(model, aside))
-        bar.update(task, note=f"accuracy {history[-1]:.1%}")
-        if history[-1] == max(history):  # of equals the later one, which has seen more
+        bar.note(f"accuracy {history[-1]:.1%}")
+        if history[-1] == max(history):  # of equal ones the later, which was trained longer
             best = [weight.clone() for weight in average]
         if epoch - history.index(max(history)) >= schedule.patience:
             break
@@ -97,21 +101,21 @@ def fit(
     return history
 
 
-def share_right(model: Any, examples: Sequence[Encoded]) -> float:
-    """The part of the examples whose own label gets the highest score."""
+def share_right(model: PreTrainedModel, examples: Sequence[Encoded]) -> float:
+    """The part of the examples whose label gets the highest score."""
     labels = torch.tensor([example.label for example in examples])
     return float((answers(model, examples).argmax(-1) == labels).double().mean())
 
 
 @torch.no_grad()
 def answers(
-    model: Any,
+    model: PreTrainedModel,
     examples: Sequence[Encoded],
     *,
     size: int = 64,
-    done: Callable[[int], None] = lambda _: None,
-) -> Tensor:
-    """The model's score for each label (examples, labels); ``done`` hears of every batch."""
+    progress: Progress | None = None,
+) -> Float[Tensor, "example label"]:
+    """The model's score for each label of each example."""
     was_training = model.training
     model.eval()
     order = sorted(range(len(examples)), key=lambda number: examples[number].length)
@@ -119,22 +123,19 @@ def answers(
     for start in range(0, len(order), size):
         batch = order[start : start + size]
         scores[batch] = model(**padded(model, [examples[n] for n in batch])).logits.float().cpu()
-        done(len(batch))
+        tell(progress, start + len(batch), len(order))
     model.train(was_training)
     return scores
 
 
-def padded(model: Any, batch: Sequence[Encoded]) -> dict[str, Tensor]:
-    """One padded tensor for each input the tokenizer makes."""
-    longest = max(example.length for example in batch)
-    filler = {"input_ids": model.config.pad_token_id}
-    return {
-        key: torch.tensor(
-            [e.inputs[key] + [filler.get(key, 0)] * (longest - e.length) for e in batch],
-            device=model.device,
-        )
-        for key in batch[0].inputs
-    }
+def padded(model: PreTrainedModel, batch: Sequence[Encoded]) -> dict[str, Tensor]:
+    """One padded tensor for each input that the tokenizer makes, on the model's device."""
+    rows = [
+        {name: torch.tensor([numbers]) for name, numbers in example.inputs.items()}
+        for example in batch
+    ]
+    together = padded_with(model.config.pad_token_id, rows)
+    return {name: tensor.to(model.device) for name, tensor in together.items()}
 
 
 def _batches(
@@ -150,15 +151,15 @@ def _batches(
         yield [examples[n] for n in batches[number]]
 
 
-def _aim(batch: Sequence[Encoded], teaching: float) -> Tensor:
-    """What the scores should say: a label's number, or with a teacher, a share for each label."""
+def _target(batch: Sequence[Encoded], teaching: float) -> Tensor:
+    """What is to be learnt: numbers of labels, or with a teacher, a probability of each label."""
     if not batch[0].taught:
         return torch.tensor([example.label for example in batch])
-    taught = torch.tensor([example.taught for example in batch])
-    told = [row for row, example in enumerate(batch) if example.label is not None]
-    taught[told] *= teaching
-    taught[told, [batch[row].label for row in told]] += 1 - teaching
-    return taught
+    shares = torch.tensor([example.taught for example in batch])
+    labelled = [row for row, example in enumerate(batch) if example.label is not None]
+    shares[labelled] *= teaching
+    shares[labelled, [batch[row].label for row in labelled]] += 1 - teaching
+    return shares
 
 
 def _warm_up_then_decay(steps: int, warmup: float) -> Callable[[int], float]:
@@ -167,20 +168,20 @@ def _warm_up_then_decay(steps: int, warmup: float) -> Callable[[int], float]:
 
 
 @torch.no_grad()
-def _follow(average: list[Tensor], weights: list[Any], *, step: int, keep: float) -> None:
-    """Move the running average towards the weights; early on faster, to forget where it began."""
+def _follow(average: list[Tensor], weights: list[Parameter], *, step: int, keep: float) -> None:
+    """Move the running average towards the weights; faster at first, to forget the start."""
     torch._foreach_lerp_(average, weights, 1 - min(keep, (1 + step) / (10 + step)))
 
 
 @contextmanager
 def _swapped(weights: Sequence[Tensor], others: Sequence[Tensor]) -> Iterator[None]:
-    """Give the model other weights for a while."""
-    own = [weight.detach().clone() for weight in weights]
+    """Give the model other weights while the block runs."""
+    before = [weight.detach().clone() for weight in weights]
     _put(weights, others)
     try:
         yield
     finally:
-        _put(weights, own)
+        _put(weights, before)
 
 
 @torch.no_grad()

@@ -1,25 +1,29 @@
-"""How do we get a model that knows a task? Fine-tune an encoder on labelled text or pairs.
+"""How is a model for a new task made? By fine-tuning an encoder on labelled texts or pairs.
 
-1. Read the examples, learn the label map, put a slice aside if no development set is given.
+1. Read the examples, collect the labels, put a part aside if no development set is given.
 2. Load the encoder with a head for these labels, and tokenise once. A teacher, if there is one,
-   says what it thinks of every example (Hinton et al., 2015).
-3. Run the loop (``fit``); what was put aside decides which weights are kept.
-4. Write beside ``out`` and rename, so that half a model is never left behind. The place is made
-   before the work, so that none of it is in vain.
+   gives its probability of each label for every example (Hinton et al., 2015).
+3. Run the loop (``fit``); the examples that were put aside decide which weights are kept.
+4. Write beside ``out`` and rename, so that half a model is never left behind. The folder is made
+   before the training, so that a path that cannot be written fails at once.
 """
 
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from exhibit_a.embedded.weights import quietly
 from exhibit_a.errors import BadRequestError, first_line
@@ -30,28 +34,32 @@ from exhibit_a.examples import (
     require_known_labels,
     require_labels,
 )
+from exhibit_a.examples.labels import split_off
+from exhibit_a.progress import Bar, progress_bar
 from exhibit_a.results.files import folder_beside, free_folder
 from exhibit_a.subject.encoding import NO_PAIRS, length_limit, separates
 from exhibit_a.subject.sources import knows_words, lacks_a_head
 from exhibit_a.training.fit import Encoded, Schedule, answers, fit, share_right
 
 RECORD = "training.json"
-SENSE: dict[str, tuple[Callable[[float], bool], str]] = {
+RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "epochs": (lambda value: value >= 1, "at least 1"),
     "batch_size": (lambda value: value >= 1, "at least 1"),
     "patience": (lambda value: value >= 1, "at least 1"),
     "learning_rate": (lambda value: 0 < value < math.inf, "above 0 and finite"),
     "label_smoothing": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
-    "max_length": (lambda value: value >= 4, "at least 4, the marks around a pair"),
+    "max_length": (lambda value: value >= 4, "at least 4, for the special tokens of a pair"),
     "holdout": (lambda value: 0 < value < 1, "above 0 and below 1"),
 }
+
+Source = str | Path | Iterable[Any]  # of examples
 
 
 def train(
     base: str | Path,
-    train: str | Path | Iterable[Any],
+    train: Source,
     *,
-    dev: str | Path | Iterable[Any] | None = None,
+    dev: Source | None = None,
     out: str | Path,
     teacher: str | Path | None = None,
     text: str | None = None,
@@ -74,58 +82,37 @@ def train(
     ``base`` is a folder or hub id of an encoder, with or without a classification head. ``train``
     and ``dev`` are whatever ``read_examples`` reads, with columns named by ``text``, ``pair`` and
     ``label``. Without ``dev``, the part ``holdout`` of ``train`` takes its place.
-    ``freeze_embeddings`` keeps the table of word embeddings as it is: half the weights of a small
-    model, which a small data set would only disturb. The same seed gives the same bytes on the same
-    CPU. ``teacher`` is a model that already tells these labels apart, larger as a rule: where there
-    is a label, the aim is half the label and half the teacher's opinion, and ``train`` may also
-    hold texts without one. What was done and the accuracy that was reached stand in
-    ``training.json`` in ``out``.
+    ``freeze_embeddings`` leaves the word embeddings unchanged: half the weights of a small model,
+    which a small data set would only disturb. ``teacher`` is a model that already knows these
+    labels, as a rule a larger one: the target is then half the label and half the teacher's
+    probabilities, and ``train`` may also hold texts without a label. The same seed gives the same
+    bytes on the same CPU. ``training.json`` in ``out`` records the settings and the accuracy.
+
+    >>> xa.train("encoder", examples, out="model", learning_rate=0)
+    Traceback (most recent call last):
+    exhibit_a.errors.BadRequestError: learning_rate is 0. It must be above 0 and finite.
+    >>> xa.train("encoder", examples[:1] * 2, out="model")
+    Traceback (most recent call last):
+    exhibit_a.errors.BadRequestError: Every example has the label "positive", so there is ...
     """
     schedule = Schedule(epochs, batch_size, learning_rate, label_smoothing, patience, seed)
-    _require_sense(**asdict(schedule), max_length=max_length, holdout=holdout)
+    _require_ranges(**asdict(schedule), max_length=max_length, holdout=holdout)
     target = free_folder(Path(out))
     columns = {"text": text, "pair": pair, "label": label}
-    examples = read_examples(train, **columns, labelled=teacher is None)
-    names = label_names(examples) if teacher is None else _labels_of(teacher)
-    if dev is None:
-        told = [example for example in examples if example.label is not None]
-        if not told:
-            raise BadRequestError(
-                f"None of the {len(examples)} texts has a label, so none can be put aside to "
-                f"choose the best epoch. Give labelled ones as dev."
-            )
-        learn, aside = split(told, holdout, seed)
-        examples = learn + [example for example in examples if example.label is None]
-    else:
-        aside = read_examples(dev, **columns, labelled=True)
-    require_known_labels([*examples, *aside], names)
-
+    lesson = _lesson(_Sources(train, dev, teacher), columns, holdout, seed)
     with folder_beside(target) as folder, torch.random.fork_rng():
         torch.manual_seed(seed)
-        model, tokenizer = load_base(base, names)
+        model, tokenizer = load_base(base, lesson.labels)
         model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        if freeze_embeddings:
-            model.get_input_embeddings().requires_grad_(False)
-        known, check = (encode(model, tokenizer, part, max_length) for part in (examples, aside))
-        with _bar(visible=progress) as bar:
-            if teacher is not None:
-                known = _taught(known, model, teacher, examples, max_length, bar)
-            history = fit(model, known, check, schedule, bar)
+        model.get_input_embeddings().requires_grad_(not freeze_embeddings)
+        with progress_bar("training", visible=progress) as bar:
+            history = _fitted(model, tokenizer, lesson, schedule, max_length, bar)
         record = {
             "base": Path(base).name,
-            "teacher": teacher and Path(teacher).name,
-            "train_examples": len(examples),
-            "dev_examples": len(aside),
-            "dev_accuracy": max(history),
-            "dev_accuracy_by_epoch": history,
             "freeze_embeddings": freeze_embeddings,
             "max_length": max_length,
-            **asdict(schedule),
         }
-        with quietly():
-            model.save_pretrained(folder)
-            tokenizer.save_pretrained(folder)
-        (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n")
+        _save(folder, model, tokenizer, record | lesson.record(history) | asdict(schedule))
     return target
 
 

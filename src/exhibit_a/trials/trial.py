@@ -13,11 +13,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError, NotComputableError
-from exhibit_a.methods.attribution.self_attribution import (
-    SelfAttribution,
-    chosen_target,
-    self_attribution,
-)
+from exhibit_a.methods.attribution.self_attribution import SelfAttribution, self_attribution
+from exhibit_a.trace.targets import chosen_target
 from exhibit_a.methods.attribution.tree import AttributionTree, attribution_tree
 from exhibit_a.methods.explanation.head_permutation import head_permutation
 from exhibit_a.methods.identifiability.alternative_maps import alternative_maps
@@ -118,7 +115,7 @@ class Trial(Result):
 @method(
     question="Is the attention on this text evidence of what the model did?",
     room="trials",
-    cost=Cost(forwards=10, per_layer=20, algebra_per_token=20, maps=7, states=34),
+    cost=Cost(forwards=20, per_layer=58, algebra_per_token=20, maps=7, states=34),
     command="explain",
 )
 def trial(
@@ -202,7 +199,7 @@ def trial(
         sites=trace.sites,
         sequences={name: sequence.tokens for name, sequence in trace.sequences.items()},
         target="" if asked is None else str(asked),
-        answer={} if asked is None else in_words(subject, trace.output, asked),
+        answer={} if asked is None else in_words(subject, trace.output, asked.position),
         attention=trace.attention,
         values=tuple(_own(trace, site) for site in trace.sites),
         effective=effective,

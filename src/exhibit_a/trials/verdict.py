@@ -27,8 +27,6 @@ from exhibit_a.errors import BadRequestError
 from exhibit_a.trials.head_numbers import HeadNumbers
 
 EVIDENCE, PARTIAL, CONTESTED, NO_EFFECT = WORDS = ("evidence", "partial", "contested", "no effect")
-COLOURS = {EVIDENCE: "#14806f", PARTIAL: "#e3b341", CONTESTED: "#c2410c", NO_EFFECT: "#cfcabf"}
-FOR, AGAINST = "#d8611b", "#1f6db3"  # a signed number; all of these are the colours of the page
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ comparison.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -29,19 +29,20 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, require_choice
 from exhibit_a.numerics.memory import free_bytes
-from exhibit_a.shapes import Context, Scores
+from exhibit_a.shapes import Context, HasLogits, Scores
 from exhibit_a.subject.tap import AttentionCall
+from exhibit_a.trace.answers import distribution_at
 from exhibit_a.trace.batches import Batch, Maps, RowIndex
 from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.replay import replay
 
 FIRST_POINTS, MOST_POINTS = 3, 96
-ROUGH = 5.0  # the way may be this much worse than the end
+ROUGH = 5.0  # points on the path may miss the slopes by this much more than its end
 ENOUGH = 1e-4  # a gap below this is never worth another walk
 MEMORY_SHARE = 0.5
 TOKENS_AT_ONCE = 2048  # more in one walk is no faster
 
-Answer = Callable[[Any, RowIndex], Scores]  # output of a replay and the row of each copy → F
+Answer = Callable[[HasLogits, RowIndex], Scores]  # output of a replay, row of each copy → F
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,6 @@ class Plan:
     rule: str = "gauss"
     steps: int | str = "auto"
     tolerance: float = 0.01
-    first: int = FIRST_POINTS
 
     def __post_init__(self) -> None:
         automatic = self.steps == "auto"
@@ -90,18 +90,18 @@ def integrate(
 ) -> PathIntegral:
     """Attribute each row's answer ``whole`` to the attention of one site.
 
-    ``first`` is the number of points each row begins with, if not the plan's: what a row is given
-    never depends on the other rows.
+    ``first`` is the number of points each row begins with; how many it gets never depends on the
+    other rows.
     """
     silenced, cost = _silence(batch, site, answer)
-    attention, values = (wide(part[site]) for part in (batch.attention, batch.values))
+    attention, values = wide(batch.attention[site]), wide(batch.values[site])
     change = whole - silenced
     allowed = (plan.tolerance * change.abs()).clamp_min(ENOUGH)
     fixed = plan.steps != "auto"
     scores, gap = torch.zeros_like(attention), torch.full_like(change, torch.inf)
     before = gap.clone()
     points = torch.zeros(len(batch), dtype=torch.long, device=gap.device)
-    counts = torch.full_like(points, plan.first) if first is None else first.clone()
+    counts = torch.full_like(points, FIRST_POINTS) if first is None else first.clone()
     waiting = torch.ones_like(points, dtype=torch.bool)
     while bool(waiting.any()):
         count = int(counts[waiting].amin())
@@ -129,22 +129,27 @@ def attribute_classes(
 ) -> list[PathIntegral]:
     """Attribute the probability of each row's class to every site."""
 
-    def answer(output: Any, rows: RowIndex) -> Scores:
-        chances = torch.softmax(output.logits.float(), -1)
-        return chances.gather(1, classes[rows, None]).squeeze(1)
+    def answer(output: HasLogits, rows: RowIndex) -> Scores:
+        return distribution_at(output).gather(1, classes[rows, None]).squeeze(1)
 
     return attribute(batch, answer, Plan(tolerance=tolerance))
 
 
-def attribute(batch: Batch, answer: Answer, plan: Plan) -> list[PathIntegral]:
-    """Attribute each row's answer to every site, the last one first."""
-    whole = wide(answer(batch.output, torch.arange(len(batch), device=batch.real.device)))
-    found: list[PathIntegral] = []
+def attribute(
+    batch: Batch, answer: Answer, plan: Plan, *, whole: Scores | None = None
+) -> list[PathIntegral]:
+    """Attribute each row's answer to every site, the last one first.
+
+    ``whole`` is the answer of the unchanged model, if not that to the batch's own output.
+    """
+    if whole is None:
+        whole = wide(answer(batch.output, torch.arange(len(batch), device=batch.real.device)))
+    integrals: list[PathIntegral] = []
     first: Tensor | None = None
     for site in reversed(batch.sites):
-        found.insert(0, integrate(batch, site.index, answer, whole, plan=plan, first=first))
-        first = found[0].points  # a lower site bends the answer more, never less
-    return found
+        integrals.insert(0, integrate(batch, site.index, answer, whole, plan=plan, first=first))
+        first = integrals[0].points  # a lower site bends the answer more, never less
+    return integrals
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +192,7 @@ def rule_named(name: str, count: int) -> Rule:
 
 
 def climb(slopes: Float[Tensor, "*batch point"], count: int) -> Float[Tensor, "*batch point"]:
-    """How far one has risen at each Gauss point, judged by the slopes at all of them.
+    """How far the answer has risen at each Gauss point, judged by the slopes at all of them.
 
     The slopes are read as a polynomial in Legendre form, whose terms integrate in closed form:
     ∫₋₁ˣ P_k = (P_{k+1}(x) - P_{k-1}(x)) / (2k + 1).
@@ -212,26 +217,26 @@ def _equal(count: int) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class _Walk:
-    """What was met on the way: summed slopes, and the answer and its steepness at every point."""
+    """The path as it was walked: summed slopes, and answer and steepness at every point."""
 
     slopes: Context
     heights: Float[Tensor, "batch point"]
     steepness: Float[Tensor, "batch point"]
 
     def bend(self, start: Scores) -> Scores:
-        """How far the answers on the way are from where the slopes lead, at the worst point.
+        """How far the answers on the path are from where the slopes lead, at the worst point.
 
         A rule with too few points can meet the end by accident, but not every point before it.
         """
-        led = climb(self.steepness, self.heights.shape[-1])
-        return (led - (self.heights - start.unsqueeze(-1))).abs().amax(-1).float()
+        expected = climb(self.steepness, self.heights.shape[-1])
+        return (expected - (self.heights - start.unsqueeze(-1))).abs().amax(-1).float()
 
 
 def _walk(
     batch: Batch, site: int, rows: RowIndex, rule: Rule, answer: Answer, cost: float
 ) -> _Walk:
     """Replay the rows at every point of the rule, as many copies at a time as memory allows."""
-    here, count = rows.repeat_interleave(len(rule)), len(rule)
+    copies, count = rows.repeat_interleave(len(rule)), len(rule)
     alphas = rule.points.to(rows.device).repeat(len(rows))
     weights = rule.weights.to(rows.device).repeat(len(rows))
     places = torch.arange(len(rows), device=rows.device).repeat_interleave(count)
@@ -239,14 +244,14 @@ def _walk(
     dtype = torch.promote_types(batch.values[site].dtype, torch.float32)
     slopes = torch.zeros(len(rows), *shape, device=rows.device, dtype=dtype)
     heights, steepness = [], []
-    every = torch.arange(len(here), device=rows.device)
-    for some in torch.split(every, _at_once(batch, site, cost)):
-        edit = _Scaled(site, alphas[some])
+    every = torch.arange(len(copies), device=rows.device)
+    for chunk in torch.split(every, _at_once(batch, site, cost)):
+        edit = _Scaled(site, alphas[chunk])
         with torch.enable_grad():
-            height = answer(replay(batch.rows(here[some]), edit), here[some])
+            height = answer(replay(batch.rows(copies[chunk]), edit), copies[chunk])
             (slope,) = torch.autograd.grad(height.sum(), edit.scaled, materialize_grads=True)
         slope = wide(slope)
-        slopes.index_add_(0, places[some], slope * weights[some].to(dtype).reshape(-1, 1, 1, 1))
+        slopes.index_add_(0, places[chunk], slope * weights[chunk].to(dtype).reshape(-1, 1, 1, 1))
         heights.append(height.detach())
         steepness.append((slope * edit.context).sum((1, 2, 3)))
     return _Walk(
@@ -257,19 +262,19 @@ def _walk(
 
 
 def _silence(batch: Batch, site: int, answer: Answer) -> tuple[Scores, float]:
-    """The answers without the site, and the bytes that one copy keeps for its way back."""
+    """The answers without the site, and the bytes that one copy keeps for the backward pass."""
     rows = torch.arange(len(batch), device=batch.real.device)
     edit = _Scaled(site, torch.zeros(len(batch), device=batch.real.device))
-    weights = {part.untyped_storage().data_ptr() for part in batch.subject.model.parameters()}
+    weights = {weight.untyped_storage().data_ptr() for weight in batch.subject.model.parameters()}
     kept: dict[int, int] = {}
 
-    def count(part: Tensor) -> Tensor:
-        storage = part.untyped_storage()
+    def count(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
         if storage.data_ptr() not in weights:
             kept[storage.data_ptr()] = storage.nbytes()
-        return part.detach()  # with its graph, a saved result would keep itself alive for ever
+        return tensor.detach()  # with its graph, a saved result would keep itself alive for ever
 
-    hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda part: part)
+    hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor)
     with torch.enable_grad(), hooks:
         silenced = answer(replay(batch.rows(rows), edit), rows)
     return wide(silenced.detach()), sum(kept.values()) / len(batch)
@@ -291,7 +296,7 @@ class _Scaled(Edit):
         self.context = self.scaled = factors
 
     def result(self, call: AttentionCall, context: Context) -> Context | None:
-        """The context as far as each copy has come."""
+        """The context, scaled by each copy's factor."""
         if call.site not in self.sites:
             return None
         self.context = context.detach()
@@ -300,6 +305,6 @@ class _Scaled(Edit):
         return self.scaled
 
 
-def wide(part: Tensor) -> Tensor:
-    """At least single precision: sums of half-precision numbers lose what we look for."""
-    return part.to(torch.promote_types(part.dtype, torch.float32))
+def wide(tensor: Tensor) -> Tensor:
+    """At least single precision: sums of half-precision numbers are too inexact."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

@@ -1,20 +1,20 @@
-"""By what way did the words reach the answer?
+"""How did the words reach the answer?
 
 The attribution tree (Hao et al., AAAI 2021) reads the contributions of all layers as one picture.
-With a^l the contributions of layer l, all heads together, it looks for edges E that maximise
+With a^l the contributions of layer l, summed over heads, it looks for edges E that maximise
 
     Σ_l Σ_(i,j)∈E^l  a^l_ij - λ,     each with  a^l_ij / max a^l > τ,
 
 such that every token enters once, below the token that looked at it, in a lower layer. The token
 that took most from the others is the root. If the answer is read at one position (the [CLS] token,
-the last word of a language model), that reader is no parent and the last layer is its own: only
-the edges of the reader count there.
+the last word of a language model), that reader is no parent, and in the last layer only the edges
+of the reader count.
 
 ``greedy`` is the released algorithm for any number of layers: layer by layer downwards, a token
 joins as soon as it can, to the first token in reading order that looked at it. A token that joins
 in a layer cannot be a parent in that same layer. ``exact`` is the true maximum. Because a token may
-enter once, and early at a price, the problem is that of choosing where to open warehouses, so no
-arborescence algorithm solves it; as a small integer program it is solved exactly.
+enter only once, and an early entry can be worth less itself but opens more edges below, this is a
+facility location problem, which no arborescence algorithm solves; a small integer program does.
 """
 
 import json
@@ -42,13 +42,14 @@ Algorithm = Literal["greedy", "exact"]
 SECONDS = 20.0  # after which the best tree found so far is taken, and the check says so
 TINY = 1e-30
 
-BLUE, ORANGE, GREY, BLACK = "#0072b2", "#d55e00", "#999999", "#000000"
+# The palette of report, which methods cannot import; a test compares the two.
+BLUE, VERMILION, GREY, BLACK = "#0072b2", "#d55e00", "#999999", "#000000"
 STEP, RISE, MARGIN = 64, 34, 70  # of a drawing: per token, per layer, and on the left
 
 
 @dataclass(frozen=True)
 class TreeEdge:
-    """In this layer, the parent took the child in."""
+    """In this layer, the child entered the tree below the parent."""
 
     layer: int
     parent: int
@@ -58,7 +59,7 @@ class TreeEdge:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class AttributionTree(Result):
-    """The way of the words, as edges between the positions of one sequence."""
+    """How the words reached the answer, as edges between the positions of one sequence."""
 
     root: int
     reader: int | None  # where the answer is read, if at one position
@@ -81,9 +82,9 @@ class AttributionTree(Result):
         lines = [f"{self._name(self.root)}  → {self.target}"]
 
         def draw(node: int, indent: str) -> None:
-            below = self.children(node)
-            for place, edge in enumerate(below):
-                last = place == len(below) - 1
+            edges = self.children(node)
+            for place, edge in enumerate(edges):
+                last = place == len(edges) - 1
                 branch = "└─ " if last else "├─ "
                 share = f"layer {edge.layer}  {edge.score:+.2g}"
                 lines.append(f"{indent}{branch}{self._name(edge.child)}  {share}")
@@ -94,7 +95,7 @@ class AttributionTree(Result):
 
     def to_networkx(self) -> "networkx.DiGraph":
         """The tree as a directed graph; nodes carry their token, edges their layer and score."""
-        graph = extra("networkx", "compare").DiGraph(target=self.target, root=self.root)
+        graph = extra("networkx").DiGraph(target=self.target, root=self.root)
         for node in self.nodes:
             graph.add_node(node, token=self._name(node))
         for edge in self.edges:
@@ -103,7 +104,7 @@ class AttributionTree(Result):
 
     def to_json(self) -> str:
         """The tree as JSON: root, tokens, edges."""
-        said = {
+        tree = {
             "target": self.target,
             "root": self.root,
             "reader": self.reader,
@@ -111,54 +112,55 @@ class AttributionTree(Result):
             "tokens": list(self.tokens or ()),
             "edges": [asdict(edge) for edge in self.edges],
         }
-        return json.dumps(said, ensure_ascii=False, indent=1)
+        return json.dumps(tree, ensure_ascii=False, indent=1)
 
     def svg(self) -> str:
         """The tree as a drawing: words along the bottom in reading order, layers upwards."""
-        tokens, levels = self.tokens or (), self._levels()
+        tokens, levels = self.tokens or (), self.levels()
         foot, width = 20 + RISE * (self.layers + 1), MARGIN + STEP * len(tokens)
 
         def at(node: int) -> tuple[float, float]:
             return MARGIN + STEP * (node + 0.5), 20 + RISE * (self.layers - levels[node])
 
-        parts = []
+        shapes = []
         for level in range(self.layers + 1):
             name = "answer" if level == self.layers else f"layer {level}"
-            parts.append(_word(name, 4, 24 + RISE * (self.layers - level), GREY, "start"))
+            shapes.append(_word(name, 4, 24 + RISE * (self.layers - level), GREY, "start"))
         for edge in self.edges:
-            said = f"{self._name(edge.parent)} ← {self._name(edge.child)}, layer {edge.layer}"
-            title = f"{said}, {edge.score:+.2g}"
-            parts.append(_line(at(edge.parent), at(edge.child), self._thickness(edge), title))
+            ends = f"{self._name(edge.parent)} ← {self._name(edge.child)}"
+            title = f"{ends}, layer {edge.layer}, {edge.score:+.2g}"
+            shapes.append(_line(at(edge.parent), at(edge.child), self.thickness(edge), title))
         for node in self.nodes:
-            (x, y), colour = at(node), ORANGE if node == self.root else BLUE
-            parts.append(_line((x, y), (x, foot - 14), 0.5, self._name(node), GREY))
-            parts.append(f'<circle cx="{x}" cy="{y}" r="5" fill="{colour}"/>')
+            (x, y), colour = at(node), VERMILION if node == self.root else BLUE
+            shapes.append(_line((x, y), (x, foot - 14), 0.5, self._name(node), GREY))
+            shapes.append(f'<circle cx="{x}" cy="{y}" r="5" fill="{colour}"/>')
         for node, token in enumerate(tokens):
             colour = BLACK if node in levels else GREY
-            parts.append(_word(token, MARGIN + STEP * (node + 0.5), foot, colour, "middle"))
+            shapes.append(_word(token, MARGIN + STEP * (node + 0.5), foot, colour, "middle"))
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {foot + 16}" '
             f'width="{width}" height="{foot + 16}" font-family="sans-serif" font-size="12">'
-            f"<title>{escape(self.target)}</title>\n" + "\n".join(parts) + "\n</svg>\n"
+            f"<title>{escape(self.target)}</title>\n" + "\n".join(shapes) + "\n</svg>\n"
         )
 
     def _name(self, node: int) -> str:
         return (self.tokens or ())[node]
 
-    def _levels(self) -> dict[int, int]:
-        """How high each position stands: at the layer in which it was taken in."""
+    def levels(self) -> dict[int, int]:
+        """How high each position stands: at the layer in which it entered the tree."""
         entered = {edge.child: edge.layer for edge in self.edges}
         return {node: entered.get(node, self.layers) for node in self.nodes}
 
-    def _thickness(self, edge: TreeEdge) -> float:
-        return 1 + 3 * edge.score / max(one.score for one in self.edges)
+    def thickness(self, edge: TreeEdge) -> float:
+        """How thick the line of an edge is drawn: the largest score as four, none as one."""
+        return 1 + 3 * edge.score / max(other.score for other in self.edges)
 
 
 @method(
     question="How did the words reach the answer?",
     room="attribution",
     needs=("target",),
-    cost=Cost(forwards=1, per_layer=5, maps=2),
+    cost=Cost(forwards=1, per_layer=3.6, backwards=True, maps=2),
     command="tree",
 )
 def attribution_tree(
@@ -171,9 +173,22 @@ def attribution_tree(
 ) -> AttributionTree:
     """Read the attributions of all layers as one tree of words.
 
-    ``threshold`` is τ and ``penalty`` is λ. With two stacks the one that answers is taken, unless
-    ``stack`` names the other. Whichever algorithm is asked for, the objective of both is in the
-    checks.
+    Whichever algorithm is asked for, the objective of both is in the checks.
+
+    >>> attribution = xa.self_attribution(trace)
+    >>> print(xa.attribution_tree(attribution).text())
+    gripping  → probability of positive
+    ├─ a  layer 4 ...
+    └─ [SEP]  layer 4 ...
+    >>> len(xa.attribution_tree(attribution, threshold=0.9, algorithm="exact").edges)
+    1
+
+    Args:
+        attribution: the attributions of one text.
+        threshold: the weakest edge that counts, as a share of the strongest of its layer.
+        penalty: what every edge costs.
+        algorithm: greedy, as released with the paper, or exact, the true maximum.
+        stack: encoder or decoder; without, the one that answers.
     """
     check_request(threshold, penalty, algorithm)
     stack = stack or attribution.sites[-1].stack
@@ -181,9 +196,9 @@ def attribution_tree(
     reader = _reader(attribution, stack)
     root = _root(maps, reader)
     edges = _eligible(maps if reader is None else maps[:-1], reader, threshold)
-    optimum, solved = _exact(edges, root, penalty)
+    optimum, proven = _exact(edges, root, penalty)
     trees = {"greedy": _greedy(edges, root, penalty), "exact": optimum}
-    worth = {way: sum(edge.score - penalty for edge in tree) for way, tree in trees.items()}
+    worth = {name: sum(edge.score - penalty for edge in tree) for name, tree in trees.items()}
     used = {"threshold": threshold, "penalty": penalty, "algorithm": algorithm, "stack": stack}
     before = attribution.provenance
     return AttributionTree(
@@ -196,7 +211,7 @@ def attribution_tree(
             "greedy objective": worth["greedy"],
             "exact objective": worth["exact"],
             "greedy share of exact": worth["greedy"] / worth["exact"] if worth["exact"] else 1.0,
-            "exact is proven": solved,
+            "exact is proven": proven,
             "edges above the threshold": len(edges),
         },
         root=root,
@@ -209,7 +224,7 @@ def attribution_tree(
 
 
 def check_request(threshold: float, penalty: float, algorithm: str) -> None:
-    """Refuse a tree that cannot be; cheap enough to ask before anything is attributed."""
+    """Refuse options that no tree can have; cheap enough to check before anything is attributed."""
     require_choice("algorithm", algorithm, get_args(Algorithm))
     if not 0 <= threshold < 1 or not penalty >= 0:
         raise BadRequestError(
@@ -219,19 +234,24 @@ def check_request(threshold: float, penalty: float, algorithm: str) -> None:
 
 
 def _layer_maps(attribution: SelfAttribution, stack: str) -> list[Tensor]:
-    """The contributions of every layer of a stack to itself, all heads together."""
-    own = [s.index for s in attribution.sites if s.stack == stack and s.kind == "self"]
-    if not own:
-        found = ", ".join(attribution.sequences)
-        raise BadRequestError(f"There is no stack {stack!r}; this model has {found}.")
-    return [attribution.scores[site].sum(0) for site in own]
+    """The contributions of every layer of a stack to itself, summed over heads."""
+    sites = _self_attention(attribution, stack)
+    if not sites:
+        stacks = ", ".join(attribution.sequences)
+        raise BadRequestError(f"There is no stack {stack!r}; this model has {stacks}.")
+    return [attribution.scores[site].sum(0) for site in sites]
 
 
 def _reader(attribution: SelfAttribution, stack: str) -> int | None:
     """The one position whose row counts in the last layer, if there is one."""
-    last = [s.index for s in attribution.sites if s.stack == stack and s.kind == "self"][-1]
+    last = _self_attention(attribution, stack)[-1]
     rows = attribution.scores[last].abs().sum((0, 2)).nonzero().flatten().tolist()
     return rows[0] if len(rows) == 1 else None
+
+
+def _self_attention(attribution: SelfAttribution, stack: str) -> list[int]:
+    """The sites at which a stack attends to itself."""
+    return [site.index for site in attribution.sites if site.stack == stack and site.kind == "self"]
 
 
 def _root(maps: list[Tensor], reader: int | None) -> int:
@@ -247,7 +267,7 @@ def _root(maps: list[Tensor], reader: int | None) -> int:
 
 def _eligible(maps: list[Tensor], reader: int | None, threshold: float) -> list[TreeEdge]:
     """The edges above the threshold, from the top layer down, then in reading order."""
-    found = []
+    edges = []
     for layer in reversed(range(len(maps))):
         rows = maps[layer].clone()
         if reader is not None:
@@ -255,12 +275,12 @@ def _eligible(maps: list[Tensor], reader: int | None, threshold: float) -> list[
         above = rows / rows.max().abs().clamp_min(TINY) > threshold
         above.fill_diagonal_(False)
         for parent, child in above.nonzero().tolist():
-            found.append(TreeEdge(layer, parent, child, float(rows[parent, child])))
-    return found
+            edges.append(TreeEdge(layer, parent, child, float(rows[parent, child])))
+    return edges
 
 
 def _greedy(edges: list[TreeEdge], root: int, penalty: float) -> list[TreeEdge]:
-    """Take every token in as high as possible, first come, first served."""
+    """Let every token enter as high as possible, in reading order."""
     entered, tree = {root: math.inf}, []
     for edge in edges:
         if entered.get(edge.parent, -1) <= edge.layer or edge.child in entered:
@@ -274,8 +294,8 @@ def _greedy(edges: list[TreeEdge], root: int, penalty: float) -> list[TreeEdge]:
 def _exact(edges: list[TreeEdge], root: int, penalty: float) -> tuple[list[TreeEdge], bool]:
     """The edges of largest worth, and whether they are proven to be.
 
-    One yes-or-no for each edge; a child has one parent, and an edge needs one that leads to its
-    parent from above.
+    One yes-or-no variable for each edge. Each child has at most one parent, and an edge needs
+    another one that leads to its parent from above.
     """
     edges = [edge for edge in edges if edge.child != root]
     worth = np.array([edge.score - penalty for edge in edges])
@@ -287,7 +307,7 @@ def _exact(edges: list[TreeEdge], root: int, penalty: float) -> tuple[list[TreeE
     signs: list[int] = []
     limits: list[int] = []
 
-    def demand(terms: list[tuple[int, int]], limit: int) -> None:
+    def constrain(terms: list[tuple[int, int]], limit: int) -> None:
         rows.extend([len(limits)] * len(terms))
         columns.extend(column for column, _ in terms)
         signs.extend(sign for _, sign in terms)
@@ -296,10 +316,10 @@ def _exact(edges: list[TreeEdge], root: int, penalty: float) -> tuple[list[TreeE
     for column, edge in enumerate(edges):
         if edge.parent != root:
             higher = [c for c in above.get(edge.parent, []) if edges[c].layer > edge.layer]
-            demand([(column, 1), *((c, -1) for c in higher)], 0)
+            constrain([(column, 1), *((c, -1) for c in higher)], 0)
         above.setdefault(edge.child, []).append(column)
-    for into in above.values():
-        demand([(column, 1) for column in into], 1)
+    for entering in above.values():
+        constrain([(column, 1) for column in entering], 1)
     table = coo_array((signs, (rows, columns)), shape=(len(limits), len(edges)))
     solution = milp(
         -worth,

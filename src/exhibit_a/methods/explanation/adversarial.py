@@ -44,10 +44,11 @@ from exhibit_a.shapes import Attention, SiteMap, SiteRows
 from exhibit_a.subject.anatomy import ANSWERS
 from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.tap import AttentionCall
+from exhibit_a.trace.answers import NUMBERS, distribution_at
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.replay import replay
-from exhibit_a.trace.targets import NUMBERS, Target, choose_target
+from exhibit_a.trace.targets import Target, choose_target
 
 if TYPE_CHECKING:
     pass
@@ -84,7 +85,7 @@ class AdversarialAttention(Result):
     question="Could attention have been another, and the answer the same?",
     room="explanation",
     needs=("attention", "hidden", "distribution"),
-    cost=Cost(per_layer=160, maps=6),
+    cost=Cost(per_layer=20, backwards=True, maps=6),
     command="adversary",
     flags={"compare": "free"},
 )

@@ -67,7 +67,7 @@ class AdversarialKeys(Result):
     question="Could other keys have given the same answers?",
     room="explanation",
     needs=("classes",),
-    cost=Cost(forwards=18, maps=1),
+    cost=Cost(forwards=16, backwards=True, maps=1),
 )
 def adversarial_keys(
     subject: Subject,

@@ -54,7 +54,7 @@ STEPS = 64  # of the path from nothing to the text
     question="What do other methods say about the same answer?",
     room="explanation",
     needs=("target",),
-    cost=Cost(forwards=250, maps=2),
+    cost=Cost(forwards=600, per_token=2, maps=2),
 )
 def companions(
     trace: Trace,
@@ -122,7 +122,7 @@ def _names(methods: Iterable[str] | None, known: Iterable[str]) -> list[str]:
     question="Where does the last layer look?",
     room="explanation",
     needs=("attention", "target"),
-    cost=Cost(forwards=3, maps=1),
+    cost=Cost(forwards=1, maps=1),
 )
 def raw(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """The attention of the last layer, mean over heads, in the rows the answer is read from."""
@@ -136,7 +136,7 @@ def raw(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     question="Where do all layers look, one after the other?",
     room="explanation",
     needs=("attention", "target"),
-    cost=Cost(forwards=3, maps=1),
+    cost=Cost(forwards=1, maps=1),
 )
 def attention_rollout(trace: Trace, target: Target) -> Scores:
     """Attention multiplied through the layers, half of each step staying put."""
@@ -149,7 +149,7 @@ def attention_rollout(trace: Trace, target: Target) -> Scores:
     question="How much can run from the answer to each token?",
     room="explanation",
     needs=("attention", "target"),
-    cost=Cost(forwards=3, algebra=20, maps=1),
+    cost=Cost(forwards=1, algebra=20, maps=1),
 )
 def attention_flow(trace: Trace, target: Target) -> Scores:
     """The largest flow through attention, seen as pipes, from the answer to each token."""
@@ -163,7 +163,7 @@ def attention_flow(trace: Trace, target: Target) -> Scores:
     question="Which attention does the answer feel?",
     room="explanation",
     needs=("attention", "target"),
-    cost=Cost(forwards=3, maps=2),
+    cost=Cost(forwards=2, backwards=True, maps=2),
 )
 def attention_gradient(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """Attention times its gradient, summed over sites, heads and queries."""
@@ -178,7 +178,7 @@ def attention_gradient(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     question="What does attention times gradient add up to?",
     room="explanation",
     needs=("attention", "target"),
-    cost=Cost(forwards=6, maps=2),
+    cost=Cost(forwards=2, backwards=True, maps=2),
 )
 def attention_relevance(trace: Trace, target: Target) -> Scores:
     """The positive part of attention times gradient, multiplied through the layers."""
@@ -193,7 +193,7 @@ def attention_relevance(trace: Trace, target: Target) -> Scores:
     question="How long are the vectors that attention hands on?",
     room="explanation",
     needs=("attention", "values", "projection", "target"),
-    cost=Cost(forwards=3, algebra=1, maps=1),
+    cost=Cost(forwards=1, algebra=1, maps=1),
 )
 def norm(trace: Trace, target: Target) -> Scores:
     """Lengths of weighted values, rolled out; half of each step stays put."""
@@ -206,7 +206,7 @@ def norm(trace: Trace, target: Target) -> Scores:
     question="And with the residual and the norm counted?",
     room="explanation",
     needs=("attention", "values", "projection", "target"),
-    cost=Cost(forwards=4, algebra=1, maps=1),
+    cost=Cost(forwards=2, algebra=1, maps=1),
 )
 def norm_residual(trace: Trace, target: Target) -> Scores:
     """Lengths of weighted values and of the residual after the layer norm, rolled out."""
@@ -219,7 +219,7 @@ def norm_residual(trace: Trace, target: Target) -> Scores:
     question="Which token's vector brings a layer to its output?",
     room="explanation",
     needs=("attention", "values", "projection", "target"),
-    cost=Cost(forwards=4, algebra=1, maps=1),
+    cost=Cost(forwards=2, algebra=1, maps=1),
 )
 def alti(trace: Trace, target: Target) -> Scores:
     """How much nearer each vector brings the output of its layer, rolled out."""
@@ -232,7 +232,7 @@ def alti(trace: Trace, target: Target) -> Scores:
     question="What if a token's values were zero?",
     room="explanation",
     needs=("attention", "values", "target"),
-    cost=Cost(forwards=3, per_token=1, maps=1),
+    cost=Cost(forwards=1, per_token=1, maps=1),
 )
 def value_zeroing(trace: Trace, target: Target) -> Scores:
     """How far a layer's output turns when a token's values are zero, rolled out."""
@@ -245,7 +245,7 @@ def value_zeroing(trace: Trace, target: Target) -> Scores:
     question="Which inputs does the answer feel?",
     room="explanation",
     needs=("hidden", "target"),
-    cost=Cost(forwards=3),
+    cost=Cost(forwards=2, backwards=True),
 )
 def gradient_input(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """The gradient times the input of the first layer."""
@@ -260,7 +260,7 @@ def gradient_input(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     question="What does each input add on the way?",
     room="explanation",
     needs=("hidden", "target"),
-    cost=Cost(forwards=196),
+    cost=Cost(forwards=68, backwards=True),
 )
 def integrated_gradients(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """Gradients along the straight path from a text of masks to the text."""

@@ -25,10 +25,10 @@ from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
 from exhibit_a.subject.anatomy import first_hidden
 from exhibit_a.subject.guard import Forward, frozen_eval, without_cache, wrap_forward
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.answers import distributions
+from exhibit_a.trace.answers import NUMBERS, distributions
 from exhibit_a.trace.batches import grouped, padded, stand_alone
 from exhibit_a.trace.capture import Trace, capture
-from exhibit_a.trace.targets import NUMBERS, Target
+from exhibit_a.trace.targets import Target
 
 Erase = Literal["delete", "mask", "pad"]
 

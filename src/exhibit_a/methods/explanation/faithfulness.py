@@ -65,7 +65,6 @@ METRICS = (
     "flip_fraction",
 )
 RANDOM = "random"
-STYLES = ("-", "--", ":")
 
 Explainer = Callable[[Trace, Target], Tensor]
 Attribution = str | Sequence[str] | Explainer | Mapping[str, Explainer]
@@ -104,7 +103,7 @@ class Faithfulness(Result):
     question="Which attribution names the tokens that the answer rests on?",
     room="explanation",
     needs=("distribution",),
-    cost=Cost(forwards=40),
+    cost=Cost(forwards=100, per_token=1),
     command="faithful",
     flags={"attribution": "by"},
     defaults={"attribution": "raw,rollout"},

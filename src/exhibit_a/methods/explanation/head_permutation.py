@@ -26,10 +26,11 @@ from exhibit_a.numerics.distances import total_variation
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Attention, SiteHeads, SiteVisible
 from exhibit_a.subject.tap import AttentionCall, Tap
+from exhibit_a.trace.answers import NUMBERS, distribution_at
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.replay import replay
-from exhibit_a.trace.targets import NUMBERS, Target
+from exhibit_a.trace.targets import Target
 
 TOKENS = 4096  # in one pass, copies included
 LEVEL = 0.95

@@ -83,7 +83,7 @@ class PermutationTest(Result):
     question="Does it matter which key gets which weight?",
     room="explanation",
     needs=("distribution",),
-    cost=Cost(forwards=22, per_layer=10, maps=1),
+    cost=Cost(forwards=21, per_layer=12.5, maps=1),
     command="permute",
 )
 @torch.no_grad()

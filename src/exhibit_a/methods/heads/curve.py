@@ -107,7 +107,7 @@ def pruning_curve(
     question="Does a ranking of each example's own find the heads it needs?",
     room="heads",
     needs=("classes",),
-    cost=Cost(forwards=13, per_layer=5, maps=1),
+    cost=Cost(forwards=13, per_layer=3.6, backwards=True, maps=1),
 )
 def effectiveness(
     subject: Subject,

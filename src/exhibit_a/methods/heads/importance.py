@@ -83,7 +83,7 @@ class HeadSimilarity(Result):
     question="Which heads does the model need?",
     room="heads",
     needs=("classes",),
-    cost=Cost(forwards=1, per_layer=5, maps=1),
+    cost=Cost(forwards=1, per_layer=3.6, backwards=True, maps=1),
     command="heads",
 )
 def head_importance(

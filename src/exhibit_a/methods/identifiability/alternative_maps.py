@@ -1,17 +1,18 @@
-"""Could whole maps have been different, and every head still have said the same?
+"""Could whole attention maps have been different, with the same output of every head?
 
 ``alternatives.py`` explores one row with linear programs. Here every row of every head is moved
 away from what it was, a little less far and thousands of times as fast, without leaving the rows
 that are valid: none negative, the same sum, the same head output. For a row a over keys with values
-V let M be an orthonormal basis of the columns of [V, 1]. From x = a, to gain along an objective c:
+V let M be an orthonormal basis of the columns of [V, 1]. From x = a, repeatedly:
 
-1. with w = x^p, y = (Mᵀ diag(w) M)⁻¹ Mᵀ diag(w) c and the step d = w ⊙ (c − My), which keeps Mᵀx.
-   Small weights move slowly (p = 3/2), so that they do not stand in the way of the others;
-2. x ← x + t·d, with t nine tenths of the longest step that leaves no weight negative;
-3. first c = −a, away from the heavy keys; then c = sign(x − a), along which the distance
-   ½ Σ|x − a| never shrinks, because it is convex.
+1. choose an objective c: first c = −a, away from the heavy keys; then c = sign(x − a), along which
+   the distance ½ Σ|x − a| never shrinks, because it is convex;
+2. with w = x^p, y = (Mᵀ diag(w) M)⁻¹ Mᵀ diag(w) c, take the direction d = w ⊙ (c − My), which gains
+   along c and keeps Mᵀx. Small weights move slowly (p = 3/2), so that they do not block the others;
+3. x ← x + t·d, with t nine tenths of the longest step that leaves no weight negative;
+4. a step after which the equations no longer hold is not taken;
+5. at the end, the change of Mᵀx by rounding is corrected.
 
-A step that fails the equations is not taken, and at the end what rounding did to Mᵀx is taken back.
 A key with weight zero (masked, or underflown) keeps it. The distance is a lower bound of what is
 possible: on real heads it came to five sixths of what linear programs find.
 """
@@ -23,6 +24,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhibit_a.errors import BrokenInvariantError
+from exhibit_a.methods.identifiability.alternatives import rounding_of
+from exhibit_a.methods.identifiability.polytope import DEPENDENT, SAME_OUTPUT
 from exhibit_a.numerics.parallel import spread
 from exhibit_a.shapes import SiteMap, SiteRows
 from exhibit_a.subject.guard import floating
@@ -33,11 +36,8 @@ from exhibit_a.trace.replay import replay
 AWAY, FURTHER = 4, 8  # steps with the first objective and with the second
 PACE = 1.5  # p
 SHORT_OF = 0.9  # the share of the longest step that is taken
-SAME_OUTPUT = 1e-9  # how well a row must reproduce the output, in units of the values
-DEPENDENT = 1e-12  # singular values of [V, 1] below this share of the largest impose nothing
 RIDGE = 1e-16  # of the trace, so that keys which impose nothing can be left out
 TINY = 1e-30
-NOISE = 64  # units of rounding, of the largest answer, that a replay may differ by
 EFFORT = 2**35  # multiplications; beyond, only some rows of each head are moved
 
 Rows = Float[Tensor, "row key"]
@@ -50,8 +50,8 @@ class AlternativeMaps:
     """Other valid maps with the same head outputs, and how far they are from the model's own."""
 
     maps: tuple[SiteMap, ...]
-    distance: tuple[SiteRows, ...]  # total variation of every row; 0 where none was found
-    searched: int
+    distance: tuple[SiteRows, ...]  # total variation of every row; 0 where no other was found
+    searched: int  # rows that were moved
     free: int  # rows that could have been different
     residual: float  # largest change of a head's output, in units of the values
     answer_change: float  # of the model, with all alternatives in place at once
@@ -62,15 +62,15 @@ class AlternativeMaps:
 def alternative_maps(
     trace: Trace, free: tuple[RowMarks, ...], *, first: tuple[SiteRows, ...] | None = None
 ) -> AlternativeMaps:
-    """Move every row that is marked ``free`` as far as it is found to go.
+    """Move every row that is marked ``free`` as far as a few steps take it.
 
-    Where that is too much work, only some rows of each head are moved: those with most in
-    ``first``, or the first ones.
+    Where that is too much work, only some rows of each head are moved: those with the largest
+    numbers in ``first``, or the first ones.
     """
     trace = trace.keeping("attention", "values", "hidden")
     wanted = _affordable(trace, free, first)
-    found = [_of_site(trace, site.index, wanted[site.index]) for site in trace.sites]
-    maps, distances, residuals = zip(*found, strict=True)
+    moved = [_move_site(trace, site.index, wanted[site.index]) for site in trace.sites]
+    maps, distances, residuals = zip(*moved, strict=True)
     change, allowed = _answer_change(trace, maps)
     return AlternativeMaps(
         maps=maps,
@@ -85,78 +85,79 @@ def alternative_maps(
 
 def move(row: Rows, basis: Constraints) -> Rows:
     """Rows as far from ``row`` as a few steps lead, with the same products with ``basis``."""
-    here = row
+    moved = row
     for step in range(AWAY + FURTHER):
-        objective = -row if step < AWAY else (here - row).sign()
-        there = _step(here, basis, objective)
-        here = torch.where(_missed(there, row, basis) <= SAME_OUTPUT / 64, there, here)
-    for _ in range(2):
-        again = _corrected(here, row, basis)
-        better = _missed(again, row, basis) < _missed(here, row, basis)
-        here = torch.where(better, again, here)
-    return here
+        objective = -row if step < AWAY else (moved - row).sign()  # step 1
+        further = _step(moved, basis, objective)  # steps 2 and 3
+        holds = _residual(further, row, basis) <= SAME_OUTPUT / 64  # step 4
+        moved = torch.where(holds, further, moved)
+    for _ in range(2):  # step 5
+        corrected = _corrected(moved, row, basis)
+        better = _residual(corrected, row, basis) < _residual(moved, row, basis)
+        moved = torch.where(better, corrected, moved)
+    return moved
 
 
-def _missed(there: Rows, row: Rows, basis: Constraints) -> Float[Tensor, "row 1"]:
+def _residual(moved: Rows, row: Rows, basis: Constraints) -> Float[Tensor, "row 1"]:
     """By how much the products with the basis have changed."""
-    return ((there - row) @ basis).abs().amax(-1, keepdim=True)
+    return ((moved - row) @ basis).abs().amax(-1, keepdim=True)
 
 
-def _step(here: Rows, basis: Constraints, objective: Rows) -> Rows:
+def _step(moved: Rows, basis: Constraints, objective: Rows) -> Rows:
     """A step that gains along the objective and keeps Mᵀx."""
-    pace = here**PACE
-    gain = objective - _solved(pace, basis, (pace * objective) @ basis) @ basis.mT
-    rate = gain * here ** (PACE - 1)  # of growth or, below zero, of shrinking
+    pace = moved**PACE  # w
+    gain = objective - _solved(pace, basis, (pace * objective) @ basis) @ basis.mT  # c − My
+    rate = gain * moved ** (PACE - 1)  # d / x: of growth or, below zero, of shrinking
     fastest = (-rate).amax(-1, keepdim=True)
-    length = torch.where(fastest > TINY, SHORT_OF / fastest.clamp_min(TINY), 0)
-    return here * (1 + length * rate).clamp_min(0)
+    length = torch.where(fastest > TINY, SHORT_OF / fastest.clamp_min(TINY), 0)  # step 3
+    return moved * (1 + length * rate).clamp_min(0)
 
 
-def _corrected(there: Rows, row: Rows, basis: Constraints) -> Rows:
-    """The row with what rounding did to Mᵀx taken back."""
-    lost = _solved(there, basis, (row - there) @ basis)
-    return there * (1 + lost @ basis.mT).clamp_min(0)
+def _corrected(moved: Rows, row: Rows, basis: Constraints) -> Rows:
+    """The moved row with the change of Mᵀx by rounding corrected."""
+    correction = _solved(moved, basis, (row - moved) @ basis)
+    return moved * (1 + correction @ basis.mT).clamp_min(0)
 
 
 def _solved(
     pace: Rows, basis: Constraints, wanted: Float[Tensor, "row constraint"]
 ) -> Float[Tensor, "row constraint"]:
-    """(Mᵀ diag(w) M)⁻¹ times ``wanted``; what the row's keys cannot tell apart is left at zero."""
-    seen = basis.mT @ (pace.unsqueeze(-1) * basis)
-    diagonal = seen.diagonal(dim1=-2, dim2=-1)
+    """(Mᵀ diag(w) M)⁻¹ times ``wanted``; zero where the row's keys impose nothing."""
+    gram = basis.mT @ (pace.unsqueeze(-1) * basis)
+    diagonal = gram.diagonal(dim1=-2, dim2=-1)
     diagonal.add_((RIDGE * diagonal.sum(-1, keepdim=True)).clamp_min(TINY**4))
-    factor, _ = torch.linalg.cholesky_ex(seen)
-    found: Tensor = torch.cholesky_solve(wanted.unsqueeze(-1), factor).squeeze(-1)
-    return found.nan_to_num(0, 0, 0)
+    factor, _ = torch.linalg.cholesky_ex(gram)
+    solution: Tensor = torch.cholesky_solve(wanted.unsqueeze(-1), factor).squeeze(-1)
+    return solution.nan_to_num(0, 0, 0)
 
 
-def _of_site(trace: Trace, site: int, wanted: RowMarks) -> tuple[SiteMap, SiteRows, float]:
+def _move_site(trace: Trace, site: int, wanted: RowMarks) -> tuple[SiteMap, SiteRows, float]:
     """The moved maps of one site, the distance of every row, and the worst change of an output."""
     attention, values = trace.attention[site], trace.values[site]
     if not bool(wanted.any()):
         return attention, torch.zeros(wanted.shape), 0.0
     exact = attention.double()
 
-    def of_head(head: int) -> tuple[Tensor, float]:
+    def move_head(head: int) -> tuple[Tensor, float]:
         rows = wanted[head].nonzero().flatten()
         equations = _equations(values[head].double())
         left, strength, _ = torch.linalg.svd(equations, full_matrices=False)
         basis = left[:, strength > DEPENDENT * strength[0]]
-        whole, worst = exact[head].clone(), 0.0
-        for some in torch.split(rows, max(1, 2**22 // basis.numel())):
-            row = exact[head, some]
+        moved_head, worst = exact[head].clone(), 0.0
+        for run in torch.split(rows, max(1, 2**22 // basis.numel())):
+            row = exact[head, run]
             moved = move(row, basis)
-            missed = ((moved - row) @ equations).abs().amax(-1)
-            kept = missed <= SAME_OUTPUT  # False for NaN, too
-            whole[some] = torch.where(kept.unsqueeze(-1), moved, row)
-            worst = max(worst, float(missed[kept].amax()) if bool(kept.any()) else 0.0)
-        return whole, worst
+            residual = ((moved - row) @ equations).abs().amax(-1)
+            kept = residual <= SAME_OUTPUT  # False for NaN, too
+            moved_head[run] = torch.where(kept.unsqueeze(-1), moved, row)
+            worst = max(worst, float(residual[kept].amax()) if bool(kept.any()) else 0.0)
+        return moved_head, worst
 
-    found = spread(of_head, range(len(attention)), attention.device)
-    moved = torch.stack([whole for whole, _ in found])
+    heads = spread(move_head, range(len(attention)), attention.device)
+    moved = torch.stack([moved_head for moved_head, _ in heads])
     distance = 0.5 * (moved - exact).abs().sum(-1)
     dtype = torch.promote_types(attention.dtype, torch.float32)
-    return moved.to(dtype), distance.float(), max(worst for _, worst in found)
+    return moved.to(dtype), distance.float(), max(worst for _, worst in heads)
 
 
 def _equations(values: Float[Tensor, "key d_head"]) -> Float[Tensor, "key equation"]:
@@ -182,13 +183,16 @@ def _affordable(
 
 def _answer_change(trace: Trace, maps: tuple[SiteMap, ...]) -> tuple[float, float]:
     """The change of the model's answer with all maps in place, which only rounding may explain."""
-    own = floating(trace.output)[0]
-    allowed = NOISE * torch.finfo(own.dtype).eps * max(1.0, float(own.abs().amax()))
-    if all(one is raw for one, raw in zip(maps, trace.attention, strict=True)):
+    answer = floating(trace.output)[0]
+    allowed = rounding_of(answer)
+    if all(moved is raw for moved, raw in zip(maps, trace.attention, strict=True)):
         return 0.0, allowed
-    changed = [edits.replace(i, one.to(trace.attention[i].dtype)) for i, one in enumerate(maps)]
-    answer = floating(replay(trace, edits.together(*changed)))[0]
-    change = float((answer - own).abs().amax())
+    changed = [
+        edits.replace(site, moved.to(trace.attention[site].dtype))
+        for site, moved in enumerate(maps)
+    ]
+    again = floating(replay(trace, edits.together(*changed)))[0]
+    change = float((again - answer).abs().amax())
     if change > allowed:
         raise BrokenInvariantError(
             f"The alternative maps move the model's answer by {change:.1e}, beyond rounding "

@@ -2,14 +2,13 @@
 
 For one row of one head: other rows of weights that are not negative, keep their sum, and average
 the values to the same output (``polytope.py`` has the linear programs). The model itself is then
-asked: its answer is computed again with each alternative in place of the row it used.
+run again: its answer is computed with each alternative in place of the row it used.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
@@ -19,13 +18,9 @@ from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.result import Result
 from exhibit_a.subject.anatomy import check_site
 from exhibit_a.subject.guard import floating
-from exhibit_a.subject.provenance import provenance
 from exhibit_a.trace import edits
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.replay import replay
-
-if TYPE_CHECKING:
-    pass
 
 NOISE = 64  # units of rounding, of the largest answer, that a replay may differ by
 
@@ -54,7 +49,7 @@ class AlternativeAttention(Result):
     question="Which other attention would have given the same answer?",
     room="identifiability",
     needs=("attention", "values"),
-    cost=Cost(forwards=2, maps=1),
+    cost=Cost(forwards=18, maps=1),
 )
 def alternative_attention(
     trace: Trace,
@@ -67,8 +62,21 @@ def alternative_attention(
 ) -> AlternativeAttention:
     """Other valid attention rows with the same head output, and what the model answers to them.
 
-    Without ``query``, the row the answer is usually read from: the last real token where attention
-    is causal, else the first.
+    Args:
+        site: number of the attention site.
+        head: number of the head at that site.
+        query: position of the row; by default the row that the answer is usually read from, which
+            is the last real token of a decoder and the first of an encoder.
+        samples: number of alternatives drawn at random, beside the farthest one.
+        seed: seed of the random draws.
+
+    >>> short = xa.alternative_attention(trace, site=0, head=0)
+    >>> short.identifiable, short.freedom
+    (True, 0)
+    >>> longer = xa.capture(subject, "a gripping , beautifully shot film " * 8)
+    >>> result = xa.alternative_attention(longer, site=5, head=0, samples=2)
+    >>> result.identifiable, result.freedom, tuple(result.alternatives.shape)
+    (False, 17, (2, 50))
     """
     check_site(trace.sites, site, head)
     if samples < 1:
@@ -76,53 +84,53 @@ def alternative_attention(
     trace = trace.keeping("attention", "values", "hidden")
     query = _query(trace, site, query)
     seen = trace.visible[site][query]
-    seeded = generator(seed)
-    found = polytope(
+    valid = polytope(
         trace.attention[site][head, query, seen].double(),
         trace.values[site][head, seen].double(),
         samples=samples,
-        generator=seeded,
+        generator=generator(seed),
     )
-
-    def everywhere(part: Tensor) -> Tensor:
-        whole = torch.zeros(*part.shape[:-1], len(seen), dtype=torch.float64)
-        whole[..., seen.cpu()] = part.double()
-        return whole
-
-    rows = everywhere(torch.cat([found.farthest.unsqueeze(0), found.corners]))
+    rows = _over_all_keys(torch.cat([valid.farthest.unsqueeze(0), valid.corners]), seen)
+    where = {"site": site, "head": head, "query": query}
     return AlternativeAttention(
         tokens=trace.tokens,
-        provenance=provenance(
-            trace.subject.name,
-            "alternative_attention",
-            trace.subject.revision,
-            seed,
-            site=site,
-            head=head,
-            query=query,
-            samples=samples,
+        provenance=trace.subject.provenance(
+            "alternative_attention", seed, **where, samples=samples
         ),
         checks={
             "parity": trace.subject.anatomy.parity,
-            "largest change of the head's output": found.residual,
-            **_answers(trace, site, head, query, rows),
+            "largest change of the head's output": valid.residual,
+            **_answer_checks(trace, **where, rows=rows),
         },
-        site=site,
-        head=head,
-        query=query,
-        row=everywhere(found.row),
-        low=everywhere(found.low),
-        high=everywhere(found.high),
+        **where,
+        row=_over_all_keys(valid.row, seen),
+        low=_over_all_keys(valid.low, seen),
+        high=_over_all_keys(valid.high, seen),
         alternatives=rows[1:],
         farthest=rows[0],
-        distance=found.distance,
-        freedom=found.freedom,
-        identifiable=found.unique,
+        distance=valid.distance,
+        freedom=valid.freedom,
+        identifiable=valid.unique,
         key_tokens=trace.keys_of(site).tokens,
     )
 
 
+def rounding_of(answer: Tensor) -> float:
+    """How far rounding may move an answer that should stay the same."""
+    return NOISE * torch.finfo(answer.dtype).eps * max(1.0, float(answer.abs().amax()))
+
+
+def _over_all_keys(
+    weights: Float[Tensor, "*row _seen"], seen: Bool[Tensor, " key"]
+) -> Float[Tensor, "*row key"]:
+    """Weights over the keys that are seen, with zeros for the other keys."""
+    every = torch.zeros(*weights.shape[:-1], len(seen), dtype=torch.float64)
+    every[..., seen.cpu()] = weights.double()
+    return every
+
+
 def _query(trace: Trace, site: int, query: int | None) -> int:
+    """The row asked for, or the one that the answer is usually read from."""
     positions = trace.queries_of(site)
     real = positions.real.nonzero().flatten().tolist()
     if query is None:
@@ -135,16 +143,18 @@ def _query(trace: Trace, site: int, query: int | None) -> int:
 
 
 @torch.no_grad()
-def _answers(trace: Trace, site: int, head: int, query: int, rows: Tensor) -> dict[str, Any]:
-    """The model's answer with each row in place; it may not move beyond rounding."""
-    own = floating(trace.output)[0]
+def _answer_checks(
+    trace: Trace, site: int, head: int, query: int, rows: Float[Tensor, "sample key"]
+) -> dict[str, float]:
+    """How far each row in place moves the model's answer, which only rounding may explain."""
+    answer = floating(trace.output)[0]
     changes = []
     for row in rows:
         edited = trace.attention[site].clone()
         edited[head, query] = row.to(edited)
-        answer = floating(replay(trace, edits.replace(site, edited)))[0]
-        changes.append(float((answer - own).abs().amax()))
-    allowed = NOISE * torch.finfo(own.dtype).eps * max(1.0, float(own.abs().amax()))
+        again = floating(replay(trace, edits.replace(site, edited)))[0]
+        changes.append(float((again - answer).abs().amax()))
+    allowed = rounding_of(answer)
     if max(changes) > allowed:
         raise BrokenInvariantError(
             f"An alternative row moves the model's answer by {max(changes):.1e}, beyond rounding "

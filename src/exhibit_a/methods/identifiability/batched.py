@@ -1,8 +1,11 @@
-"""What is left to say of effective attention when only its summary is wanted, for many texts?
+"""How are effective attention and identifiability measured on a whole corpus?
 
-Texts of one length share a batch, and each attention call is summed up while the model runs, so
-that no map outlives its layer. For every text and head the numbers are those of
-``effective_attention``, averaged over rows:
+These are the batched forms of ``effective_attention`` and ``attention_identifiability``. A batch
+holds texts of one length without padding, and each attention call is summarised while the model
+runs, so that no map outlives its layer. For every text and head the numbers are those of the method
+on that text alone, averaged over rows.
+
+The effective attention of a call is found in two steps:
 
 1. Heads whose values are independent beyond doubt (``ranks.surely_independent``) lose nothing:
    their effective attention is their attention. Short texts are nearly all of this kind, and cost
@@ -10,7 +13,7 @@ that no map outlives its layer. For every text and head the numbers are those of
 2. All other heads of all texts are projected together (``projection.project``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -18,6 +21,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhibit_a.methods.identifiability.effective import (
+    DeficientHeads,
     as_projected,
     rank_deficient_projections,
     share_on,
@@ -34,7 +38,7 @@ HeadNumbers = Float[Tensor, "batch _head"]
 
 @dataclass(frozen=True)
 class Convention:
-    """What counts as the values, and how small is zero; as for ``effective_attention``."""
+    """The options of ``effective_attention`` that a projection depends on, with its defaults."""
 
     simplex: bool = False
     rtol: float | None = None
@@ -55,24 +59,14 @@ def effective_statistics(
     width = values.shape[-1] + convention.simplex
     seen = visible.any(0)
     tolerance = tolerance_for(precision, width, convention.rtol)
-    # A column of ones only adds to the singular values that are not the largest; the spectrum is
-    # looked at instead of guessed.
+    # A column of ones can raise the largest singular value, and with it the tolerance: with
+    # ``simplex`` no head is sure.
     safe = surely_independent(values[..., seen, :], tolerance) & (not convention.simplex)
-    keys = visible.sum(-1).to(torch.float64).mean()
-    numbers = {
-        "rank": keys.expand(safe.shape),
-        "nullity": torch.zeros(safe.shape, dtype=torch.float64),
-        "null_fraction": torch.zeros(safe.shape, dtype=torch.float64),
-        "moved": torch.zeros(safe.shape, dtype=torch.float64),
-        "pearson": torch.ones(safe.shape, dtype=torch.float64),
-        "identifiable": torch.ones(safe.shape, dtype=torch.float64),
-        "borderline": torch.zeros(safe.shape, dtype=torch.float64),
-    }
-    numbers = {name: part.to(attention.device, copy=True) for name, part in numbers.items()}
+    numbers = _nothing_lost(safe.shape, visible)  # step 1
     if bool(safe.all()):
         return numbers, attention
     rest = ~safe
-    shown = project(
+    projection = project(  # step 2
         attention[rest],
         values[rest],
         visible,
@@ -80,81 +74,80 @@ def effective_statistics(
         rtol=convention.rtol,
         dtype=precision,
     )
-    sure, doubtful = shown.identifiable, ~shown.identifiable & ~shown.unidentifiable
-    found = {
-        "rank": shown.rank,
-        "nullity": shown.nullity,
-        "null_fraction": shown.null_fraction,
-        "moved": shown.moved,
-        "identifiable": sure,
-        "borderline": doubtful,
+    by_row = {
+        "rank": projection.rank,
+        "nullity": projection.nullity,
+        "null_fraction": projection.null_fraction,
+        "moved": projection.moved,
+        "identifiable": projection.identifiable,
+        "borderline": ~projection.identifiable & ~projection.unidentifiable,
     }
-    for name, part in found.items():
-        numbers[name][rest] = part.to(torch.float64).mean(-1)
-    numbers["pearson"][rest] = shown.pearson
-    effective = attention.to(shown.effective.dtype).clone()
-    effective[rest] = shown.effective
+    for name, rows in by_row.items():
+        numbers[name][rest] = rows.to(torch.float64).mean(-1)
+    numbers["pearson"][rest] = projection.pearson
+    effective = attention.to(projection.effective.dtype).clone()
+    effective[rest] = projection.effective
     return numbers, effective
 
 
 @dataclass(eq=False)
 class EffectiveSummary(Tap):
-    """Sums up every attention call of a pass over texts of one length."""
+    """Summarises the effective attention of every call in a pass over texts of one length."""
 
     special: Bool[Tensor, "batch key"]
-    narrow: Sequence[Mapping[int, Tensor]]  # of every site
+    deficient: Sequence[DeficientHeads]  # of every site
     convention: Convention = field(default_factory=Convention)
     keep_maps: bool = False
     numbers: list[dict[str, HeadNumbers]] = field(default_factory=list)
     maps: list[Attention] = field(default_factory=list)
 
     def weighting(self, call: AttentionCall) -> None:
-        """Sum the call up."""
-        passed = as_projected(call.values, dict(self.narrow[call.site]))
+        """Summarise the call."""
+        passed = as_projected(call.values, self.deficient[call.site])
         visible = seen_by_all(call)
-        found, effective = effective_statistics(
+        numbers, effective = effective_statistics(
             call.probs, passed, visible, self.convention, call.value.dtype
         )
         marks = {"special": self.special, "first": torch.zeros_like(self.special)}
         marks["first"][:, 0] = True
         for kind, marked in marks.items():
-            found[f"{kind}_raw"] = share_on(marked, call.probs)
+            raw = share_on(marked, call.probs)
+            numbers[f"{kind}_raw"] = raw
             same = effective is call.probs
-            found[f"{kind}_effective"] = (
-                found[f"{kind}_raw"] if same else share_on(marked, effective)
-            )
-        self.numbers.append(found)
+            numbers[f"{kind}_effective"] = raw if same else share_on(marked, effective)
+        self.numbers.append(numbers)
         if self.keep_maps:
             self.maps.append(effective)
 
 
 @dataclass(eq=False)
 class FreedomSummary(Tap):
-    """Counts, for every attention call, in how many ways its rows could have been different."""
+    """Summarises in how many ways the rows of every call could have been different."""
 
     numbers: list[dict[str, HeadNumbers]] = field(default_factory=list)
 
     def weighting(self, call: AttentionCall) -> None:
-        """Count the call: means over rows, and the share of rows that are the only ones."""
-        heads = call.probs.shape[1]
-        keys = None if call.key is None else shared_to_all(call.key, heads).flatten(0, 1)
-        found = degrees_of_freedom(
-            call.probs.flatten(0, 1), call.values.flatten(0, 1), keys, seen_by_all(call)
+        """Count the call: means over rows, and the share of rows that are unique."""
+        texts_and_heads = call.probs.shape[:2]
+        keys = None if call.key is None else shared_to_all(call.key, call.probs.shape[1])
+        freedom = degrees_of_freedom(
+            call.probs.flatten(0, 1),
+            call.values.flatten(0, 1),
+            None if keys is None else keys.flatten(0, 1),
+            seen_by_all(call),
         )
         counts = {
-            name: part.double().mean(-1).unflatten(0, call.probs.shape[:2])
+            name: rows.unflatten(0, texts_and_heads)
             for name in ("same_output", "same_sum", "not_negative", "generated", "reach")
-            if (part := getattr(found, name)) is not None
+            if (rows := getattr(freedom, name)) is not None
         }
+        means = {name: rows.double().mean(-1) for name, rows in counts.items()}
         unique = {
-            f"unique_{name}": (getattr(found, name) == 0)
-            .double()
-            .mean(-1)
-            .unflatten(0, call.probs.shape[:2])
-            for name in counts
+            f"unique_{name}": (rows == 0).double().mean(-1)
+            for name, rows in counts.items()
             if name != "reach"
         }
-        self.numbers.append(counts | unique)
+        self.numbers.append(means | unique)
 
 
 def seen_by_all(call: AttentionCall) -> Visible:
@@ -165,7 +158,21 @@ def seen_by_all(call: AttentionCall) -> Visible:
     return call.visible[0].any(0).expand(rows, columns)
 
 
-def rank_deficient_sites(subject: Subject) -> list[dict[int, Tensor]]:
-    """The heads of every site whose output projection loses something, and what it keeps."""
+def rank_deficient_sites(subject: Subject) -> list[DeficientHeads]:
+    """The heads of every site whose output projection has not full rank, for `EffectiveSummary`."""
     weights = [subject.output_weight(site.index) for site in subject.anatomy.sites]
     return [{} if weight is None else rank_deficient_projections(weight) for weight in weights]
+
+
+def _nothing_lost(shape: torch.Size, visible: Visible) -> dict[str, HeadNumbers]:
+    """The numbers of heads whose effective attention is their attention."""
+    zero = torch.zeros(shape, dtype=torch.float64, device=visible.device)
+    return {
+        "rank": zero + visible.sum(-1).to(torch.float64).mean(),
+        "nullity": zero.clone(),
+        "null_fraction": zero.clone(),
+        "moved": zero.clone(),
+        "pearson": zero + 1,
+        "identifiable": zero + 1,
+        "borderline": zero,
+    }

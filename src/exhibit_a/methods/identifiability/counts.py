@@ -1,41 +1,36 @@
 """Was this attention the only one possible, and from which length on is it not?
 
 ``attention_identifiability`` counts the dimensions in which every row of a trace could have moved:
-with the same output; and the same sum; and no negative weight; and as the model's own keys could
-have produced it (``freedom.py`` has the mathematics; Brunner et al., 2020; Bhardwaj et al., 2021).
-``identifiability_by_length`` asks the first question for growing prefixes of one text.
+with the same output; and the same sum; and no negative weight; and as the model's keys could have
+produced it (``freedom.py`` has the mathematics; Brunner et al., 2020; Bhardwaj et al., 2021).
+``identifiability_by_length`` measures the first of these for growing beginnings of one text.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.identifiability.effective import (
     PADDING,
     EffectiveAttention,
+    SiteCounts,
     effective_attention,
+    with_padding,
 )
 from exhibit_a.methods.identifiability.freedom import Freedom, degrees_of_freedom
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import SiteRows
 from exhibit_a.subject.anatomy import Site
-from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.capture import Trace, capture
 
-if TYPE_CHECKING:
-    pass
-
 DEMANDS = ("same output", "same sum", "not negative", "own keys")
 SHORTEST = 4  # tokens; below, a text is all special tokens
-
-SiteCounts = Int[Tensor, "_head _query"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -53,38 +48,56 @@ class AttentionIdentifiability(Result):
     def unique(self, site: int) -> Float[Tensor, " demand"]:
         """The share of rows that are the only ones possible, under each demand that was counted."""
         demands = (self.same_output, self.same_sum, self.not_negative, self.generated)
-        counted = [part for demand in demands if (part := demand[site]) is not None]
-        return torch.stack([(part[part >= 0] == 0).double().mean() for part in counted])
+        counts = [count for demand in demands if (count := demand[site]) is not None]
+        return torch.stack([(count[count >= 0] == 0).double().mean() for count in counts])
 
 
 @method(
     question="Was this attention the only one possible?",
     room="identifiability",
     needs=("attention", "values", "keys"),
-    cost=Cost(forwards=1, algebra=29, maps=2),
+    cost=Cost(forwards=2, algebra=28, maps=2),
 )
 def attention_identifiability(trace: Trace) -> AttentionIdentifiability:
-    """Count in how many ways every attention row could have been different, under four demands."""
+    """Count in how many ways every attention row could have been different, under four demands.
+
+    A text with no more tokens than a head is wide leaves no freedom. In a longer one, most rows are
+    unique only if the model's own keys must be able to produce them:
+
+    >>> [round(float(share), 2) for share in xa.attention_identifiability(trace).unique(site=0)]
+    [1.0, 1.0, 1.0, 1.0]
+    >>> longer = xa.capture(subject, "a gripping , beautifully shot film " * 6)
+    >>> counts = xa.attention_identifiability(longer)
+    >>> len(longer.tokens), int(counts.same_output[0].amax()), int(counts.same_sum[0].amax())
+    (38, 6, 5)
+    >>> [round(float(share), 1) for share in counts.unique(site=0)]
+    [0.0, 0.0, 0.0, 1.0]
+    """
     trace = trace.keeping("attention", "values", "keys")
-    found = [_counted(trace, site) for site in trace.sites]
-    blind = [site.index for site, one in zip(trace.sites, found, strict=True) if not one.keyed]
-    checks: dict[str, Any] = {
+    by_site = [_counted(trace, site) for site in trace.sites]
+    without_keys = [
+        site.index
+        for site, counts in zip(trace.sites, by_site, strict=True)
+        if counts.generated is None
+    ]
+    checks: dict[str, float | str] = {
         "parity": trace.subject.anatomy.parity,
         "computed in": f"float64; the model in {str(trace.values[0].dtype).removeprefix('torch.')}",
         "key-aware count": "local: about small moves of the query vector",
     }
-    if blind:
-        checks["keys"] = f"not seen at sites {blind}; the key-aware count is missing there"
-    subject = trace.subject
-    counts: dict[str, Any] = {
-        name: tuple(one.rows(name) for one in found) for name in Freedom.__dataclass_fields__
-    }
+    if without_keys:
+        checks["keys"] = f"not seen at sites {without_keys}; the key-aware count is missing there"
     return AttentionIdentifiability(
         tokens=trace.tokens,
-        provenance=provenance(subject.name, "attention_identifiability", subject.revision),
+        provenance=trace.subject.provenance("attention_identifiability"),
         checks=checks,
         sites=trace.sites,
-        **counts,
+        same_output=tuple(counts.same_output for counts in by_site),
+        same_sum=tuple(counts.same_sum for counts in by_site),
+        not_negative=tuple(counts.not_negative for counts in by_site),
+        generated=tuple(counts.generated for counts in by_site),
+        reach=tuple(counts.reach for counts in by_site),
+        visibility=tuple(counts.visibility for counts in by_site),
     )
 
 
@@ -107,52 +120,49 @@ class IdentifiabilityByLength(Result):
     question="From which length on is it not?",
     room="identifiability",
     needs=("text",),
-    cost=Cost(forwards=24, maps=3),
+    cost=Cost(forwards=12, maps=3),
 )
 def identifiability_by_length(
     subject: Subject, text: str, *, lengths: Sequence[int] | None = None
 ) -> IdentifiabilityByLength:
-    """Raw against effective attention for growing beginnings of ``text``.
+    """Raw against effective attention for growing beginnings of a text.
 
-    Without ``lengths``: steps up to the whole text or the model's limit, and the two lengths around
-    the width of the heads, where the null space begins.
+    Args:
+        lengths: numbers of tokens to cut the text to; by default a dozen up to the whole text or
+            the model's limit, and the two around the width of the heads, where a null space begins.
+
+    >>> text = "a gripping , beautifully shot film " * 8
+    >>> result = xa.identifiability_by_length(subject, text, lengths=[8, 32, 48])
+    >>> result.lengths, result.d_head[0]
+    ((8, 32, 48), 32)
+    >>> result.nullity[:, 0].tolist()
+    [0.0, 0.0, 16.0]
     """
     available = _available(subject, text)
-    if available < SHORTEST:
-        raise BadRequestError(
-            f"The text is too short to be cut: it has {available} tokens, and beginnings have "
-            f"{SHORTEST} or more. Give a longer one."
-        )
-    asked = _steps(subject, available) if lengths is None else sorted(set(lengths))
-    beyond = [n for n in asked if not SHORTEST <= n <= available]
-    if beyond or not asked:
-        raise BadRequestError(
-            f"The text can be cut to {SHORTEST} to {available} tokens; "
-            f"{beyond[0] if beyond else 'nothing'} was asked for."
-        )
-    found = [effective_attention(_beginning(subject, text, n)) for n in asked]
-    widths = tuple(site.d_head for site in found[-1].sites)
-    checks: dict[str, Any] = {
+    asked = _checked_lengths(subject, available, lengths)
+    results = [effective_attention(_beginning(subject, text, length)) for length in asked]
+    widths = tuple(site.d_head for site in results[-1].sites)
+    change = "largest change of a head's output"
+    checks: dict[str, float | str] = {
         "parity": subject.anatomy.parity,
-        "largest change of a head's output": max(
-            one.checks["largest change of a head's output"] for one in found
-        ),
+        change: max(result.checks[change] for result in results),
     }
     if available <= min(widths):
         checks["too short"] = f"the text has {available} tokens, the heads are {min(widths)} wide"
     return IdentifiabilityByLength(
-        tokens=found[-1].tokens,
-        provenance=provenance(
-            subject.name, "identifiability_by_length", subject.revision, lengths=list(asked)
-        ),
+        tokens=results[-1].tokens,
+        provenance=subject.provenance("identifiability_by_length", lengths=list(asked)),
         checks=checks,
-        lengths=tuple(len(one.tokens or ()) for one in found),
+        lengths=tuple(len(result.tokens or ()) for result in results),
         d_head=widths,
-        **{name: torch.stack([_by_site(one, name) for one in found]) for name in _SHOWN},
+        **{
+            name: torch.stack([_site_means(result, name) for result in results])
+            for name in _AVERAGED
+        },
     )
 
 
-_SHOWN = (
+_AVERAGED = (
     "pearson",
     "null_fraction",
     "nullity",
@@ -163,28 +173,46 @@ _SHOWN = (
 )
 
 
-def _by_site(result: EffectiveAttention, name: str) -> Float[Tensor, " site"]:
+def _site_means(result: EffectiveAttention, name: str) -> Float[Tensor, " site"]:
     """The mean over heads, and over real rows where there are rows, of every site."""
     means = []
-    for part in getattr(result, name):
-        numbers = part.double()
+    for site_numbers in getattr(result, name):
+        numbers = site_numbers.double()
         means.append(numbers[(numbers != PADDING) & ~numbers.isnan()].mean())
     return torch.stack(means)
 
 
+def _checked_lengths(subject: Subject, available: int, lengths: Sequence[int] | None) -> list[int]:
+    """The lengths asked for, or those of our choice, within what the text has."""
+    if available < SHORTEST:
+        raise BadRequestError(
+            f"The text is too short to be cut: it has {available} tokens, and beginnings have "
+            f"{SHORTEST} or more. Give a longer one."
+        )
+    asked = _steps(subject, available) if lengths is None else sorted(set(lengths))
+    beyond = [length for length in asked if not SHORTEST <= length <= available]
+    if beyond or not asked:
+        raise BadRequestError(
+            f"The text can be cut to {SHORTEST} to {available} tokens; "
+            f"{beyond[0] if beyond else 'nothing'} was asked for."
+        )
+    return asked
+
+
 def _available(subject: Subject, text: str) -> int:
+    """The number of tokens of a text, as far as the model takes them."""
     inputs = subject.encode(text, truncate=True)
     if "input_ids" not in inputs or subject.tokenizer is None:
-        raise BadRequestError("Lengths are of texts, and this model takes something else.")
+        raise BadRequestError("Only texts can be cut to a length, and this model reads none.")
     return int(inputs["input_ids"].shape[1])
 
 
 def _steps(subject: Subject, available: int) -> list[int]:
-    """A dozen lengths up to what there is, and those around the width of the heads."""
+    """A dozen lengths up to that of the text, and those around the width of the heads."""
     even = torch.linspace(min(8, available), available, 12).round().long().tolist()
     widths = {site.d_head for site in subject.anatomy.sites}
     edges = {edge for width in widths for edge in (width, width + 1)}
-    return sorted({n for n in {*even, *edges} if SHORTEST <= n <= available})
+    return sorted({length for length in {*even, *edges} if SHORTEST <= length <= available})
 
 
 def _beginning(subject: Subject, text: str, length: int) -> Trace:
@@ -192,37 +220,26 @@ def _beginning(subject: Subject, text: str, length: int) -> Trace:
     cut = subject.tokenizer(
         text, return_tensors="pt", truncation=True, max_length=length, verbose=False
     )
-    inputs = {name: part.to(subject.device) for name, part in cut.items()}
+    inputs = {name: tensor.to(subject.device) for name, tensor in cut.items()}
     return capture(subject, inputs, keep=("attention", "values"))
 
 
-@dataclass(frozen=True, eq=False)
-class _Counted:
-    """What was counted at one site, and which of its rows are text."""
-
-    freedom: Freedom
-    real: Tensor
-
-    @property
-    def keyed(self) -> bool:
-        return self.freedom.generated is not None
-
-    def rows(self, name: str) -> Tensor | None:
-        part: Tensor | None = getattr(self.freedom, name)
-        if part is None or bool(self.real.all()):
-            return part
-        filler = torch.nan if part.is_floating_point() else PADDING
-        whole = part.new_full((part.shape[0], len(self.real)), filler)
-        whole[:, self.real] = part
-        return whole
-
-
-def _counted(trace: Trace, site: Site) -> _Counted:
+def _counted(trace: Trace, site: Site) -> Freedom:
+    """The freedom of every row of one site; rows of padding are marked."""
     real = trace.queries_of(site.index).real.to(trace.attention[site.index].device)
-    found = degrees_of_freedom(
+    freedom = degrees_of_freedom(
         trace.attention[site.index][:, real],
         trace.values[site.index],
         trace.keys[site.index],
         trace.visible[site.index][real],
     )
-    return _Counted(found, real)
+    keyed = (freedom.generated, freedom.reach, freedom.visibility)
+    return Freedom(
+        with_padding(freedom.same_output, real, PADDING),
+        with_padding(freedom.same_sum, real, PADDING),
+        with_padding(freedom.not_negative, real, PADDING),
+        *(
+            None if rows is None else with_padding(rows, real, filler)
+            for rows, filler in zip(keyed, (PADDING, PADDING, torch.nan), strict=True)
+        ),
+    )

@@ -10,10 +10,13 @@ counted under one demand after the other (Brunner et al., 2020; Bhardwaj et al.,
    zero are held at zero; the count is that of the face on which the row lies.
 4. and the model's own keys can produce them, a′ = softmax(Kq′): moving q moves the row along
    B = (diag a − aaᵀ)K and the output along VᵀB = Cov_a(V, K). What is left, close to a, is
-   rank B − rank VᵀB. The rank of VᵀB is read off VᵀQ, with Q an orthonormal basis of the columns of
-   B; its smallest singular value over its largest says how visible the least visible move is.
+   rank B − rank VᵀB, which is found in four steps:
+   a. B;
+   b. its rank, the reach of the keys, and an orthonormal basis Q of its columns;
+   c. the rank of VᵀQ, which is that of VᵀB;
+   d. the smallest singular value of VᵀQ over its largest: how visible the least visible move is.
 
-The last is a statement about small moves; far away there may be other rows that nobody counted.
+The last demand is counted for small moves; rows far away that meet it too are not counted.
 """
 
 from dataclasses import dataclass
@@ -33,7 +36,7 @@ from exhibit_a.methods.identifiability.ranks import (
 )
 from exhibit_a.numerics.parallel import shares, spread
 
-WORKSPACE = 2**24  # bytes of float64 moves that a thread has in hand, if more than one row
+WORKSPACE = 2**24  # bytes of float64 moves that a thread works on at a time, if more than one row
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +46,7 @@ class Freedom:
     same_output: Int[Tensor, "head query"]
     same_sum: Int[Tensor, "head query"]
     not_negative: Int[Tensor, "head query"]
-    generated: Int[Tensor, "head query"] | None  # without keys nobody knows
+    generated: Int[Tensor, "head query"] | None  # None without keys, as the next two
     reach: Int[Tensor, "head query"] | None  # dimensions in which the keys can move the row
     visibility: Float[Tensor, "head query"] | None  # least visible such move over the most visible
 
@@ -57,50 +60,44 @@ def degrees_of_freedom(
     rtol: float | None = None,
     dtype: torch.dtype | None = None,
 ) -> Freedom:
-    """Count, for every row of every head, the ways in which it could have been different.
+    """Count, for every row of every head, the dimensions in which it could have been different.
 
     ``dtype`` is the precision the model computed in, where it is not that of ``values``.
     """
     sets, precision = key_sets(visible), dtype or values.dtype
 
-    def of_heads(some: slice) -> list[Tensor]:
-        weights = attention[some].to(torch.float64).masked_fill(~visible, 0)
-        exact = values[some].to(torch.float64)
+    def count_heads(heads: slice) -> list[Tensor]:
+        weights = attention[heads].to(torch.float64).masked_fill(~visible, 0)
+        exact = values[heads].to(torch.float64)
         summed = with_ones(exact, sets)
         plain = tolerance_for(precision, exact.shape[-1], rtol)
         wider = tolerance_for(precision, summed.shape[-1], rtol)
-        same_sum = _nullity(summed, sets, wider)
-        counts = [
-            _nullity(exact, sets, plain),
-            same_sum,
-            _on_its_face(weights, summed, sets, wider, same_sum),
-        ]
+        same_output = _nullity(exact, sets, plain)  # step 1
+        same_sum = _nullity(summed, sets, wider)  # step 2
+        not_negative = _on_its_face(weights, summed, sets, wider, same_sum)  # step 3
         if keys is None:
-            return counts
+            return [same_output, same_sum, not_negative]
         line = tolerance_for(precision, max(exact.shape[-1], keys.shape[-1]), rtol)
-        own_keys = keys[some].to(torch.float64)
-        at_a_time = max(1, WORKSPACE // (8 * own_keys.numel()))
-        moves = [
-            _moves(rows, seen, exact, own_keys, line)
-            for rows, seen in zip(
-                torch.split(weights, at_a_time, dim=1),
-                torch.split(visible, at_a_time),
-                strict=True,
-            )
-        ]
-        return [*counts, *(torch.cat(part, 1) for part in zip(*moves, strict=True))]
+        exact_keys = keys[heads].to(torch.float64)
+        at_a_time = max(1, WORKSPACE // (8 * exact_keys.numel()))
+        row_runs = zip(
+            torch.split(weights, at_a_time, dim=1), torch.split(visible, at_a_time), strict=True
+        )
+        moves = [_moves(rows, seen, exact, exact_keys, line) for rows, seen in row_runs]  # step 4
+        generated, reach, visibility = (torch.cat(runs, 1) for runs in zip(*moves, strict=True))
+        return [same_output, same_sum, not_negative, generated, reach, visibility]
 
-    one_head = 8 * attention[0].numel() * (1 if keys is None else keys.shape[-1])
-    parts = shares(len(attention), max(1, WORKSPACE // one_head), attention.device)
-    found = spread(of_heads, parts, attention.device)
-    counted = [torch.cat(part) for part in zip(*found, strict=True)]
-    return Freedom(*counted, *[None] * (6 - len(counted)))
+    bytes_per_head = 8 * attention[0].numel() * (1 if keys is None else keys.shape[-1])
+    head_runs = shares(len(attention), max(1, WORKSPACE // bytes_per_head), attention.device)
+    by_run = spread(count_heads, head_runs, attention.device)
+    counts = [torch.cat(runs) for runs in zip(*by_run, strict=True)]
+    return Freedom(*counts, *[None] * (6 - len(counts)))
 
 
 def _nullity(
     values: Float[Tensor, "head key width"], sets: KeySets, tolerance: Tolerance
 ) -> Int[Tensor, "head query"]:
-    """Keys without independent values, row by row."""
+    """The number of keys that a row sees, without the rank of their values."""
     return (sets.size - ranks(values, sets, tolerance).rank)[:, sets.of_row]
 
 
@@ -111,12 +108,12 @@ def _on_its_face(
     tolerance: Tolerance,
     same_sum: Int[Tensor, "head query"],
 ) -> Int[Tensor, "head query"]:
-    """As for the sum, over the keys that a row gives any weight."""
-    used, found = weights > 0, same_sum.clone()
-    some_without = (used != sets.member[sets.of_row]).any(-1).any(-1)
-    for head in some_without.nonzero().flatten().tolist():
-        found[head] = _nullity(summed[head : head + 1], key_sets(used[head]), tolerance)[0]
-    return found
+    """As ``same_sum``, but over the keys that a row gives any weight."""
+    used, counts = weights > 0, same_sum.clone()
+    has_zeros = (used != sets.member[sets.of_row]).any(-1).any(-1)
+    for head in has_zeros.nonzero().flatten().tolist():
+        counts[head] = _nullity(summed[head : head + 1], key_sets(used[head]), tolerance)[0]
+    return counts
 
 
 def _moves(
@@ -128,31 +125,36 @@ def _moves(
 ) -> tuple[Int[Tensor, "head row"], Int[Tensor, "head row"], Float[Tensor, "head row"]]:
     """Moves that the output cannot show, all moves, and how visible the least visible is.
 
-    Both B and VᵀQ are blind to what all keys or values have in common, but the rounding of K and V
-    is not: it is as large as they are, so the tolerance is relative to them with that part.
+    Neither B nor VᵀQ depends on what all keys or values have in common, but the rounding of K and V
+    does: it is as large as they are. So the tolerance is relative to their size with that part.
     """
     sizes = seen.sum(-1, keepdim=True)
     lines = torch.tensor([[tolerance.of(size)] for size in sizes.flatten().tolist()]).to(weights)
-    common = weights @ keys
-    moves = weights.unsqueeze(-1) * (keys.unsqueeze(1) - common.unsqueeze(2))
-    rounded = weights.norm(dim=-1, keepdim=True) * common.norm(dim=-1, keepdim=True)
-    finest, shows = float(lines.min()), values.mT.unsqueeze(1)
+    finest, transposed_values = float(lines.min()), values.mT.unsqueeze(1)
+    # step 4a
+    common_key = weights @ keys
+    moves = weights.unsqueeze(-1) * (keys.unsqueeze(1) - common_key.unsqueeze(2))
+    key_rounding = weights.norm(dim=-1, keepdim=True) * common_key.norm(dim=-1, keepdim=True)
+    # step 4b, and VᵀQ; by the eigenvectors of BᵀB where squares keep enough digits
     if finest**2 < 1e3 * EXACT or moves.shape[-2] < moves.shape[-1]:
         directions, strength, _ = torch.linalg.svd(moves, full_matrices=False)
-        kept = strength > lines * (strength[..., :1] + rounded)
-        effect = shows @ (directions * kept.unsqueeze(-2))
+        kept = strength > lines * (strength[..., :1] + key_rounding)
+        output_moves = transposed_values @ (directions * kept.unsqueeze(-2))
     else:
         squares, turn = torch.linalg.eigh(moves.mT @ moves)
         largest = squares[..., -1:].clamp_min(0).sqrt()
-        kept = squares > (lines * (largest + rounded)).square()
+        kept = squares > (lines * (largest + key_rounding)).square()
         unit = torch.where(kept, squares, torch.inf).rsqrt()
-        effect = (shows @ moves) @ (turn * unit.unsqueeze(-2))
+        output_moves = (transposed_values @ moves) @ (turn * unit.unsqueeze(-2))
     reach = kept.sum(-1)
-    shown = singular_values(effect, finest)
-    alike = (seen.to(values) @ values).norm(dim=-1, keepdim=True) / sizes.clamp_min(1).sqrt()
-    visible = (shown > lines * (shown[..., :1] + alike)).sum(-1)
+    # step 4c
+    output_strength = singular_values(output_moves, finest)
+    common_value = (seen.to(values) @ values).norm(dim=-1, keepdim=True)
+    value_rounding = common_value / sizes.clamp_min(1).sqrt()
+    visible = (output_strength > lines * (output_strength[..., :1] + value_rounding)).sum(-1)
+    # step 4d; there can be more moves than outputs
     last = (reach - 1).clamp_min(0).unsqueeze(-1)
-    padded = torch.nn.functional.pad(shown, (0, 1 + int(last.max())))  # more moves than outputs
+    padded = torch.nn.functional.pad(output_strength, (0, 1 + int(last.max())))
     least = padded.gather(-1, last).squeeze(-1)
-    ratio = least / shown[..., 0].clamp_min(torch.finfo(shown.dtype).tiny)
+    ratio = least / output_strength[..., 0].clamp_min(torch.finfo(output_strength.dtype).tiny)
     return reach - visible, reach, torch.where(reach > 0, ratio, 1.0)

@@ -3,6 +3,13 @@
 A mask is read as a list of different key sets. Bidirectional and cross-attention have one set,
 padded or not; a causal mask has one for every row, each inside the next; a sliding window has sets
 that overlap with their neighbours. Nothing else about the kind of mask has to be known.
+
+Neighbouring sets are gathered in blocks, so that the rows of a block can share work:
+
+1. a block is the longest run of sets that differ on at most ``CONTESTED`` keys;
+2. its rows are those that see one of its sets;
+3. its contested keys are those that some of its sets have and others do not;
+4. the keys gained and lost are the difference between its union and that of the block before.
 """
 
 from dataclasses import dataclass
@@ -25,7 +32,7 @@ class Block:
     set_of_row: Int[Tensor, " row"]  # counted from the first set of the block
     contested: Int[Tensor, " contested"]
     absent: Bool[Tensor, "set contested"]
-    gained: Int[Tensor, " gained"]  # keys of some set here and of none in the block before
+    gained: Int[Tensor, " gained"]  # keys of some set of this block and of none in the one before
     lost: Int[Tensor, " lost"]  # and the other way round
 
 
@@ -52,34 +59,34 @@ class KeySets:
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """All sets, in runs as long as the contested keys allow."""
-        cuts, every, some = [0], self.member[0], self.member[0]
+        # step 1
+        cuts, core, union = [0], self.member[0], self.member[0]
         for index in range(1, len(self)):
-            every, some = every & self.member[index], some | self.member[index]
-            if int((some & ~every).sum()) > CONTESTED:
+            core, union = core & self.member[index], union | self.member[index]
+            if int((union & ~core).sum()) > CONTESTED:
                 cuts.append(index)
-                every = some = self.member[index]
+                core = union = self.member[index]
         order = self.of_row.argsort(stable=True)
         places = self.of_row[order].contiguous()
-        found, before = [], torch.zeros_like(every)
+        blocks, before = [], torch.zeros_like(core)
         for start, stop in pairwise([*cuts, len(self)]):
             member, union = self.member[start:stop], self.member[start:stop].any(0)
             edges = torch.searchsorted(places, torch.tensor([start, stop], device=places.device))
-            mine = slice(*edges.tolist())
+            rows = slice(*edges.tolist())
             contested = _where(union & ~member.all(0))
-            absent, gained, lost = ~member[:, contested], union & ~before, before & ~union
-            found.append(
+            blocks.append(
                 Block(
-                    slice(start, stop),
-                    order[mine],
-                    places[mine] - start,
-                    contested,
-                    absent,
-                    _where(gained),
-                    _where(lost),
+                    sets=slice(start, stop),
+                    rows=order[rows],  # step 2
+                    set_of_row=places[rows] - start,
+                    contested=contested,  # step 3
+                    absent=~member[:, contested],
+                    gained=_where(union & ~before),  # step 4
+                    lost=_where(before & ~union),
                 )
             )
             before = union
-        return tuple(found)
+        return tuple(blocks)
 
 
 def key_sets(visible: Bool[Tensor, "query key"]) -> KeySets:
@@ -99,4 +106,5 @@ def key_sets(visible: Bool[Tensor, "query key"]) -> KeySets:
 
 
 def _where(marked: Bool[Tensor, " key"]) -> Int[Tensor, " place"]:
+    """The positions of the marked keys."""
     return marked.nonzero().flatten()

@@ -63,67 +63,69 @@ def polytope(
     generator: torch.Generator | None = None,
 ) -> Polytope:
     """Explore the valid rows with the same output as ``row``; ``samples`` corners at random."""
-    here = row.detach().double().cpu().numpy()
-    equations = np.column_stack([values.detach().double().cpu().numpy(), np.ones(len(here))])
+    observed = row.detach().double().cpu().numpy()
+    equations = np.column_stack([values.detach().double().cpu().numpy(), np.ones(len(observed))])
+    # step 1
     scale = np.abs(equations[:, :-1]).max(initial=0) or 1.0
     equations[:, :-1] /= scale
     basis, strength, _ = np.linalg.svd(equations, full_matrices=False)
     basis = basis[:, strength > DEPENDENT * strength[0]]
-    freedom = len(here) - basis.shape[1]
+    freedom = len(observed) - basis.shape[1]
     if freedom == 0:
-        alone = torch.from_numpy(here)
-        return Polytope(alone, 0, alone, alone, alone.expand(samples, -1), alone, 0.0, 0.0)
-    unit = np.eye(len(here))
-    least = np.stack([_corner(basis, here, axis) for axis in unit])
-    most = np.stack([_corner(basis, here, -axis) for axis in unit])
-    objectives = torch.randn(samples, len(here), dtype=torch.float64, generator=generator).numpy()
-    corners = [_corner(basis, here, objective) for objective in objectives]
-    away = _corner(basis, here, here)
-    farthest = _climb(
-        basis, here, max([*least, *most, *corners, away], key=lambda it: _gap(it, here))
-    )
+        only = torch.from_numpy(observed)
+        return Polytope(only, 0, only, only, only.expand(samples, -1), only, 0.0, 0.0)
+    # step 2
+    unit = np.eye(len(observed))
+    least = np.stack([_corner(basis, observed, axis) for axis in unit])
+    most = np.stack([_corner(basis, observed, -axis) for axis in unit])
+    drawn = torch.randn(samples, len(observed), dtype=torch.float64, generator=generator)
+    corners = [_corner(basis, observed, objective) for objective in drawn.numpy()]
+    # step 3
+    away = _corner(basis, observed, observed)
+    start = max([*least, *most, *corners, away], key=lambda corner: _distance(corner, observed))
+    farthest = _climb(basis, observed, start)
     every = np.stack([*least, *most, *corners, away, farthest])
-    residual = float(np.abs((every - here) @ equations).max())
+    residual = float(np.abs((every - observed) @ equations).max())
     if residual > SAME_OUTPUT:
         raise BrokenInvariantError(
             f"An alternative row changes the head output by {residual:.1e} of its scale, more than "
             f"{SAME_OUTPUT:.0e}; the linear programs could not be solved well enough."
         )
     return Polytope(
-        row=torch.from_numpy(here),
+        row=torch.from_numpy(observed),
         freedom=freedom,
-        low=torch.from_numpy(np.minimum(least.diagonal(), here)),
-        high=torch.from_numpy(np.maximum(most.diagonal(), here)),
-        corners=torch.from_numpy(np.stack(corners)) if corners else torch.empty(0, len(here)),
+        low=torch.from_numpy(np.minimum(least.diagonal(), observed)),
+        high=torch.from_numpy(np.maximum(most.diagonal(), observed)),
+        corners=torch.from_numpy(np.stack(corners)) if corners else torch.empty(0, len(observed)),
         farthest=torch.from_numpy(farthest),
-        distance=_gap(farthest, here),
+        distance=_distance(farthest, observed),
         residual=residual,
     )
 
 
-def _gap(there: Vector, here: Vector) -> float:
+def _distance(corner: Vector, observed: Vector) -> float:
     """Total variation distance."""
-    return float(np.abs(there - here).sum() / 2)
+    return float(np.abs(corner - observed).sum() / 2)
 
 
-def _climb(basis: Vector, here: Vector, start: Vector) -> Vector:
-    """A corner at least as far from ``here`` as ``start``, with none farther in its direction."""
+def _climb(basis: Vector, observed: Vector, start: Vector) -> Vector:
+    """A corner at least as far from the row as ``start``, with none farther in its direction."""
     while True:
-        further = _corner(basis, here, -np.sign(start - here))
-        if _gap(further, here) <= _gap(start, here) + SAME_OUTPUT:
+        further = _corner(basis, observed, -np.sign(start - observed))
+        if _distance(further, observed) <= _distance(start, observed) + SAME_OUTPUT:
             return start
         start = further
 
 
-def _corner(basis: Vector, here: Vector, objective: Vector) -> Vector:
+def _corner(basis: Vector, observed: Vector, objective: Vector) -> Vector:
     """The valid row with the smallest ``objective``, polished."""
-    wanted = basis.T @ here
-    found = linprog(
+    wanted = basis.T @ observed
+    program = linprog(
         objective, A_eq=basis.T, b_eq=wanted, bounds=(0, None), method="highs", options=TIGHT
     )
-    if found.x is None:  # the row itself is valid, so only rounding can be in the way
-        return here
-    corner: Vector = found.x
+    if program.x is None:  # the row itself is valid, so only rounding can have prevented a solution
+        return observed
+    corner: Vector = program.x
     used = corner > 0
     corner[used] += np.linalg.lstsq(basis[used].T, wanted - basis.T @ corner, rcond=None)[0]
     return corner.clip(min=0)

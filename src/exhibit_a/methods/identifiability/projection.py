@@ -7,17 +7,18 @@ can tell us about the row. For row i, with S the keys it may see, c = row @ V an
 
     effective row i  =  c G⁺ V[S]ᵀ  on S, and nothing outside S.
 
-1. The mask is read as key sets (``visibility``), and the rank of V on each is counted (``ranks``).
+1. The mask is read as key sets (``key_sets``), and the rank of V on each is counted (``ranks``).
 2. Rows whose keys have independent values have no null space and stay as they are, bit for bit.
 3. V is replaced by an orthonormal basis B of its columns: the formula does not change, and G = I
    when a row sees everything, which settles bidirectional, padded and cross-attention.
 4. Otherwise G is I minus the outer products of what the row cannot see. Neighbouring rows differ in
    few keys, so a block of rows shares one factor of G, and each row corrects it for the few keys it
-   lacks (Woodbury). G⁻¹c is found for all rows, then one product with Bᵀ gives all effective rows.
+   does not see (``woodbury``). One product of all G⁻¹c with Bᵀ then gives all effective rows.
 5. Rows with a smaller rank than the whole, or whose correction is ill-conditioned, are projected
    one key set at a time by a singular value decomposition.
 
-Everything is computed in float64, a few heads at a time.
+Everything is computed in float64, a few heads at a time; heads that share their values share steps
+1 and 3.
 """
 
 from dataclasses import dataclass
@@ -37,14 +38,14 @@ from exhibit_a.methods.identifiability.ranks import (
 from exhibit_a.methods.identifiability.woodbury import coefficients
 from exhibit_a.numerics.parallel import shares, spread
 
-WORKSPACE = 2**23  # bytes of float64 attention that a thread has in hand, if more than one head
+WORKSPACE = 2**23  # bytes of float64 attention that a thread works on, if more than one head
 WELL_CONDITIONED = 1e-6  # smallest pivot of G, against 1 for a row that sees everything
 SAME_SPACE = 1e-6  # how far directions below the tolerance may turn the space that is kept
 
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """Effective attention, and row by row how much the output can tell about it."""
+    """Effective attention, and how much of each row the output determines."""
 
     effective: Float[Tensor, "*site head query key"]
     rank: Int[Tensor, "*site head query"]
@@ -69,12 +70,12 @@ class Projection:
 
     @property
     def identifiable(self) -> Bool[Tensor, "*site head query"]:
-        """Rows that the output determines, whatever one thinks of borderline singular values."""
+        """Rows that the output determines, even if borderline singular values count as zero."""
         return self.least_rank == self.keys_seen
 
     @property
     def unidentifiable(self) -> Bool[Tensor, "*site head query"]:
-        """Rows that the output does not determine, however small a singular value may count."""
+        """Rows that the output does not determine, even if borderline singular values count."""
         return self.most_rank < self.keys_seen
 
 
@@ -92,13 +93,13 @@ def project(
     ``simplex`` adds a column of ones to the values: effective rows then keep the sum of the raw
     ones. ``dtype`` is the precision the model computed the values in, where it is not their own.
     """
-    maps, own_values = attention.flatten(0, -3), values.flatten(0, -3)
-    sets = key_sets(visible)
+    maps, flat_values = attention.flatten(0, -3), values.flatten(0, -3)
+    sets = key_sets(visible)  # step 1
     tolerance = tolerance_for(dtype or values.dtype, values.shape[-1] + simplex, rtol)
     effective = torch.empty_like(maps, dtype=torch.promote_types(maps.dtype, torch.float32))
 
-    def part(heads: slice) -> dict[str, Tensor]:
-        exact = own_values[heads].to(torch.float64)
+    def project_heads(heads: slice) -> dict[str, Tensor]:
+        exact = flat_values[heads].to(torch.float64)
         exact = with_ones(exact, sets) if simplex else exact
         weights = maps[heads].to(torch.float64, copy=True)
         if not bool(visible.all()):
@@ -106,10 +107,10 @@ def project(
         return _project(weights, exact, sets, tolerance, effective[heads])
 
     at_a_time = WORKSPACE // (8 * visible.numel())
-    parts = spread(part, shares(len(maps), at_a_time, maps.device), maps.device)
-    rows = {name: torch.cat([each[name] for each in parts]) for name in parts[0]}
+    runs = spread(project_heads, shares(len(maps), at_a_time, maps.device), maps.device)
+    numbers = {name: torch.cat([run[name] for run in runs]) for name in runs[0]}
     shaped = {
-        name: row.reshape(*attention.shape[:-2], *row.shape[1:]) for name, row in rows.items()
+        name: flat.reshape(*attention.shape[:-2], *flat.shape[1:]) for name, flat in numbers.items()
     }
     seen = sets.size[sets.of_row]
     relative = torch.tensor([tolerance.of(size) for size in seen.tolist()], dtype=torch.float64)
@@ -123,71 +124,83 @@ def _project(
     tolerance: Tolerance,
     effective: Float[Tensor, "head query key"],
 ) -> dict[str, Tensor]:
-    """Fill ``effective`` for some heads and tell the rest about them; ``weights`` is used up."""
-    own, owner = _distinct(values)
-    found = ranks(own, sets, tolerance)
-    counts = {"rank": found.rank, "least_rank": found.least, "most_rank": found.most}
-    about = {name: count[owner][:, sets.of_row] for name, count in counts.items()}
-    about["spectrum"] = found.spectrum[owner]
-    if bool((found.rank == sets.size).all()):
+    """Fill ``effective`` for some heads and return the rest; ``weights`` is overwritten."""
+    distinct, owner = _distinct(values)
+    counted = ranks(distinct, sets, tolerance)  # step 1
+    counts = {"rank": counted.rank, "least_rank": counted.least, "most_rank": counted.most}
+    numbers = {name: count[owner][:, sets.of_row] for name, count in counts.items()}
+    numbers["spectrum"] = counted.spectrum[owner]
+    if bool((counted.rank == sets.size).all()):  # step 2, for all rows
         effective.copy_(weights)
         nothing = weights.new_zeros(weights.shape[:2])
         same = weights.new_ones(len(weights))
-        return about | {"null_fraction": nothing, "moved": nothing, "pearson": same}
-    shown = _shown(weights, own, owner, sets, found, tolerance)
-    effective.copy_(shown)
-    sums, length = (weights.sum(-1), shown.sum(-1)), weights.norm(dim=-1)
-    hidden = weights.sub_(shown)
-    null = hidden.norm(dim=-1)
-    return about | {
-        "null_fraction": null / torch.where(length > 0, length, 1.0),
-        "moved": hidden.norm(p=1, dim=-1) / 2,
-        "pearson": _pearson(sums, length, null, int(sets.size[sets.of_row].sum())),
+        return numbers | {"null_fraction": nothing, "moved": nothing, "pearson": same}
+    rows = _effective_rows(weights, distinct, owner, sets, counted, tolerance)
+    effective.copy_(rows)
+    sums, length = (weights.sum(-1), rows.sum(-1)), weights.norm(dim=-1)
+    null_part = weights.sub_(rows)
+    null_length = null_part.norm(dim=-1)
+    return numbers | {
+        "null_fraction": null_length / torch.where(length > 0, length, 1.0),
+        "moved": null_part.norm(p=1, dim=-1) / 2,
+        "pearson": _pearson(sums, length, null_length, int(sets.size[sets.of_row].sum())),
     }
 
 
-def _shown(
+def _effective_rows(
     weights: Float[Tensor, "head query key"],
-    values: Float[Tensor, "own key width"],
+    values: Float[Tensor, "distinct key width"],
     owner: Int[Tensor, " head"],
     sets: KeySets,
-    found: Ranks,
+    counted: Ranks,
     tolerance: Tolerance,
 ) -> Float[Tensor, "head query key"]:
     """The part of every row that the output can show (steps 2 to 5)."""
-    basis, same_rank, blur = _basis(values, sets, found, tolerance)
-    free, seen = (found.rank < sets.size)[owner], weights @ basis[owner]
+    basis, same_rank, blur = _basis(values, sets, counted, tolerance)  # step 3
+    free, products = (counted.rank < sets.size)[owner], weights @ basis[owner]
     if len(sets) == 1:
-        shown = seen @ basis[owner].mT
-        return torch.where(free.unsqueeze(-1), shown, weights) if not bool(free.all()) else shown
-    solution, pivots = coefficients(seen, basis, owner, sets, free.any(0))
-    shown = (solution @ basis[owner].mT).masked_fill_(~sets.member[sets.of_row], 0)
+        effective = products @ basis[owner].mT
+        if bool(free.all()):
+            return effective
+        return torch.where(free.unsqueeze(-1), effective, weights)  # step 2
+    # step 4
+    solution, pivots = coefficients(products, basis, owner, sets, free.any(0))
+    effective = (solution @ basis[owner].mT).masked_fill_(~sets.member[sets.of_row], 0)
+    # step 2
     untouched = ~free[:, sets.of_row]
-    shown[untouched] = weights[untouched]
+    effective[untouched] = weights[untouched]
+    # step 5
     enough = (blur / SAME_SPACE).square().clamp_min(WELL_CONDITIONED).unsqueeze(-1)
-    stubborn = free & ~(same_rank[owner] & (pivots > enough[owner]))
-    for index in stubborn.any(0).nonzero().flatten().tolist():
-        heads = stubborn[:, index].nonzero().flatten()
+    unsettled = free & ~(same_rank[owner] & (pivots > enough[owner]))
+    for index in unsettled.any(0).nonzero().flatten().tolist():
+        heads = unsettled[:, index].nonzero().flatten()
         keys = sets.member[index].nonzero().flatten()
         rows = (sets.of_row == index).nonzero().flatten()
         kinds, place = torch.unique(owner[heads], return_inverse=True)
-        directions = _leading(values[kinds][:, keys], found.rank[kinds, index])[place]
-        there = (heads[:, None, None], rows[:, None], keys)
-        shown[there] = weights[there] @ directions @ directions.mT
-    return shown
+        directions = _leading(values[kinds][:, keys], counted.rank[kinds, index])[place]
+        block = (heads[:, None, None], rows[:, None], keys)
+        effective[block] = weights[block] @ directions @ directions.mT
+    return effective
 
 
 def _basis(
-    values: Float[Tensor, "own key width"], sets: KeySets, found: Ranks, tolerance: Tolerance
-) -> tuple[Float[Tensor, "own key direction"], Bool[Tensor, "own set"], Float[Tensor, " own"]]:
+    values: Float[Tensor, "distinct key width"],
+    sets: KeySets,
+    counted: Ranks,
+    tolerance: Tolerance,
+) -> tuple[
+    Float[Tensor, "distinct key direction"],
+    Bool[Tensor, "distinct set"],
+    Float[Tensor, " distinct"],
+]:
     """Orthonormal columns for the values of all keys that are seen; zeros elsewhere.
 
-    Also: on which key sets the values have the rank of the whole, and how much stronger the
-    weakest direction kept is than the strongest dropped.
+    Also: on which key sets the values have the rank of the whole, and the blur: the strongest
+    direction that is dropped over the weakest that is kept.
     """
     seen, widest = sets.everything, int(sets.size.argmax())
     columns, mixing = torch.linalg.qr(values[:, seen])
-    rank, blur = found.rank[:, widest], values.new_zeros(len(values))
+    rank, blur = counted.rank[:, widest], values.new_zeros(len(values))
     one_sees_all = bool((sets.member[widest] == seen).all())
     if not (one_sees_all and bool((rank == columns.shape[-1]).all())):
         turn, strength, _ = torch.linalg.svd(mixing)
@@ -200,12 +213,12 @@ def _basis(
         blur = torch.where(kept, 0, strength).amax(-1) / weakest
     basis = values.new_zeros(*values.shape[:2], columns.shape[-1])
     basis[:, seen] = columns
-    return basis, found.rank == rank.unsqueeze(-1), blur
+    return basis, counted.rank == rank.unsqueeze(-1), blur
 
 
 def _leading(
-    values: Float[Tensor, "own seen width"], rank: Int[Tensor, " own"]
-) -> Float[Tensor, "own seen direction"]:
+    values: Float[Tensor, "kind seen width"], rank: Int[Tensor, " kind"]
+) -> Float[Tensor, "kind seen direction"]:
     """The ``rank`` strongest left singular vectors, then zeros."""
     left, _, _ = torch.linalg.svd(values, full_matrices=False)
     kept = torch.arange(left.shape[-1], device=rank.device) < rank.unsqueeze(-1)
@@ -215,10 +228,10 @@ def _leading(
 
 def _distinct(
     values: Float[Tensor, "head key width"],
-) -> tuple[Float[Tensor, "own key width"], Int[Tensor, " head"]]:
-    """Neighbouring heads with the same values, once; and which head uses which."""
+) -> tuple[Float[Tensor, "distinct key width"], Int[Tensor, " head"]]:
+    """The values with those that neighbouring heads share once, and which of them a head uses."""
     new = torch.ones(len(values), dtype=torch.bool, device=values.device)
-    new[1:] = (values[1:, 0] != values[:-1, 0]).any(1)  # the first key nearly always tells
+    new[1:] = (values[1:, 0] != values[:-1, 0]).any(1)  # the first key nearly always suffices
     if bool(new.all()):
         return values, new.cumsum(0) - 1
     new[1:] = (values[1:] != values[:-1]).flatten(1).any(1)
@@ -228,15 +241,15 @@ def _distinct(
 def _pearson(
     sums: tuple[Float[Tensor, "head query"], Float[Tensor, "head query"]],
     length: Float[Tensor, "head query"],
-    null: Float[Tensor, "head query"],
+    null_length: Float[Tensor, "head query"],
     pairs: int,
 ) -> Float[Tensor, " head"]:
     """Correlation of raw and effective weights.
 
-    A row and its projection have the product ‖row‖² − ‖null‖², which is the square of the latter.
+    The product of a row with its projection is ‖row‖² − ‖null part‖², the projection's own square.
     """
-    raw_sum, kept_sum = (part.sum(-1) for part in sums)
-    raw, kept = length.square().sum(-1), (length.square() - null.square()).sum(-1)
+    raw_sum, kept_sum = (row_sums.sum(-1) for row_sums in sums)
+    raw, kept = length.square().sum(-1), (length.square() - null_length.square()).sum(-1)
     covariance = kept - raw_sum * kept_sum / pairs
     variances = (raw - raw_sum**2 / pairs) * (kept - kept_sum**2 / pairs)
     return covariance / variances.clamp_min(0).sqrt()

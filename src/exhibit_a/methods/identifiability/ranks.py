@@ -4,16 +4,17 @@ The rank of V[S], the values of the keys S that a row sees, says how much of the
 show. It is counted as the singular values above max(|S|, d) · eps · σ_max, and counted again ten
 times above and ten times below that line: where the counts differ, the answer is borderline.
 
-A causal mask asks this once for every row of every head. Two facts keep that cheap. If S lies
-between two sets, core ⊆ S ⊆ union, then
+With a causal mask there is a set S for every row of every head. A run of neighbouring sets is
+settled from its core (the keys of all of them) and its union (the keys of any): core ⊆ S ⊆ union.
 
-1. the k-th singular value of V[S] is at least that of V[core] and at most that of V[union], and so
-   is the tolerance: the rank of S lies between two ranks that are known;
-2. by Cauchy interlacing on V[S]V[S]ᵀ, the number of singular values lost below the tolerance lies
+1. The k-th singular value of V[S] is at least that of V[core] and at most that of V[union], and so
+   is the tolerance: the rank of S lies between two ranks that are known.
+2. By Cauchy interlacing on V[S]V[S]ᵀ, the number of singular values lost below the tolerance lies
    between those of core and union: so does the nullity |S| − rank.
+3. Where either pair of bounds meets, all sets of the run are settled at once.
+4. Where neither does, the run is halved.
 
-Where either pair of bounds meets, all sets in between are settled at once; otherwise the run of
-sets is halved. The result is the one that a singular value decomposition of every V[S] would give.
+The result is the one that a singular value decomposition of every V[S] would give.
 """
 
 from collections.abc import Callable
@@ -43,9 +44,9 @@ class Tolerance:
         return max(size, self.width) * self.eps if self.fixed is None else self.fixed
 
     def lines(self, size: int) -> tuple[float, float, float]:
-        """Where surely, probably and possibly different from zero begin.
+        """Above which a value is surely, probably and possibly different from zero.
 
-        The last is never below what float64 arithmetic can tell from zero.
+        The last is never below what float64 arithmetic can distinguish from zero.
         """
         line = self.of(size)
         return line * DOUBT, line, min(line, max(line / DOUBT, 8 * EXACT))
@@ -75,15 +76,17 @@ class Ranks:
 def ranks(values: Float[Tensor, "head key width"], sets: KeySets, tolerance: Tolerance) -> Ranks:
     """The rank of ``values`` on every key set, for every head, in float64."""
     heads = values.shape[0]
-    strengths = _remembering(values, tolerance)
+    strengths = _cached_strengths(values, tolerance)
     counts = torch.empty(heads, len(sets), 3, dtype=torch.long, device=values.device)
     pending = [(0, len(sets), torch.arange(heads, device=values.device))]
     with one_thread():
         while pending:
             start, stop, open_heads = pending.pop()
-            found, settled = _between(sets, slice(start, stop), strengths, tolerance, open_heads)
-            counts[open_heads[settled], start:stop] = found[settled]
-            if not bool(settled.all()):
+            run_counts, settled = _between(
+                sets, slice(start, stop), strengths, tolerance, open_heads
+            )
+            counts[open_heads[settled], start:stop] = run_counts[settled]  # step 3
+            if not bool(settled.all()):  # step 4
                 middle = (start + stop) // 2
                 pending.append((start, middle, open_heads[~settled]))
                 pending.append((middle, stop, open_heads[~settled]))
@@ -98,9 +101,9 @@ def surely_independent(
 ) -> Bool[Tensor, "*batch"]:
     """Whether the values of all keys, and so of any of them, have full rank beyond doubt.
 
-    For G = VVᵀ, σ_min² ≥ 1 / tr G⁻¹ and σ_max² ≤ tr G. A triangular factor gives both for a small
-    part of the price of a spectrum; a "no" only says that the spectrum has to be looked at. Leaving
-    keys out raises σ_min and lowers σ_max, so a "yes" holds for every set of keys.
+    For G = VVᵀ, σ_min² ≥ 1 / tr G⁻¹ and σ_max² ≤ tr G. A triangular factor of G gives both much
+    faster than a spectrum; False only means that the spectrum must be computed. Leaving keys out
+    raises σ_min and lowers σ_max, so True holds for every set of keys.
     """
     keys, width = values.shape[-2:]
     line = tolerance.lines(keys)[0]
@@ -110,17 +113,17 @@ def surely_independent(
     gram = exact @ exact.mT
     factor, failed = torch.linalg.cholesky_ex(gram)
     identity = torch.eye(keys, dtype=torch.float64, device=values.device).expand_as(gram)
-    half = torch.linalg.solve_triangular(factor, identity, upper=False)
-    least = 1 / half.square().sum((-2, -1))  # tr G⁻¹ = ‖L⁻¹‖²_F
+    inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
+    least = 1 / inverse.square().sum((-2, -1))  # tr G⁻¹ = ‖L⁻¹‖²_F
     most = gram.diagonal(dim1=-2, dim2=-1).sum(-1)
-    found: Tensor = (failed == 0) & (least > 2 * line**2 * most)  # twice: rounding of the factor
-    return found
+    sure: Tensor = (failed == 0) & (least > 2 * line**2 * most)  # twice: rounding of the factor
+    return sure
 
 
 def with_ones(
     values: Float[Tensor, "head key d_head"], sets: KeySets
 ) -> Float[Tensor, "head key width"]:
-    """Values with a constant column, as large as the values so that the rank is fairly judged."""
+    """Values with a constant column, of the size of the values so that neither hides the other."""
     size = values[:, sets.everything].square().mean((1, 2)).sqrt()
     constant = torch.where(size > 0, size, 1.0).reshape(-1, 1, 1)
     return torch.cat([values, constant.expand(-1, values.shape[1], 1)], dim=-1)
@@ -129,20 +132,21 @@ def with_ones(
 def singular_values(
     matrix: Float[Tensor, "*batch row column"], finest: float
 ) -> Float[Tensor, "*batch direction"]:
-    """Singular values in descending order, sure down to ``finest`` times the largest.
+    """Singular values in descending order, reliable down to ``finest`` times the largest.
 
-    The eigenvalues of the Gram matrix are cheaper by far, but squares of small numbers drown.
+    The eigenvalues of the Gram matrix are much cheaper, but squares of small numbers are lost in
+    the rounding of the largest.
     """
     if finest**2 < 1e3 * EXACT or 0 in matrix.shape:
-        plainly: Tensor = torch.linalg.svdvals(matrix)
-        return plainly
+        from_svd: Tensor = torch.linalg.svdvals(matrix)
+        return from_svd
     tall = matrix.shape[-2] > matrix.shape[-1]
     gram = matrix.mT @ matrix if tall else matrix @ matrix.mT
     squares: Tensor = torch.linalg.eigvalsh(gram)
     return squares.clamp_min(0).sqrt().flip(-1)
 
 
-Strengths = Callable[[Tensor, Tensor], Tensor]
+Strengths = Callable[[Tensor, Tensor], Tensor]  # of a set, for some heads
 
 
 def _between(
@@ -154,16 +158,20 @@ def _between(
     inner_size, outer_size = int(core.sum()), int(union.sum())
     low = _thresholds(inner, tolerance.lines(inner_size))
     high = _thresholds(outer, tolerance.lines(outer_size))
+    # step 1: the lower bound of the rank, and whether it is the upper bound, too
     rank = _above(inner, high)
-    nullity = inner_size - _above(inner, low)
     same_rank = rank == _above(outer, low)
+    # step 2: the same for the nullity
+    nullity = inner_size - _above(inner, low)
     same_nullity = nullity == outer_size - _above(outer, high)
+    # step 3
     sizes = sets.size[run].reshape(1, -1, 1)
-    found = torch.where(same_rank.unsqueeze(1), rank.unsqueeze(1), sizes - nullity.unsqueeze(1))
-    return found, (same_rank | same_nullity).all(-1)
+    counts = torch.where(same_rank.unsqueeze(1), rank.unsqueeze(1), sizes - nullity.unsqueeze(1))
+    return counts, (same_rank | same_nullity).all(-1)
 
 
 def _thresholds(strengths: Tensor, lines: tuple[float, ...]) -> Tensor:
+    """The relative lines of each head, times its largest singular value."""
     largest = strengths[:, :1] if strengths.shape[1] else strengths.new_zeros(len(strengths), 1)
     return largest * largest.new_tensor(lines)
 
@@ -173,8 +181,8 @@ def _above(strengths: Tensor, thresholds: Tensor) -> Tensor:
     return (strengths.unsqueeze(-1) > thresholds.unsqueeze(1)).sum(1)
 
 
-def _remembering(values: Tensor, tolerance: Tolerance) -> Strengths:
-    """Singular values of ``values`` on a set, for some heads; each is computed once."""
+def _cached_strengths(values: Tensor, tolerance: Tolerance) -> Strengths:
+    """A function from a set and heads to their singular values; each is computed once."""
     known: dict[bytes, tuple[Tensor, Tensor]] = {}
 
     def strengths(member: Tensor, heads: Tensor) -> Tensor:
@@ -183,12 +191,12 @@ def _remembering(values: Tensor, tolerance: Tolerance) -> Strengths:
         if name not in known:
             blank = values.new_zeros(len(values), min(size, values.shape[-1]))
             known[name] = (torch.zeros(len(values), dtype=torch.bool, device=values.device), blank)
-        done, found = known[name]
+        done, spectra = known[name]
         missing = heads[~done[heads]]
         if len(missing):
             rows = values[missing][:, member]
-            found[missing] = singular_values(rows, tolerance.lines(size)[-1])
+            spectra[missing] = singular_values(rows, tolerance.lines(size)[-1])
             done[missing] = True
-        return found[heads]
+        return spectra[heads]
 
     return strengths

@@ -1,11 +1,9 @@
-"""Which part of the values is there whatever the input?
+"""Which part of the values does not depend on the input?
 
 Values are usually a linear map of the hidden states plus a bias, but where that map sits differs:
 a Linear of its own, a third of a fused one, every third slice of another. So it is observed: when
-every Linear answers as if its input were zero, what arrives as values is the bias.
+every Linear returns what it would for an input of zeros, the values that arrive are the bias.
 """
-
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -24,38 +22,39 @@ HeadBias = Float[Tensor, "_head _d_head"]
 @torch.no_grad()
 def value_bias(trace: Trace) -> tuple[HeadBias, ...]:
     """The bias inside the values of every site and head."""
-    listener, model = _Listener(trace), trace.subject.model
-    linear = [part for part in model.modules() if isinstance(part, nn.Linear | Conv1D)]
+    recorder, model = _ValueRecorder(trace), trace.subject.model
+    linear = [module for module in model.modules() if isinstance(module, nn.Linear | Conv1D)]
     with (
         frozen_eval(model),
-        hooked([part.register_forward_hook(_bias_only) for part in linear]),
-        trace.subject.tapping(listener),
+        hooked([module.register_forward_hook(_bias_only) for module in linear]),
+        trace.subject.tapping(recorder),
     ):
         model(**trace.inputs)
-    return tuple(listener.found)
+    return tuple(recorder.biases)
 
 
-class _Listener(Tap):
-    """Hears the values of every site; they must be the same for every key."""
+class _ValueRecorder(Tap):
+    """Keeps the values of every site, which must be the same for every key."""
 
     def __init__(self, trace: Trace) -> None:
         self.sites = trace.sites
-        self.found: list[Tensor] = []
+        self.biases: list[Tensor] = []
 
     def values(self, site: int, value: SharedValues) -> None:
-        """Keep one key's values, if all keys agree."""
-        one = value[:, :, :1]
+        """Keep the values of the first key, if all keys agree."""
+        first = value[:, :, :1]
         if not torch.allclose(
-            value, one.expand_as(value), rtol=0, atol=1e-6 + 1e-4 * float(one.abs().amax())
+            value, first.expand_as(value), rtol=0, atol=1e-6 + 1e-4 * float(first.abs().amax())
         ):
             raise NotComputableError(
                 f"The values of site {site} are not a linear map plus a bias, so there is no bias "
                 'to leave out; use value_bias="include".'
             )
-        self.found.append(shared_to_all(one, self.sites[site].heads)[0, :, 0].clone())
+        self.biases.append(shared_to_all(first, self.sites[site].heads)[0, :, 0].clone())
 
 
-def _bias_only(module: nn.Module, _: tuple[Any, ...], output: Tensor) -> Tensor:
+def _bias_only(module: nn.Module, _: tuple[object, ...], output: Tensor) -> Tensor:
+    """A hook that puts the output for an input of zeros in place of the output."""
     if module.bias is None:
         return torch.zeros_like(output)
     return module.bias.to(output.dtype).expand_as(output)  # type: ignore[operator]

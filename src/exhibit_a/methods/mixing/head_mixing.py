@@ -78,7 +78,7 @@ class HeadMixing(Result):
     question="Does a head take from the tokens it looks at?",
     room="mixing",
     needs=("attention", "hidden"),
-    cost=Cost(forwards=3, algebra_per_token=8, states=17),
+    cost=Cost(forwards=3, algebra_per_direction=1.1, states=17),
 )
 def head_mixing(
     trace: Trace,

@@ -1,24 +1,25 @@
-"""How much of a token is left in its hidden vector, and who else is in there?
+"""How much of a token is left in its hidden vector, and which other tokens are in there?
 
 Hidden token attribution (Brunner et al., ICLR 2020, §5) measures how strongly the hidden vector
-e_j of layer l reacts to the input vector x_i, and shares the reaction out among all inputs:
+e_j of layer l reacts to the input vector x_i, as a share of its reactions to all inputs:
 
     norm_ji = ‖∂e_j/∂x_i‖          contribution_ji = norm_ji / Σ_k norm_jk
 
 x is the input of layer 0. The norm is taken of the whole d×d Jacobian block. (The popular shortcut,
 the gradient of the *sum* of e_j, measures nothing: a layer norm makes that sum a constant.)
 
-1. A unit change at one token is pushed through the model once and read off at every layer.
+1. A unit change q at one token is pushed through the model once, and ‖J q‖² is measured at every
+   layer and token.
 2. Exact: all d directions of every token. Sketch: m random orthonormal directions for each of
    them; (d/m) Σ ‖J q‖² is an unbiased estimate of ‖J‖²_F, and exact at m = d.
 3. The standard error is the jackknife over directions, times √(1 − m/d) because they are drawn
-   without replacement from a basis, times Student's factor for a spread known from m numbers: so
-   that two standard errors mean what they mean for a normal distribution.
+   without replacement from a basis, times Student's factor for a spread estimated from m numbers:
+   so that two standard errors mean what they mean for a normal distribution.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -27,28 +28,18 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError
 from exhibit_a.methods.explanation.flow import readout, require_one_stack
-from exhibit_a.methods.mixing.pushforward import (
-    Changes,
-    Pushforward,
-    check_probes,
-    known_stack,
-    lengths_of,
-    positions,
-    push_to_layers,
-)
+from exhibit_a.methods.mixing.probing import Changes, Probing
+from exhibit_a.methods.mixing.pushforward import Pushforward, lengths_of, push_to_layers
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
-from exhibit_a.subject.provenance import provenance
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target
-
-if TYPE_CHECKING:
-    pass
 
 Norm = Literal["frobenius", "spectral", "times_input"]
 
 Mixing = Float[Tensor, "layer target source"]
+EachMixing = Float[Tensor, "batch layer target source"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -106,7 +97,7 @@ def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     question="What is left of a token in its hidden vector?",
     room="mixing",
     needs=("hidden",),
-    cost=Cost(forwards=3, algebra_per_token=8, states=17),
+    cost=Cost(forwards=3, algebra_per_direction=1.1, states=17),
     command="mixing",
     tokens=token_scores,
     defaults={"probes": 16},
@@ -123,73 +114,53 @@ def hidden_attribution(
 ) -> HiddenAttribution:
     """Contributions of the input tokens to every hidden vector of a stack, at every layer.
 
-    ``probes=None`` is exact and costs d_model passes a token; ``probes=16`` costs sixteen and says
-    how sure it is. ``norm`` is frobenius, spectral (exact mode only) or times_input, which weighs
-    every input component by its value. In a model with two stacks, ``stack`` is whose vectors are
-    explained and ``source`` whose tokens explain them; both are the input's own by default.
-    Padding is left out; so are special tokens with ``special=False``.
+    Args:
+        probes: number of random directions pushed per token; without it all directions are,
+            which is exact and takes a pass for each.
+        norm: how a Jacobian is measured: its frobenius or spectral norm (the latter without
+            probes only), or times_input, which multiplies every input component by its value.
+        seed: seed of the random directions.
+        stack: stack whose hidden vectors are explained; by default the one that reads the input.
+        source: stack whose tokens explain them; by default the same.
+        special: whether special tokens take part; padding never does.
+
+    >>> sketch = xa.hidden_attribution(trace, probes=4)
+    >>> tuple(sketch.contribution.shape), sketch.checks["probes"]
+    ((7, 8, 8), 4)
+    >>> torch.equal(sketch.contribution[0], torch.eye(8))
+    True
+    >>> bool((sketch.self_contribution[1] < 1).all())
+    True
     """
-    stack = known_stack(trace, stack)
-    source = known_stack(trace, source or stack)
+    stack = _known_stack(trace, stack)
+    source = _known_stack(trace, source or stack)
     trace = trace.keeping("hidden")
-    width = trace.stack_inputs[source].shape[-1]
-    check_probes(probes, width)
+    probing = Probing(probes, seed, special)
+    probing.check(trace.stack_inputs[source].shape[-1])
     _check_norm(norm, probes)
-    targets, sources = (positions(trace, name, special) for name in (stack, source))
-    push = push_to_layers(trace, source, stack, many=probes is None)
-    inputs = push.entry[0, sources].detach()
-
-    spread: Tensor | None = None
-    if norm == "spectral":
-        norms = _spectral_norms(push, sources, targets)
-    else:
-        changes = Changes.unit(push.entry, sources, probes, seed)
-        changes = changes.scaled(inputs) if norm == "times_input" else changes
-        squares = squares_of(push, changes, targets, keep_directions=probes is not None)[:, 0]
-        norms = (squares.sum(0) * width / changes.directions.shape[1]).sqrt()
-        spread = None if probes is None else jackknife(squares, width)
-    first = torch.diag(_at_the_start(inputs, norm).to(norms))
-    first = first if stack == source else norms.new_zeros(len(targets), len(sources))
-    norms = torch.cat([first.unsqueeze(0), norms])
-    if not bool(norms.isfinite().all()):
-        raise BrokenInvariantError(
-            f"A derivative of {type(trace.subject.model).__name__} is NaN or infinite; no numbers "
-            "are given. Load the model in a wider dtype."
-        )
-    error = torch.zeros_like(norms)
-    if spread is not None:
-        error[1:] = spread
-
+    targets, sources = (probing.positions(trace, name) for name in (stack, source))
+    push = push_to_layers(trace, source, stack, many=probing.exact)
+    norms, error = _with_input(
+        push, sources, norm, _measured(push, probing, sources, targets, norm)
+    )
     dtype = torch.promote_types(push.entry.dtype, torch.float32)
-    names, froms = trace.sequences[stack], trace.sequences[source]
+    names = trace.token_names
     return HiddenAttribution(
-        tokens=tuple(names.tokens[i] for i in targets),
-        provenance=provenance(
-            trace.subject.name,
-            "hidden_attribution",
-            trace.subject.revision,
-            None if probes is None else seed,
-            probes=probes,
-            norm=norm,
-            stack=stack,
-            source=source,
-            special=special,
+        tokens=tuple(names[stack][place] for place in targets),
+        provenance=probing.provenance(
+            trace.subject, "hidden_attribution", norm=norm, stack=stack, source=source
         ),
         checks=push.checks
-        | {
-            "probes": "all" if probes is None else probes,
-            "mean_standard_error": float(error[1:].mean()),
-            "largest_standard_error": float(error.amax()),
-            "padding": "excluded",
-            "special_tokens": "kept" if special else "excluded",
-        },
+        | probing.checks(
+            mean_standard_error=float(error[1:].mean()), largest_standard_error=float(error.amax())
+        ),
         norms=norms.to(dtype),
         contribution=contributions(norms).to(dtype),
         standard_error=error.to(dtype),
-        special=names.special[targets],
+        special=trace.sequences[stack].special[targets],
         stack=stack,
         source=source,
-        source_tokens=tuple(froms.tokens[i] for i in sources),
+        source_tokens=tuple(names[source][place] for place in sources),
     )
 
 
@@ -220,39 +191,36 @@ def by_distance(
     return total, torch.bincount(distance, minlength=count).to(contribution.dtype)
 
 
-def squares_of(
+def estimated_norms(
+    push: Pushforward, changes: Changes, targets: Sequence[int], *, sketch: bool
+) -> tuple[EachMixing, EachMixing]:
+    """‖J‖ of every layer, target and source, and the standard error of the contributions."""
+    width = push.entry.shape[-1]
+    squares = _squares(push, changes, targets, keep_directions=sketch)
+    norms = (squares.sum(0) * width / changes.directions.shape[1]).sqrt()  # step 2
+    return norms, jackknife(squares, width) if sketch else torch.zeros_like(norms)
+
+
+def _squares(
     push: Pushforward, changes: Changes, targets: Sequence[int], *, keep_directions: bool
 ) -> Float[Tensor, "direction batch layer target source"]:
     """‖J q‖² of every layer, target and source: for every direction, or summed over all of them."""
+    # step 1
     kept = changes.directions.shape[1] if keep_directions else 1
     shape = (len(push.entry), len(push.stand_ins), len(targets))
     table = torch.zeros(len(changes.sources) * kept, *shape, dtype=torch.float64)
     for run in push.chunks(len(changes)):
         tangents, source = changes.within(run, push.entry.detach())
         rows = torch.arange(run.start, run.stop) if keep_directions else source
-        lengths = [lengths_of(part)[..., targets] for part in push.each(tangents)]
+        lengths = [lengths_of(pushed)[..., targets] for pushed in push.each(tangents)]
         table.index_add_(0, rows, torch.stack(lengths, 2).double().square().cpu())
     return table.reshape(-1, kept, *shape).permute(1, 2, 3, 4, 0)
-
-
-def _spectral_norms(push: Pushforward, sources: Sequence[int], targets: Sequence[int]) -> Tensor:
-    """The largest singular value of every Jacobian block, one source token at a time."""
-    width, found = push.entry.shape[-1], []
-    for place in sources:
-        changes = Changes.unit(push.entry, [place], None, 0)
-        parts = []
-        for run in push.chunks(width):
-            tangents, _ = changes.within(run, push.entry.detach())
-            parts.append(torch.stack([part[:, targets] for part in push(tangents)]))
-        block = torch.cat(parts, 1).permute(0, 2, 1, 3)  # (layer, target, d_model in, d_model out)
-        found.append(torch.linalg.eigvalsh(block @ block.mT)[..., -1].clamp_min(0).sqrt())
-    return torch.stack(found, -1).double().cpu()
 
 
 def jackknife(
     squares: Float[Tensor, "direction *any target source"], width: int
 ) -> Float[Tensor, "*any target source"]:
-    """The standard error of the contributions, by leaving every direction out once."""
+    """The standard error of the contributions, by leaving every direction out once (step 3)."""
     count, total = len(squares), squares.sum(0)
     mean, scatter = torch.zeros_like(total), torch.zeros_like(total)
     for number, square in enumerate(squares, start=1):  # Welford: one copy in memory, not m
@@ -264,14 +232,49 @@ def jackknife(
     return (scatter * (count - 1) / count * (1 - count / width)).sqrt() * few
 
 
-def _at_the_start(inputs: Float[Tensor, "source d_model"], norm: str) -> Float[Tensor, " source"]:
-    """The norm of the identity, which is the Jacobian of the input itself."""
+def _measured(
+    push: Pushforward,
+    probing: Probing,
+    sources: Sequence[int],
+    targets: Sequence[int],
+    norm: Norm,
+) -> tuple[Mixing, Mixing]:
+    """The norms at the output of every layer, and the standard error of the contributions."""
+    if norm == "spectral":
+        norms = _spectral_norms(push, sources, targets)
+        return norms, torch.zeros_like(norms)
+    changes = probing.changes(push.entry, sources)
     if norm == "times_input":
-        return lengths_of(inputs.double())
-    return inputs.new_full((len(inputs),), inputs.shape[1] ** 0.5 if norm == "frobenius" else 1)
+        changes = changes.scaled(push.entry[0, sources].detach())
+    norms, error = estimated_norms(push, changes, targets, sketch=not probing.exact)
+    return norms[0], error[0]
 
 
-def _check_norm(norm: str, probes: int | None) -> None:
+def _spectral_norms(push: Pushforward, sources: Sequence[int], targets: Sequence[int]) -> Mixing:
+    """The largest singular value of every Jacobian block, one source token at a time."""
+    width, by_source = push.entry.shape[-1], []
+    for place in sources:
+        changes = Probing(None).changes(push.entry, [place])
+        runs = []
+        for run in push.chunks(width):
+            tangents, _ = changes.within(run, push.entry.detach())
+            runs.append(torch.stack([pushed[:, targets] for pushed in push(tangents)]))
+        block = torch.cat(runs, 1).permute(0, 2, 1, 3)  # (layer, target, d_model in, d_model out)
+        by_source.append(torch.linalg.eigvalsh(block @ block.mT)[..., -1].clamp_min(0).sqrt())
+    return torch.stack(by_source, -1).double().cpu()
+
+
+def _with_input(
+    push: Pushforward, sources: Sequence[int], norm: Norm, measured: tuple[Mixing, Mixing]
+) -> tuple[Mixing, Mixing]:
+    """Norms and errors with those of the input itself, whose Jacobian is the identity, in front.
+
+    The input of one stack does not depend on that of another.
+    """
+
+
+def _check_norm(norm: Norm, probes: int | None) -> None:
+    """Refuse what cannot be estimated."""
     if norm == "spectral" and probes is not None:
         raise BadRequestError(
             "The largest singular value cannot be estimated from a few probes without bias; "

@@ -1,9 +1,14 @@
-"""What is the model that a derivative sees? The same one with every curve replaced by its tangent.
+"""How can a first derivative be taken without paying for the second? By tangents for curves.
 
-Norms, softmax and activations are put in as value + slope · change, where the slope is a constant
-and the change is zero. Value and first derivative are those of the kernel; what is gone is its
-second derivative, which nobody asked for, and with it the slow code that computes it. Kernels that
-are not listed stay as they are: they cost time, never truth.
+Norms, softmax and activations are replaced by value + slope · change, where the slope is a constant
+and the change is zero. Value and first derivative are those of the kernel; the second derivative,
+which is not needed, is gone, and with it the slow code that computes it. Kernels that are not
+listed stay as they are, which costs time and no accuracy. The slopes are
+
+1. of an activation f: f′, entry by entry;
+2. of softmax with probabilities p: c ↦ p ⊙ c − p (p · c);
+3. of a layer norm with weight w, σ² = variance + eps and standardised input s = (x − mean) / σ:
+   c ↦ (w / σ) ⊙ (c − mean c − s · mean(s ⊙ c)).
 """
 
 from collections.abc import Callable, Sequence
@@ -28,10 +33,10 @@ class FirstOrder(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        """Call ``func``, or its expansion where one is known and a derivative is wanted."""
+        """Call ``func``, or its tangent where that is known and a derivative is wanted."""
         kwargs = kwargs or {}
-        given = args[0] if args else kwargs.get("input")
-        if not (isinstance(given, Tensor) and given.requires_grad):
+        argument = args[0] if args else kwargs.get("input")
+        if not (isinstance(argument, Tensor) and argument.requires_grad):
             return func(*args, **kwargs)
         if func in _ACTIVATIONS:
             return _activation(func, *args, **kwargs)
@@ -50,11 +55,11 @@ class _Change(torch.autograd.Function):
     """Zero that depends on its input as the input itself does (x − x would be NaN at infinity)."""
 
     @staticmethod
-    def forward(ctx: Any, given: Tensor) -> Tensor:  # noqa: ARG004
-        return torch.zeros_like(given)
+    def forward(ctx: object, source: Tensor) -> Tensor:  # noqa: ARG004
+        return torch.zeros_like(source)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:  # noqa: ARG004
+    def backward(ctx: object, *grads: Tensor) -> Tensor:  # noqa: ARG004
         return grads[0]
 
 
@@ -65,45 +70,48 @@ class _Symmetric(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, change: Tensor, by_hand: LinearMap, constant: Tensor) -> Tensor:
-        ctx.by_hand = by_hand
+    def forward(ctx: Any, change: Tensor, linear: LinearMap, constant: Tensor) -> Tensor:
+        ctx.linear = linear
         ctx.save_for_backward(constant)
-        return by_hand(change, constant)
+        return linear(change, constant)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        if not torch.is_grad_enabled():  # the last pass: nobody will differentiate it again
-            return ctx.by_hand(grads[0], *ctx.saved_tensors), None, None
-        return _Symmetric.apply(grads[0], ctx.by_hand, *ctx.saved_tensors), None, None  # type: ignore[no-untyped-call]
+        if not torch.is_grad_enabled():  # the last pass: it is not differentiated again
+            return ctx.linear(grads[0], *ctx.saved_tensors), None, None
+        return _Symmetric.apply(grads[0], ctx.linear, *ctx.saved_tensors), None, None  # type: ignore[no-untyped-call]
 
 
-def change_of(given: Tensor) -> Tensor:
-    """Zero, with the derivatives of ``given``."""
-    zero: Tensor = _Change.apply(given)  # type: ignore[no-untyped-call]
+def change_of(source: Tensor) -> Tensor:
+    """Zero, with the derivatives of ``source``."""
+    zero: Tensor = _Change.apply(source)  # type: ignore[no-untyped-call]
     return zero
 
 
-def _mapped(change: Tensor, by_hand: LinearMap, constant: Tensor) -> Tensor:
-    found: Tensor = _Symmetric.apply(change, by_hand, constant)  # type: ignore[no-untyped-call]
-    return found
+def _mapped(change: Tensor, linear: LinearMap, constant: Tensor) -> Tensor:
+    """The linear map of a change, with a backward pass of its own."""
+    mapped: Tensor = _Symmetric.apply(change, linear, constant)  # type: ignore[no-untyped-call]
+    return mapped
 
 
-def _activation(func: Callable[..., Tensor], given: Tensor, **options: Any) -> Tensor:
-    point = given.detach().requires_grad_()
+def _activation(func: Callable[..., Tensor], input: Tensor, **options: Any) -> Tensor:
+    """An activation as value + slope 1 · change; autograd gives f′ at this point."""
+    point = input.detach().requires_grad_()
     value = func(point, **options)
     (slope,) = torch.autograd.grad(value.sum(), point)
-    return value.detach() + slope * change_of(given)
+    return value.detach() + slope * change_of(input)
 
 
-def _softmax(func: Callable[..., Tensor], given: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    probs = func(given.detach(), *args, **kwargs)
+def _softmax(func: Callable[..., Tensor], input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Softmax as value + slope 2 · change."""
+    probs = func(input.detach(), *args, **kwargs)
     dim = args[0] if args else kwargs["dim"]
-    change = change_of(given).to(probs.dtype)
-    return probs + _mapped(change, partial(_weighed_against_all, dim=dim), probs)
+    change = change_of(input).to(probs.dtype)
+    return probs + _mapped(change, partial(_against_the_mean, dim=dim), probs)
 
 
-def _weighed_against_all(change: Tensor, probs: Tensor, dim: int) -> Tensor:
-    """p ⊙ c − p (p · c)."""
+def _against_the_mean(change: Tensor, probs: Tensor, dim: int) -> Tensor:
+    """p ⊙ c − p (p · c): each change against the mean change under p."""
     weighted = probs * change
     return torch.addcmul(weighted, probs, weighted.sum(dim, keepdim=True), value=-1)
 
@@ -115,6 +123,7 @@ def _layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
+    """A layer norm over the last axis as value + slope 3 · change."""
     if len(normalized_shape) != 1:
         return F.layer_norm(input, normalized_shape, weight, bias, eps)
     point = input.detach()

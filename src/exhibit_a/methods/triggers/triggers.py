@@ -81,7 +81,7 @@ class Attack(Result):
     question="Do the strongest edges make words that turn any text?",
     room="triggers",
     needs=("classes",),
-    cost=Cost(forwards=1, per_layer=5, maps=2),
+    cost=Cost(forwards=1, per_layer=3.6, backwards=True, maps=2),
     command="triggers",
 )
 def find_triggers(

@@ -12,6 +12,7 @@ try:
     from exhibit_a.report.figures import explanation as explanation
     from exhibit_a.report.figures import heads as heads
     from exhibit_a.report.figures import identifiability as identifiability
+    from exhibit_a.report.figures import maps as maps
     from exhibit_a.report.figures import mixing as mixing
     from exhibit_a.report.figures import trials as trials
     from exhibit_a.report.figures import triggers as triggers

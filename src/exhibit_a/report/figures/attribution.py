@@ -1,56 +1,87 @@
-"""Figures of the room attribution."""
+"""How do the contributions of edges, and the tree read from them, look?"""
 
-from typing import TYPE_CHECKING, Any
+from matplotlib.axes import Axes
 
-from exhibit_a.extras import extra
-from exhibit_a.report.figures.dispatch import figure
-from exhibit_a.report.palette import BLUE, ORANGE
-
-if TYPE_CHECKING:
-    pass
+from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.attribution.tree import AttributionTree
+from exhibit_a.report.figures.dispatch import draw
+from exhibit_a.report.figures.drawing import Canvas, colour_bar, literal, name_ticks
+from exhibit_a.report.figures.maps import token_map
+from exhibit_a.report.figures.sites import choose_head, head_name, site_name
+from exhibit_a.report.palette import BLUE, VERMILION
+
+WIDEST_TREE = 40  # tokens; of a longer text only those in the tree are shown
 
 
-@figure.register(SelfAttribution)
-def self_attribution(result: SelfAttribution, site: int = -1, head: int | None = None) -> Any:
-    """One site's map, all heads together or one of them; red adds to the answer."""
-    site %= len(result.sites)
-    shown = result.scores[site].sum(0) if head is None else result.scores[site][head]
-    limit = max(float(one.sum(0).abs().amax()) for one in result.scores)
-    limit = limit if head is None else float(result.scores[site].abs().amax())
-    queries, keys = result.tokens_of(site)
-    drawn = extra("matplotlib.figure").Figure(
-        figsize=(2 + 0.28 * len(keys), 1.5 + 0.28 * len(queries)), layout="constrained"
+@draw.register(SelfAttribution)
+def self_attribution(
+    result: SelfAttribution,
+    canvas: Canvas,
+    *,
+    site: int | None = None,
+    head: int | str | None = None,
+) -> Axes:
+    """The map of one head, or of all heads of a site together; orange adds to the answer.
+
+    Without ``site`` and ``head``, the head with most of the attribution.
+    """
+    if isinstance(head, str) and head != "all":
+        raise BadRequestError(f'head is a number or "all", not {head!r}.')
+    weights = [scores.abs().sum((1, 2)) for scores in result.scores]
+    if head == "all":
+        weights = [weight.sum(0, keepdim=True) for weight in weights]
+    number = None if isinstance(head, str) else head
+    site, number = choose_head(result.sites, weights, site, number)
+    scores = result.scores[site]
+    shown = scores.sum(0) if head == "all" else scores[number]
+    name = (
+        f"{site_name(result.sites[site], result.sites)}, all heads"
+        if head == "all"
+        else head_name(result.sites, site, number)
     )
-    axes = drawn.subplots()
-    limit = limit or 1.0
-    image = axes.imshow(shown.numpy(force=True), cmap="RdBu_r", vmin=-limit, vmax=limit)
-    axes.set_xticks(range(len(keys)), keys, rotation=90)
-    axes.set_yticks(range(len(queries)), queries)
-    which = "all heads" if head is None else f"head {head}"
-    here = result.sites[site]
-    axes.set(xlabel="key", ylabel="query", title=f"{here.stack} layer {here.layer}, {which}")
-    drawn.colorbar(image, label=f"contribution to {result.target}")
-    return drawn
+    axes, image = token_map(result, canvas, site, shown, limit=float(shown.abs().amax()))
+    axes.set_title(name)
+    colour_bar(image, axes, f"contribution to {result.target}")
+    return axes
 
 
-@figure.register(AttributionTree)
-def attribution_tree(result: AttributionTree) -> Any:
-    """The same drawing with matplotlib."""
-    tokens, levels = result.tokens or (), result._levels()
-    drawn = extra("matplotlib.figure").Figure(
-        figsize=(1 + 0.6 * len(tokens), 1.5 + 0.4 * result.layers), layout="constrained"
+@draw.register(AttributionTree)
+def attribution_tree(result: AttributionTree, canvas: Canvas) -> Axes:
+    """Words along the bottom in reading order, layers upwards, and a line for every edge.
+
+    Of a long text, only the words in the tree are shown.
+    """
+    tokens, levels = result.tokens or (), result.levels()
+    shown = list(range(len(tokens)))
+    if len(tokens) > WIDEST_TREE:
+        shown = sorted(levels)
+    column = {node: place for place, node in enumerate(shown)}
+    axes = canvas.axes(
+        min(max(1.2 + 0.3 * len(shown), 4.0), 10.0), 2.0 + 0.35 * result.layers, rows=True
     )
-    axes = drawn.subplots()
     for edge in result.edges:
-        ends = (edge.parent, edge.child)
-        heights = [levels[node] for node in ends]
-        axes.plot(ends, heights, color=BLUE, linewidth=result._thickness(edge))
-    axes.scatter(list(levels), list(levels.values()), color=BLUE, zorder=3)
-    axes.scatter([result.root], [levels[result.root]], color=ORANGE, s=70, zorder=4)
-    axes.set_xticks(range(len(tokens)), tokens, rotation=60, ha="right")
+        ends = [edge.parent, edge.child]
+        axes.plot(
+            [column[node] for node in ends],
+            [levels[node] for node in ends],
+            color=BLUE,
+            linewidth=result.thickness(edge),
+        )
+    axes.scatter([column[node] for node in levels], list(levels.values()), color=BLUE, zorder=3)
+    axes.scatter(
+        [column[result.root]], [levels[result.root]], color=VERMILION, marker="D", s=70, zorder=4
+    )
+    labels = canvas.labels(tokens)
+    weights = [float(node in levels) for node in shown]
+    name_ticks(axes.xaxis, [labels[node] for node in shown], weights=weights)
     names = [*(f"layer {layer}" for layer in range(result.layers)), "answer"]
-    axes.set_yticks(range(result.layers + 1), names)
-    axes.set_title(result.target)
-    return drawn
+    name_ticks(axes.yaxis, names)
+    axes.set(
+        xlim=(-0.6, len(shown) - 0.4),
+        ylim=(-0.4, result.layers + 0.4),
+        title=literal(result.target),
+    )
+    if len(shown) < len(tokens):
+        axes.set_xlabel(f"{len(shown)} of {len(tokens)} tokens: those in the tree")
+    return axes

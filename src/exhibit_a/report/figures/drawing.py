@@ -7,37 +7,49 @@ an axis, colour bars and legends are drawn by the functions below.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from textwrap import fill
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.colors import Colormap, LinearSegmentedColormap, to_hex
+from matplotlib.axis import Axis, XAxis
+from matplotlib.colors import Colormap, FuncNorm, LinearSegmentedColormap, Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter
+from numpy.typing import NDArray
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, require_choice
-from exhibit_a.report.figures.paper import LINE, NameLocator, PaperFigure
+from exhibit_a.report.figures.paper import (
+    LINE,
+    NameLocator,
+    PaperFigure,
+    axis_length,
+    figure_of,
+    text_size,
+)
 from exhibit_a.report.palette import AGAINST, ANCHORS, FOR, SEQUENTIAL, SERIES, SIGNED
 
 COLUMNS = {"one column": 3.3, "two columns": 6.9}  # of a paper, in inches
 PAGE = 9.0  # inches; no figure is higher
-LOW = 2.3  # inches; no figure that is fitted to a column is lower
+LOW = 2.5  # inches; no figure that is fitted to a column is lower
+BESIDE, BELOW = 1.6, 1.2  # inches that names and legends take of any figure, whatever its size
+ROW = 0.17  # inches; a row of a legend in a column of a paper
+STACKED = 2.9  # inches of each panel, where they stand below each other in a column
 NARROW = 1.9  # inches; panels narrower than this stand below each other
 IN_A_COLUMN = 0.8  # text in a column of a paper, relative to matplotlib's own size
 NAME = 20  # characters of a name; the rest of it is left out
 LETTER = 0.65  # the width of a letter, in font sizes
+WORD = 12  # characters; no line of text is broken into shorter ones
+WRAPPED = 26  # characters in a line beside a colour bar
 MARKS = ("##", "Ġ", "▁", "</w>")  # of word pieces, by the tokenizers that are most used
 LINES = ("-", "--", ":", "-.")
 
-Size = tuple[float, float] | Literal["one column", "two columns"]
-Labels = Literal["words"] | Sequence[str] | Mapping[str, Sequence[str]]
-Table = Float[np.ndarray, "row column"]
+Size = str | Sequence[float]  # a name of COLUMNS, or inches
+Labels = str | Sequence[str] | Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -46,9 +58,9 @@ class Canvas:
 
     kind: str
     ax: Axes | None = None
-    figsize: Any = None
+    figsize: Size | None = None
     cmap: str | Colormap | None = None
-    tokens: Any = None
+    tokens: Labels | None = None
 
     def axes(self, width: float, height: float, *, rows: bool = False) -> Axes:
         """The caller's axes, or new ones in a figure of this size, unless another was asked for.
@@ -58,42 +70,49 @@ class Canvas:
         """
         if self.ax is not None:
             return self.ax
-        figure = PaperFigure(figsize=self._size(width, height, rows=rows), layout="constrained")
+        figure = PaperFigure(self._size(width, height, rows=rows))
         return figure.add_subplot()
 
     def panels(
         self,
         count: int,
-        width: float,
-        height: float,
+        size: tuple[float, float],
         *,
         ratios: Sequence[float] | None = None,
         sharey: bool = False,
+        below: bool = False,
     ) -> list[Axes]:
-        """New axes in a row; or in a column, where the row would be too narrow for them."""
+        """New axes in a row; ``below`` each other if so asked, or where a row is too narrow."""
         if self.ax is not None:
             raise BadRequestError(
                 f"The figure of {self.kind} has {count} panels, which do not fit into one ax; "
                 "leave ax out."
             )
-        size = self._size(width, height)
-        in_a_row = size[0] / count >= NARROW
-        if not in_a_row and isinstance(self.figsize, str):
-            size = (size[0], min(PAGE, LOW * count))
-        figure = PaperFigure(figsize=size, layout="constrained")
-        grid: Any = {"width_ratios": ratios} if in_a_row else {}
-        shape = (1, count) if in_a_row else (count, 1)
-        return list(figure.subplots(*shape, squeeze=False, sharey=sharey, **grid).flat)
+        width, height = self._size(*size, rows=below)
+        narrow = width / count < NARROW
+        if narrow and not below and isinstance(self.figsize, str):
+            height = min(PAGE, STACKED * count)
+        figure = PaperFigure((width, height))
+        options: dict[str, Any] = {"squeeze": False, "sharey": sharey}
+        if below or narrow:
+            options["height_ratios"] = ratios if below else None
+            return list(figure.subplots(count, 1, **options)[:, 0])
+        return list(figure.subplots(1, count, width_ratios=ratios, **options)[0])
 
     def finished(self, axes: Axes) -> Figure:
         """The figure around these axes, with the text of a paper if it has the width of one."""
-        figure: Figure = axes.get_figure(root=True)  # type: ignore[assignment, unused-ignore]
+        figure = figure_of(axes)
         if self.ax is None and isinstance(self.figsize, str):
             for text in figure.findobj(Text):
-                text.set_fontsize(text.get_fontsize() * IN_A_COLUMN)
+                text.set_fontsize(float(text.get_fontsize()) * IN_A_COLUMN)
             for panel in figure.axes:
                 for axis in (panel.xaxis, panel.yaxis):
-                    axis.set_tick_params(labelsize=axis.get_major_ticks(1)[0].label1.get_size())
+                    axis.set_tick_params(labelsize=text_size(axis))
+        if self.ax is None:
+            for _ in range(2):  # the layout settles, on which the room for text depends
+                figure.draw_without_rendering()
+                _wrap(figure)
+            figure.draw_without_rendering()
         return figure
 
     def labels(self, tokens: Sequence[str], stack: str = "") -> list[str]:
@@ -103,8 +122,8 @@ class Canvas:
         if isinstance(self.tokens, str):
             require_choice("way to write tokens", self.tokens, ("words",))
             return [_unmarked(token) for token in tokens]
-        by_stack = isinstance(self.tokens, Mapping)
-        labels = list(self.tokens.get(stack, tokens) if by_stack else self.tokens)
+        by_stack = self.tokens if isinstance(self.tokens, Mapping) else {stack: self.tokens}
+        labels = list(by_stack.get(stack, tokens))
         if len(labels) != len(tokens):
             raise BadRequestError(
                 f"{len(tokens)} tokens cannot be named by {len(labels)} labels. Give one for each, "
@@ -117,13 +136,15 @@ class Canvas:
         """The colour map of signed numbers, from against to for."""
         if self.cmap is not None:
             return colormap(self.cmap)
-        anchors = zip((ANCHORS + 1) / 2, SIGNED / 255, strict=True)
-        return LinearSegmentedColormap.from_list("exhibit-a", [(at, rgb) for at, rgb in anchors])
+        anchors = list(zip((ANCHORS + 1) / 2, SIGNED / 255, strict=True))
+        return LinearSegmentedColormap.from_list("exhibit-a signed", anchors)
 
     @property
     def unsigned(self) -> Colormap:
         """The colour map of numbers without a sign, from little to much."""
-        return colormap(self.cmap or SEQUENTIAL)
+        if self.cmap is not None:
+            return colormap(self.cmap)
+        return LinearSegmentedColormap.from_list("exhibit-a", list(SEQUENTIAL / 255))
 
     def series(self, count: int) -> list[str]:
         """Colours for so many things without an order."""
@@ -133,7 +154,7 @@ class Canvas:
 
     def shades(self, count: int) -> list[str]:
         """Colours for so many things in order; none is so light that paper hides it."""
-        return [to_hex(self.unsigned(place)) for place in np.linspace(0.2, 1, count)]
+        return [to_hex(self.unsigned(place)) for place in np.linspace(0.25, 1, count)]
 
     def by_sign(self, numbers: Sequence[float]) -> list[str]:
         """The colour of each number: that of what speaks for the answer, or against it."""
@@ -148,7 +169,8 @@ class Canvas:
         if isinstance(self.figsize, str):
             require_choice("size of a figure", self.figsize, COLUMNS)
             column = COLUMNS[self.figsize]
-            fitted = height if rows else max(LOW, height * column / width)
+            share = (column - BESIDE) / (width - BESIDE)
+            fitted = height if rows else max(LOW, BELOW + share * (height - BELOW))
             return column, min(fitted, PAGE)
         try:
             given = width, height = tuple(float(side) for side in self.figsize)
@@ -167,31 +189,39 @@ def colormap(name: str | Colormap) -> Colormap:
     if isinstance(name, Colormap):
         return name
     if name not in colormaps:
-        raise BadRequestError(f"matplotlib has no colour map {name!r}; try {SEQUENTIAL!r}.")
+        raise BadRequestError(f"matplotlib has no colour map {name!r}; try 'viridis'.")
     return colormaps[name]
 
 
-def numbers_of(tensor: Tensor) -> np.ndarray:  # type: ignore[type-arg, unused-ignore]
+def numbers_of(tensor: Tensor) -> NDArray[np.float64]:
     """A tensor of any type and device as numbers that matplotlib can draw."""
-    array: np.ndarray = tensor.detach().double().cpu().numpy()  # type: ignore[type-arg, unused-ignore]
+    array: NDArray[np.float64] = tensor.detach().double().cpu().numpy()
     return array
 
 
-def readable(name: str) -> str:
-    """A name of a length that fits, in which nothing is a command to matplotlib."""
-    shown = "".join(letter if letter.isprintable() else "·" for letter in name)
-    shown = shown if len(shown) <= NAME else f"{shown[: NAME - 1]}…"
+def literal(text: str) -> str:
+    """A text in which nothing is a command to matplotlib, and nothing is invisible."""
+    shown = "".join(letter if letter.isprintable() else "·" for letter in text)
     return shown.replace("$", r"\$")
 
 
+def shortened(name: str, length: int = NAME) -> str:
+    """A name of a length that fits along an axis."""
+    return name if len(name) <= length else f"{name[: length - 1]}…"
+
+
 def name_ticks(
-    axis: Axis, names: Sequence[object], *, weights: Sequence[float] | None = None
+    axis: Axis,
+    names: Sequence[object],
+    *,
+    weights: Sequence[float] | None = None,
+    length: int = NAME,
 ) -> None:
     """Name the positions 0, 1, 2 … of an axis, as many as can be read; the heaviest first.
 
     Names below the figure stand upright unless there is room for all of them side by side.
     """
-    shown = [readable(str(name)) for name in names]
+    shown = [literal(shortened(str(name), length)) for name in names]
 
     def name_at(position: float, _: int | None = None) -> str:
         place = round(position)
@@ -199,11 +229,9 @@ def name_ticks(
 
     axis.set_tick_params(labelsize="small", length=2)
     breadth = LINE
-    if axis.axis_name == "x":
-        size = axis.get_major_ticks(1)[0].label1.get_size()
+    if isinstance(axis, XAxis):
         side_by_side = LETTER * max(map(len, shown), default=0) + 1
-        room = axis.axes.get_window_extent().width * 72 / axis.axes.get_figure(root=True).dpi
-        upright = side_by_side * size * len(shown) > 0.8 * room
+        upright = side_by_side * text_size(axis) * len(shown) > axis_length(axis)
         axis.set_tick_params(rotation=90 if upright else 0)
         breadth = LINE if upright else side_by_side
     axis.set_major_locator(NameLocator(len(shown), weights, breadth))
@@ -211,18 +239,22 @@ def name_ticks(
 
 
 def heat_map(
-    axes: Axes, canvas: Canvas, numbers: Tensor, *, limit: float | None = None
+    axes: Axes, canvas: Canvas, numbers: Tensor, *, limit: float | None = None, even: bool = False
 ) -> AxesImage:
-    """A table as colours. With a limit, or with numbers below zero, the scale is signed."""
+    """A table as colours. With a limit, or with numbers below zero, the scale is signed.
+
+    Like that of the page, the scale goes by square roots, so that small numbers show beside large
+    ones, unless it is to be ``even``.
+    """
     table = numbers_of(numbers)
     largest = float(np.nanmax(np.abs(table), initial=0.0)) if limit is None else limit
     signed = limit is not None or bool((table < 0).any())
+    ends = (-(largest or 1.0) if signed else 0.0, largest or 1.0)
     rows, columns = table.shape
     return axes.imshow(
         table,
         cmap=canvas.signed if signed else canvas.unsigned,
-        vmin=-(largest or 1.0) if signed else 0.0,
-        vmax=largest or 1.0,
+        norm=Normalize(*ends) if even else FuncNorm((_root, _square), *ends),
         aspect="equal" if rows == columns else "auto",
     )
 
@@ -231,15 +263,42 @@ def colour_bar(mappable: Any, axes: Axes | Sequence[Axes], label: str) -> None:
     """What the colours mean, beside the axes."""
     first = axes if isinstance(axes, Axes) else axes[0]
     bar = first.figure.colorbar(mappable, ax=axes, shrink=0.9, pad=0.02)
-    bar.set_label(label)
+    bar.set_label(fill(literal(label), WRAPPED))
     bar.ax.tick_params(labelsize="small")
 
 
-def legend(canvas: Canvas, axes: Axes, **options: Any) -> None:
-    """The names of the series: beside the axes in a figure of ours, inside those of the caller."""
-    beside = {"loc": "center left", "bbox_to_anchor": (1.01, 0.5), "borderaxespad": 0.0}
-    chosen: dict[str, Any] = {"loc": "best"} if canvas.ax is not None else beside
-    axes.legend(**{"fontsize": "small", "frameon": False, **chosen, **options})
+def legend(canvas: Canvas, *named: Axes, **options: Any) -> None:
+    """The names of the series in these axes, each once: in the caller's axes where they fit best.
+
+    In a figure of ours they stand beside everything else, or below it in a narrow figure.
+    """
+    if canvas.ax is not None:
+        canvas.ax.legend(fontsize="small", **options)
+        return
+    series: dict[str, Any] = {}
+    for axes in named:
+        handles, names = axes.get_legend_handles_labels()
+        series = series | dict(zip(names, handles, strict=True))
+    figure = figure_of(named[0])
+    beside = figure.get_figwidth() > 2 * NARROW
+    place: dict[str, Any] = {"loc": "outside right center"}
+    if not beside:
+        place = {"loc": "outside lower center", "ncols": 2}
+        if isinstance(canvas.figsize, str):
+            figure.set_figheight(min(figure.get_figheight() + ROW * len(series) / 2, PAGE))
+    figure.legend(
+        series.values(), series.keys(), fontsize="small", frameon=False, **place, **options
+    )
+
+
+def inner_legend(axes: Axes) -> None:
+    """The names of the series inside the axes, for figures whose lines leave room."""
+    axes.legend(fontsize="x-small", frameon=False)
+
+
+def root_scale(axes: Axes) -> None:
+    """Heights by square roots, so that small weights show beside large ones."""
+    axes.set_yscale("function", functions=(_root, _square))
 
 
 def map_side(count: int, longest: float = 6.0) -> float:
@@ -250,6 +309,29 @@ def map_side(count: int, longest: float = 6.0) -> float:
 def evenly(count: int, most: int) -> set[int]:
     """At most so many of the places 0, 1, 2 …, the first and the last among them."""
     return set(np.linspace(0, count - 1, min(count, most)).round().astype(int).tolist())
+
+
+def _wrap(figure: Figure) -> None:
+    """Break titles and names of axes that are longer than the figure into lines."""
+    whole = figure.bbox
+    for panel in figure.axes:
+        for text in (panel.title, panel.xaxis.label, panel.yaxis.label):
+            box = text.get_window_extent()
+            upright = text.get_rotation() == 90
+            length = box.height if upright else box.width
+            middle = (box.y0 + box.y1) / 2 if upright else (box.x0 + box.x1) / 2
+            room = 2 * min(middle, (whole.height if upright else whole.width) - middle)
+            if length > room > 0 and "\n" not in text.get_text():
+                letters = int(len(text.get_text()) * room / length)
+                text.set_text(fill(text.get_text(), max(letters, WORD)))
+
+
+def _root(numbers: Any) -> Any:
+    return np.sign(numbers) * np.sqrt(np.abs(numbers))
+
+
+def _square(numbers: Any) -> Any:
+    return numbers * np.abs(numbers)
 
 
 def _unmarked(token: str) -> str:

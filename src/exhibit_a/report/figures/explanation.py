@@ -1,122 +1,128 @@
-"""Figures of the room explanation."""
-
-from typing import TYPE_CHECKING
+"""How do tests of attention as an explanation, and scores of tokens, look?"""
 
 import torch
+from matplotlib.axes import Axes
 
-from exhibit_a.extras import extra
-from exhibit_a.report.figures.dispatch import figure
-from exhibit_a.report.palette import BLUE, VERMILION
-
-if TYPE_CHECKING:
-    import matplotlib.figure
 from exhibit_a.methods.explanation.adversarial import AdversarialAttention
 from exhibit_a.methods.explanation.adversarial_keys import AdversarialKeys
-from exhibit_a.methods.explanation.companions import TokenAttribution
-from exhibit_a.methods.explanation.faithfulness import RANDOM, STYLES, Faithfulness
+from exhibit_a.methods.explanation.faithfulness import RANDOM, Faithfulness
 from exhibit_a.methods.explanation.permutation import PermutationTest
+from exhibit_a.methods.own import TokenAttribution
 from exhibit_a.numerics.distances import FARTHEST
+from exhibit_a.report.figures.dispatch import draw
+from exhibit_a.report.figures.drawing import (
+    LINES,
+    Canvas,
+    inner_legend,
+    legend,
+    literal,
+    name_ticks,
+    numbers_of,
+)
+from exhibit_a.report.palette import GREY, SERIES
+
+FEW_STEPS = 20  # of training; with fewer, each is marked
 
 
-@figure.register(AdversarialAttention)
-def adversarial_attention(result: AdversarialAttention) -> "matplotlib.figure.Figure":
+@draw.register(TokenAttribution)
+def token_attribution(result: TokenAttribution, canvas: Canvas) -> Axes:
+    """One bar for each token; where not all names fit, the strongest tokens are named."""
+    strengths = result.scores.tolist()
+    names = canvas.labels(result.tokens or [str(place) for place in range(len(strengths))])
+    axes = canvas.axes(6.0, 1.0 + 0.2 * len(strengths), rows=True)
+    axes.barh(range(len(strengths)), strengths, color=canvas.by_sign(strengths))
+    axes.axvline(0, color=GREY, linewidth=0.6)
+    name_ticks(axes.yaxis, names, weights=[abs(score) for score in strengths])
+    axes.set(ylim=(len(strengths) - 0.4, -0.6), xlabel=literal(f"{result.method}, {result.target}"))
+    return axes
+
+
+@draw.register(AdversarialAttention)
+def adversarial_attention(result: AdversarialAttention, canvas: Canvas) -> Axes:
     """Divergence under each condition, against what is possible at all."""
-    drawn: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
-        figsize=(7, 3.2), layout="constrained"
-    )
-    axes, places = drawn.subplots(), torch.arange(len(result.conditions)).numpy()
-    axes.bar(
-        places, result.divergence.tolist(), color=BLUE, label=f"answer within {result.epsilon:g}"
-    )
+    axes = canvas.axes(7.0, 3.2)
+    places = range(len(result.conditions))
+    reached, possible = canvas.series(2)
+    label = f"answer within {result.epsilon:g}"
+    axes.bar(places, numbers_of(result.divergence), color=reached, label=label)
     axes.plot(
-        places, result.bound.tolist(), "_", color=VERMILION, markersize=24, label="any answer"
-    )
-    axes.axhline(FARTHEST, color="0.4", linestyle="--", label="ln 2")
-    axes.set_xticks(places, result.conditions)
+        places, numbers_of(result.bound), "_", color=possible, markersize=20, markeredgewidth=2,
+        label="any answer",
+    )  # fmt: skip
+    axes.axhline(FARTHEST, color=GREY, linestyle="--", label="ln 2")
+    name_ticks(axes.xaxis, result.conditions)
     axes.set_ylabel("Jensen–Shannon divergence")
-    axes.legend(frameon=False)
-    return drawn
+    legend(canvas, axes)
+    return axes
 
 
-@figure.register(AdversarialKeys)
-def adversarial_keys(result: AdversarialKeys) -> "matplotlib.figure.Figure":
+@draw.register(AdversarialKeys)
+def adversarial_keys(result: AdversarialKeys, canvas: Canvas) -> Axes:
     """Training curves of the adversary, and how far its attention really moved."""
-    drawn: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
-        figsize=(8, 3), layout="constrained"
-    )
-    left, right = drawn.subplots(1, 2)
-    for place, (term, color) in enumerate(zip(result.terms, (BLUE, VERMILION), strict=True)):
-        left.plot(result.curves["adversary"][:, place].tolist(), color=color, label=term)
+    left, right = canvas.panels(2, (8.0, 3.0))
+    for place, (term, colour) in enumerate(zip(result.terms, canvas.series(2), strict=True)):
+        curve = numbers_of(result.curves["adversary"][:, place])
+        marker = "." if len(curve) < FEW_STEPS else None
+        left.plot(curve, color=colour, linestyle=LINES[place], marker=marker, label=term)
     left.set_xlabel("step")
-    left.legend(frameon=False)
-    for name, marks in (("adversary", "o-"), ("opposite", "s--"), ("random", "^:")):
+    marks = {"adversary": "o-", "opposite": "s--", "random": "^:"}
+    for (name, mark), colour in zip(marks.items(), canvas.series(len(marks)), strict=True):
         place = result.conditions.index(name)
-        right.plot(result.divergence[place].tolist(), marks, label=name)
-    right.set_xlabel("site")
-    right.set_ylabel("Jensen–Shannon divergence")
-    right.legend(frameon=False)
-    return drawn
+        right.plot(numbers_of(result.divergence[place]), mark, color=colour, label=name)
+    name_ticks(right.xaxis, range(result.divergence.shape[1]))
+    right.set(xlabel="site", ylabel="Jensen–Shannon divergence")
+    for axes in (left, right):
+        inner_legend(axes)
+    return left
 
 
-@figure.register(TokenAttribution)
-def token_attribution(result: TokenAttribution) -> "matplotlib.figure.Figure":
-    """One bar for each token."""
-    drawn: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
-        figsize=(6, 0.6 + 0.22 * len(result.scores)), layout="constrained"
-    )
-    axes, places = drawn.subplots(), torch.arange(len(result.scores)).numpy()
-    colors = [BLUE if score >= 0 else VERMILION for score in result.scores.tolist()]
-    axes.barh(places, result.scores.cpu().numpy(), color=colors)
-    axes.set_yticks(places, result.tokens or places)
-    axes.invert_yaxis()
-    axes.set_xlabel(f"{result.method}, {result.target}")
-    return drawn
-
-
-@figure.register(Faithfulness)
-def faithfulness(result: Faithfulness) -> "matplotlib.figure.Figure":
+@draw.register(Faithfulness)
+def faithfulness(result: Faithfulness, canvas: Canvas) -> Axes:
     """The probability of the answer while top-ranked tokens leave, and while only they stay.
 
     Attributions are listed by comprehensiveness, the best first.
     """
-    drawn: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
-        figsize=(9, 4.2), layout="constrained"
-    )
-    colours = extra("matplotlib").color_sequences["petroff10"]  # safe for the colour-blind
+    panels = canvas.panels(2, (9.0, 4.2), sharey=True)
     best_first = result.mean[:, 0].argsort(descending=True, stable=True).tolist()
-    for axes, curves, title in zip(
-        drawn.subplots(1, 2, sharey=True),
-        (result.deletion, result.insertion),
-        ("top tokens taken away", "only top tokens kept"),
-        strict=True,
-    ):
+    colours = canvas.series(len(best_first))
+    sides = (
+        (result.deletion, "top tokens taken away"),
+        (result.insertion, "only top tokens kept"),
+    )
+    for axes, (curves, title) in zip(panels, sides, strict=True):
         for rank, place in enumerate(best_first):
             name = result.attributions[place]
-            look = {"color": colours[rank % 10], "linestyle": STYLES[rank // 10 % 3]}
-            if name == RANDOM:
-                look = {"color": "0.3", "linewidth": 3}
-            axes.plot(result.fractions, curves[name].mean(0).tolist(), label=name, **look)
+            axes.plot(
+                result.fractions,
+                numbers_of(curves[name].mean(0)),
+                color=GREY if name == RANDOM else colours[rank],
+                linestyle=LINES[rank // len(SERIES) % len(LINES)] if name != RANDOM else "-",
+                linewidth=3 if name == RANDOM else 1.5,
+                label=name,
+            )
         axes.set_xlabel(f"share of tokens, {title}")
-    drawn.axes[0].set_ylabel("probability of the model's answer")
-    drawn.legend(*drawn.axes[0].get_legend_handles_labels(), loc="outside right center")
-    return drawn
+    panels[0].set_ylabel("probability of the model's answer")
+    legend(canvas, panels[0])
+    return panels[0]
 
 
-@figure.register(PermutationTest)
-def permutation_test(result: PermutationTest) -> "matplotlib.figure.Figure":
+@draw.register(PermutationTest)
+def permutation_test(result: PermutationTest, canvas: Canvas) -> Axes:
     """Accuracy under each condition, beside the model's own and the uniform extreme."""
-    drawn: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
-        figsize=(7, 3.2), layout="constrained"
-    )
-    axes, places = drawn.subplots(), torch.arange(len(result.conditions)).numpy()
-    axes.axhline(result.own_accuracy, color="0.4", linestyle="--", label="as trained")
-    for shift, look, color, mean, ends, label in (
-        (-0.1, "o", BLUE, result.accuracy, result.accuracy_interval, f"{result.what} shuffled"),
-        (0.1, "s", VERMILION, result.uniform_accuracy, result.uniform_accuracy_interval, "uniform"),
+    axes = canvas.axes(7.0, 3.2)
+    places = torch.arange(len(result.conditions))
+    axes.axhline(result.own_accuracy, color=GREY, linestyle="--", label="as trained")
+    shuffled = (result.accuracy, result.accuracy_interval, f"{result.what} shuffled")
+    uniform = (result.uniform_accuracy, result.uniform_accuracy_interval, "uniform")
+    for shift, mark, colour, (mean, ends, label) in zip(
+        (-0.1, 0.1), "os", canvas.series(2), (shuffled, uniform), strict=True
     ):
-        spread = (ends.mT - mean).abs().numpy()
-        axes.errorbar(places + shift, mean.numpy(), spread, fmt=look, color=color, label=label)
-    axes.set_xticks(places, result.conditions)
+        spread = numbers_of((ends.mT - mean).abs())
+        axes.errorbar(
+            numbers_of(places + shift), numbers_of(mean), spread, fmt=mark, color=colour,
+            label=label,
+        )  # fmt: skip
+    name_ticks(axes.xaxis, result.conditions)
     axes.set_ylabel("accuracy")
-    axes.legend(frameon=False)
-    return drawn
+    legend(canvas, axes)
+    return axes

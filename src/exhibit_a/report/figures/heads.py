@@ -1,96 +1,108 @@
-"""Figures of the room heads."""
+"""How do the heads that matter look, and what is left without the others?"""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
 
 import torch
-
-from exhibit_a.extras import extra
-from exhibit_a.report.figures.dispatch import figure
-
-if TYPE_CHECKING:
-    pass
-from collections.abc import Sequence
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap
+from matplotlib.figure import Figure
 
 from exhibit_a.methods.heads.curve import PruningCurve
 from exhibit_a.methods.heads.importance import HeadImportance, HeadSimilarity
 from exhibit_a.methods.heads.removal import Pruning
+from exhibit_a.report.figures.dispatch import draw
+from exhibit_a.report.figures.drawing import (
+    Canvas,
+    Size,
+    colour_bar,
+    heat_map,
+    inner_legend,
+    name_ticks,
+    numbers_of,
+)
+from exhibit_a.report.figures.sites import site_name
+from exhibit_a.report.palette import GREY
+
+MARKERS = "osD^vP"
 
 
-@figure.register(PruningCurve)
-def pruning_curve(result: PruningCurve) -> Any:
+def plot_curves(
+    curves: Sequence[PruningCurve],
+    *,
+    ax: Axes | None = None,
+    figsize: Size | None = None,
+    cmap: str | Colormap | None = None,
+) -> Figure:
+    """Several pruning curves in one figure: solid where the least important heads go first."""
+    canvas = Canvas("PruningCurve", ax, figsize, cmap)
+    return canvas.finished(_curves(curves, canvas))
+
+
+@draw.register(PruningCurve)
+def pruning_curve(result: PruningCurve, canvas: Canvas) -> Axes:
     """The curve with its intervals."""
-    return plot_curves([result])
+    return _curves([result], canvas)
 
 
-@figure.register(HeadImportance)
-def head_importance(result: HeadImportance) -> Any:
+@draw.register(HeadImportance)
+def head_importance(result: HeadImportance, canvas: Canvas) -> Axes:
     """The table of heads; darker matters more."""
     sites, heads = result.scores.shape
-    drawn = extra("matplotlib.figure").Figure(
-        figsize=(2 + 0.4 * heads, 1.5 + 0.35 * sites), layout="constrained"
-    )
-    axes = drawn.subplots()
-    image = axes.imshow(result.scores.numpy(force=True), cmap="cividis_r")
-    names = [
-        f"{site.stack} {site.layer}" + " cross" * (site.kind == "cross") for site in result.sites
-    ]
-    axes.set_yticks(range(sites), names)
-    axes.set_xticks(range(heads))
-    axes.set(xlabel="head", title=f"importance by {result.by}, {result.examples} examples")
-    drawn.colorbar(image)
-    return drawn
+    axes = canvas.axes(2.2 + min(0.4 * heads, 8), 1.5 + min(0.35 * sites, 7))
+    image = heat_map(axes, canvas, result.scores, even=True)
+    image.axes.set_aspect("auto")
+    name_ticks(axes.yaxis, [site_name(site, result.sites) for site in result.sites])
+    name_ticks(axes.xaxis, range(heads))
+    axes.set_xlabel("head")
+    axes.set_title(f"importance by {result.by}, {result.examples} examples", fontsize="medium")
+    colour_bar(image, axes, "importance")
+    return axes
 
 
-@figure.register(HeadSimilarity)
-def head_similarity(result: HeadSimilarity) -> Any:
+@draw.register(HeadSimilarity)
+def head_similarity(result: HeadSimilarity, canvas: Canvas) -> Axes:
     """Every head as a point: its importance in one task against the other."""
-    drawn = extra("matplotlib.figure").Figure(figsize=(4.5, 4.2), layout="constrained")
-    axes = drawn.subplots()
+    axes = canvas.axes(4.8, 4.0)
     site = torch.arange(len(result.first)).unsqueeze(1).expand_as(result.first)
-    colours = axes.scatter(
-        result.first.numpy(force=True), result.second.numpy(force=True), c=site, cmap="viridis"
+    points = axes.scatter(
+        numbers_of(result.first),
+        numbers_of(result.second),
+        c=numbers_of(site),
+        cmap=canvas.unsigned,
+        edgecolors=GREY,
+        linewidths=0.5,
     )
     axes.set(xlabel=result.names[0], ylabel=result.names[1], title=f"Pearson {result.pearson:.2f}")
-    drawn.colorbar(colours, label="site")
-    return drawn
+    axes.locator_params(axis="x", nbins=5)
+    colour_bar(points, axes, "site")
+    return axes
 
 
-@figure.register(Pruning)
-def pruning(result: Pruning) -> Any:
+@draw.register(Pruning)
+def pruning(result: Pruning, canvas: Canvas) -> Axes:
     """Size and time of the smaller model beside those of the whole one."""
-    drawn = extra("matplotlib.figure").Figure(figsize=(5, 2.2), layout="constrained")
-    axis = drawn.subplots()
+    axes = canvas.axes(5.0, 2.2, rows=True)
     shares = [after / before for before, after in (result.parameters, result.seconds)]
-    axis.barh(["parameters", "time"], shares, color="#0072b2")
-    axis.axvline(1, color="0.4", linewidth=0.8)
-    axis.set(xlabel="share of the whole model", title=f"without {len(result.heads)} heads")
-    return drawn
+    axes.barh(["parameters", "time"], shares, color=canvas.series(1))
+    axes.axvline(1, color=GREY, linewidth=0.8)
+    axes.set(xlabel="share of the whole model", title=f"without {len(result.heads)} heads")
+    return axes
 
 
-def plot_curves(curves: Sequence[PruningCurve]) -> Any:
-    """Several curves in one picture."""
-    drawn = extra("matplotlib.figure").Figure(figsize=(5.2, 3.6), layout="constrained")
-    axes = drawn.subplots()
-    colours = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
-    for place, curve in enumerate(curves):
-        style = {
-            "color": colours[place % len(colours)],
-            "linestyle": "-" if curve.order == "least" else "--",
-        }
+def _curves(curves: Sequence[PruningCurve], canvas: Canvas) -> Axes:
+    axes = canvas.axes(5.2, 3.6)
+    for place, (curve, colour) in enumerate(zip(curves, canvas.series(len(curves)), strict=True)):
+        fraction, interval = numbers_of(curve.fraction), numbers_of(curve.interval)
         axes.plot(
-            curve.fraction,
-            curve.accuracy,
-            marker="o",
+            fraction,
+            numbers_of(curve.accuracy),
+            color=colour,
+            linestyle="-" if curve.order == "least" else "--",
+            marker=MARKERS[place % len(MARKERS)],
+            markersize=4,
             label=f"{curve.by}, {curve.order} first",
-            **style,
         )
-        axes.fill_between(
-            curve.fraction,
-            curve.interval[:, 0],
-            curve.interval[:, 1],
-            color=style["color"],
-            alpha=0.15,
-        )
-    axes.set(xlabel="share of heads silenced", ylabel="accuracy", ylim=(0, 1))
-    axes.legend(fontsize=7)
-    return drawn
+        axes.fill_between(fraction, interval[:, 0], interval[:, 1], color=colour, alpha=0.15)
+    axes.set(xlabel="share of heads silenced", ylabel="accuracy", ylim=(0, 1.02))
+    inner_legend(axes)
+    return axes

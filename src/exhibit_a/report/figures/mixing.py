@@ -1,84 +1,99 @@
-"""Figures of the room mixing."""
+"""How does it look that words flow into each other's vectors?"""
 
-from typing import TYPE_CHECKING
+from matplotlib.axes import Axes
 
-from exhibit_a.extras import extra
-from exhibit_a.report.figures.dispatch import figure
-from exhibit_a.report.palette import BLUE, GREEN, PURPLE, VERMILION
-
-if TYPE_CHECKING:
-    import matplotlib.figure
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.mixing.head_mixing import HeadMixing
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
 from exhibit_a.methods.mixing.token_identifiability import MAPS, TokenIdentifiability
+from exhibit_a.report.figures.dispatch import draw
+from exhibit_a.report.figures.drawing import (
+    Canvas,
+    colour_bar,
+    evenly,
+    heat_map,
+    inner_legend,
+    legend,
+    literal,
+    name_ticks,
+    numbers_of,
+)
+from exhibit_a.report.figures.sites import layer_name
+from exhibit_a.report.palette import GREY, VERMILION
+
+MARKERS = "osD^"
 
 
-@figure.register(HeadMixing)
-def head_mixing(result: HeadMixing) -> "matplotlib.figure.Figure":
+@draw.register(HeadMixing)
+def head_mixing(result: HeadMixing, canvas: Canvas) -> Axes:
     """How far attention and contribution disagree, head by head."""
-    drawn = extra("matplotlib.figure").Figure(figsize=(6, 3.4), layout="constrained")
-    axis = drawn.subplots()
+    axes = canvas.axes(6.0, 3.4)
+    heads, mean = canvas.series(2)
     for site, scores in enumerate(result.total_variation):
-        marks = scores.numpy(force=True)
-        axis.plot([site] * len(marks), marks, "o", color=BLUE, alpha=0.6)
-        axis.plot(site, marks.mean(), "_", color=VERMILION, markersize=22)
-    axis.set_xticks(
-        range(len(result.layer)),
-        [f"{result.stack[i][:3]} {n} {result.kind[i]}" for i, n in enumerate(result.layer)],
-        rotation=45,
-    )
-    axis.set(ylabel="weight that lies elsewhere", xlabel="attention site", ylim=(0, 1))
-    return drawn  # type: ignore[no-any-return]
+        distances = numbers_of(scores)
+        axes.plot([site] * len(distances), distances, "o", color=heads, alpha=0.6)
+        axes.plot(site, distances.mean(), "_", color=mean, markersize=18, markeredgewidth=2)
+    places = zip(result.stack, result.layer, result.kind, strict=True)
+    name_ticks(axes.xaxis, [layer_name(place, set(result.stack)) for place in places])
+    axes.set(ylabel="weight that lies elsewhere", xlabel="attention site", ylim=(0, 1))
+    return axes
 
 
-@figure.register(HiddenAttribution)
+@draw.register(HiddenAttribution)
 def hidden_attribution(
-    result: HiddenAttribution, token: int | None = None
-) -> "matplotlib.figure.Figure":
-    """Own share by layer, the neighbour profile, and the story of one token.
+    result: HiddenAttribution, canvas: Canvas, *, token: int | None = None
+) -> Axes:
+    """Own share by layer, the neighbour profile, and what is in the vector of one token.
 
-    Without ``token`` the story is that of the token with the least of itself left at the end.
+    Without ``token``, the token with the least of itself left at the end.
     """
     own = result.self_contribution
     chosen = int(own[-1].argmin()) if token is None else token
     if not 0 <= chosen < own.shape[1]:
         raise BadRequestError(f"There is no token {chosen}; valid are 0 to {own.shape[1] - 1}.")
-    drawn = extra("matplotlib.figure").Figure(figsize=(13, 3.6), layout="constrained")
-    boxes, profile, story = drawn.subplots(1, 3, width_ratios=(1, 1, 1.4))
-    boxes.boxplot(own.T.numpy(force=True), positions=range(len(own)), widths=0.6)
+    boxes, profile, story = canvas.panels(3, (12.0, 3.6), ratios=(1, 1, 1.4))
+    boxes.boxplot(
+        numbers_of(own.T), positions=range(len(own)), widths=0.6, medianprops={"color": VERMILION}
+    )
+    name_ticks(boxes.xaxis, range(len(own)))
     boxes.set(xlabel="layer", ylabel="contribution of the token itself", ylim=(0, 1.02))
-    shades = extra("matplotlib").colormaps["viridis"]
-    for layer, row in enumerate(result.neighbours.numpy(force=True)):
-        profile.plot(row, color=shades(layer / len(own)), label=f"layer {layer}")
+    named = evenly(len(own), 5)
+    for layer, (row, colour) in enumerate(
+        zip(numbers_of(result.neighbours), canvas.shades(len(own)), strict=True)
+    ):
+        profile.plot(row, color=colour, label=f"layer {layer}" if layer in named else None)
     profile.set(xlabel="distance", ylabel="share of contribution")
     profile.set_yscale("symlog", linthresh=1e-2)
-    profile.legend(fontsize="x-small", loc="upper right")
-    shown = story.imshow(
-        result.contribution[:, chosen].numpy(force=True), cmap="cividis", aspect="auto"
-    )
-    names = result.source_tokens
-    story.set_xticks(range(len(names)), names, rotation=90, fontsize="x-small")
-    story.set(ylabel="layer", title=f"who is in “{names[chosen]}” ({chosen})")
-    drawn.colorbar(shown, ax=story, label="contribution")
-    return drawn  # type: ignore[no-any-return]
+    inner_legend(profile)
+    shares = result.contribution[:, chosen]
+    image = heat_map(story, canvas, shares)
+    image.axes.set_aspect("auto")
+    names = canvas.labels(result.source_tokens, result.source)
+    name_ticks(story.xaxis, names, weights=shares.amax(0).tolist())
+    name_ticks(story.yaxis, range(len(own)))
+    story.set_ylabel("layer")
+    story.set_title(f"what is in “{literal(names[chosen])}” ({chosen})", fontsize="medium")
+    colour_bar(image, story, "contribution")
+    return boxes
 
 
-@figure.register(TokenIdentifiability)
-def token_identifiability(result: TokenIdentifiability) -> "matplotlib.figure.Figure":
+@draw.register(TokenIdentifiability)
+def token_identifiability(result: TokenIdentifiability, canvas: Canvas) -> Axes:
     """Rate by layer, a line for each map, with intervals, control and chance."""
-    drawn = extra("matplotlib.figure").Figure(figsize=(6, 3.6), layout="constrained")
-    axis = drawn.subplots()
-    colours = dict(zip(MAPS, (BLUE, PURPLE, VERMILION, GREEN), strict=True))
+    axes = canvas.axes(6.0, 3.6)
+    colours = dict(zip(MAPS, canvas.series(len(MAPS)), strict=True))
+    markers = dict(zip(MAPS, MARKERS, strict=False))
     for name, rates in result.rate.items():
-        layers, bounds = range(len(rates)), result.interval[name].numpy(force=True)
-        axis.plot(layers, rates.numpy(force=True), "o-", color=colours[name], label=name)
-        axis.fill_between(layers, bounds[:, 0], bounds[:, 1], color=colours[name], alpha=0.2)
+        layers, bounds = range(len(rates)), numbers_of(result.interval[name])
+        colour = colours[name]
+        axes.plot(layers, numbers_of(rates), f"{markers[name]}-", color=colour, label=name)
+        axes.fill_between(layers, bounds[:, 0], bounds[:, 1], color=colour, alpha=0.2)
     for name, rates in result.control.items():
-        label = f"{name}, control"
-        axis.plot(rates.numpy(force=True), ":", color=colours[name], label=label)
-    axis.axhline(result.chance, color="0.4", linewidth=0.8, label="chance")
-    title = f"{result.metric}, candidates: {result.candidates}"
-    axis.set(xlabel="layer", ylabel="identifiable tokens", ylim=(0, 1.02), title=title)
-    axis.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
-    return drawn  # type: ignore[no-any-return]
+        axes.plot(numbers_of(rates), ":", color=colours[name], label=f"{name}, control")
+    axes.axhline(result.chance, color=GREY, linewidth=0.8, label="chance")
+    layers = range(max(len(rates) for rates in result.rate.values()))
+    name_ticks(axes.xaxis, layers)
+    axes.set(xlabel="layer", ylabel="identifiable tokens", ylim=(0, 1.02))
+    axes.set_title(f"{result.metric}, candidates: {result.candidates}", fontsize="medium")
+    legend(canvas, axes)
+    return axes

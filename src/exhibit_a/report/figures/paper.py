@@ -10,23 +10,30 @@ from collections.abc import Sequence
 from typing import Any
 
 from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis, XAxis
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import Locator
 
 TEXT_AS_TEXT = {"svg.fonttype": "none", "pdf.fonttype": 42, "ps.fonttype": 42}
-LINE = 1.25  # the height of a line of text, in font sizes
+PAD = 0.07  # inches around each panel
+LINE = 1.2  # the height of a line of text, in font sizes
 
 
-class PaperFigure(Figure):  # type: ignore[misc, unused-ignore]
+class PaperFigure(Figure):
     """A figure whose text is saved as text; matplotlib's own settings stay as they are."""
 
-    def savefig(self, fname: Any, **options: Any) -> None:  # type: ignore[override, unused-ignore]
+    def __init__(self, size: tuple[float, float]) -> None:
+        super().__init__(figsize=size, layout=ConstrainedLayoutEngine(h_pad=PAD, w_pad=PAD))
+
+    def savefig(self, fname: Any, **options: Any) -> None:
         """Save the figure, as matplotlib does it."""
         with rc_context(TEXT_AS_TEXT):
             super().savefig(fname, **options)
 
 
-class NameLocator(Locator):  # type: ignore[misc, unused-ignore]
+class NameLocator(Locator):
     """Which of the positions 0, 1, 2 … get their name, so that no two names touch?
 
     As many as fit: evenly, or, with ``weights``, the names of the heaviest positions first. What
@@ -41,7 +48,7 @@ class NameLocator(Locator):  # type: ignore[misc, unused-ignore]
 
     def __call__(self) -> list[int]:
         """The positions with a name, between the limits of the axis."""
-        return self.tick_values(*self.axis.get_view_interval())
+        return self.tick_values(*self._own_axis().get_view_interval())
 
     def tick_values(self, vmin: float, vmax: float) -> list[int]:
         """The same between any limits."""
@@ -62,9 +69,28 @@ class NameLocator(Locator):  # type: ignore[misc, unused-ignore]
 
     def _spacing(self, span: float) -> int:
         """How many positions from one name to the next."""
-        axes = self.axis.axes
-        box = axes.get_window_extent()
-        pixels = box.width if self.axis.axis_name == "x" else box.height
-        points = pixels * 72 / axes.get_figure(root=True).dpi
-        size = self.axis.get_major_ticks(1)[0].label1.get_size()
-        return max(1, math.ceil(self.breadth * size * span / max(points, 1)))
+        axis = self._own_axis()
+        return max(1, math.ceil(self.breadth * text_size(axis) * span / max(axis_length(axis), 1)))
+
+    def _own_axis(self) -> Axis:
+        assert isinstance(self.axis, Axis)
+        return self.axis
+
+
+def figure_of(axes: Axes) -> Figure:
+    """The whole figure that axes stand in."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    return figure
+
+
+def text_size(axis: Axis) -> float:
+    """The size of the names along an axis, in points."""
+    return float(axis.get_major_ticks(1)[0].label1.get_fontsize())
+
+
+def axis_length(axis: Axis) -> float:
+    """How long an axis is drawn, in points."""
+    box = axis.axes.get_window_extent()
+    pixels = box.width if isinstance(axis, XAxis) else box.height
+    return float(pixels * 72 / figure_of(axis.axes).dpi)

@@ -1,56 +1,59 @@
-"""Figures of the room trials."""
+"""How does a trial look on one figure?"""
 
-from typing import TYPE_CHECKING
+from matplotlib.axes import Axes
 
-from exhibit_a.extras import extra
-from exhibit_a.report.figures.dispatch import figure
-from exhibit_a.report.palette import AGAINST, FOR, OF_WORD
-
-if TYPE_CHECKING:
-    import matplotlib.figure
+from exhibit_a.report.figures.dispatch import draw
+from exhibit_a.report.figures.drawing import Canvas, legend, literal, name_ticks
+from exhibit_a.report.figures.paper import axis_length
+from exhibit_a.report.figures.sites import site_name
+from exhibit_a.report.palette import GREY, OF_WORD
 from exhibit_a.trials.trial import Trial
-from exhibit_a.trials.verdict import WORDS
+from exhibit_a.trials.verdict import CONTESTED, EVIDENCE, NO_EFFECT, PARTIAL, WORDS
+
+MARK = 0.6  # of the room for a head that the largest mark takes
+MARKERS = {EVIDENCE: "s", PARTIAL: "D", CONTESTED: "X", NO_EFFECT: "o"}
 
 
-@figure.register(Trial)
-def trial(result: Trial) -> "matplotlib.figure.Figure":
+@draw.register(Trial)
+def trial(result: Trial, canvas: Canvas) -> Axes:
     """The heads, coloured by verdict and as large as their effect, above the tokens."""
-    tokens, scores = result.tokens or (), result.token_scores
-    drawn: matplotlib.figure.Figure = extra("matplotlib.figure").Figure(
-        figsize=(7, 1.8 + 0.3 * len(result.sites) + 1.6 * (scores is not None)),
-        layout="constrained",
-    )
-    panels = drawn.subplots(1 if scores is None else 2, 1, squeeze=False)[:, 0]
-    largest = max((one.change or 0.0 for one in result.verdicts), default=0.0) or 1.0
-    for word in sorted({one.word for one in result.verdicts}, key=WORDS.index):
-        own = [one for one in result.verdicts if one.word == word]
-        panels[0].scatter(
-            [one.head for one in own],
-            [one.site for one in own],
-            s=[20 + 180 * (one.change or 0.0) / largest for one in own],
+    scores = result.token_scores
+    height = 1.8 + min(0.3 * len(result.sites), 5.0)
+    if scores is None:
+        axes = canvas.axes(7.0, height)
+        _heads(result, canvas, axes)
+        return axes
+    heads, tokens = canvas.panels(2, (7.0, height + 2.0), ratios=(height, 2.0), below=True)
+    _heads(result, canvas, heads)
+    strengths = scores.tolist()
+    names = canvas.labels(result.tokens or (), result.sites[0].stack)
+    tokens.bar(range(len(names)), strengths, color=canvas.by_sign(strengths))
+    tokens.axhline(0, color=GREY, linewidth=0.6)
+    name_ticks(tokens.xaxis, names, weights=[abs(score) for score in strengths])
+    tokens.set(ylabel="attribution", xlim=(-0.7, len(names) - 0.3))
+    return heads
+
+
+def _heads(result: Trial, canvas: Canvas, axes: Axes) -> None:
+    """Every head as a mark, in a row for each site."""
+    largest = max((verdict.change or 0.0 for verdict in result.verdicts), default=0.0) or 1.0
+    most = max(site.heads for site in result.sites)
+    cell = min(axis_length(axes.xaxis) / most, axis_length(axes.yaxis) / len(result.sites))
+    area = (MARK * cell) ** 2
+    for word in sorted({verdict.word for verdict in result.verdicts}, key=WORDS.index):
+        verdicts = [verdict for verdict in result.verdicts if verdict.word == word]
+        axes.scatter(
+            [verdict.head for verdict in verdicts],
+            [verdict.site for verdict in verdicts],
+            s=[area * (0.15 + 0.85 * (verdict.change or 0.0) / largest) for verdict in verdicts],
             c=OF_WORD[word],
-            marker="s",
-            label=f"{word} ({len(own)})",
+            marker=MARKERS[word],
+            label=f"{word} ({len(verdicts)})",
         )
-    names = [f"{one.stack[:3]} {one.layer}" + "x" * (one.kind == "cross") for one in result.sites]
-    panels[0].set_yticks(range(len(names)), names)
-    panels[0].set(xlabel="head", title=f"{result.target or result.provenance.model}: {result.word}")
-    panels[0].invert_yaxis()
+    name_ticks(axes.yaxis, [site_name(site, result.sites) for site in result.sites])
+    name_ticks(axes.xaxis, range(most))
+    title = literal(result.target or result.provenance.model)
+    axes.set(xlabel="head", title=f"{title}: {result.word}")
+    axes.set(xlim=(-0.7, most - 0.3), ylim=(len(result.sites) - 0.4, -0.6))
     size = f"size: change when\npermuted, up to {largest:.2g}" if result.permutation_change else ""
-    panels[0].legend(
-        title=size,
-        fontsize="small",
-        title_fontsize="x-small",
-        loc="center left",
-        bbox_to_anchor=(1, 0.5),
-        frameon=False,
-        markerscale=0.7,
-    )
-    if scores is not None:
-        places, heights = range(len(tokens)), scores.tolist()
-        colours = [FOR if height >= 0 else AGAINST for height in heights]
-        panels[1].bar(places, heights, color=colours)
-        panels[1].axhline(0, color="0.4", linewidth=0.6)
-        panels[1].set_xticks(places, tokens, rotation=90, fontsize="x-small")
-        panels[1].set_ylabel("attribution")
-    return drawn
+    legend(canvas, axes, title=size, title_fontsize="x-small", markerscale=0.7)

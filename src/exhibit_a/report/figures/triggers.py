@@ -1,50 +1,51 @@
-"""Figures of the room triggers."""
-
-from typing import TYPE_CHECKING, Any
+"""How strong are the patterns that single answers rest on, and what do they break elsewhere?"""
 
 import torch
+from matplotlib.axes import Axes
 
-from exhibit_a.extras import extra
-from exhibit_a.report.figures.dispatch import figure
-
-if TYPE_CHECKING:
-    pass
 from exhibit_a.methods.triggers.triggers import Attack, Triggers
+from exhibit_a.report.figures.dispatch import draw
+from exhibit_a.report.figures.drawing import Canvas, legend, name_ticks
+from exhibit_a.report.palette import GREY
+
+PATTERN = 40  # characters of a pattern and its class
 
 
-@figure.register(Triggers)
-def triggers(result: Triggers, count: int = 12) -> Any:
+@draw.register(Triggers)
+def triggers(result: Triggers, canvas: Canvas, *, count: int = 12) -> Axes:
     """The strongest patterns, and the class that each speaks for."""
     shown = result.patterns[:count][::-1]
-    drawn = extra("matplotlib.figure").Figure(
-        figsize=(6, 1.2 + 0.3 * len(shown)), layout="constrained"
+    axes = canvas.axes(6.0, 1.2 + 0.3 * len(shown), rows=True)
+    strengths = [sum(pattern.scores) for pattern in shown]
+    axes.barh(range(len(shown)), strengths, color=canvas.series(1))
+    name_ticks(
+        axes.yaxis,
+        [f"{pattern.text} → {result.labels[pattern.predicted]}" for pattern in shown],
+        weights=strengths,
+        length=PATTERN,
     )
-    axis = drawn.subplots()
-    axis.barh(range(len(shown)), [sum(one.scores) for one in shown], color="#0072b2")
-    names = [f"{one.text} → {result.labels[one.predicted]}" for one in shown]
-    axis.set_yticks(range(len(shown)), names)
-    axis.set_xlabel("contribution of the pattern's edges")
-    return drawn
+    axes.set_xlabel("contribution of the pattern's edges")
+    return axes
 
 
-@figure.register(Attack)
-def attack(result: Attack) -> Any:
+@draw.register(Attack)
+def attack(result: Attack, canvas: Canvas) -> Axes:
     """The drop on the other classes, for each pattern and its controls."""
     count = len(result.patterns)
-    drawn = extra("matplotlib.figure").Figure(
-        figsize=(6.4, 1.2 + 0.45 * count), layout="constrained"
-    )
-    axes = drawn.subplots()
+    axes = canvas.axes(6.8, 1.2 + 0.45 * count, rows=True)
     series = {"attribution": result.after, "attention": result.attention, "random": result.random}
-    colours = {"attribution": "#0072b2", "attention": "#e69f00", "random": "#999999"}
-    for place, (name, found) in enumerate(series.items()):
-        drops = [result.drop(pattern, found) for pattern in range(count)]
-        at = torch.arange(count) + 0.27 * (place - 1)
-        axes.barh(at.tolist(), drops, 0.25, label=name, color=colours[name])
-    names = [f"{one.text} → {result.labels[one.predicted]}" for one in result.patterns]
-    axes.set_yticks(range(count), names)
+    colours = canvas.series(len(series))
+    for place, (name, accuracy) in enumerate(series.items()):
+        drops = [result.drop(pattern, accuracy) for pattern in range(count)]
+        heights = torch.arange(count) + 0.27 * (place - 1)
+        axes.barh(heights.tolist(), drops, 0.25, label=name, color=colours[place])
+    name_ticks(
+        axes.yaxis,
+        [f"{pattern.text} → {result.labels[pattern.predicted]}" for pattern in result.patterns],
+        length=PATTERN,
+    )
     axes.invert_yaxis()
-    axes.axvline(0, color="0.4", linewidth=0.8)
+    axes.axvline(0, color=GREY, linewidth=0.8)
     axes.set_xlabel("accuracy lost on the other classes")
-    axes.legend(frameon=False)
-    return drawn
+    legend(canvas, axes)
+    return axes

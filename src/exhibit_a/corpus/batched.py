@@ -1,8 +1,9 @@
-"""Which questions go text by text, and what is kept of the answers?
+"""Which tasks go batch by batch, and what is kept of the answers?
 
-Each class is a method of ``methods.py``: its fields are the parameters, ``prepared`` makes it ready
-for a model, and the question then takes batches of texts of one length. Numbers of a layer or of a
-condition become short lists, in the order of the layers.
+Each class is a task of ``tasks.py`` for which a batch of texts of one length costs far less than
+the texts one by one: its fields are the parameters that the batched form knows (with others, the
+method itself is asked, text by text), ``prepared`` makes it ready for a model, and the question
+then takes batches. Numbers of a layer or of a condition become short lists, in the order of the layers.
 """
 
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ from pydantic import Field
 from torch import Tensor
 
 from exhibit_a.corpus.findings import Findings, listed
-from exhibit_a.corpus.methods import Question, TextMethod, Texts, answers, watched
 from exhibit_a.corpus.plan import Plan
+from exhibit_a.corpus.tasks import Question, Task, Texts, TextTask, answers, watched
 from exhibit_a.errors import NotComputableError
 from exhibit_a.methods.attribution.path_integral import Plan as Walk
 from exhibit_a.methods.attribution.path_integral import attribute
@@ -33,7 +34,7 @@ from exhibit_a.trace.batches import run
 TOGETHER = 256  # tokens of texts whose derivatives are taken together: more are no faster
 
 
-class EffectiveMethod(TextMethod):
+class EffectiveTask(TextTask):
     """How much of every head's attention can reach the output."""
 
     name: ClassVar[str] = "effective_attention"
@@ -51,7 +52,7 @@ class _Effective(Question):
     narrow: list[dict[int, Tensor]]
 
     def __call__(self, texts: Texts) -> Findings:
-        convention = Convention(self.method.simplex, self.method.rtol)
+        convention = Convention(self.task.simplex, self.task.rtol)
         summary = EffectiveSummary(texts.special, self.narrow, convention, self.plan.dense)
         answer = watched(texts, summary)
         heads = {name: [site[name] for site in summary.numbers] for name in summary.numbers[0]}
@@ -63,7 +64,7 @@ class _Effective(Question):
         )
 
 
-class IdentifiabilityMethod(TextMethod):
+class IdentifiabilityTask(TextTask):
     """In how many ways every attention row could have been different, under four demands."""
 
     name: ClassVar[str] = "attention_identifiability"
@@ -82,7 +83,7 @@ class _Identifiability(Question):
         return Findings(answer | {f"mean_{n}": part for n, part in unique.items()}, heads=heads)
 
 
-class HiddenMethod(TextMethod):
+class HiddenTask(TextTask):
     """How much of every token is left in its hidden vector, layer by layer."""
 
     name: ClassVar[str] = "hidden_attribution"
@@ -100,7 +101,7 @@ class _Hidden(Question):
         for some in texts.split(TOGETHER):
             batch = run(some.subject, some.inputs)
             output.append(answers(some.subject, batch.output))
-            found.append(mixtures(batch, probes=self.method.probes, seed=self.plan.seed))
+            found.append(mixtures(batch, probes=self.task.probes, seed=self.plan.seed))
         lists = {
             "own_contribution": torch.cat([part.own for part in found]),
             "not_own_top": torch.cat([part.displaced for part in found]),
@@ -115,7 +116,7 @@ class _Hidden(Question):
         )
 
 
-class SelfMethod(TextMethod):
+class SelfTask(TextTask):
     """Which heads the answer rests on, by self-attention attribution of the model's own answer."""
 
     name: ClassVar[str] = "self_attribution"
@@ -143,7 +144,7 @@ class _Self(Question):
         def answer(output: Any, rows: Tensor) -> Tensor:
             return _chances(output, kind).gather(1, own[rows, None]).squeeze(1)
 
-        found = attribute(batch, answer, Walk(tolerance=self.method.tolerance))
+        found = attribute(batch, answer, Walk(tolerance=self.task.tolerance))
         sites = [one.scores for one in found]
         heads = {
             "largest": [one.amax((2, 3)) for one in sites],
@@ -160,7 +161,7 @@ class _Self(Question):
         return Findings(numbers, lists, heads, _maps("scores", maps, len(texts.inputs)))
 
 
-class PermutationMethod(TextMethod):
+class PermutationTask(TextTask):
     """What shuffling attention does to each answer, at each site and at all of them together."""
 
     name: ClassVar[str] = "permutation"
@@ -189,8 +190,8 @@ class _Permutation(Question):
         own = again.own.argmax(-1)
         change, flips, extreme = [], [], []
         for group in self.groups:
-            plan = Shuffling(self.method.what, self.scope, group, self.plan.seed, length)
-            moved, given = again.under(plan, self.method.repeats)
+            plan = Shuffling(self.task.what, self.scope, group, self.plan.seed, length)
+            moved, given = again.under(plan, self.task.repeats)
             change.append(moved[:, :-1].double().mean(1))
             flips.append((given[:, :-1] != own[:, None]).double().mean(1))
             extreme.append(moved[:, -1].double())
@@ -224,3 +225,9 @@ def _maps(name: str, sites: list[Tensor], count: int) -> list[dict[str, Tensor]]
     return [
         {f"{name}/{n}": part[row].clone() for n, part in enumerate(sites)} for row in range(count)
     ]
+
+
+BATCHED: dict[str, type[Task]] = {
+    kind.name: kind
+    for kind in (EffectiveTask, IdentifiabilityTask, HiddenTask, SelfTask, PermutationTask)
+}

@@ -1,0 +1,156 @@
+"""How does a registered method become a verb?
+
+What it takes decides what is asked for: a trace is a text, examples are a data set, an attribution
+is a text that is attributed first. Its options become options, with the help of its docstring. A
+verb written by hand may add to this (``with_options``) and call ``result`` with what was given.
+"""
+
+from collections.abc import Callable
+from dataclasses import MISSING, make_dataclass
+from inspect import Parameter
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+from exhibit_a.commands.options import Answer, DataSet, OneText
+from exhibit_a.commands.verb import Verb, option
+from exhibit_a.progress import progress_bar
+
+if TYPE_CHECKING:
+    from exhibit_a.methods.registry import Method, Option
+    from exhibit_a.results.result import Result
+
+AUTOMATIC = ("seed",)  # options that need no words of their own
+SEED = "same seed, same numbers."
+
+
+def verb_of(method: "Method") -> type[Verb]:
+    """A verb with everything that a method takes and offers."""
+    group = OneText if _about_one_text(method) else DataSet
+
+    def run(self: Any) -> None:
+        self.answer(result(method, self))
+
+    named = {"run": run, "name": method.command, "method": method.name, "__doc__": method.does}
+    plain: type[Verb] = make_dataclass(
+        method.name, [], bases=(group, Answer), namespace=named, frozen=True, kw_only=True
+    )
+    return with_options(plain, method)
+
+
+def with_options(kind: type[Verb], method: "Method") -> type[Verb]:
+    """A verb with the options of its method as fields, as far as it has not its own."""
+    own = set(kind.__dataclass_fields__)  # type: ignore[attr-defined]
+    added = [
+        (name, _type(entry), _field(method, entry))
+        for name, entry in method.options.items()
+        if _can_be_said(entry) and name not in own
+    ]
+    made: type[Verb] = make_dataclass(
+        kind.__name__,
+        added,
+        bases=(kind,),
+        namespace={"__doc__": kind.__doc__},
+        frozen=True,
+        kw_only=True,
+    )
+    return made
+
+
+def given(method: "Method", verb: Any) -> dict[str, Any]:
+    """What was said on the command line, as the method's options take it."""
+    return {
+        name: parsed(entry, getattr(verb, name))
+        for name, entry in method.options.items()
+        if hasattr(verb, name) and _can_be_said(entry)
+    }
+
+
+def result(method: "Method", verb: Any, **changed: Any) -> "Result":
+    """Run the method on what the verb was given; ``changed`` options replace what was said."""
+    options = given(method, verb) | changed
+    with progress_bar(method.does.rstrip(".")) as bar:
+        made: Result = _call(method, verb, options, bar)
+    return made
+
+
+def _call(method: "Method", verb: Any, options: dict[str, Any], bar: Callable[..., None]) -> Any:
+    from exhibit_a.methods.own import result_of
+    from exhibit_a.trace.targets import chosen_target
+
+    if method.takes == ("subject", "text"):
+        return method.function(verb.subject(), verb.text, **options)
+    if not _about_one_text(method):
+        examples = verb.examples()
+        data = [example.text for example in examples] if "texts" in method.takes else examples
+        heard = {"progress": bar} if _hears(method) else {}
+        return method.function(verb.subject(), data, **options, **heard)
+    asked = options.pop("target", None) or getattr(verb, "target", None)
+    trace = verb.trace()
+    target = None if asked is None else chosen_target(trace, asked)
+    if method.takes == ("attribution",):
+        from exhibit_a.methods.registry import find
+
+        return method.function(find("self_attribution").function(trace, target=target), **options)
+    return result_of(method, trace, target, **options)
+
+
+def parsed(entry: "Option", said: Any) -> Any:
+    """A value as the method takes it: lists come with commas, numbers as digits."""
+    if not isinstance(said, str):
+        return said
+    if _is_list(entry):
+        words = [word.strip() for word in said.split(",") if word.strip()]
+        return tuple(int(word) if word.lstrip("-").isdecimal() else word for word in words)
+    if said.isdecimal() and int in get_args(entry.type):
+        return int(said)
+    return said
+
+
+def _about_one_text(method: "Method") -> bool:
+    return "examples" not in method.takes and "texts" not in method.takes
+
+
+def _hears(method: "Method") -> bool:
+    import inspect
+
+    return "progress" in inspect.signature(method.function).parameters
+
+
+def _can_be_said(entry: "Option") -> bool:
+    """Whether an option can be given as words; functions and tensors cannot."""
+    return entry.name != "methods" and _type(entry) is not None
+
+
+def _type(entry: "Option") -> Any:
+    """The type of an option on the command line."""
+    parts = [part for part in (get_args(entry.type) or (entry.type,)) if part is not NoneType]
+    optional = entry.default is None
+    if get_origin(entry.type) is Literal or _is_list(entry) or entry.name == "target":
+        return str | None if optional else str
+    for plain in (bool, float, int):
+        if parts == [plain]:
+            return plain | None if optional else plain
+    if any(part is str or get_origin(part) is Literal for part in parts):
+        return str | None if optional else str
+    return None
+
+
+def _is_list(entry: "Option") -> bool:
+    parts = (entry.type, *get_args(entry.type))
+    return any(
+        "Sequence" in str(get_origin(part)) or get_origin(part) in (list, tuple) for part in parts
+    )
+
+
+def _field(method: "Method", entry: "Option") -> Any:
+    from exhibit_a.methods.registry import attributions
+
+    default = method.defaults.get(entry.name, entry.default)
+    default = MISSING if default is Parameter.empty else default
+    default = ",".join(map(str, default)) if isinstance(default, list | tuple) else default
+    words = entry.help or (SEED if entry.name in AUTOMATIC else "")
+    if entry.name == "attribution":
+        words = f"{words} With commas: {', '.join(attributions())}.".strip()
+    flag = f"--{method.flags.get(entry.name, entry.name).replace('_', '-')}"
+    metavar = {"metavar": "|".join(entry.choices)} if entry.choices else {}
+    return option(default, help=words[:1].upper() + words[1:], flag=flag, **metavar)

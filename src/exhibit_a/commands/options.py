@@ -1,0 +1,148 @@
+"""The options that verbs share: a model, a text or a data set, and where the answer goes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from exhibit_a.commands.screen import present, save_figure
+from exhibit_a.commands.verb import Verb, argument, option
+
+if TYPE_CHECKING:
+    from exhibit_a.examples import Example
+    from exhibit_a.results.result import Result
+    from exhibit_a.subject.subject import Subject
+    from exhibit_a.trace.capture import Trace
+
+
+def check_place(file: Path | None) -> Path | None:
+    """Refuse a file that cannot be written before the work and not after it."""
+    if file is not None:
+        from exhibit_a.results.files import require_place
+
+        require_place(file)
+    return file
+
+
+def check_picture(file: Path | None) -> Path | None:
+    """The same for a picture, which must also be of a kind that can be drawn."""
+    if file is not None:
+        from exhibit_a.errors import BadRequestError
+        from exhibit_a.extras import extra
+
+        known = extra("matplotlib.backend_bases").FigureCanvasBase.get_supported_filetypes()
+        if file.suffix.removeprefix(".") not in known:
+            raise BadRequestError(
+                f"A plot cannot be a {file.suffix!r} file; choose {', '.join(known)}."
+            )
+    return check_place(file)
+
+
+def refuse_beside(chosen: str, idle: dict[str, Any]) -> None:
+    """Refuse options that were given although what was chosen leaves them nothing to do."""
+    from exhibit_a.errors import BadRequestError
+
+    for name in filter(idle.get, idle):
+        raise BadRequestError(f"{name} has no meaning with {chosen}; leave one of them out.")
+
+
+def load_quietly(name: str, **options: Any) -> "Subject":
+    """Load a model without the library's own chatter."""
+    import logging
+
+    import huggingface_hub
+    import transformers
+
+    from exhibit_a.subject.subject import load
+
+    huggingface_hub.logging.set_verbosity(logging.ERROR)
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return load(name, **options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithModel(Verb):
+    """A verb that asks a model."""
+
+    model: str = option(
+        "sentiment", short="-m", help="Embedded name (sentiment, nli), hub id or folder."
+    )
+
+    def subject(self) -> "Subject":
+        """The model, loaded."""
+        return load_quietly(self.model)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneText(WithModel):
+    """A verb about one text."""
+
+    text: str = argument(help="The text to examine.")
+    pair: str | None = option(None, help="The second text, for models of pairs.")
+    truncate: bool = option(False, help="Cut a text that is too long for the model.")
+
+    def trace(self, **options: Any) -> "Trace":
+        """The model's pass over the text."""
+        from exhibit_a.trace.capture import capture
+
+        return capture(self.subject(), self.text, pair=self.pair, truncate=self.truncate, **options)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSet(WithModel):
+    """A verb about a data set."""
+
+    data: Path = argument(help="TSV, CSV, JSONL or Parquet file of texts.")
+    text_column: str | None = option(None, flag="--text", help="Column of the text.")
+    pair_column: str | None = option(None, flag="--pair", help="Column of the second text.")
+    label_column: str | None = option(None, flag="--label", help="Column of the label.")
+    limit: int | None = option(None, min=1, help="Only the first so many texts.")
+
+    def examples(self, file: Path | None = None, *, limited: bool = True) -> "list[Example]":
+        """The first examples of the data, or of another file with the same columns."""
+        from exhibit_a.examples import read_examples
+
+        columns = {"text": self.text_column, "pair": self.pair_column, "label": self.label_column}
+        return read_examples(file or self.data, **columns)[: self.limit if limited else None]
+
+    def labelled(
+        self, subject: "Subject", file: Path | None = None, *, limited: bool = True
+    ) -> "list[Example]":
+        """The examples, each with a label that the model knows."""
+        from exhibit_a.examples.labels import classes_of
+
+        examples = self.examples(file, limited=limited)
+        classes_of(subject, examples)  # refuses what is found wrong before any of it is worked on
+        return examples
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer(Verb):
+    """A verb that answers with a result."""
+
+    json: bool = option(False, help="Answer in JSON, for machines.")
+    out: Path | None = option(
+        None, short="-o", help="Save the result to this file.", callback=check_place
+    )
+    plot: Path | None = option(
+        None, help="Draw the result into this file (svg, png, pdf).", callback=check_picture
+    )
+
+    def write(self, result: "Result") -> None:
+        """Write the files that were asked for, whole or not at all."""
+        if self.out is not None:
+            result.save(self.out)
+        if self.plot is not None:
+            save_figure(result, self.plot)
+
+    def answer(self, result: "Result", *, top: int | None = None, title: str | None = None) -> None:
+        """Write what was asked for, and show the rest."""
+        from dataclasses import replace
+
+        from exhibit_a.report.summaries import summary_rows
+
+        self.write(result)
+        summary = summary_rows(result, top=top)
+        if title is not None:
+            summary = replace(summary, title=title)
+        present(result, summary, json=self.json, written=(self.out, self.plot))

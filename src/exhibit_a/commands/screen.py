@@ -1,0 +1,79 @@
+"""How does a command answer? With a table and its doubts, or with JSON; files are written whole."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from exhibit_a.report.summaries import Summary
+    from exhibit_a.results.result import Result
+
+
+def console() -> "Console":
+    """Where people read. Words are printed as they are: in texts and paths, [bold] is no order."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+def print_json(value: Any) -> None:
+    """Answer a machine."""
+    typer.echo(dumps(value, ensure_ascii=False, indent=2))
+
+
+def print_table(title: str, rows: Sequence[dict[str, Any]], **how: Any) -> None:
+    """Rows under their headings, as wide as the screen."""
+    from exhibit_a.report.table import table
+
+    screen = console()
+    screen.print(table(title, rows, width=screen.width, **how))
+
+
+def print_written(paths: Sequence[Path | None]) -> None:
+    """Say which files were written."""
+    for path in filter(None, paths):
+        console().print(f"written to {path}", soft_wrap=True)
+
+
+def present(
+    result: "Result", summary: "Summary", *, json: bool, written: Sequence[Path | None]
+) -> None:
+    """Answer with a table and the doubts about it, or with JSON."""
+    if json:
+        from exhibit_a.results.plain import plain
+
+        about = {
+            "result": type(result).__name__,
+            "title": summary.title,
+            "tokens": result.tokens,
+            "provenance": asdict(result.provenance),
+            "checks": result.checks,
+            "rows": summary.rows,
+        }
+        print_json(plain(about))
+        return
+    from exhibit_a.report.table import cell
+
+    print_table(summary.title, summary.rows)
+    for name, value in result.checks.items():
+        console().print(f"{name}: {cell(value)}", style="dim")
+    print_written(written)
+
+
+def save_figure(result: "Result", path: Path) -> None:
+    """Draw a result into a file that is either complete or not there; its words stay text."""
+    import io
+
+    from exhibit_a.extras import extra
+    from exhibit_a.results.files import write_whole
+
+    drawn = io.BytesIO()
+    with extra("matplotlib").rc_context({"svg.fonttype": "none", "pdf.fonttype": 42}):
+        result.plot().savefig(drawn, format=path.suffix.removeprefix("."), bbox_inches="tight")
+    write_whole(path, drawn.getvalue())

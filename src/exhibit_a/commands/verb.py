@@ -1,0 +1,86 @@
+"""How is a verb written? As a dataclass: its fields are the options, its docstring is the help.
+
+    @dataclass(frozen=True, kw_only=True)
+    class Explain(OneText, Answer):
+        \"\"\"Examine a text with every method.\"\"\"
+
+        target: str | None = option(None, help="Label or token to explain.")
+
+        def run(self) -> None: …
+
+A verb of a registered method names it (``method = "effective_attention"``); the method's own
+options then become fields as well (``with_options``). ``function_of`` turns a verb into the
+function that typer reads.
+"""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import MISSING, Field, field, fields
+from typing import Annotated, Any, ClassVar, get_type_hints
+
+import typer
+
+LAST = ("seed", "json", "out", "plot")  # options that every verb has stand after its own
+
+
+def option(
+    default: Any = MISSING,
+    *,
+    help: str,
+    flag: str | None = None,
+    short: str | None = None,
+    **details: Any,
+) -> Any:
+    """A field that is an option; ``details`` are typer's (min, max, callback, metavar …)."""
+    said = {"help": help, "flag": flag, "short": short, "details": details}
+    return field(default=default, metadata={"option": said})
+
+
+def argument(default: Any = MISSING, *, help: str) -> Any:
+    """A field that stands without a name on the command line."""
+    return field(default=default, metadata={"argument": {"help": help}})
+
+
+class Verb(ABC):
+    """Something that can be asked on the command line."""
+
+    name: ClassVar[str] = ""
+    method: ClassVar[str] = ""  # the registered method whose options it has, if any
+
+    @abstractmethod
+    def run(self) -> None:
+        """Do it, and answer."""
+
+
+def function_of(kind: type[Verb]) -> Callable[..., None]:
+    """The function that typer reads: a parameter for every field."""
+
+    def run(**given: Any) -> None:
+        kind(**given).run()
+
+    hints = get_type_hints(kind)
+    places = [_place(entry, hints[entry.name]) for entry in fields(kind)]  # type: ignore[arg-type]
+    places.sort(key=lambda place: (place.default is not place.empty, place.name in LAST))
+    run.__signature__ = inspect.Signature(places)  # type: ignore[attr-defined]
+    run.__annotations__ = {entry.name: hints[entry.name] for entry in fields(kind)}  # type: ignore[arg-type]
+    run.__doc__ = inspect.getdoc(kind)
+    return run
+
+
+def _place(entry: "Field[Any]", hint: Any) -> inspect.Parameter:
+    """The parameter of a field."""
+    said = entry.metadata.get("option")
+    if said is None:
+        shown = typer.Argument(help=entry.metadata["argument"]["help"])
+    else:
+        flag = said["flag"] or f"--{entry.name.strip('_').replace('_', '-')}"
+        names = (flag, said["short"]) if said["short"] else (flag,)
+        shown = typer.Option(*names, help=said["help"], **said["details"])
+    default = inspect.Parameter.empty if entry.default is MISSING else entry.default
+    return inspect.Parameter(
+        entry.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[hint, shown],
+    )

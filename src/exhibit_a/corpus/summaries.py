@@ -1,0 +1,136 @@
+"""What does a result say about its text, in a few numbers?
+
+``summary_of`` turns a result into numbers of the text, short lists, numbers of each head and whole
+maps. Token scores, maps, and trials have a summary of their own; of any other result, numbers of
+heads are kept as they are, numbers of rows as their mean, and numbers of layers as a list.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import singledispatch
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from exhibit_a.corpus.findings import Findings, listed
+from exhibit_a.methods.own import HeadMaps, TokenAttribution, result_of
+from exhibit_a.methods.registry import Method, find
+from exhibit_a.results.result import Result
+from exhibit_a.results.tables import Leaf, leaves
+from exhibit_a.subject.subject import Subject
+from exhibit_a.trace.capture import capture
+from exhibit_a.trials.trial import Trial
+from exhibit_a.trials.verdict import WORDS
+
+Numbers = dict[str, str | float]
+
+
+@dataclass(frozen=True, eq=False)
+class TextSummary:
+    """What one result says about its text."""
+
+    numbers: Numbers = field(default_factory=dict)
+    lists: dict[str, list[float]] = field(default_factory=dict)
+    heads: dict[str, list[Tensor]] = field(default_factory=dict)  # by site: (head,)
+    dense: dict[str, Tensor] = field(default_factory=dict)
+
+
+def result_of_text(
+    method: Method, subject: Subject, inputs: dict[str, Any], options: dict[str, Any]
+) -> Result:
+    """What a method says about one encoded text."""
+    if method.takes == ("subject", "text"):
+        answer: Result = method.function(subject, inputs, **options)
+        return answer
+    trace = capture(subject, inputs)
+    if method.takes == ("attribution",):
+        attribution = find("self_attribution").function(trace)
+        made: Result = method.function(attribution, **options)
+        return made
+    return result_of(method, trace, **options)
+
+
+@singledispatch
+def summary_of(result: Result) -> TextSummary:
+    """The numbers of any result."""
+    numbers: Numbers = {
+        name: float(value)
+        for name, value in vars(result).items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    lists: dict[str, list[float]] = {}
+    heads: dict[str, list[Tensor]] = {}
+    for leaf in leaves(result):
+        if "site" in leaf.where and leaf.dims[:1] == ("head",):
+            heads.setdefault(leaf.field, []).append(_mean(leaf, keep=1))
+        elif leaf.dims[:1] in (("layer",), ("site",), ("condition",)) and not leaf.where:
+            lists[leaf.field] = listed(_mean(leaf, keep=1))
+    return TextSummary(numbers, lists, heads)
+
+
+@summary_of.register
+def _(result: TokenAttribution) -> TextSummary:
+    """The scores, and which token has most of them."""
+    scores, tokens = result.scores.double(), result.tokens or ()
+    strongest = int(scores.abs().argmax())
+    numbers: Numbers = {
+        "sum": float(scores.sum()),
+        "largest": float(scores[strongest]),
+        "largest_token": tokens[strongest],
+    }
+    return TextSummary(numbers, {"token_scores": listed(scores)}, dense={"scores": result.scores})
+
+
+@summary_of.register
+def _(result: HeadMaps) -> TextSummary:
+    """The mean and the largest entry of every head."""
+    heads = {
+        "mean": [part.double().mean((1, 2)) for part in result.maps],
+        "largest": [part.double().abs().amax((1, 2)) for part in result.maps],
+    }
+    dense = {f"maps/{site}": part for site, part in enumerate(result.maps)}
+    return TextSummary(heads=heads, dense=dense)
+
+
+@summary_of.register
+def _(result: Trial) -> TextSummary:
+    """The word for the text, and the numbers behind each head's word."""
+    verdicts = result.verdicts
+    measured = ("unique", "distance", "null_fraction", "change", "share", "agreement")
+    heads = {
+        name: [
+            torch.tensor([_number(getattr(v, name)) for v in verdicts if v.site == site.index])
+            for site in result.sites
+        ]
+        for name in measured
+    }
+    words = {f"heads {word}": float(sum(v.word == word for v in verdicts)) for word in WORDS}
+    return TextSummary({"word": result.word, **words}, heads=heads)
+
+
+def joined(summaries: Sequence[TextSummary], *, dense: bool) -> Findings:
+    """The summaries of several texts as the findings of a batch; what only some have is NaN."""
+    names = list(dict.fromkeys(name for one in summaries for name in one.numbers))
+    return Findings(
+        numbers={name: [s.numbers.get(name, float("nan")) for s in summaries] for name in names},
+        lists={name: [s.lists[name] for s in summaries] for name in summaries[0].lists},
+        heads={
+            name: [
+                torch.stack(sites)
+                for sites in zip(*(s.heads[name] for s in summaries), strict=True)
+            ]
+            for name in summaries[0].heads
+        },
+        dense=[summary.dense for summary in summaries] if dense else [],
+    )
+
+
+def _mean(leaf: Leaf, keep: int) -> Tensor:
+    """The tensor with all axes after the first ``keep`` averaged."""
+    numbers = leaf.tensor.double()
+    return numbers.flatten(keep).nanmean(-1) if numbers.ndim > keep else numbers
+
+
+def _number(value: float | None) -> float:
+    return float("nan") if value is None else value

@@ -1,0 +1,242 @@
+"""What can be asked of a million texts? Every registered method, each in the way that suits it.
+
+A task is a method with its parameters, checked before anything runs. It takes one of three ways:
+
+1. *batched*: texts of one length share a batch and are summed up while the model runs
+   (``batched.py``), for the methods where that pays;
+2. *text by text*: the method itself, one text after the other, and what its result says about the
+   text and its heads (``summaries.py``);
+3. *whole*: one question to all examples together, answered with one result.
+
+Parameters are those of the method's own signature.
+"""
+
+import inspect
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Literal, Union, get_args, get_origin
+
+import torch
+from jaxtyping import Bool
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from torch import Tensor
+
+from exhibit_a.corpus.findings import Findings, listed
+from exhibit_a.corpus.plan import Plan, complaint
+from exhibit_a.errors import BadRequestError, require_choice
+from exhibit_a.examples import Example
+from exhibit_a.methods.registry import Method, Option, find, methods
+from exhibit_a.results.result import Result
+from exhibit_a.results.store import read
+from exhibit_a.subject.guard import frozen_eval, without_cache
+from exhibit_a.subject.subject import Subject
+from exhibit_a.subject.tap import Tap
+from exhibit_a.trace.answers import logits_at
+from exhibit_a.trace.batches import padded
+from exhibit_a.trace.passes import require_finite
+
+ONE_TEXT = (("trace",), ("trace", "target"), ("attribution",), ("subject", "text"))
+ALL_TEXTS = (("subject", "examples"), ("subject", "texts"), ("subject", "examples", "importance"))
+NOT_TASKS = ("companions",)  # each of them is a task by itself
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """Texts of one length, encoded, with their places in the data."""
+
+    subject: Subject
+    inputs: Sequence[dict[str, Any]]
+    numbers: Sequence[int]
+    special: Bool[Tensor, "batch token"]
+
+    @property
+    def together(self) -> dict[str, Any]:
+        """All of them as one set of inputs; nothing is padded."""
+        return without_cache(self.subject.model, padded(self.subject, self.inputs))
+
+    def split(self, tokens: int) -> "Iterator[Texts]":
+        """The same texts, as many at a time as make ``tokens`` tokens."""
+        size = max(1, tokens // self.special.shape[1])
+        for start in range(0, len(self.inputs), size):
+            few = slice(start, start + size)
+            yield Texts(self.subject, self.inputs[few], self.numbers[few], self.special[few])
+
+
+class Task(BaseModel):
+    """A method and its parameters, which are the fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: ClassVar[str] = ""
+    can_be_dense: ClassVar[bool] = False
+
+
+class TextTask(Task):
+    """A question that is asked of each text by itself."""
+
+    @abstractmethod
+    def prepared(self, subject: Subject, plan: Plan) -> "Question":
+        """The task made ready for a model."""
+
+
+class SetTask(Task):
+    """A question to all examples together."""
+
+    def result(self, subject: Subject, examples: list[Example], plan: Plan) -> Result:
+        """The answer."""
+        method, options = find(self.name), self.model_dump()
+        data: list[Any] = list(examples)
+        if "texts" in method.takes:
+            data = [example.text for example in examples]
+        if "importance" in method.takes:
+            options["importance"] = _saved_importance(options.pop("importance"))
+        answer: Result = method.function(subject, data, **options, **_seed(method, plan))
+        return answer
+
+    def file(self, subject: Subject, examples: list[Example], plan: Plan) -> bytes:
+        """The answer as the bytes of a result file."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = self.result(subject, examples, plan).save(Path(folder) / "result.safetensors")
+            return path.read_bytes()
+
+
+@dataclass(frozen=True, eq=False)
+class Question(ABC):
+    """A task, a model, and what they have in common for all texts."""
+
+    task: Any
+    subject: Subject
+    plan: Plan
+
+    @abstractmethod
+    def __call__(self, texts: Texts) -> Findings:
+        """What is found about texts of one length."""
+
+
+class OneByOne(TextTask):
+    """A method without a batched form: its own function, one text after the other."""
+
+    can_be_dense: ClassVar[bool] = True
+
+    def prepared(self, subject: Subject, plan: Plan) -> Question:
+        """Nothing to prepare."""
+        return _OneByOne(self, subject, plan)
+
+
+class _OneByOne(Question):
+    def __call__(self, texts: Texts) -> Findings:
+        from exhibit_a.corpus.summaries import joined, result_of_text, summary_of
+
+        method = find(self.task.name)
+        options = self.task.model_dump() | _seed(method, self.plan)
+        results = [result_of_text(method, self.subject, inputs, options) for inputs in texts.inputs]
+        return joined([summary_of(result) for result in results], dense=self.plan.dense)
+
+
+def tasks() -> dict[str, Method]:
+    """Every method that can be asked of a corpus, by name."""
+    return {
+        name: method
+        for name, method in methods().items()
+        if method.takes in (*ONE_TEXT, *ALL_TEXTS) and name not in NOT_TASKS
+    }
+
+
+def names() -> list[str]:
+    """The names that can be asked: methods, and batched forms that have a name of their own."""
+    from exhibit_a.corpus.batched import BATCHED
+
+    return list(dict.fromkeys([*BATCHED, *tasks()]))
+
+
+def task_named(name: str, parameters: dict[str, Any]) -> Task:
+    """The task with its parameters, or what is wrong with them."""
+    from exhibit_a.corpus.batched import BATCHED
+
+    require_choice("method", name, names())
+    shortcut = BATCHED.get(name)
+    if shortcut is not None and (
+        name not in tasks() or set(parameters) <= set(shortcut.model_fields)
+    ):
+        kind: type[Task] = shortcut
+    else:
+        kind = task_of(tasks()[name])
+    try:
+        return kind(**parameters)
+    except ValidationError as problem:
+        takes = ", ".join(kind.model_fields) or "nothing"
+        raise BadRequestError(f"{name}: {complaint(problem)}. It takes {takes}.") from None
+
+
+def task_of(method: Method) -> type[Task]:
+    """The task of a method: its parameters are those of its signature that JSON can say."""
+    base = OneByOne if method.takes in ONE_TEXT else SetTask
+    fields: dict[str, Any] = {
+        option.name: (hint, ... if option.default is inspect.Parameter.empty else option.default)
+        for option in method.options.values()
+        if option.name != "seed" and (hint := _json_type(option)) is not None
+    }
+    if "importance" in method.takes:
+        fields["importance"] = (str, ...)  # a saved result of head_importance
+    kind: type[Task] = create_model(method.name, __base__=base, **fields)
+    kind.name = method.name
+    kind.__doc__ = method.does
+    return kind
+
+
+def watched(texts: Texts, tap: Tap) -> dict[str, list[Any]]:
+    """Run the texts past a tap; what the model answers is returned."""
+    subject = texts.subject
+    with torch.no_grad(), frozen_eval(subject.model), subject.tapping(tap):
+        output = subject.model(**texts.together)
+    require_finite(output)
+    return answers(subject, output)
+
+
+def answers(subject: Subject, output: Any) -> dict[str, list[Any]]:
+    """What the model says to each text, and how sure it is."""
+    kind = subject.anatomy.answers
+    if kind not in ("classes", "value", "tokens"):
+        return {}  # nothing that could be said in one word for each text
+    if kind == "value":
+        return {"answer_value": listed(logits_at(output)[:, 0])}
+    chance, index = torch.softmax(logits_at(output, -1), -1).max(-1)
+    words = [subject.labels[i] if kind == "classes" else str(i) for i in index.tolist()]
+    return {"answer": words, "probability": listed(chance)}
+
+
+def _seed(method: Method, plan: Plan) -> dict[str, int]:
+    return {"seed": plan.seed} if "seed" in method.options else {}
+
+
+def _saved_importance(path: str) -> Result:
+    from exhibit_a.methods.heads.importance import HeadImportance
+
+    ranking = read(path)
+    if not isinstance(ranking, HeadImportance):
+        raise BadRequestError(
+            f"{path} holds a {type(ranking).__name__}; a HeadImportance is needed."
+        )
+    return ranking
+
+
+def _json_type(option: Option) -> Any:
+    """The part of an option's type that JSON can say, or None where there is no such part."""
+    parts = (
+        get_args(option.type) if get_origin(option.type) in (Union, UnionType) else (option.type,)
+    )
+    plain = [part for part in parts if _is_plain(part)]
+    if not plain or plain == [NoneType]:
+        return None
+    return Union[tuple(plain)]  # noqa: UP007 - built from a list
+
+
+def _is_plain(hint: Any) -> bool:
+    if get_origin(hint) is Literal:
+        return True
+    if "Sequence" in str(get_origin(hint)) or get_origin(hint) in (list, tuple):
+        return all(_is_plain(part) for part in get_args(hint) if part is not Ellipsis)
+    return hint in (str, int, float, bool, NoneType)

@@ -1,0 +1,260 @@
+"""A method says once what it is, and is found everywhere."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from support.passes import counted_passes
+
+import exhibit_a as xa
+from exhibit_a.corpus import tasks
+from exhibit_a.errors import BadRequestError
+from exhibit_a.methods import registry
+from exhibit_a.methods.own import result_of
+from exhibit_a.methods.registry import Cost, Method, check_choices, option_help
+
+PACKAGE = Path(xa.__file__).parent
+TEXT = "a gripping , beautifully shot film , though the plot is thin at the end"
+TOY = '''"""How long is each token?"""
+
+import torch
+
+from exhibit_a.methods.registry import Cost, method
+
+
+@method(
+    question="How long is each token?",
+    room="explanation",
+    gives="tokens",
+    cost=Cost(forwards=1),
+    command="token-length",
+)
+def token_length(trace, target, power: float = 1.0):
+    """Count the letters of each token.
+
+    Args:
+        power: the count is raised to this power.
+    """
+    return torch.tensor([float(len(token)) ** power for token in trace.tokens])
+'''
+PLUGIN = '''def shout(trace):
+    """Which tokens are special?"""
+    return trace.special.float()
+'''
+
+
+@pytest.fixture
+def forgotten():
+    """Methods that a test registers are gone after it."""
+    before = dict(registry._known)
+    yield
+    registry._known.clear()
+    registry._known.update(before)
+
+
+def asked(where, *words, folder=None):
+    """Run the command line with another place to find packages first."""
+    place = {"PYTHONPATH": str(where), "HF_HUB_OFFLINE": "1", "COLUMNS": "160"}
+    done = subprocess.run(
+        [sys.executable, "-m", "exhibit_a", *map(str, words)],
+        env=os.environ | place,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def found_everywhere(where, name, verb, tmp_path):
+    """The method in help, doctor, companions, faithfulness and a corpus run, by the command line."""
+    assert verb in asked(where, "--help")
+    assert name in [
+        row["method"] for row in json.loads(asked(where, "doctor", "--json"))["methods"]
+    ]
+    rows = json.loads(asked(where, verb, TEXT, "--json"))["rows"]
+    assert len(rows) == 16
+    data = tmp_path / "texts.tsv"
+    data.write_text("sentence\tlabel\na fine film\tpositive\na dull plot\tnegative\n")
+    judged = json.loads(asked(where, "faithful", data, "--by", name, "--json"))["rows"]
+    assert [row["attribution"] for row in judged] == [name, "random"]
+    run = asked(where, "corpus", "run", data, "--method", name, "--out", tmp_path / "run")
+    assert "largest" in run
+
+
+def test_one_new_file_is_a_method_everywhere(tmp_path):
+    """Dropped into a room of a copy of the package, without another line anywhere."""
+    copy = tmp_path / "copy" / "exhibit_a"
+    shutil.copytree(PACKAGE, copy, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+    (copy / "methods/explanation/token_length.py").write_text(TOY)
+    found_everywhere(copy.parent, "token_length", "token-length", tmp_path)
+    assert "--power" in asked(copy.parent, "token-length", "--help")
+    assert "raised to this power" in " ".join(asked(copy.parent, "token-length", "--help").split())
+    code = "import exhibit_a as xa; t = xa.capture(xa.load(), 'a film'); "
+    code += "print(xa.companions(t, methods='token_length')['token_length'].scores.tolist())"
+    place = os.environ | {"PYTHONPATH": str(copy.parent), "HF_HUB_OFFLINE": "1"}
+    told = subprocess.run([sys.executable, "-c", code], env=place, capture_output=True, text=True)
+    assert told.stdout.strip() == "[5.0, 1.0, 4.0, 5.0]"
+
+
+def test_an_installed_package_offers_a_method(tmp_path):
+    """A plain function, named in the package's entry points."""
+    place = tmp_path / "site"
+    about = place / "shouting-1.0.dist-info"
+    about.mkdir(parents=True)
+    (place / "shouting.py").write_text(PLUGIN)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: shouting\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[exhibit_a.methods]\nshout = shouting:shout\n")
+    found_everywhere(place, "shout", "shout", tmp_path)
+
+
+def test_a_package_that_cannot_be_imported_is_one_line(tmp_path):
+    about = tmp_path / "broken-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[exhibit_a.methods]\nbroken = no_such_module:f\n")
+    place = os.environ | {"PYTHONPATH": str(tmp_path)}
+    command = [sys.executable, "-m", "exhibit_a", "--help"]
+    done = subprocess.run(command, env=place, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: The method 'broken'")
+    assert done.stderr.count("\n") == 1
+
+
+def test_maps_of_your_own_are_saved_shown_and_judged(forgotten, tmp_path):
+    subject = xa.load("sentiment")
+    trace = xa.capture(subject, TEXT)
+    xa.register(lambda t: [m**2 for m in t.attention], name="squared", gives="maps")
+    result = result_of("squared", trace)
+    torch.testing.assert_close(result.maps[2], trace.attention[2] ** 2)
+    again = xa.read(result.save(tmp_path / "maps.safetensors"))
+    assert (type(again), again.method) == (xa.HeadMaps, "squared")
+    result.html(tmp_path / "maps.html")
+    assert result.plot() is not None
+    assert {"site", "head", "query_token", "key_token"} <= set(result.to_pandas().columns)
+    assert xa.companions(trace, methods=["squared"])["squared"].scores.shape == (16,)
+    summary = xa.corpus.run(subject, [TEXT, "a dull film"], "squared", tmp_path / "run", dense=True)
+    assert {"mean", "largest"} <= {row["statistic"] for row in summary.rows}
+    assert xa.corpus.open(tmp_path / "run").dense(1)["maps/0"].shape == (12, 5, 5)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda trace: torch.ones(3), "gave 3 scores for 16 tokens"),
+        (lambda trace: torch.full((16,), torch.nan), "not numbers"),
+        (lambda trace: "high", "not an array of numbers"),
+        (lambda trace: 1 / 0, "failed: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_bad_method_is_one_line_with_its_name(forgotten, function, message):
+    xa.register(function, name="bad_one")
+    trace = xa.capture(xa.load("sentiment"), TEXT)
+    with pytest.raises(BadRequestError, match="bad_one") as refused:
+        xa.companions(trace, methods="bad_one")
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("maps", "message"),
+    [
+        (lambda trace: trace.attention[:2], "one \\(head, query, key\\) map for each site"),
+        (lambda trace: [m * torch.inf for m in trace.attention], "not numbers"),
+        (lambda trace: 3, "no shape"),
+    ],
+)
+def test_bad_maps_are_one_line_with_their_name(forgotten, maps, message):
+    xa.register(maps, name="bad_maps", gives="maps")
+    with pytest.raises(BadRequestError, match=f"'bad_maps'.*{message}"):
+        result_of("bad_maps", xa.capture(xa.load("sentiment"), TEXT))
+
+
+def test_only_a_function_with_a_name_can_be_registered():
+    with pytest.raises(BadRequestError, match="letters, digits"):
+        xa.register(len, name="no name")
+    with pytest.raises(BadRequestError, match="no kind of method 'heads'; choose tokens, maps"):
+        xa.register(len, name="fine", gives="heads")
+
+
+def test_everything_lists_exactly_what_is_registered(capsys):
+    known = registry.methods()
+    trace = xa.capture(xa.load("sentiment"), "a film")
+    with pytest.raises(BadRequestError, match="no companion 'x'") as refused:
+        xa.companions(trace, methods="x")
+    assert str(refused.value).endswith(", ".join(registry.attributions()) + ".")
+    with pytest.raises(BadRequestError) as refused:
+        xa.faithfulness(trace.subject, ["a film"], attribution="x")
+    assert str(refused.value).endswith(", ".join(registry.attributions()) + ".")
+    with pytest.raises(BadRequestError) as refused:
+        xa.corpus.run(trace.subject, ["a film"], "x", "out")
+    assert str(refused.value).endswith(", ".join(tasks.names()) + ".")
+    assert set(tasks.names()) <= {*known, "permutation"}
+    estimated = [estimate.method for estimate in xa.diagnose(trace.subject).methods]
+    assert set(estimated) == {*known, "capture", "replay", "choose_target"}
+
+
+def test_a_method_says_where_it_lives():
+    for declaration in registry.declared().values():
+        assert declaration.room in declaration.module.split("."), declaration.name
+        assert declaration.question.endswith("?"), declaration.name
+
+
+@pytest.mark.parametrize("name", sorted(registry.methods()))
+def test_every_option_says_what_it_means(name):
+    method = registry.methods()[name]
+    if method.gives != "result":
+        pytest.skip("its options are those of companions")
+    wordless = [option.name for option in method.options.values() if not option.help]
+    assert not wordless
+
+
+def test_choices_are_read_from_the_signature():
+    from typing import Literal
+
+    def chosen(kind: Literal["a", "b"] | None = None, many: tuple[Literal["c"], ...] = ()):
+        """One line.
+
+        Args:
+            kind: what it is,
+                in two lines.
+            many: how many.
+        """
+
+    check_choices(chosen, (), {"kind": "b", "many": ("c",)})
+    check_choices(chosen, (None,), {})
+    with pytest.raises(BadRequestError, match="There is no kind 'c'; choose a, b"):
+        check_choices(chosen, ("c",), {})
+    with pytest.raises(BadRequestError, match="There is no many 'd'; choose c"):
+        check_choices(chosen, (), {"many": ("c", "d")})
+    assert option_help(chosen) == {"kind": "what it is, in two lines.", "many": "how many."}
+
+
+COUNTED = [
+    name for name, method in registry.methods().items() if method.takes[0] in ("trace", "subject")
+]
+
+
+@pytest.mark.parametrize("name", sorted(COUNTED))
+def test_the_doctor_counts_passes_as_they_are(name):
+    """The promised number of forward passes, within a factor of two, on the embedded model."""
+    method: Method = registry.methods()[name]
+    passes = counted_passes(method)
+    if passes is None:
+        pytest.skip("it is not asked of one text")
+    subject = xa.load("sentiment")
+    promised = method.cost.counted(len(subject.anatomy.layers), passes.tokens)
+    assert promised / 2 <= passes.forwards <= 2 * promised, (promised, passes)
+
+
+def test_costs_add_up():
+    cost = Cost(forwards=2, per_layer=3, per_token=0.5, backwards=True, algebra=4, maps=1, states=2)
+    assert cost.counted(layers=6, tokens=10) == 25
+    assert cost.passes(layers=6, tokens=10) == 79
+    assert cost.floats(maps=100, states=10) == 120
