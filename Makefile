@@ -13,7 +13,7 @@ export TOKENIZERS_PARALLELISM = false
 export OMP_WAIT_POLICY = passive
 export NO_MKDOCS_2_WARNING = 1
 
-.PHONY: demo viewer test slow check format bench families models docs notebooks clean
+.PHONY: demo viewer test slow check format bench families models docs map notebooks clean
 
 demo: $(READY)  ## explain a sentence with the embedded model
 	mkdir -p build
@@ -26,11 +26,11 @@ viewer/node_modules: viewer/package-lock.json
 	cd viewer && npm install --no-save
 	touch $@
 
-test: $(READY)  ## every test but the slow sweeps
-	$(BIN)/python -m pytest -q -m "not slow"
+test: $(READY)  ## every test but the slow sweeps, on both cores
+	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 --dist loadgroup
 
 slow: $(READY)  ## the sweeps that take their time
-	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python -m pytest -q -m slow --numprocesses 2 --dist loadgroup
 
 check: $(READY)  ## format, lint, types, import direction
 	$(BIN)/ruff format --check .
@@ -53,6 +53,10 @@ models: $(READY)  ## train the embedded models again (DATA=folder with SST-2, MN
 
 docs: $(READY)  ## the documentation as a site, into site/index.html
 	$(BIN)/mkdocs build --quiet --strict
+
+map: $(READY)  ## the architecture page and the tables of methods, from the package itself
+	$(BIN)/python docs/making/architecture.py
+	$(BIN)/python docs/making/methods.py
 
 notebooks: $(READY)  ## run the tutorials again, and keep what they said
 	$(BIN)/python docs/making/notebooks.py

@@ -86,7 +86,7 @@ def _adam(
 
 
 def _rows(subject: Any, data: Texts, part: str) -> tuple[Tensor, Tensor]:
-    batches = list(states(subject, data.part(part)))
+    batches = list(states(subject, data.split(part)))
     hidden = torch.cat([batch.hidden.flatten(1, 2) for batch in batches], 1)
     return hidden, hidden[0]
 

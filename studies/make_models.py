@@ -21,7 +21,7 @@ from more_pairs import reversed_pairs, reworded_pairs
 from teacher import make_teacher
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from exhibit_a.embedded.weights import HOUSE, load_embedded, pack
+from exhibit_a.embedded.weights import EMBEDDED, load_embedded, pack
 from exhibit_a.examples import Example, read_examples
 from exhibit_a.training.train import accuracy, split, train
 
@@ -46,11 +46,11 @@ def main() -> None:
         work = options.work or Path(scratch)
         base = MINILM.folder(options.base, work)
         trained = {name: trained_model(name, base, options, work) for name in RECIPES}
-        pack(trained, options.house)
-        for name, folder in trained.items():
-            write_card(name, folder, options.data, options.house)
-    size = sum(file.stat().st_size for file in options.house.rglob("*") if file.is_file())
-    print(f"{options.house}: {size / 1e6:.1f} MB")
+        pack(trained, options.out)
+        for name, saved in trained.items():
+            write_card(name, saved, options.data, options.out)
+    size = sum(file.stat().st_size for file in options.out.rglob("*") if file.is_file())
+    print(f"{options.out}: {size / 1e6:.1f} MB")
 
 
 def parse_options() -> argparse.Namespace:
@@ -58,7 +58,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, required=True, help="SST-2, MNLI-subset, SNLI-subset")
     parser.add_argument("--base", type=Path, help=f"a folder with {MINILM.name}")
     parser.add_argument("--teacher-base", type=Path, help=f"a folder with {MPNET.name}")
-    parser.add_argument("--house", type=Path, default=HOUSE, help="where the models go")
+    parser.add_argument("--out", type=Path, default=EMBEDDED, help="where the models go")
     parser.add_argument(
         "--work", type=Path, help="keep trained models here, and take them from here if present"
     )
@@ -84,12 +84,12 @@ def trained_model(name: str, base: Path, options: argparse.Namespace, work: Path
     return train(base, learn + more, dev=aside, out=folder, teacher=teacher, epochs=recipe.epochs)
 
 
-def write_card(name: str, trained: Path, data: Path, house: Path) -> None:
+def write_card(name: str, trained: Path, data: Path, folder: Path) -> None:
     """Measure the packed model, beside the one it was made from, and write its card."""
     recipe = RECIPES[name]
     full = AutoModelForSequenceClassification.from_pretrained(trained).eval()
     full_tokenizer = AutoTokenizer.from_pretrained(trained)
-    model, tokenizer = load_embedded(name, house=house)
+    model, tokenizer = load_embedded(name, folder=folder)
     rows = []
     for title, read in recipe.measured_on.items():
         examples = read(data)
@@ -98,7 +98,7 @@ def write_card(name: str, trained: Path, data: Path, house: Path) -> None:
         low, high = wilson_interval(share, len(examples))
         print(f"{name}: {share:.2%} of {len(examples)} on {title} ({before:.2%} before packing)")
         rows.append(f"| {title} | {len(examples)} | {share:.1%} | {low:.1%} – {high:.1%} |")
-    (house / name / "README.md").write_text(
+    (folder / name / "README.md").write_text(
         CARD.format(
             name=name,
             rows="\n".join(rows),

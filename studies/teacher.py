@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.progress import Progress
 from torch import Tensor, nn
 
 from exhibit_a.examples import Example, label_names
+from exhibit_a.progress import Bar, progress_bar
 from exhibit_a.training.fit import Encoded, Schedule, fit, padded
 from exhibit_a.training.train import encode, load_base
 
@@ -32,7 +32,7 @@ def make_teacher(
     """Train the teacher, save it in ``out``, and tell its accuracy on ``aside`` by epoch."""
     torch.manual_seed(SCHEDULE.seed)
     model, tokenizer = load_base(base, label_names(learn))
-    with Progress() as bar:
+    with progress_bar("lower half") as bar:
         kept, pairs = keep_states(model, encode(model, tokenizer, [*learn, *aside], LONGEST), bar)
         history = train_upper_half(model, kept, pairs[: len(learn)], pairs[len(learn) :], bar)
     model.save_pretrained(out)
@@ -42,7 +42,7 @@ def make_teacher(
 
 @torch.no_grad()
 def keep_states(
-    model: Any, pairs: Sequence[Encoded], bar: Progress, size: int = 64
+    model: Any, pairs: Sequence[Encoded], bar: Bar, size: int = 64
 ) -> tuple[Tensor, list[Encoded]]:
     """What the frozen layers make of every token, and the pairs as row numbers in that table."""
     encoder = model.eval().mpnet.encoder
@@ -50,7 +50,8 @@ def keep_states(
     rows = torch.zeros(sum(pair.length for pair in pairs), model.config.hidden_size).half()
     first = torch.tensor([0, *(pair.length for pair in pairs)]).cumsum(0).tolist()
     order = sorted(range(len(pairs)), key=lambda number: pairs[number].length)
-    for start in bar.track(range(0, len(order), size), description="lower half"):
+    for start in range(0, len(order), size):
+        bar(start, len(order))
         batch = order[start : start + size]
         inputs = padded(model, [pairs[number] for number in batch])
         states = model.mpnet(**inputs).last_hidden_state.half()
@@ -65,7 +66,7 @@ def keep_states(
 
 
 def train_upper_half(
-    model: Any, kept: Tensor, learn: Sequence[Encoded], aside: Sequence[Encoded], bar: Progress
+    model: Any, kept: Tensor, learn: Sequence[Encoded], aside: Sequence[Encoded], bar: Bar
 ) -> list[float]:
     """Let the upper layers learn from kept states; then give the model its lower half back."""
     body = model.mpnet

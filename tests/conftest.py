@@ -14,7 +14,8 @@ from support.zoo import FAMILIES
 
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
-torch.set_num_threads(2)
+# Two processes share two cores: one thread each, or they wait for each other.
+torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
 # The same examples on every run, and no law broken by a busy machine.
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("repeatable")

@@ -57,7 +57,6 @@ from .report.html import write_page as write_page
 from .report.notebook import static_html as static_html
 from .report.notebook import widget as widget
 from .report.terminal import show as show
-from .results.result import Provenance as Provenance
 from .results.result import Result as Result
 from .results.store import read as read
 from .subject.subject import Subject as Subject
@@ -75,3 +74,4 @@ from .trials.trial import Trial as Trial
 from .trials.trial import trial as trial
 from .trials.verdict import HeadVerdict as HeadVerdict
 from .trials.verdict import Thresholds as Thresholds
+from .subject.provenance import Provenance as Provenance

@@ -29,6 +29,10 @@ class Bar:
         """What is being done now."""
         self._update(description=words)
 
+    def stage(self, words: str, done: int, total: int) -> None:
+        """What is being done now, and how much of all stages is done."""
+        self._update(description=words, completed=done, total=total)
+
     def note(self, words: str) -> None:
         """Something that is known so far."""
         self._update(note=words)

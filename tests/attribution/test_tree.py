@@ -237,7 +237,7 @@ def test_every_way_to_take_it_along_tells_the_same(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"algorithm": "best"}, "There is no algorithm 'best'; choose greedy or exact"),
+        ({"algorithm": "best"}, "There is no algorithm 'best'; choose greedy, exact"),
         ({"threshold": 1.0}, r"in \[0, 1\)"),
         ({"penalty": -1.0}, "not negative"),
     ],

@@ -12,8 +12,8 @@ import pytest
 from support.words import plain_tokenizer, save_tokenizer
 from support.zoo import DECODER, FAMILIES, Family
 
-from exhibit_a.commands.options import load_quietly
 from exhibit_a.commands.main import main
+from exhibit_a.commands.options import load_quietly
 from exhibit_a.results.store import read
 
 
@@ -419,8 +419,9 @@ def test_the_version_is_told(capsys):
 
 
 def test_the_help_names_what_there_is(capsys):
-    from exhibit_a.commands import corpus, data
     from exhibit_a.corpus.methods import methods
+
+    from exhibit_a.commands import corpus, data
     from exhibit_a.methods.explanation.faithfulness import attributions
     from exhibit_a.methods.mixing.token_identifiability import MAPS
 

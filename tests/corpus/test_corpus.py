@@ -280,6 +280,8 @@ def test_two_runs_cannot_share_a_folder(subject, tmp_path):
     folder = Folder(tmp_path / "run")
     with folder.locked(new=True), pytest.raises(BadRequestError, match="being written by process"):
         corpus.run(subject, examples(3), METHOD, tmp_path / "run")
+    corpus.run(subject, examples(3), METHOD, tmp_path / "run")  # the lock file is no content
+    assert not (tmp_path / "run" / ".holder").exists()
 
 
 def interrupted(copy, shard=2):
@@ -368,7 +370,10 @@ def test_texts_that_are_too_long_are_cut_left_out_or_refused(subject, tmp_path):
     ("options", "message"),
     [
         ({"method": "guessing"}, "There is no method 'guessing'; choose effective_attention"),
-        ({"nonsense": 1}, "nonsense: Extra inputs are not permitted. It takes simplex, rtol"),
+        (
+            {"nonsense": 1},
+            "nonsense: Extra inputs are not permitted. It takes value_bias, simplex, rtol",
+        ),
         ({"rtol": 2.0}, "rtol: Input should be less than 1"),
         ({"window": 0}, "window: Input should be greater than 0"),
         ({"engine": "spark"}, "There is no engine 'spark'; choose local, ray"),
@@ -411,14 +416,17 @@ def test_a_file_that_cannot_be_used_gets_one_line(subject, tmp_path, name, conte
 
 def forbidden(monkeypatch, path):
     """Opening this path is refused, whoever asks; a test may be run by one who may do anything."""
-    opened = Path.open
 
-    def refuse(self, *args, **kwargs):
-        if self == path:
-            raise PermissionError(13, "Permission denied", str(self))
-        return opened(self, *args, **kwargs)
+    def refusing(opened):
+        def refuse(name, *args, **kwargs):
+            if Path(name) == path:
+                raise PermissionError(13, "Permission denied", str(name))
+            return opened(name, *args, **kwargs)
 
-    monkeypatch.setattr(Path, "open", refuse)
+        return refuse
+
+    monkeypatch.setattr(Path, "open", refusing(Path.open))
+    monkeypatch.setattr(os, "open", refusing(os.open))
 
 
 def test_what_may_not_be_read_or_written_is_named(subject, tmp_path, monkeypatch):

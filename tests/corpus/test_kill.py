@@ -2,7 +2,9 @@
 
 import os
 import random
+import re
 import signal
+import socket
 import subprocess
 import time
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ import torch
 from support.corpora import contents, save_model, save_texts
 
 from exhibit_a import corpus
+from exhibit_a.errors import BadRequestError
 
 COUNT, WINDOW = 48, 4
 PAUSE = 0.5
@@ -113,6 +116,19 @@ def test_killed_workers_are_replaced_and_none_outlives_a_killed_parent(tmp_path,
     while any(map(alive, found)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(alive, found))
+    finish(out, material)
+
+
+def test_the_holder_of_a_folder_is_named_until_it_is_killed(tmp_path, material):
+    out = tmp_path / "run"
+    process = start("run", out, material, pause=PAUSE)
+    while committed(out) < 1:
+        time.sleep(0.001)
+    holder = f"{out} is being written by process {process.pid} on {socket.gethostname()}."
+    with pytest.raises(BadRequestError, match=re.escape(holder)):
+        corpus.resume(out)
+    process.kill()
+    assert (out / ".holder").exists()  # and yet the lock is free
     finish(out, material)
 
 

@@ -45,13 +45,13 @@ def failing(error):
 @pytest.mark.parametrize("kind", KINDS.values())
 def test_every_kind_of_error_arrives_with_its_message(kind):
     reply = reply_of(failing(kind("no such head: \ud800")), Window(0, 0, ()))
-    with pytest.raises(kind, match="^no such head: \ud800$") as caught:
+    with pytest.raises(kind) as caught:
         reply.opened()
-    assert type(caught.value) is kind
+    assert (type(caught.value), str(caught.value)) == (kind, "no such head: \ud800")
 
 
 def test_an_error_that_extends_a_kind_arrives_as_that_kind():
-    with pytest.raises(UnsupportedModelError, match="^gone$") as caught:
+    with pytest.raises(UnsupportedModelError, match="gone") as caught:
         reply_of(failing(MissingLayerError("gone")), Window(0, 0, ())).opened()
     assert type(caught.value) is UnsupportedModelError
 

@@ -6,7 +6,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from exhibit_a.embedded.weights import HOUSE, SCALE, embedded_names, load_embedded, quantise, unpack
+from exhibit_a.embedded.weights import (
+    EMBEDDED,
+    SCALE,
+    embedded_names,
+    load_embedded,
+    quantise,
+    unpack,
+)
 from exhibit_a.errors import BadRequestError
 
 LEAST_ACCURACY = {"sentiment": 89.5, "nli": 70.0}
@@ -30,7 +37,7 @@ def answer(model, tokenizer, *texts: str) -> str:
     return model.config.id2label[int(scores.argmax())]
 
 
-def test_both_models_are_at_home():
+def test_both_models_are_embedded():
     assert set(embedded_names()) >= set(LEAST_ACCURACY)
 
 
@@ -78,10 +85,10 @@ def test_obvious_pairs_are_judged_right(text, pair, expected):
     assert answer(*load_embedded("nli"), text, pair) == expected
 
 
-def test_the_house_stays_small_and_holds_no_pickle():
-    files = [file for file in HOUSE.rglob("*") if file.is_file()]
+def test_the_package_stays_small_and_holds_no_pickle():
+    files = [file for file in EMBEDDED.rglob("*") if file.is_file() and file.suffix != ".pyc"]
     assert sum(file.stat().st_size for file in files) <= 35e6
-    assert {file.suffix for file in files} <= {".safetensors", ".json", ".md"}
+    assert {file.suffix for file in files} == {".safetensors", ".json", ".md", ".py"}
 
 
 def test_plain_english_is_never_unknown(embedded):
@@ -101,7 +108,7 @@ def test_the_tokenizer_neither_cuts_nor_pads_on_its_own(embedded):
 
 def test_the_card_states_the_measured_accuracy(embedded):
     name, model, _ = embedded
-    card = (HOUSE / name / "README.md").read_text(encoding="utf-8")
+    card = (EMBEDDED / name / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"\| ([^|]+) \| (\d+) \| ([\d.]+)% \| ([\d.]+)% – ([\d.]+)% \|", card)
     share, low, high = map(float, rows[0][2:])
     assert share >= LEAST_ACCURACY[name]

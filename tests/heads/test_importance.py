@@ -130,12 +130,12 @@ def test_two_data_sets_can_be_compared(tmp_path):
         head_similarity(first, other)
 
 
-def test_progress_is_told():
-    told = []
+def test_progress_is_reported():
+    reports = []
     head_importance(
-        speaker(), some_examples(5), by="attention", progress=lambda *at: told.append(at)
+        speaker(), some_examples(5), by="attention", progress=lambda *report: reports.append(report)
     )
-    assert told[-1] == (5, 5)
+    assert reports[-1] == (5, 5)
 
 
 def test_long_batches_are_cut_and_short_ones_joined():
@@ -170,7 +170,7 @@ def test_labels_may_be_names():
 
 
 def test_what_cannot_be_asked_is_said():
-    with pytest.raises(BadRequestError, match="cannot be ranked by 'beauty'; choose attribution"):
+    with pytest.raises(BadRequestError, match="no by 'beauty'; choose attribution, taylor"):
         head_importance(speaker(), some_examples(3), by="beauty")
     with pytest.raises(BadRequestError, match="limit of 0 leaves no examples"):
         head_importance(speaker(), some_examples(3), limit=0)

@@ -109,7 +109,7 @@ def test_curves_can_be_stored_and_drawn(tmp_path):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"order": "best"}, "no order 'best'; choose least or most"),
+        ({"order": "best"}, "no order 'best'; choose least, most"),
         ({"scope": "model"}, "no scope 'model'"),
         ({"fractions": [2.0]}, "between 0 and 1"),
         ({"counts": [13]}, "has 12 heads; cannot silence"),

@@ -57,35 +57,57 @@ def forgotten():
     registry._known.update(before)
 
 
-def asked(where, *words, folder=None):
-    """Run the command line with another place to find packages first."""
+ASKING = """
+import contextlib, io, json, sys
+from exhibit_a.commands.main import main
+
+for words in json.loads(sys.argv[1]):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        try:
+            main(words)
+        except SystemExit as left:
+            code = left.code
+    print(json.dumps([code, out.getvalue()]))
+"""
+
+
+def answers(where, *commands):
+    """What the command line answers, with another place to find packages first."""
     place = {"PYTHONPATH": str(where), "HF_HUB_OFFLINE": "1", "COLUMNS": "160"}
+    words = json.dumps([[str(word) for word in command] for command in commands])
     done = subprocess.run(
-        [sys.executable, "-m", "exhibit_a", *map(str, words)],
+        [sys.executable, "-c", ASKING, words],
         env=os.environ | place,
-        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [code for code, _ in told] == [0] * len(commands), done.stderr
+    return [out for _, out in told]
 
 
 def found_everywhere(where, name, verb, tmp_path):
-    """The method in help, doctor, companions, faithfulness and a corpus run, by the command line."""
-    assert verb in asked(where, "--help")
-    assert name in [
-        row["method"] for row in json.loads(asked(where, "doctor", "--json"))["methods"]
-    ]
-    rows = json.loads(asked(where, verb, TEXT, "--json"))["rows"]
-    assert len(rows) == 16
+    """The method in help, doctor, its verb, faithfulness and a corpus run, by the command line."""
     data = tmp_path / "texts.tsv"
     data.write_text("sentence\tlabel\na fine film\tpositive\na dull plot\tnegative\n")
-    judged = json.loads(asked(where, "faithful", data, "--by", name, "--json"))["rows"]
-    assert [row["attribution"] for row in judged] == [name, "random"]
-    run = asked(where, "corpus", "run", data, "--method", name, "--out", tmp_path / "run")
+    listed, priced, asked, judged, run, about = answers(
+        where,
+        ("--help",),
+        ("doctor", "--json"),
+        (verb, TEXT, "--json"),
+        ("faithful", data, "--by", name, "--json"),
+        ("corpus", "run", data, "--method", name, "--out", tmp_path / "run"),
+        (verb, "--help"),
+    )
+    assert verb in listed
+    assert name in [row["method"] for row in json.loads(priced)["methods"]]
+    assert len(json.loads(asked)["rows"]) == 17
+    assert [row["attribution"] for row in json.loads(judged)["rows"]] == [name, "random"]
     assert "largest" in run
+    return " ".join(about.replace("│", " ").split())
 
 
 def test_one_new_file_is_a_method_everywhere(tmp_path):
@@ -93,16 +115,19 @@ def test_one_new_file_is_a_method_everywhere(tmp_path):
     copy = tmp_path / "copy" / "exhibit_a"
     shutil.copytree(PACKAGE, copy, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "methods/explanation/token_length.py").write_text(TOY)
-    found_everywhere(copy.parent, "token_length", "token-length", tmp_path)
-    assert "--power" in asked(copy.parent, "token-length", "--help")
-    assert "raised to this power" in " ".join(asked(copy.parent, "token-length", "--help").split())
+    about = found_everywhere(copy.parent, "token_length", "token-length", tmp_path)
+    assert "--power" in about
+    assert "The count is raised to this power." in about
     code = "import exhibit_a as xa; t = xa.capture(xa.load(), 'a film'); "
     code += "print(xa.companions(t, methods='token_length')['token_length'].scores.tolist())"
     place = os.environ | {"PYTHONPATH": str(copy.parent), "HF_HUB_OFFLINE": "1"}
-    told = subprocess.run([sys.executable, "-c", code], env=place, capture_output=True, text=True)
+    told = subprocess.run(
+        [sys.executable, "-c", code], env=place, capture_output=True, text=True, check=False
+    )
     assert told.stdout.strip() == "[5.0, 1.0, 4.0, 5.0]"
 
 
+@pytest.mark.slow
 def test_an_installed_package_offers_a_method(tmp_path):
     """A plain function, named in the package's entry points."""
     place = tmp_path / "site"
@@ -138,7 +163,7 @@ def test_maps_of_your_own_are_saved_shown_and_judged(forgotten, tmp_path):
     result.html(tmp_path / "maps.html")
     assert result.plot() is not None
     assert {"site", "head", "query_token", "key_token"} <= set(result.to_pandas().columns)
-    assert xa.companions(trace, methods=["squared"])["squared"].scores.shape == (16,)
+    assert xa.companions(trace, methods=["squared"])["squared"].scores.shape == (17,)
     summary = xa.corpus.run(subject, [TEXT, "a dull film"], "squared", tmp_path / "run", dense=True)
     assert {"mean", "largest"} <= {row["statistic"] for row in summary.rows}
     assert xa.corpus.open(tmp_path / "run").dense(1)["maps/0"].shape == (12, 5, 5)
@@ -147,8 +172,8 @@ def test_maps_of_your_own_are_saved_shown_and_judged(forgotten, tmp_path):
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda trace: torch.ones(3), "gave 3 scores for 16 tokens"),
-        (lambda trace: torch.full((16,), torch.nan), "not numbers"),
+        (lambda trace: torch.ones(3), "gave 3 scores for 17 tokens"),
+        (lambda trace: torch.full((17,), torch.nan), "not numbers"),
         (lambda trace: "high", "not an array of numbers"),
         (lambda trace: 1 / 0, "failed: ZeroDivisionError: division by zero"),
     ],
@@ -236,12 +261,17 @@ def test_choices_are_read_from_the_signature():
     assert option_help(chosen) == {"kind": "what it is, in two lines.", "many": "how many."}
 
 
-COUNTED = [
-    name for name, method in registry.methods().items() if method.takes[0] in ("trace", "subject")
-]
+QUICK = ("raw", "effective_attention", "occlusion", "pruning_curve", "self_attribution")
 
 
-@pytest.mark.parametrize("name", sorted(COUNTED))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+        for name, method in sorted(registry.methods().items())
+        if method.takes[0] in ("trace", "subject")
+    ],
+)
 def test_the_doctor_counts_passes_as_they_are(name):
     """The promised number of forward passes, within a factor of two, on the embedded model."""
     method: Method = registry.methods()[name]

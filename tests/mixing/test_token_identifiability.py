@@ -205,12 +205,12 @@ def test_what_is_counted_is_what_a_loop_counts():
 
 def test_texts_are_split_once_and_for_all():
     data = Texts([f"text {i}" for i in range(300)], seed=1)
-    parts = {name: [e.text for e in data.part(name)] for name in token_states.PARTS}
+    parts = {name: [e.text for e in data.split(name)] for name in token_states.SPLITS}
     assert sorted(text for part in parts.values() for text in part) == sorted(
         f"text {i}" for i in range(300)
     )
     assert 180 < len(parts["train"]) < 240
-    assert parts["test"] == [e.text for e in data.part("test")]
+    assert parts["test"] == [e.text for e in data.split("test")]
 
 
 def test_batches_hold_the_states_of_each_text_alone():

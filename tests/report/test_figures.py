@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import matplotlib
@@ -32,12 +33,13 @@ from exhibit_a.methods.identifiability.counts import (
     identifiability_by_length,
 )
 from exhibit_a.methods.mixing.head_mixing import head_mixing
-from exhibit_a.methods.mixing.token_identifiability import token_identifiability
 from exhibit_a.methods.own import HeadMaps, TokenAttribution
-from exhibit_a.methods.triggers.triggers import attack, find_triggers
+from exhibit_a.methods.triggers.insertion import Inserted, Pattern
+from exhibit_a.methods.triggers.triggers import Attack, Triggers
 from exhibit_a.report import palette
 from exhibit_a.report.figures import draw, plot_curves
 from exhibit_a.results.result import Result
+from exhibit_a.results.store import read
 from exhibit_a.subject.provenance import provenance
 from exhibit_a.trace.capture import capture
 
@@ -49,6 +51,7 @@ PANELS = {
     "IdentifiabilityByLength": 3,
     "Trial": 2,
 }
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "version-0.1.0"
 ORIGIN = provenance("made-up", "made-up")
 
 
@@ -75,18 +78,41 @@ def of_tokens(tokens):
     ]
 
 
+def of_patterns():
+    pieces = tuple(Inserted(place, f"piece{place}", 0, 0.5) for place in range(4))
+    patterns = tuple(
+        Pattern(pieces[:count], (0.3, 0.1 * count), 0, 0, count % 2, "1") for count in (1, 4)
+    )
+    labels = ("against it", "for it")
+    shares = torch.tensor([[0.5, 0.9], [0.8, 0.2]])
+    return [
+        Triggers(provenance=ORIGIN, patterns=patterns, by_attention=patterns, labels=labels),
+        Attack(
+            provenance=ORIGIN,
+            before=torch.tensor([0.9, 0.8]),
+            after=shares,
+            interval=shares.unsqueeze(-1).expand(-1, -1, 2),
+            random=shares + 0.1,
+            random_spread=shares / 10,
+            attention=shares + 0.05,
+            counts=torch.tensor([10, 20]),
+            patterns=patterns,
+            attention_patterns=patterns,
+            labels=labels,
+        ),
+    ]
+
+
 @cache
 def every_result():
     subject, examples = speaker(), some_examples(6)
     trace = capture(subject, TEXT)
     importance = head_importance(subject, examples, by="attention")
-    triggers = find_triggers(subject, examples)
     results = [
         *of_tokens(12),
         adversarial_attention(trace, restarts=1, steps=1),
         adversarial_keys(subject, examples, held_out=examples, epochs=1, hidden=4),
         alternative_attention(trace, site=1, head=2, samples=1),
-        attack(subject, examples, triggers, count=2),
         attention_identifiability(trace),
         faithfulness(subject, examples[:2], attribution=["raw", "norm"], rankings=1),
         head_mixing(trace, probes=2),
@@ -96,8 +122,8 @@ def every_result():
         measure_pruning(subject, prune(subject, [(0, 0)]), [(0, 0)], examples, repeats=1),
         permutation_test(subject, examples, repeats=2),
         pruning_curve(subject, examples, importance, fractions=[0, 1], overlap=True),
-        token_identifiability(subject, [example.text for example in examples], epochs=1),
-        triggers,
+        read(FIXTURES / "bert.tokens.safetensors"),
+        *of_patterns(),
     ]
     return {type(result).__name__: result for result in results}
 
@@ -117,18 +143,13 @@ def touching(axis):
     boxes = [label.get_window_extent() for label in labels if label.get_visible()]
     ends = [(box.x0, box.x1) if axis.axis_name == "x" else (box.y0, box.y1) for box in boxes]
     ends.sort()
-    return [pair for pair in zip(ends, ends[1:], strict=False) if pair[0][1] > pair[1][0] + 0.5]
+    return [pair for pair in pairwise(ends) if pair[0][1] > pair[1][0] + 0.5]
 
 
-def outside(figure):
-    """Texts that the edge of the figure cuts off."""
-    drawn = [text for text in figure.findobj(matplotlib.text.Text) if text.get_text()]
-    boxes = [(text.get_text(), text.get_window_extent()) for text in drawn if text.get_visible()]
-    return [
-        words
-        for words, box in boxes
-        if box.x1 > figure.bbox.x1 + 1 or box.y1 > figure.bbox.y1 + 1 or min(box.x0, box.y0) < -1
-    ]
+def cut_off(figure):
+    """Whether the edge of the figure cuts something off."""
+    drawn, (width, height) = figure.get_tightbbox(), figure.get_size_inches()
+    return min(drawn.x0, drawn.y0) < -0.02 or drawn.x1 > width + 0.02 or drawn.y1 > height + 0.02
 
 
 @pytest.mark.parametrize("figsize", [None, "one column", "two columns"])
@@ -138,7 +159,7 @@ def test_every_kind_is_drawn_readably_at_every_size(kind, figsize):
     assert saved(figure, "png")
     widths = {"one column": 3.3, "two columns": 6.9}
     assert figure.get_figwidth() == pytest.approx(widths.get(figsize, figure.get_figwidth()))
-    assert not outside(figure)
+    assert not cut_off(figure)
     for axes in figure.axes:
         assert not touching(axes.xaxis)
         assert not touching(axes.yaxis)
@@ -174,7 +195,7 @@ def test_names_thin_out_instead_of_touching(tokens, figsize, place):
         named += len(words)
         assert len(words) * 6 <= figure.get_size_inches().max() * 72
     assert named
-    assert not outside(figure)
+    assert not cut_off(figure)
 
 
 def test_strong_tokens_keep_their_names():
@@ -243,7 +264,7 @@ def test_the_effective_map_shown_is_the_one_that_differs_most():
 
 def test_sites_of_two_stacks_are_told_apart():
     figure = exhibit_a.self_attribution(trace_of("bart")).plot(site=-1, head=0)
-    assert figure.axes[0].get_title() == "decoder layer 2, cross, head 0"
+    assert figure.axes[0].get_title() == "decoder layer 1, cross, head 0"
 
 
 def test_labels_replace_tokens():
@@ -298,7 +319,7 @@ def test_what_cannot_be_drawn_is_said_in_one_line():
     with pytest.raises(BadRequestError, match="size of a figure 'huge'; choose one column, two"):
         attribution.plot(figsize="huge")
     for size in ((1, 2, 3), (0, 3)):
-        with pytest.raises(BadRequestError, match="figsize is .width, height. in inches"):
+        with pytest.raises(BadRequestError, match=r"figsize is .width, height. in inches"):
             attribution.plot(figsize=size)
     assert attribution.plot(figsize=(5, 4)).get_size_inches().tolist() == [5, 4]
 

@@ -51,8 +51,8 @@ def tiny():
 
 @pytest.fixture(scope="module")
 def browser():
-    with chromium() as one:
-        yield one
+    with chromium() as started:
+        yield started
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +62,11 @@ def address(tiny, tmp_path_factory):
 
 @pytest.fixture
 def seen(browser, address):
-    with visit(browser, address, permissions=["clipboard-read", "clipboard-write"]) as one:
-        one.page.wait_for_selector("canvas[data-shown]")
-        yield one
-        assert one.complaints == []
-        assert one.requests == [address]
+    with visit(browser, address, permissions=["clipboard-read", "clipboard-write"]) as opened:
+        opened.page.wait_for_selector("canvas[data-shown]")
+        yield opened
+        assert opened.complaints == []
+        assert opened.requests == [address]
 
 
 def open_head(seen, site, head):
@@ -118,13 +118,13 @@ def test_the_page_says_what_the_trial_says(seen, tiny):
     assert tiny.verdict.split(". Of")[0] in sentence
     assert all(label in sentence for label in tiny.answer)
     assert seen[".cell"].count() == len(tiny.verdicts) == 12
-    for place, one in enumerate(tiny.verdicts):
-        assert seen[".cell"].nth(place).get_attribute("data-word") == one.word
+    for place, head in enumerate(tiny.verdicts):
+        assert seen[".cell"].nth(place).get_attribute("data-word") == head.word
     assert all(name in seen.text("footer") for name in tiny.checks)
 
 
 def test_the_legend_demands_no_more_than_the_verdict(tiny):
-    legend = {one["word"]: one["meaning"] for one in view(tiny).header["maps"]["words"]}
+    legend = {entry["word"]: entry["meaning"] for entry in view(tiny).header["maps"]["words"]}
     speaks = {"null_fraction": 0.1, "change": 0.2, "change_low": 0.1, "change_high": 0.3}
     speaks |= {"share": 0.5, "agreement": 0.9, "unique": 0.0}
     words = [
@@ -167,11 +167,11 @@ def test_options_change_what_is_drawn(seen):
         before = seen.pixels()
         seen[f".check:has-text('{name}') input"].check()
         assert seen.pixels() != before
-    told = seen.text(".words")
+    legend = seen.text(".words")
     seen[".overview select"].select_option("null_fraction")
     colours = {cell.evaluate("cell => cell.style.backgroundColor") for cell in seen[".cell"].all()}
     assert len(colours) > 3  # a shade for every head, in place of a word
-    assert seen.text(".words") != told
+    assert seen.text(".words") != legend
 
 
 def test_light_and_dark(seen, browser, address):
@@ -191,8 +191,8 @@ def test_a_row_is_chosen_and_a_cell_is_read(seen, tiny):
     box = seen["section.head .frame canvas"].bounding_box()
     middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] * 0.8)
     seen.page.mouse.move(*middle)
-    told = seen.text(".readout")
-    assert re.search(r"→.*± .* from storage", told)
+    readout = seen.text(".readout")
+    assert re.search(r"→.*± .* from storage", readout)
     before = seen.text(".row-view h3")
     seen.page.mouse.click(*middle)
     assert seen.text(".row-view h3") != before
@@ -200,12 +200,11 @@ def test_a_row_is_chosen_and_a_cell_is_read(seen, tiny):
 
 
 def test_the_slider_moves_the_map_and_not_the_output(seen, tiny):
-    can = [
-        (one.site, one.head)
-        for one in tiny.verdicts
-        if (tiny.attention[one.site][one.head] - tiny.alternative[one.site][one.head]).abs().max()
-        > 0.05
+    gaps = [
+        (verdict.site, verdict.head, tiny.attention[verdict.site] - tiny.alternative[verdict.site])
+        for verdict in tiny.verdicts
     ]
+    can = [(site, head) for site, head, gap in gaps if gap[head].abs().max() > 0.05]
     assert can
     for site, head in can[:3]:
         open_head(seen, site, head)
@@ -217,22 +216,22 @@ def test_the_slider_moves_the_map_and_not_the_output(seen, tiny):
             fresh = seen.pixels()
             assert fresh != moving
             moving = fresh
-            said = seen[".outcome"].first
+            outcome = seen[".outcome"].first
             assert "Not what the model used" in seen.text("section.head .caption >> nth=1")
-            assert float(said.get_attribute("data-change")) < 1e-5
-        assert float(said.get_attribute("data-moved")) > 0.01
+            assert float(outcome.get_attribute("data-change")) < 1e-5
+        assert float(outcome.get_attribute("data-moved")) > 0.01
 
 
 def test_the_story_follows_token_and_layer(seen):
-    told = {seen.text(".story .outcome")}
+    outcomes = {seen.text(".story .outcome")}
     seen[".story input"].fill("1")
-    told.add(seen.text(".story .outcome"))
+    outcomes.add(seen.text(".story .outcome"))
     seen[".story select"].select_option("3")
-    told.add(seen.text(".story .outcome"))
+    outcomes.add(seen.text(".story .outcome"))
     before = seen.pixels(".story canvas")
     seen[".token"].nth(6).click()
-    told.add(seen.text(".story .outcome"))
-    assert len(told) == 4
+    outcomes.add(seen.text(".story .outcome"))
+    assert len(outcomes) == 4
     assert seen.pixels(".story canvas") != before
 
 
@@ -273,7 +272,7 @@ def test_thresholds_and_penalties_make_different_trees(seen):
 def test_the_table_sorts_and_opens_heads(seen, tiny):
     column = "attribution"
     seen[f".heads th button:text-is('{column}')"].click()
-    shares = [one.share for one in tiny.verdicts]
+    shares = [head.share for head in tiny.verdicts]
     best = int(np.argmax(shares))
     first = seen[".heads tbody tr"].first
     assert first.get_attribute("data-place") == str(best)
@@ -308,7 +307,7 @@ def test_everything_works_from_the_keyboard(seen):
         seen.page.keyboard.press(key)
         seen.page.wait_for_timeout(150)
         after = (seen.pixels(), seen.text(".head-name"), seen.text(".row-view h3"))
-        return [one != two for one, two in zip(before, after, strict=True)]
+        return [old != new for old, new in zip(before, after, strict=True)]
 
     open_head(seen, 1, 1)
     assert press("ArrowRight")[1]
@@ -332,7 +331,7 @@ def test_tab_reaches_every_kind_of_control_with_a_visible_focus(seen):
     reached = set()
     for _ in range(120):
         seen.page.keyboard.press("Tab")
-        found = seen.page.evaluate(
+        focused = seen.page.evaluate(
             """() => {
               const root = document.querySelector('[data-exhibit-a]').shadowRoot;
               const now = root.activeElement;
@@ -341,10 +340,10 @@ def test_tab_reaches_every_kind_of_control_with_a_visible_focus(seen):
               return [name + ' ' + (now.dataset.mode ?? ''), getComputedStyle(now).outlineStyle];
             }"""
         )
-        if found is None:
+        if focused is None:
             break
-        assert found[1] != "none", found
-        reached.add(found[0].strip())
+        assert focused[1] != "none", focused
+        reached.add(focused[0].strip())
     assert {"token", "cell", "raw", "effective", "range", "checkbox", "quiet"} <= {
         word for name in reached for word in name.replace("button ", "").split()
     }
@@ -373,7 +372,7 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(browser, address):
 
 def test_two_widgets_do_not_disturb_each_other(browser, tiny):
     shown = xa.widget(tiny)
-    told = {"header": shown.header, "blocks": shown.blocks, "script": shown._esm}
+    payload = {"header": shown.header, "blocks": shown.blocks, "script": shown._esm}
     with visit(browser, "about:blank") as seen:
         seen.page.evaluate(
             """async ({header, blocks, script}) => {
@@ -387,7 +386,7 @@ def test_two_widgets_do_not_disturb_each_other(browser, tiny):
                 window[`leave_${name}`] = widget.render({model, el});
               }
             }""",
-            told,
+            payload,
         )
         seen.page.wait_for_selector("#two canvas[data-shown]")
         before = seen.text("#one .head-name")
@@ -410,8 +409,8 @@ def test_without_scripts_a_notebook_still_shows_something(tiny):
     text = tiny._repr_html_()
     assert tiny.verdict.split(".")[0] in text
     assert text.count('src="data:image/png;base64,') == 3
-    one = max(tiny.verdicts, key=lambda one: one.share)
-    assert f"{one.change:.3f} [{one.change_low:.3f}, {one.change_high:.3f}]" in text
+    head = max(tiny.verdicts, key=lambda head: head.share)
+    assert f"{head.change:.3f} [{head.change_low:.3f}, {head.change_high:.3f}]" in text
     assert not re.search(r"<script|style=|<svg|on\w+=|https?:", text)
 
 
@@ -493,8 +492,8 @@ def test_heads_of_a_large_page_switch_at_once(browser, large):
 
         def spent():
             """Seconds of processor time of all pages: only one is doing anything."""
-            told = processes.send("SystemInfo.getProcessInfo")["processInfo"]
-            return sum(one["cpuTime"] for one in told if one["type"] == "renderer")
+            listed = processes.send("SystemInfo.getProcessInfo")["processInfo"]
+            return sum(process["cpuTime"] for process in listed if process["type"] == "renderer")
 
         seen.page.wait_for_selector("canvas[data-shown]")
         seen.page.wait_for_timeout(500)
@@ -510,9 +509,9 @@ def test_heads_of_a_large_page_switch_at_once(browser, large):
         before = seen.pixels()
         seen[".slide input"].fill("100")
         assert seen.pixels() != before
-        said = seen[".slide .outcome"]
-        assert float(said.get_attribute("data-change")) < 2e-4  # values in 16-bit steps
-        assert float(said.get_attribute("data-moved")) > 1e-3
+        outcome = seen[".slide .outcome"]
+        assert float(outcome.get_attribute("data-change")) < 2e-4  # values in 16-bit steps
+        assert float(outcome.get_attribute("data-moved")) > 1e-3
         assert seen.complaints == []
 
 
@@ -530,4 +529,4 @@ def test_the_committed_viewer_is_what_its_source_builds(tmp_path):
 
 def test_the_lock_file_names_no_place_to_download_from():
     lock = json.loads((ROOT / "viewer" / "package-lock.json").read_text("utf-8"))
-    assert not [name for name, one in lock["packages"].items() if "resolved" in one]
+    assert not [name for name, entry in lock["packages"].items() if "resolved" in entry]

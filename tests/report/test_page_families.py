@@ -15,25 +15,25 @@ TEXT = "the plot is not great but acting saves it . really a very fine film , no
 
 @pytest.fixture(scope="module")
 def browser():
-    with chromium() as one:
-        yield one
+    with chromium() as started:
+        yield started
 
 
-def walked(browser, found, folder):
+def walked(browser, trial, folder):
     """Every head in every mode, and what the page says at the top."""
-    address = found.html(folder / "page.html").as_uri()
+    address = trial.html(folder / "page.html").as_uri()
     with visit(browser, address) as seen:
         seen.page.wait_for_selector("canvas[data-shown]")
         cells = seen[".cell"]
         words = [cells.nth(place).get_attribute("data-word") for place in range(cells.count())]
-        assert words == [one.word for one in found.verdicts]
+        assert words == [head.word for head in trial.verdicts]
         drawn = set()
         for place in range(0, cells.count(), 4):  # a head of every site
             cells.nth(place).click()
             for mode in MODES:
                 seen[f"[data-mode={mode}]"].first.click()
                 drawn.add(seen.pixels())
-        assert len(drawn) > 2 * len(found.sites)
+        assert len(drawn) > 2 * len(trial.sites)
         assert seen.complaints == []
         assert seen.requests == [address]
         return " ".join(seen.text("header.summary").split())
@@ -44,16 +44,16 @@ def walked(browser, found, folder):
     ["llama", "bart", "vit", *(pytest.param(f, marks=pytest.mark.slow) for f in MORE)],
 )
 def test_a_page_shows_every_kind_of_model(browser, family, tmp_path):
-    found = xa.trial(subject_of(family), FAMILIES[family].inputs(), probes=2)
-    said = walked(browser, found, tmp_path)
-    assert found.verdict.split(". Of")[0] in said
-    assert all(name in said for name in found.answer)
+    trial = xa.trial(subject_of(family), FAMILIES[family].inputs(), probes=2)
+    summary = walked(browser, trial, tmp_path)
+    assert trial.verdict.split(". Of")[0] in summary
+    assert all(name in summary for name in trial.answer)
 
 
 def test_a_translation_names_the_words_of_both_sides(browser, tmp_path):
     subject = xa.load(FAMILIES["t5"].build(), tokenizer=tokenizer())
-    found = xa.trial(subject, TEXT, target_text="a fine film", probes=2)
-    crossing = next(site.index for site in found.sites if site.kind == "cross")
-    assert "film" in found.tokens_of(crossing)[0]
-    assert "dull" in found.tokens_of(crossing)[1]
-    assert "dull" in walked(browser, found, tmp_path)
+    trial = xa.trial(subject, TEXT, target_text="a fine film", probes=2)
+    crossing = next(site.index for site in trial.sites if site.kind == "cross")
+    assert "film" in trial.tokens_of(crossing)[0]
+    assert "dull" in trial.tokens_of(crossing)[1]
+    assert "dull" in walked(browser, trial, tmp_path)

@@ -19,7 +19,7 @@ from exhibit_a.subject.provenance import Provenance
 
 ORIGIN = Provenance("made-up", "toy_method")
 PARTS = ("effective", "identifiability", "hidden", "mixing", "attribution", "tree")
-WITHOUT = {"Result", "SiteResult", "Trial", "HeadMaps"}  # shown by another screen, or as any result
+WITHOUT = {"Result", "SiteResult", "HeadMaps"}  # shown as any result
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +73,15 @@ def test_rows_say_what_the_result_says(tiny):
         edge.score for edge in tiny.attribution.strongest(3)
     ]
     assert len(summary_rows(tiny.attribution).rows) == 12
+
+
+def test_a_trial_is_summed_up_by_the_heads_that_carry_most(tiny):
+    summary = summary_rows(tiny, top=2)
+    assert summary.title == tiny.verdict
+    heads = sorted(tiny.verdicts, key=lambda head: -head.share)[:2]
+    assert [(row["site"], row["head"]) for row in summary.rows] == [
+        (head.site, head.head) for head in heads
+    ]
 
 
 def test_a_class_is_summed_up_like_the_one_it_extends(tiny):

@@ -27,102 +27,104 @@ def printed(result, width=80, **options):
 
 
 @pytest.fixture(scope="module")
-def found():
+def trial():
     return xa.trial(load(FAMILIES["bert"].build(), tokenizer=tokenizer()), LONG, probes=4)
 
 
-def test_it_fits_in_80_columns_and_is_plain_in_a_file(found):
-    told = printed(found)
-    assert "\x1b" not in told
-    assert max(map(len, told.splitlines())) <= 80
-    assert all(line == line.rstrip() for line in told.splitlines())
+def test_it_fits_in_80_columns_and_is_plain_in_a_file(trial):
+    output = printed(trial)
+    assert "\x1b" not in output
+    assert max(map(len, output.splitlines())) <= 80
+    assert all(line == line.rstrip() for line in output.splitlines())
 
 
-def test_it_says_everything(found):
-    told = printed(found)
-    flat = " ".join(told.split())
-    assert " ".join(found.verdict.split()) in flat
-    assert f"verdict: {found.word}" in flat
-    for label, share in found.answer.items():
+def test_it_says_everything(trial):
+    output = printed(trial)
+    flat = " ".join(output.split())
+    assert " ".join(trial.verdict.split()) in flat
+    assert f"verdict: {trial.word}" in flat
+    for label, share in trial.answer.items():
         assert f"{label} {share:.3f}" in flat
-    for one in most_important(found)[:5]:
-        row = next(line for line in told.splitlines() if line.strip().startswith(f"{_name(one)} "))
-        assert one.word in row
-        assert f"{one.change:.3f} [{one.change_low:.3f}, {one.change_high:.3f}]" in row
-        assert f"{one.share:.1%}" in row
+    for head in most_important(trial)[:5]:
+        row = next(
+            line for line in output.splitlines() if line.strip().startswith(f"{_name(head)} ")
+        )
+        assert head.word in row
+        assert f"{head.change:.3f} [{head.change_low:.3f}, {head.change_high:.3f}]" in row
+        assert f"{head.share:.1%}" in row
     for doubt in ("parity", "largest gap", "rows searched"):
-        assert doubt in told
-    assert found.tree.text().splitlines()[0] in told
+        assert doubt in output
+    assert trial.tree.text().splitlines()[0] in output
 
 
-def _name(one):
-    return f"{one.site}.{one.head}"
+def _name(head):
+    return f"{head.site}.{head.head}"
 
 
-def test_the_grid_has_a_sign_for_every_head_and_the_counts_agree(found):
-    told = printed(found)
-    rows = [line.split()[2:] for line in told.splitlines() if re.match(r"  layer \d ", line)]
+def test_the_grid_has_a_sign_for_every_head_and_the_counts_agree(trial):
+    output = printed(trial)
+    rows = [line.split()[2:] for line in output.splitlines() if re.match(r"  layer \d ", line)]
     signs = [sign for row in rows for sign in row]
-    assert signs == [GLYPHS[one.word] for one in found.verdicts]
+    assert signs == [GLYPHS[head.word] for head in trial.verdicts]
     for word, glyph in GLYPHS.items():
-        count = sum(one.word == word for one in found.verdicts)
-        assert re.search(rf"{glyph} {word} +{count} heads", told)
+        count = sum(head.word == word for head in trial.verdicts)
+        assert re.search(rf"{glyph} {word} +{count} heads", output)
 
 
-def test_the_sign_of_a_token_is_told_without_colour(found):
-    told, scores = printed(found), found.token_scores
+def test_the_sign_of_a_token_is_told_without_colour(trial):
+    output, scores = printed(trial), trial.token_scores
     strongest = int(scores.abs().argmax())
     mark = "⁺⁺" if scores[strongest] > 0 else "⁻⁻"
-    assert found.tokens[strongest] + mark in told
+    assert trial.tokens[strongest] + mark in output
     side = "for" if scores[strongest] > 0 else "against"
-    assert f"{side}: {found.tokens[strongest]} {float(scores[strongest]):+.2f}" in told
+    assert f"{side}: {trial.tokens[strongest]} {float(scores[strongest]):+.2f}" in output
 
 
-def test_a_terminal_gets_colours_that_mean_the_same(found):
-    told = printed(found, force_terminal=True, color_system="truecolor")
-    scores = found.token_scores
+def test_a_terminal_gets_colours_that_mean_the_same(trial):
+    output = printed(trial, force_terminal=True, color_system="truecolor")
+    scores = trial.token_scores
     strongest = float(scores[scores.abs().argmax()])
-    assert ("48;2;184;74;12" if strongest > 0 else "48;2;31;109;179") in told  # orange is for
-    without = re.sub(r"\x1b\[[0-9;]*m", "", told)
-    plain = printed(found)
+    assert ("48;2;184;74;12" if strongest > 0 else "48;2;31;109;179") in output  # orange is for
+    without = re.sub(r"\x1b\[[0-9;]*m", "", output)
+    plain = printed(trial)
     assert [line.rstrip() for line in without.splitlines()] == plain.splitlines()
 
 
 def test_what_was_not_examined_is_said_with_its_reason():
     inputs = {"input_ids": torch.arange(4, 24).unsqueeze(0)}
-    told = printed(xa.trial(subject_of("clip-text"), inputs, probes=4))
-    flat = " ".join(told.split())
+    output = printed(xa.trial(subject_of("clip-text"), inputs, probes=4))
+    flat = " ".join(output.split())
     assert "not examined" in flat
     assert "permutation: CLIPTextModel answers with hidden states only" in flat
-    assert "? " in told  # numbers that nobody knows
-    assert "None" not in told
+    assert "? " in output  # numbers that are not known
+    assert "None" not in output
 
 
-def test_two_stacks_have_names(found):
-    told = printed(xa.trial(subject_of("bart"), FAMILIES["bart"].inputs(), probes=4))
+def test_two_stacks_have_names(trial):
+    output = printed(xa.trial(subject_of("bart"), FAMILIES["bart"].inputs(), probes=4))
     for name in ("layer enc 0", "layer dec 1", "layer dec 1x"):
-        assert name in told
+        assert name in output
 
 
-def test_words_of_the_text_are_not_read_as_markup(found):
-    tokens = ("[bold]", *found.tokens[1:])
-    told = printed(dataclasses.replace(found, tokens=tokens))
-    assert "[bold]" in told
+def test_words_of_the_text_are_not_read_as_markup(trial):
+    tokens = ("[bold]", *trial.tokens[1:])
+    output = printed(dataclasses.replace(trial, tokens=tokens))
+    assert "[bold]" in output
 
 
-def test_time_is_told_by_stage(found):
+def test_time_is_told_by_stage(trial):
     file = io.StringIO()
-    say(timing(found, load=1.5), console=Console(file=file, width=80))
-    told = file.getvalue()
-    assert re.search(r"load +1.50 s", told)
-    assert re.search(rf"together +{sum(found.seconds.values()) + 1.5:.2f} s", told)
-    assert all(stage in told for stage in found.seconds)
+    say(timing(trial, load=1.5), console=Console(file=file, width=80))
+    output = file.getvalue()
+    assert re.search(r"load +1.50 s", output)
+    assert re.search(rf"together +{sum(trial.seconds.values()) + 1.5:.2f} s", output)
+    assert all(stage in output for stage in trial.seconds)
 
 
-def test_other_results_have_a_summary(found, capsys):
-    xa.show(found.effective)
+def test_other_results_have_a_summary(trial, capsys):
+    xa.show(trial.effective)
     assert "effective_attention" in capsys.readouterr().out
-    found.show()
+    trial.show()
     assert "verdict" in capsys.readouterr().out
 
 
@@ -147,12 +149,12 @@ def test_no_number_and_no_name_of_a_table_is_cut(name, width):
     row = TABLES[name]
     screen = Console(file=io.StringIO(), width=width)
     screen.print(table("a title", [row, row], width=width))
-    told = screen.file.getvalue()
-    assert "…" not in told
-    assert all(cell_len(line) <= width for line in told.splitlines())
-    words = told.split()
-    values = [one for value in row.values() for one in cell(value).split()]
-    pieces = [one for key in row for one in key.replace("effective", "eff.").split("_")]
+    output = screen.file.getvalue()
+    assert "…" not in output
+    assert all(cell_len(line) <= width for line in output.splitlines())
+    words = output.split()
+    values = [word for value in row.values() for word in cell(value).split()]
+    pieces = [word for key in row for word in key.replace("effective", "eff.").split("_")]
     assert set(values) | set(pieces) - {METRICS[0]} <= set(words)
 
 
@@ -163,5 +165,5 @@ def test_a_table_with_room_has_every_row_in_one_line():
 
 
 def test_no_rows_are_a_title(capsys):
-    Console().print(table("nothing found", [], width=80))
-    assert capsys.readouterr().out.split() == ["nothing", "found"]
+    Console().print(table("nothing trial", [], width=80))
+    assert capsys.readouterr().out.split() == ["nothing", "trial"]

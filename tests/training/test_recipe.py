@@ -10,16 +10,16 @@ import pytest
 import torch
 from bases import Base
 from more_pairs import reversed_pairs, reworded_pairs
-from rich.progress import Progress
 from support.words import WHOLE as WORDS
 from support.words import word_piece
 from teacher import FROZEN, keep_states, train_upper_half
 from transformers import BertConfig, BertModel, MPNetConfig, MPNetForSequenceClassification
 
 from exhibit_a.examples import Example
+from exhibit_a.progress import Bar
 from exhibit_a.training.fit import Encoded, padded, share_right
 
-SILENT = Progress(disable=True)
+SILENT = Bar(lambda **changes: None)
 
 
 @pytest.fixture

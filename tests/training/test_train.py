@@ -2,6 +2,7 @@ import json
 import math
 import random
 import sys
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from transformers import (
 
 from exhibit_a.errors import BadRequestError, ExhibitError, NotComputableError
 from exhibit_a.examples import Example
-from exhibit_a.training.fit import Encoded, _aim, _batches, answers
+from exhibit_a.progress import Bar
+from exhibit_a.training.fit import Encoded, _batches, _target, answers
 from exhibit_a.training.train import RECORD, accuracy, encode, split, train
 
 FAST = {"learning_rate": 3e-3, "batch_size": 8, "epochs": 5, "progress": False}
@@ -130,6 +132,26 @@ def test_no_noise_reaches_the_user(base, tmp_path, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+def test_one_bar_shows_how_far_the_teacher_and_the_training_are(
+    base, trained, tmp_path, monkeypatch
+):
+    changes = []
+
+    @contextmanager
+    def recorded(title, *, visible):
+        yield Bar(lambda **change: changes.append(change))
+
+    monkeypatch.setattr(sys.modules["exhibit_a.training.train"], "progress_bar", recorded)
+    options = {**FAST, "epochs": 2}
+    train(base, reviews(16), dev=reviews(8), out=tmp_path / "model", teacher=trained, **options)
+    titles = [change["description"] for change in changes if "description" in change]
+    assert titles == ["the teacher reads", "training"]
+    steps = [(change["completed"], change["total"]) for change in changes if "total" in change]
+    assert steps == [(16, 16), *((step, 4) for step in range(5))]
+    notes = [change["note"] for change in changes if "note" in change]
+    assert [note.split()[0] for note in notes] == ["accuracy"] * 2
+
+
 def test_training_stops_when_it_no_longer_helps(base, tmp_path):
     contradictory = [
         Example(str(n), "the film", None, label) for n, label in enumerate(["bad", "good"] * 8)
@@ -202,8 +224,8 @@ def test_the_aim_is_the_label_and_the_opinion_by_halves():
     inputs = {"input_ids": [0]}
     batch = [Encoded(inputs, 2, (0.2, 0.5, 0.3)), Encoded(inputs, None, (0.2, 0.5, 0.3))]
     expected = torch.tensor([[0.1, 0.25, 0.65], [0.2, 0.5, 0.3]])
-    torch.testing.assert_close(_aim(batch, 0.5), expected)
-    assert _aim([Encoded(inputs, 2), Encoded(inputs, 0)], 0.5).tolist() == [2, 0]
+    torch.testing.assert_close(_target(batch, 0.5), expected)
+    assert _target([Encoded(inputs, 2), Encoded(inputs, 0)], 0.5).tolist() == [2, 0]
 
 
 def test_answers_come_in_the_order_of_the_questions(trained):

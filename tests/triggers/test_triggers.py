@@ -115,8 +115,9 @@ def test_an_attack_measures_every_class_beside_its_controls(everything_counts, t
     subject, examples = speaker(), some_examples(12)
     found = find_triggers(subject, examples)
     result = attack(subject, examples, found, count=2)
-    kinds = len({one.predicted for one in found.patterns})
-    assert len(result.patterns) <= 2 * kinds
+    kinds = {one.predicted for one in found.patterns}
+    assert {one.predicted for one in result.patterns} == kinds
+    assert len(result.patterns) <= 2 * len(kinds)
     gold = torch.tensor([int(one.label) for one in examples])
     for place, one in enumerate(result.patterns):
         right = torch.tensor(
@@ -135,7 +136,10 @@ def test_an_attack_measures_every_class_beside_its_controls(everything_counts, t
     again = attack(subject, examples, found, count=2)
     assert_close(again.random, result.random, rtol=0, atol=0)
     assert read(result.save(tmp_path / "attack")).patterns == result.patterns
-    assert -1 <= result.drop(0) <= 1
+    others = [label for label in range(3) if label != result.patterns[0].predicted]
+    lost = (result.before - result.after[0])[others].mean()  # classes have the same size
+    assert result.drop(0) == pytest.approx(float(lost))
+    assert result.drop(0, result.before.expand_as(result.after)) == 0
     result.plot().clear()
     drawn = found.plot(count=3).axes[0]
     assert drawn.get_yticklabels()[-1].get_text().startswith(found.patterns[0].text)

@@ -169,8 +169,8 @@ def _show(summary: "Summary", json: bool) -> None:
         from exhibit_a.results.plain import plain
 
         about = {"path": str(summary.path), "run": summary.card.model_dump(mode="json")}
-        rows = {"counts": summary.counts, "checks": summary.checks, "rows": summary.rows}
-        print_json(plain(about | rows))
+        numbers = {"counts": summary.counts, "checks": summary.checks, "rows": summary.rows}
+        print_json(plain(about | numbers))
         return
     plan = summary.card.plan
     rows = [row for row in summary.rows if row["site"] is None]

@@ -54,7 +54,7 @@ class Explain(OneText, Answer):
                 target=self.target,
                 seed=self.seed,
                 truncate=self.truncate,
-                progress=lambda stage, number, count: (bar.title(stage), bar(number, count)),
+                progress=bar.stage,
             )
         with _timed(spent, "files"):
             self.write(outcome)

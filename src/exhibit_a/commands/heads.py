@@ -81,9 +81,8 @@ class Prune(_Ranking):
         if self.remove is None:
             importance = self.importance(subject, examples[: self.rank_on])
             with progress_bar(f"silencing heads, {self.order} important first"):
-                curve = pruning_curve(
-                    subject, examples, importance, order=self.order, scope=self.scope
-                )
+                how: Any = {"order": self.order, "scope": self.scope}
+                curve = pruning_curve(subject, examples, importance, **how)
             self.answer(curve)
             return
         count = self._count(subject)

@@ -102,8 +102,13 @@ class DataSet(WithModel):
         """The first examples of the data, or of another file with the same columns."""
         from exhibit_a.examples import read_examples
 
-        columns = {"text": self.text_column, "pair": self.pair_column, "label": self.label_column}
-        return read_examples(file or self.data, **columns)[: self.limit if limited else None]
+        examples = read_examples(
+            file or self.data,
+            text=self.text_column,
+            pair=self.pair_column,
+            label=self.label_column,
+        )
+        return examples[: self.limit if limited else None]
 
     def labelled(
         self, subject: "Subject", file: Path | None = None, *, limited: bool = True

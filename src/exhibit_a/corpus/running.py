@@ -98,9 +98,10 @@ def resume(
     A model or data that were given as objects have to be given again; they must be the same.
 
     >>> texts = ["a fine film", "dull and far too long"]
-    >>> run = xa.corpus.run(subject, texts, "effective_attention", tmp_path / "killed")
+    >>> summary = xa.corpus.run(subject, texts, "effective_attention", tmp_path / "killed")
     >>> (tmp_path / "killed" / "manifest.json").unlink()  # as if it had not ended
-    >>> xa.corpus.resume(tmp_path / "killed", subject=subject, examples=texts).rows == run.rows
+    >>> again = xa.corpus.resume(tmp_path / "killed", subject=subject, examples=texts)
+    >>> again.counts == summary.counts
     True
     >>> xa.corpus.resume(tmp_path / "nothing")
     Traceback (most recent call last):

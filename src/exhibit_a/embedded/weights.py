@@ -1,9 +1,9 @@
 """Which models come with the package, and how do 90 MB each fit into 35 MB together?
 
-Every folder inside ``house/`` is a model. A matrix is stored as whole numbers of 8 bits with one
-scale for each row, ``weight[row] ≈ scale[row] · stored[row]``, so no entry moves by more than half
-a scale; vectors stay as they were. What all models have in common (the word embeddings, the
-tokenizer) is stored once, beside them. Loading turns everything back into float32.
+Every folder in ``embedded/`` is a model. A matrix is stored as 8-bit integers with one scale for
+each row, ``weight[row] ≈ scale[row] · stored[row]``, so no entry changes by more than half a scale;
+vectors are stored as they are. What all models share (the word embeddings, the tokenizer) is stored
+once, beside them. Loading turns everything back into float32.
 """
 
 import json
@@ -23,12 +23,12 @@ from transformers.utils import logging
 
 from exhibit_a.errors import BadRequestError
 
-HOUSE = Path(__file__).parent
+EMBEDDED = Path(__file__).parent
 SHARED = "shared.safetensors"
 WEIGHTS = "model.safetensors"
 SCALE = ".scale"
 LARGEST = 127
-LEFT_OVER = {"max_length", "stride", "truncation_strategy", "pad_to_multiple_of", "is_local"}
+TEMPORARY = {"max_length", "stride", "truncation_strategy", "pad_to_multiple_of", "is_local"}
 
 Matrix = Float[Tensor, "row column"]
 Stored = Int8[Tensor, "row column"]
@@ -36,48 +36,48 @@ Scales = Float[Tensor, " row"]
 
 
 def load_embedded(
-    name: str, *, house: Path = HOUSE
+    name: str, *, folder: Path = EMBEDDED
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Build an embedded model and its tokenizer; nothing is downloaded."""
-    if name not in embedded_names(house):
+    if name not in embedded_names(folder):
         raise BadRequestError(
             f'There is no embedded model "{name}". '
-            f"The embedded models: {', '.join(embedded_names(house)) or 'none'}."
+            f"The embedded models: {', '.join(embedded_names(folder)) or 'none'}."
         )
-    weights = unpack({**load_file(house / SHARED), **load_file(house / name / WEIGHTS)})
-    config = AutoConfig.from_pretrained(house / name)
+    weights = unpack({**load_file(folder / SHARED), **load_file(folder / name / WEIGHTS)})
+    config = AutoConfig.from_pretrained(folder / name)
     family = getattr(transformers, config.architectures[0])
     with quietly():
-        # weights at hand instead of a path: no random initialisation, so the caller's seed is safe
+        # weights instead of a path: no random initialisation, so the caller's seed is not used up
         model = family.from_pretrained(
             None, config=config, state_dict=weights, attn_implementation="eager"
         )
-        tokenizer = AutoTokenizer.from_pretrained(house)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
     return model.eval(), tokenizer
 
 
-def embedded_names(house: Path = HOUSE) -> tuple[str, ...]:
-    """The names of the models inside a house."""
-    return tuple(sorted(weights.parent.name for weights in house.glob(f"*/{WEIGHTS}")))
+def embedded_names(folder: Path = EMBEDDED) -> tuple[str, ...]:
+    """The names of the models in a folder."""
+    return tuple(sorted(weights.parent.name for weights in folder.glob(f"*/{WEIGHTS}")))
 
 
-def pack(folders: Mapping[str, Path], house: Path) -> None:
-    """Move saved models into a house, under the names given; equal tensors are stored once."""
-    packed = {name: quantised(load_file(folder / WEIGHTS)) for name, folder in folders.items()}
+def pack(models: Mapping[str, Path], folder: Path) -> None:
+    """Store saved models in one folder, under the names given; equal tensors are stored once."""
+    packed = {name: quantised(load_file(saved / WEIGHTS)) for name, saved in models.items()}
     first, *others = packed.values()
     common = {
         key: tensor
         for key, tensor in first.items()
         if all(key in other and torch.equal(tensor, other[key]) for other in others)
     }
-    house.mkdir(parents=True, exist_ok=True)
-    save_file(common, house / SHARED)
-    _store_tokenizer(next(iter(folders.values())), house)
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(common, folder / SHARED)
+    _store_tokenizer(next(iter(models.values())), folder)
     for name, tensors in packed.items():
-        (house / name).mkdir(exist_ok=True)
-        own = {key: tensor for key, tensor in tensors.items() if key not in common}
-        save_file(own, house / name / WEIGHTS)
-        shutil.copyfile(folders[name] / "config.json", house / name / "config.json")
+        (folder / name).mkdir(exist_ok=True)
+        others = {key: tensor for key, tensor in tensors.items() if key not in common}
+        save_file(others, folder / name / WEIGHTS)
+        shutil.copyfile(models[name] / "config.json", folder / name / "config.json")
 
 
 def quantised(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -108,7 +108,7 @@ def quantise(matrix: Matrix) -> tuple[Stored, Scales]:
 
 @contextmanager
 def quietly(*, bars: bool = False) -> Iterator[None]:
-    """Keep transformers from talking while it loads or saves: what it would say is no news here."""
+    """Silence transformers while it loads or saves: its messages do not apply here."""
     level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     if not bars:
@@ -121,15 +121,15 @@ def quietly(*, bars: bool = False) -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _store_tokenizer(folder: Path, house: Path) -> None:
-    """Copy the tokenizer, without the lengths at which its last user cut and padded."""
-    rules = _json(folder / "tokenizer.json") | {"truncation": None, "padding": None}
-    (house / "tokenizer.json").write_text(
+def _store_tokenizer(saved: Path, folder: Path) -> None:
+    """Copy the tokenizer without the truncation and padding that were last used."""
+    rules = _json(saved / "tokenizer.json") | {"truncation": None, "padding": None}
+    (folder / "tokenizer.json").write_text(
         json.dumps(rules, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8"
     )
-    settings = _json(folder / "tokenizer_config.json")
-    lasting = {key: settings[key] for key in settings if key not in LEFT_OVER}
-    (house / "tokenizer_config.json").write_text(json.dumps(lasting, indent=2) + "\n")
+    settings = _json(saved / "tokenizer_config.json")
+    lasting = {key: settings[key] for key in settings if key not in TEMPORARY}
+    (folder / "tokenizer_config.json").write_text(json.dumps(lasting, indent=2) + "\n")
 
 
 def _json(path: Path) -> dict[str, Any]:

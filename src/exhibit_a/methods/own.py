@@ -77,7 +77,7 @@ def register(
         cost: what one text costs.
         command: its verb on the command line; without, its name.
     """
-    title = name or getattr(function, "__name__", "")
+    title: str = name or getattr(function, "__name__", "")
     if not callable(function) or not title.replace("-", "_").isidentifier():
         raise BadRequestError(
             f"A method is a function with a name made of letters, digits and _; {title!r} is none."

@@ -304,12 +304,12 @@ def _declarations(file: Path, module: str) -> Iterator[Declaration]:
         for decorator in node.decorator_list:
             if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "method":
                 facts = {
-                    word.arg: word.value.value
+                    word.arg: str(word.value.value)
                     for word in decorator.keywords
                     if word.arg and isinstance(word.value, ast.Constant)
                 }
                 yield Declaration(
-                    name=facts.get("name") or node.name,
+                    name=facts.get("name", node.name),
                     module=module,
                     question=facts["question"],
                     room=facts["room"],

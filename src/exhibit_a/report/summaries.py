@@ -33,8 +33,10 @@ from exhibit_a.methods.own import TokenAttribution
 from exhibit_a.methods.triggers.triggers import Attack, Triggers
 from exhibit_a.report.any_rows import any_rows
 from exhibit_a.report.table import Rows
+from exhibit_a.report.terminal import most_important
 from exhibit_a.results.result import Result
 from exhibit_a.subject.anatomy import Site
+from exhibit_a.trials.trial import Trial
 
 TOP = 12  # edges and heads
 PATTERNS = 3  # triggers of each class
@@ -55,6 +57,25 @@ def summary_rows(result: Result, top: int | None = None) -> Summary:
     rows, total = any_rows(result, top)
     title = f"{result.provenance.method.replace('_', ' ')} of {result.provenance.model}"
     return Summary(title if len(rows) == total else f"{title}, {len(rows)} of {total} rows", rows)
+
+
+@summary_rows.register
+def _(result: Trial, top: int | None = None) -> Summary:
+    rows: Rows = [
+        {
+            "site": head.site,
+            "head": head.head,
+            "verdict": head.word,
+            "unique": head.unique,
+            "distance": head.distance,
+            "null_fraction": head.null_fraction,
+            "change": head.change,
+            "share": head.share,
+            "agreement": head.agreement,
+        }
+        for head in most_important(result)[: TOP if top is None else top]
+    ]
+    return Summary(result.verdict, rows)
 
 
 @summary_rows.register

@@ -200,6 +200,15 @@ class KeptHeads(Edit):
         return context * kept.unsqueeze(-1).unsqueeze(-1)
 
 
+def kept_but(subject: Subject, silenced: Iterable[tuple[int, int]]) -> Float[Tensor, "1 site head"]:
+    """A mask for `KeptHeads` with 0 where a (site, head) is silenced."""
+    sites = subject.anatomy.sites
+    kept = torch.ones(1, len(sites), max(site.heads for site in sites), device=subject.device)
+    for site, head in silenced:
+        kept[0, site, head] = 0
+    return kept
+
+
 def _length(inputs: Inputs) -> int:
     ids = inputs.get("input_ids")
     return 1 if ids is None else int(ids.shape[1])

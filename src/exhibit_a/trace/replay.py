@@ -5,6 +5,7 @@ time. Masks, positions, the final norm and the head are computed by the model it
 has to be known about them, and nothing below the change is computed twice.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -41,6 +42,47 @@ def replay(
         copies: how often the rows are repeated, so that an edit can change every copy in its own
             way.
     """
+    start = _checked_start(trace, edit, start)
+    if copies < 1:
+        raise BadRequestError(f"{copies} copies were asked for; give 1 or more.")
+    if start > 0:
+        trace = trace.keeping("hidden")
+    model = trace.subject.model
+    modules = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
+    first = sum(site.call < start for site in trace.sites)
+    inputs = {name: _repeated(value, copies) for name, value in trace.inputs.items()}
+    with (
+        frozen_eval(model),
+        without_padding(model),
+        trace.subject.tapping(edit or Tap(), first=first),
+        wrap_forward(list(modules.values()), _recalling(trace, start, copies)),
+    ):
+        return model(**inputs)
+
+
+def _recalling(trace: Pass, start: int, copies: int) -> Callable[[Forward], Forward]:
+    """A wrapper for layers, whose calls before ``start`` return what they returned before."""
+    # Outputs that the model computes with: the last one recalled, and the last of the encoder.
+    stacks = [layer.stack for layer in trace.layers]
+    used = {call for call in range(start) if stacks[call] not in stacks[call + 1 : start]}
+    entered = 0
+
+    def recall(forward: Forward) -> Forward:
+        def layer(*args: object, **kwargs: object) -> object:
+            nonlocal entered
+            call, entered = entered, entered + 1
+            if call >= start:
+                return forward(*args, **kwargs)
+            output = expand(trace.layer_outputs[call], copies)
+            return _contiguous(output) if call in used else output
+
+        return layer
+
+    return recall
+
+
+def _checked_start(trace: Pass, edit: Tap | None, start: int | None) -> int:
+    """The layer call to start from: the one asked for, or the first that is edited."""
     first_edited = _first_edited(trace, edit)
     start = first_edited if start is None else start
     if not 0 <= start <= len(trace.layers):
@@ -52,36 +94,7 @@ def replay(
             f"The edit begins in layer call {first_edited}, and a replay from {start} on does not "
             "run that; start there or before."
         )
-    if copies < 1:
-        raise BadRequestError(f"{copies} copies were asked for; give 1 or more.")
-    if start > 0:
-        trace = trace.keeping("hidden")
-    model, entered = trace.subject.model, 0
-
-    def recall(forward: Forward) -> Forward:
-        def layer(*args: object, **kwargs: object) -> object:
-            nonlocal entered
-            call, entered = entered, entered + 1
-            if call < start:
-                output = expand(trace.layer_outputs[call], copies)
-                return _contiguous(output) if call in handed_on else output
-            return forward(*args, **kwargs)
-
-        return layer
-
-    # Outputs that the model computes with: the last one recalled, and the last of the encoder.
-    stacks = [layer.stack for layer in trace.layers]
-    handed_on = {call for call in range(start) if stacks[call] not in stacks[call + 1 : start]}
-    modules = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
-    first = sum(site.call < start for site in trace.sites)
-    inputs = {name: _repeated(value, copies) for name, value in trace.inputs.items()}
-    with (
-        frozen_eval(model),
-        without_padding(model),
-        trace.subject.tapping(edit or Tap(), first=first),
-        wrap_forward(list(modules.values()), recall),
-    ):
-        return model(**inputs)
+    return start
 
 
 def _first_edited(trace: Pass, edit: Tap | None) -> int:

@@ -37,6 +37,7 @@ from exhibit_a.examples import (
 from exhibit_a.examples.labels import split_off
 from exhibit_a.progress import Bar, progress_bar
 from exhibit_a.results.files import folder_beside, free_folder
+from exhibit_a.results.plain import JSON
 from exhibit_a.subject.encoding import NO_PAIRS, length_limit, separates
 from exhibit_a.subject.sources import knows_words, lacks_a_head
 from exhibit_a.training.fit import Encoded, Schedule, answers, fit, share_right
@@ -99,27 +100,29 @@ def train(
     _require_ranges(**asdict(schedule), max_length=max_length, holdout=holdout)
     target = free_folder(Path(out))
     columns = {"text": text, "pair": pair, "label": label}
-    lesson = _lesson(_Sources(train, dev, teacher), columns, holdout, seed)
+    lesson = _lesson(train, dev, teacher, columns, holdout, seed)
     with folder_beside(target) as folder, torch.random.fork_rng():
         torch.manual_seed(seed)
         model, tokenizer = load_base(base, lesson.labels)
         model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        model.get_input_embeddings().requires_grad_(not freeze_embeddings)
+        if freeze_embeddings:
+            model.get_input_embeddings().requires_grad_(False)
         with progress_bar("training", visible=progress) as bar:
             history = _fitted(model, tokenizer, lesson, schedule, max_length, bar)
-        record = {
-            "base": Path(base).name,
-            "freeze_embeddings": freeze_embeddings,
-            "max_length": max_length,
-        }
-        _save(folder, model, tokenizer, record | lesson.record(history) | asdict(schedule))
+        record = {"base": Path(base).name, **lesson.record(history)}
+        record |= {"freeze_embeddings": freeze_embeddings, "max_length": max_length}
+        _save(folder, model, tokenizer, record | asdict(schedule))
     return target
 
 
 def accuracy(
-    model: Any, tokenizer: Any, examples: Sequence[Example], *, max_length: int = 128
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    examples: Sequence[Example],
+    *,
+    max_length: int = 128,
 ) -> float:
-    """The part of the examples whose own label gets the model's highest score."""
+    """The part of the examples whose label gets the model's highest score."""
     require_labels(examples, "The examples")
     require_known_labels(examples, model.config.label2id)
     return share_right(model, encode(model, tokenizer, examples, max_length))
@@ -128,23 +131,18 @@ def accuracy(
 def split(
     examples: Sequence[Example], fraction: float, seed: int
 ) -> tuple[list[Example], list[Example]]:
-    """Put a random part of the examples aside: what remains, and what was put aside."""
-    count = max(1, round(len(examples) * fraction))
-    if count >= len(examples):
-        raise BadRequestError(
-            f"{len(examples)} examples leave none to learn from when {count} are put aside. "
-            f"Give more examples, or a development set."
-        )
-    order = torch.randperm(len(examples), generator=torch.Generator().manual_seed(seed))
-    chosen = set(order[:count].tolist())
-    remaining = [example for number, example in enumerate(examples) if number not in chosen]
-    return remaining, [examples[number] for number in sorted(chosen)]
+    """The examples that remain, and a random part put aside, both in the order of the data."""
+    kept, aside = split_off(len(examples), fraction, seed)
+    return [examples[place] for place in sorted(kept)], [examples[place] for place in sorted(aside)]
 
 
 def encode(
-    model: Any, tokenizer: Any, examples: Sequence[Example], max_length: int
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    examples: Sequence[Example],
+    max_length: int,
 ) -> list[Encoded]:
-    """Tokenise every example, cut to what the model can take."""
+    """Tokenise every example, truncated to what the model accepts."""
     if any(example.pair is not None for example in examples) and not separates(tokenizer):
         raise BadRequestError(NO_PAIRS)
     limit = min(max_length, length_limit(model, tokenizer) or max_length)
@@ -156,37 +154,10 @@ def encode(
     return encoded
 
 
-def _labels_of(teacher: str | Path) -> list[str]:
-    """The labels that a teacher tells apart, in its order."""
-    with quietly(), _readable(teacher, "a teacher"):
-        config = AutoConfig.from_pretrained(teacher)
-    return [config.id2label[number] for number in range(config.num_labels)]
-
-
-def _taught(
-    known: Sequence[Encoded],
-    model: Any,
-    teacher: str | Path,
-    examples: Sequence[Example],
-    max_length: int,
-    bar: Progress,
-) -> list[Encoded]:
-    """Every example with the share of belief that the teacher gives to each of its labels."""
-    expert, tokenizer = load_base(teacher, list(model.config.label2id))
-    expert.to(model.device)
-    task = bar.add_task("the teacher reads", total=len(examples), note="")
-    scores = answers(
-        expert,
-        encode(expert, tokenizer, examples, max_length),
-        done=lambda count: bar.advance(task, count),
-    )
-    columns = [expert.config.label2id[name] for name in model.config.label2id]
-    shares = torch.softmax(scores, -1)[:, columns].tolist()
-    return [replace(one, taught=tuple(row)) for one, row in zip(known, shares, strict=True)]
-
-
-def load_base(base: str | Path, names: list[str]) -> tuple[Any, Any]:
-    """The encoder with a head for these labels; a head that knows the same labels is kept."""
+def load_base(
+    base: str | Path, names: list[str]
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The encoder with a head for these labels; a head that has the same labels is kept."""
     with quietly(), _readable(base, "an encoder with its tokenizer"):
         config = AutoConfig.from_pretrained(base)
         if set(config.label2id) == set(names):
@@ -194,14 +165,14 @@ def load_base(base: str | Path, names: list[str]) -> tuple[Any, Any]:
         config.id2label = dict(enumerate(names))
         config.label2id = {name: number for number, name in enumerate(names)}
         tokenizer = AutoTokenizer.from_pretrained(base)
-        model, told = AutoModelForSequenceClassification.from_pretrained(
+        model, loading = AutoModelForSequenceClassification.from_pretrained(
             base,
             config=config,
             dtype=torch.float32,
             ignore_mismatched_sizes=True,
             output_loading_info=True,
         )
-    lacks_a_head(model, told, str(base))  # as a rule it does, and will get one here
+    lacks_a_head(model, loading, str(base))  # as a rule it does, and gets one here
     if not knows_words(tokenizer):
         raise BadRequestError(
             f'"{base}" came without a tokenizer. Save one beside the weights (tokenizer.json).'
@@ -213,6 +184,106 @@ def load_base(base: str | Path, names: list[str]) -> tuple[Any, Any]:
         )
     model.config.pad_token_id = tokenizer.pad_token_id
     return model, tokenizer
+
+
+@dataclass(frozen=True)
+class _Lesson:
+    """The labels, the examples to learn from and those put aside, and perhaps a teacher."""
+
+    labels: list[str]
+    examples: list[Example]
+    aside: list[Example]
+    teacher: str | Path | None
+
+    def record(self, history: list[float]) -> dict[str, JSON]:
+        """What ``training.json`` says about the data and the accuracy after each epoch."""
+        return {
+            "teacher": self.teacher and Path(self.teacher).name,
+            "train_examples": len(self.examples),
+            "dev_examples": len(self.aside),
+            "dev_accuracy": max(history),
+            "dev_accuracy_by_epoch": history,
+        }
+
+
+def _lesson(
+    train: Source,
+    dev: Source | None,
+    teacher: str | Path | None,
+    columns: dict[str, str | None],
+    holdout: float,
+    seed: int,
+) -> _Lesson:
+    """Read the examples, and put a part of them aside where no development set is given."""
+    examples = read_examples(train, **columns, labelled=teacher is None)
+    labels = label_names(examples) if teacher is None else _labels_of(teacher)
+    if dev is None:
+        labelled = [example for example in examples if example.label is not None]
+        if not labelled:
+            raise BadRequestError(
+                f"None of the {len(examples)} texts has a label, so none can be put aside to "
+                f"choose the best epoch. Give labelled ones as dev."
+            )
+        kept, aside = split(labelled, holdout, seed)
+        examples = kept + [example for example in examples if example.label is None]
+    else:
+        aside = read_examples(dev, **columns, labelled=True)
+    require_known_labels([*examples, *aside], labels)
+    return _Lesson(labels, examples, aside, teacher)
+
+
+def _labels_of(teacher: str | Path) -> list[str]:
+    """The labels of a teacher, in its order."""
+    with quietly(), _readable(teacher, "a teacher"):
+        config = AutoConfig.from_pretrained(teacher)
+    return [config.id2label[number] for number in range(config.num_labels)]
+
+
+def _fitted(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    lesson: _Lesson,
+    schedule: Schedule,
+    max_length: int,
+    bar: Bar,
+) -> list[float]:
+    """Train the model, and return its accuracy after each epoch."""
+    learn = encode(model, tokenizer, lesson.examples, max_length)
+    check = encode(model, tokenizer, lesson.aside, max_length)
+    if lesson.teacher is not None:
+        shares = _opinions(lesson.teacher, model, lesson.examples, max_length, bar)
+        learn = [replace(text, taught=row) for text, row in zip(learn, shares, strict=True)]
+    return fit(model, learn, check, schedule, bar)
+
+
+def _opinions(
+    teacher: str | Path,
+    student: PreTrainedModel,
+    examples: Sequence[Example],
+    max_length: int,
+    bar: Bar,
+) -> list[tuple[float, ...]]:
+    """The teacher's probability of each of the student's labels, for every example."""
+    labels = list(student.config.label2id)
+    model, tokenizer = load_base(teacher, labels)
+    model.to(student.device)
+    bar.title("the teacher reads")
+    encoded = encode(model, tokenizer, examples, max_length)
+    shares = torch.softmax(answers(model, encoded, progress=bar), -1)
+    columns = [model.config.label2id[name] for name in labels]
+    return [tuple(row) for row in shares[:, columns].tolist()]
+
+
+def _save(
+    folder: Path,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    record: dict[str, JSON],
+) -> None:
+    with quietly():
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+    (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n")
 
 
 @contextmanager
@@ -227,21 +298,7 @@ def _readable(source: str | Path, role: str) -> Iterator[None]:
         ) from problem
 
 
-def _bar(*, visible: bool) -> Progress:
-    """A progress bar on stderr, and only where somebody can see it."""
-    console = Console(stderr=True)
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-        console=console,
-        disable=not (visible and console.is_terminal),
-    )
-
-
-def _require_sense(**numbers: float) -> None:
-    for name, (sensible, words) in SENSE.items():
-        if not sensible(numbers[name]):
+def _require_ranges(**numbers: float) -> None:
+    for name, (in_range, words) in RANGES.items():
+        if not in_range(numbers[name]):
             raise BadRequestError(f"{name} is {numbers[name]}. It must be {words}.")

@@ -7,20 +7,16 @@ edge contributed, for or against the answer.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhibit_a.methods.attribution.self_attribution import SelfAttribution
-from exhibit_a.methods.explanation.head_permutation import HeadPermutation
-from exhibit_a.methods.identifiability.alternative_maps import AlternativeMaps
-from exhibit_a.methods.identifiability.counts import AttentionIdentifiability
-from exhibit_a.methods.identifiability.effective import EffectiveAttention
-from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
 from exhibit_a.numerics.correlation import spearman
-from exhibit_a.trace.capture import Trace
+
+if TYPE_CHECKING:
+    from exhibit_a.trials.examination import Examination
 
 
 @dataclass(frozen=True)
@@ -39,42 +35,44 @@ class HeadNumbers:
     agreement: float | None = None
 
 
-def head_numbers(
-    trace: Trace,
-    effective: EffectiveAttention | None,
-    counted: AttentionIdentifiability | None,
-    others: AlternativeMaps | None,
-    moved: HeadPermutation | None,
-    attribution: SelfAttribution | None,
-) -> list[HeadNumbers]:
+def head_numbers(examined: "Examination") -> list[HeadNumbers]:
     """The answers to the four questions, head by head."""
-    total = sum(float(one.abs().sum()) for one in attribution.scores) if attribution else 0.0
-    found = []
-    for site in trace.sites:
-        i, columns = site.index, dict[str, list[float]]()
-        if counted is not None:
-            free = counted.same_sum[i]
-            columns["unique"] = ((free == 0).sum(1) / (free >= 0).sum(1)).tolist()
-        if others is not None:
-            columns["distance"] = others.distance[i].amax(1).tolist()
-        if effective is not None:
-            columns["null_fraction"] = effective.null_fraction[i].nanmean(1).tolist()
-        if moved is not None:
-            half = moved.half * moved.error[i]
-            columns["change"] = moved.change[i].tolist()
-            columns["change_low"] = (moved.change[i] - half).clamp_min(0).tolist()
-            columns["change_high"] = (moved.change[i] + half).clamp_max(1).tolist()
-        if attribution is not None:
-            scores = attribution.scores[i].abs()
-            columns["share"] = (scores.sum((1, 2)) / (total or 1.0)).tolist()
-            columns["agreement"] = rank_agreement(
-                trace.attention[i], scores, trace.visible[i]
-            ).tolist()
-        found += [
-            HeadNumbers(i, head, **{name: column[head] for name, column in columns.items()})
+    numbers = []
+    for site in examined.trace.sites:
+        columns = _columns(examined, site.index)
+        numbers += [
+            HeadNumbers(
+                site.index, head, **{name: column[head] for name, column in columns.items()}
+            )
             for head in range(site.heads)
         ]
-    return found
+    return numbers
+
+
+def _columns(examined: "Examination", site: int) -> dict[str, list[float]]:
+    """What was measured about the heads of one site, by name."""
+    columns: dict[str, list[float]] = {}
+    if examined.identifiability is not None:
+        free = examined.identifiability.same_sum[site]
+        columns["unique"] = ((free == 0).sum(1) / (free >= 0).sum(1)).tolist()
+    if examined.alternatives is not None:
+        columns["distance"] = examined.alternatives.distance[site].amax(1).tolist()
+    if examined.effective is not None:
+        columns["null_fraction"] = examined.effective.null_fraction[site].nanmean(1).tolist()
+    if examined.permutation is not None:
+        change = examined.permutation.change[site]
+        half = examined.permutation.half * examined.permutation.error[site]
+        columns["change"] = change.tolist()
+        columns["change_low"] = (change - half).clamp_min(0).tolist()
+        columns["change_high"] = (change + half).clamp_max(1).tolist()
+    if examined.attribution is not None:
+        trace, scores = examined.trace, examined.attribution.scores
+        total = sum(float(part.abs().sum()) for part in scores) or 1.0
+        sizes = scores[site].abs()
+        columns["share"] = (sizes.sum((1, 2)) / total).tolist()
+        agreement = rank_agreement(trace.attention[site], sizes, trace.visible[site])
+        columns["agreement"] = agreement.tolist()
+    return columns
 
 
 def rank_agreement(
@@ -89,21 +87,15 @@ def rank_agreement(
     return (rows * weight).sum(-1) / weight.sum(-1).clamp_min(torch.finfo(torch.double).tiny)
 
 
-def doubts(
-    trace: Trace,
-    effective: EffectiveAttention | None,
-    attribution: SelfAttribution | None,
-    others: AlternativeMaps | None,
-    moved: HeadPermutation | None,
-    hidden: HiddenAttribution | None,
-) -> dict[str, Any]:
+def doubts(examined: "Examination") -> dict[str, Any]:
     """The doubts about the numbers behind the words."""
-    checks: dict[str, Any] = {"parity": trace.subject.anatomy.parity}
-    if effective is not None:
-        checks["largest change of a head's output, effective"] = effective.checks[
+    checks: dict[str, Any] = {"parity": examined.trace.subject.anatomy.parity}
+    if examined.effective is not None:
+        checks["largest change of a head's output, effective"] = examined.effective.checks[
             "largest change of a head's output"
         ]
-    if others is not None:
+    if examined.alternatives is not None:
+        others = examined.alternatives
         checks |= {
             "rows with other valid attention": others.free,
             "rows searched for the farthest": others.searched,
@@ -111,19 +103,18 @@ def doubts(
             "change of the answer with all alternatives in place": others.answer_change,
             "rounding of the answer": others.allowed,
         }
-    if attribution is not None:
-        for name in ("largest gap", "largest gap as a share of the change", "most points"):
-            checks[f"attribution, {name}"] = attribution.checks[name]
-        for name in ("incomplete sites", "completeness"):
-            if name in attribution.checks:
-                checks[f"attribution, {name}"] = attribution.checks[name]
-    if moved is not None:
+    if examined.attribution is not None:
+        known = examined.attribution.checks
+        always = ("largest gap", "largest gap as a share of the change", "most points")
+        failed = [name for name in ("incomplete sites", "completeness") if name in known]
+        checks |= {f"attribution, {name}": known[name] for name in (*always, *failed)}
+    if examined.permutation is not None:
         checks |= {
-            "permutations of every head": moved.repeats,
-            "change of the answer with all heads permuted": moved.together,
-            "its standard error": moved.together_error,
+            "permutations of every head": examined.permutation.repeats,
+            "change of the answer with all heads permuted": examined.permutation.together,
+            "its standard error": examined.permutation.together_error,
         }
-    if hidden is not None:
-        checks["mixing, probes"] = hidden.checks["probes"]
-        checks["mixing, largest standard error"] = hidden.checks["largest_standard_error"]
+    if examined.hidden is not None:
+        checks["mixing, probes"] = examined.hidden.checks["probes"]
+        checks["mixing, largest standard error"] = examined.hidden.checks["largest_standard_error"]
     return checks

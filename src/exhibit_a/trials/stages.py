@@ -26,24 +26,26 @@ EFFORT = 2**39  # multiplications that one stage may cost: some 10 to 20 s on tw
 FEWEST = 4  # probes or permutations; with fewer, the error is hardly known
 REPEATS = 8  # permutations of every head: the interval is 0.84 standard deviations each way
 
-Progress = Callable[[str, int, int], None]  # the stage that begins, its number, how many there are
-Found = TypeVar("Found")
+StageProgress = Callable[
+    [str, int, int], None
+]  # the stage that begins, its number, how many there are
+Made = TypeVar("Made")
 
 
 class Stages:
     """Runs one stage after the other, keeping time and the reasons of those that do not apply."""
 
-    def __init__(self, progress: Progress | None) -> None:
+    def __init__(self, progress: StageProgress | None) -> None:
         self.progress = progress
         self.seconds: dict[str, float] = {}
         self.skipped: dict[str, str] = {}
 
-    def run(self, stage: str, work: Callable[[], Found]) -> Found:
+    def run(self, stage: str, work: Callable[[], Made]) -> Made:
         """Do a stage that the others cannot do without."""
         self._announce(stage)
         return self._timed(stage, work)
 
-    def attempt(self, stage: str, work: Callable[[], Found]) -> Found | None:
+    def attempt(self, stage: str, work: Callable[[], Made]) -> Made | None:
         """Do a stage, or write down why it cannot be done."""
         self._announce(stage)
         try:
@@ -56,7 +58,7 @@ class Stages:
         if self.progress is not None:
             self.progress(stage, STAGES.index(stage), len(STAGES))
 
-    def _timed(self, stage: str, work: Callable[[], Found]) -> Found:
+    def _timed(self, stage: str, work: Callable[[], Made]) -> Made:
         started = time.perf_counter()
         try:
             return work()

@@ -181,7 +181,7 @@ def attribution_tree(
     ├─ a  layer 4 ...
     └─ [SEP]  layer 4 ...
     >>> len(xa.attribution_tree(attribution, threshold=0.9, algorithm="exact").edges)
-    1
+    3
 
     Args:
         attribution: the attributions of one text.

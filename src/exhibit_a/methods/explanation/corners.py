@@ -1,9 +1,9 @@
-"""Which attention row is farthest from the model's own when the answer hears one number of it?
+"""Which row is farthest from the model's own when the answer depends on one number of the row?
 
-The answer hears a·s, and it must stay between two ends. Divergence from the model's own row is
-convex, so its maximum over the polytope {a ≥ 0, Σa = 1, low ≤ a·s ≤ high} lies in a corner, and
-corners have at most two keys: single keys whose score lies inside, and pairs of keys whose scores
-lie on either side of one end. They are all tried, and the optimum is exact.
+For a row a the answer depends on a·s, which must stay between two ends. Divergence from the model's
+own row is convex, so its maximum over the polytope {a ≥ 0, Σa = 1, low ≤ a·s ≤ high} lies in a
+corner, and corners have at most two keys: single keys whose score lies inside, and pairs of keys
+whose scores lie on either side of one end. They are all tried, so the optimum is exact.
 """
 
 import torch

@@ -12,9 +12,9 @@ Only the rows that the answer is read from are ever followed, so a step is a vec
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Float
 from scipy.sparse import csr_array
@@ -32,6 +32,7 @@ GRAIN = 2**24  # capacities are whole numbers for the solver: this many to one
 
 Map = Float[Tensor, "query key"]
 Row = Float[Tensor, " token"]
+Nodes = npt.NDArray[np.int_]
 
 
 def readout(trace: Trace, target: Target) -> Row:
@@ -68,8 +69,8 @@ def steps(trace: Trace) -> list[Map]:
 def rollout(start: Row, maps: Sequence[Map], *, residual: bool) -> Row:
     """The product of all steps seen from ``start``; ``residual`` averages each with staying."""
     row = start
-    for one in reversed(maps):
-        moved = row @ one
+    for attention in reversed(maps):
+        moved = row @ attention
         row = (moved + row) / 2 if residual else moved
     return row
 
@@ -82,17 +83,17 @@ def max_flow(start: Row, maps: Sequence[Map]) -> Row:
     size, count = len(start), len(maps)
     graph = _pipes(start, maps)
     first = 1 + count * size  # the input tokens are the last nodes
-    found = [
+    flows = [
         maximum_flow(graph, 0, first + token, method="dinic").flow_value for token in range(size)
     ]
-    return torch.tensor(found, dtype=start.dtype, device=start.device) / GRAIN
+    return torch.tensor(flows, dtype=start.dtype, device=start.device) / GRAIN
 
 
 def relevance(start: Row, weighted: Sequence[Float[Tensor, "head query key"]]) -> Row:
     """Attention times its gradient, positive parts averaged over heads and accumulated."""
     row = start
-    for one in reversed(weighted):
-        row = row + row @ one.clamp_min(0).mean(0)
+    for attention in reversed(weighted):
+        row = row + row @ attention.clamp_min(0).mean(0)
     return row
 
 
@@ -116,22 +117,23 @@ def _pipes(start: Row, maps: Sequence[Map]) -> csr_array:
     nodes = 1 + (len(maps) + 1) * size
     rows, columns, widths = [], [], []
 
-    def lay(from_node: Any, to_node: Any, weight: Tensor) -> None:
+    def connect(from_node: Nodes, to_node: Nodes, weight: Tensor) -> None:
         width = (weight.detach().cpu().double().numpy() * GRAIN).astype(np.int32)
-        there = width > 0
-        rows.append(np.broadcast_to(from_node, width.shape)[there])
-        columns.append(np.broadcast_to(to_node, width.shape)[there])
-        widths.append(width[there])
+        open_ones = width > 0
+        rows.append(np.broadcast_to(from_node, width.shape)[open_ones])
+        columns.append(np.broadcast_to(to_node, width.shape)[open_ones])
+        widths.append(width[open_ones])
 
     places = np.arange(size)
-    lay(0, 1 + places, start)
-    for depth, one in enumerate(reversed(maps)):
-        here, below = 1 + depth * size + places, 1 + (depth + 1) * size + places
-        stay = torch.eye(size, dtype=one.dtype, device=one.device)
-        lay(here[:, None], below[None, :], (one + stay) / 2)
-    parts = [np.concatenate(part) for part in (widths, rows, columns)]
-    return csr_array((parts[0], (parts[1], parts[2])), shape=(nodes, nodes))
+    connect(np.array(0), 1 + places, start)
+    for depth, attention in enumerate(reversed(maps)):
+        upper, lower = 1 + depth * size + places, 1 + (depth + 1) * size + places
+        stay = torch.eye(size, dtype=attention.dtype, device=attention.device)
+        connect(upper[:, None], lower[None, :], (attention + stay) / 2)
+    width, row, column = (np.concatenate(entries) for entries in (widths, rows, columns))
+    return csr_array((width, (row, column)), shape=(nodes, nodes))
 
 
-def _with_states(output: Any, states: Tensor) -> Any:
+def _with_states(output: Tensor | tuple[object, ...], states: Tensor) -> object:
+    """The output of a layer with other hidden states in it."""
     return states if isinstance(output, Tensor) else (states, *output[1:])

@@ -2,18 +2,17 @@
 
 One text, one head at a time: the weights of every row of the head are given to other keys among
 those the row may see, and the layers from there on run again. The change of the answer is the total
-variation ½ Σ|p − p′| between its distributions, from 0 (nothing happened) to 1.
+variation ½ Σ|p − p′| between its distributions, from 0 (nothing changed) to 1.
 
 1. A permutation is drawn for every row, anew for every repeat; all heads get the same draws, so
    that heads are compared and not luck.
 2. The heads of a site run as copies of one batch, on top of what the layers below returned.
 3. The mean over repeats has a standard error, and an interval by Student's t.
-4. Many heads can each be spared and together not, so all heads are also permuted at once.
+4. A model may do without each of many heads alone but not without all of them, so all heads are
+   also permuted at once.
 """
 
-from dataclasses import dataclass, replace
-from inspect import signature
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
@@ -24,18 +23,17 @@ from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.explanation.shuffling import shuffled
 from exhibit_a.numerics.distances import total_variation
 from exhibit_a.numerics.seeds import generator
-from exhibit_a.shapes import Attention, SiteHeads, SiteVisible
+from exhibit_a.shapes import Attention, HasLogits, SiteHeads, SiteVisible
 from exhibit_a.subject.tap import AttentionCall, Tap
 from exhibit_a.trace.answers import NUMBERS, distribution_at
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit
+from exhibit_a.trace.passes import answering_from
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target
 
 TOKENS = 4096  # in one pass, copies included
 LEVEL = 0.95
-
-Answers = Float[Tensor, "copy answer"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,59 +65,48 @@ def head_permutation(
             "total variation between two answers."
         )
     trace = trace.keeping("attention", "hidden")
-    asked, place = _asking(trace, target.position)
-    own = _answers(trace.output, target.position)
-    changes, errors = [], []
-    for site in trace.sites:
-        found = _moved(asked, site.index, place, own, repeats, seed)
-        changes.append(found.mean(1))
-        errors.append(found.std(1) / repeats**0.5)
-    every = torch.cat(
-        [
-            total_variation(_answers(replay(asked, _Everywhere(trace, seed, number)), place), own)
-            for number in range(repeats)
-        ]
-    )
+    shuffler = _Shuffler(trace, target, repeats, seed)
+    changes = [shuffler.changes(site.index) for site in trace.sites]
+    every = shuffler.changes_together()
     return HeadPermutation(
-        change=tuple(changes),
-        error=tuple(errors),
+        change=tuple(change.mean(1) for change in changes),
+        error=tuple(change.std(1) / repeats**0.5 for change in changes),
         together=float(every.mean()),
         together_error=float(every.std()) / repeats**0.5,
         repeats=repeats,
     )
 
 
-def _asking(trace: Trace, position: int | None) -> tuple[Trace, int | None]:
-    """The same question to a model that need not answer at every token, where it allows that."""
-    forward = signature(trace.subject.model.forward).parameters
-    if position is None or "logits_to_keep" not in forward:
-        return trace, position
-    wanted = trace.output.logits.shape[1] - position
-    return replace(trace, inputs={**trace.inputs, "logits_to_keep": wanted}), 0
+class _Shuffler:
+    """Replays one text with permuted attention, and compares the answers with the model's own."""
+
+    def __init__(self, trace: Trace, target: Target, repeats: int, seed: int) -> None:
+        self.repeats, self.seed = repeats, seed
+        self.trace, self.position = answering_from(trace, target.position)
+        self.answer = distribution_at(trace.output, target.position)
+
+    def changes(self, site: int) -> Float[Tensor, "head repeat"]:
+        """The change of the answer for every head and repeat, as copies of a few passes."""
+        heads, queries, keys = self.trace.attention[site].shape
+        draws = torch.rand(self.repeats, queries, keys, generator=generator(self.seed, site))
+        pairs = torch.cartesian_prod(torch.arange(heads), torch.arange(self.repeats))
+        changes = []
+        for chunk in torch.split(pairs, max(1, TOKENS // max(queries, keys))):
+            head, repeat = chunk.unbind(1)
+            edit = _PermutedHeads(site, head, draws[repeat], self.trace.visible[site])
+            changes.append(self._change(replay(self.trace, edit, copies=len(head))))
+        return torch.cat(changes).reshape(heads, self.repeats).cpu()
+
+    def changes_together(self) -> Float[Tensor, " repeat"]:
+        """The change of the answer with all heads of all sites permuted, for every repeat."""
+        taps = [_PermutedSites(self.trace, self.seed, number) for number in range(self.repeats)]
+        return torch.cat([self._change(replay(self.trace, tap)) for tap in taps])
+
+    def _change(self, output: HasLogits) -> Float[Tensor, " copy"]:
+        return total_variation(distribution_at(output, self.position), self.answer)
 
 
-def _answers(output: Any, position: int | None) -> Answers:
-    logits: Tensor = output.logits if position is None else output.logits[:, position]
-    return torch.softmax(logits.float(), -1)
-
-
-def _moved(
-    trace: Trace, site: int, place: int | None, own: Answers, repeats: int, seed: int
-) -> Float[Tensor, "head repeat"]:
-    """The change of the answer for every head and repeat, as copies of a few passes."""
-    heads, queries, keys = trace.attention[site].shape
-    draws = torch.rand(repeats, queries, keys, generator=generator(seed, site))
-    pairs = torch.cartesian_prod(torch.arange(heads), torch.arange(repeats))
-    longest = max(queries, keys)
-    found = []
-    for head, repeat in (part.unbind(1) for part in torch.split(pairs, max(1, TOKENS // longest))):
-        edit = _PermutedHeads(site, head, draws[repeat], trace.visible[site])
-        output = replay(trace, edit, copies=len(head))
-        found.append(total_variation(_answers(output, place), own))
-    return torch.cat(found).reshape(heads, repeats).cpu()
-
-
-class _Everywhere(Tap):
+class _PermutedSites(Tap):
     """All heads of all sites permuted, each row in its own way."""
 
     def __init__(self, trace: Trace, seed: int, number: int) -> None:

@@ -1,4 +1,4 @@
-"""How many heads can go before the answers go with them?
+"""How many heads can be silenced before the answers change?
 
 Heads are silenced in the order of their importance, without retraining, and accuracy is measured
 on examples that had no part in the ranking. A good ranking keeps accuracy longest when the least
@@ -6,13 +6,13 @@ important heads go first, and loses it soonest when the most important ones do.
 
 ``pruning_curve`` uses one ranking for the whole data set, over all heads or within each site.
 ``effectiveness`` is the stricter protocol of Hao et al. (2021, §4.1): every example has a ranking
-of its own within each site, and the same number of heads goes from every site.
+of its own within each site, and the same number of heads is silenced in every site.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -22,6 +22,7 @@ from exhibit_a.errors import BadRequestError, require_choice
 from exhibit_a.examples import Example, fingerprint, read_examples
 from exhibit_a.examples.labels import classes_of, limited
 from exhibit_a.methods.heads.importance import (
+    Doubts,
     HeadImportance,
     HeadTable,
     Measure,
@@ -32,14 +33,24 @@ from exhibit_a.numerics.intervals import wilson
 from exhibit_a.progress import Progress
 from exhibit_a.results.result import Result
 from exhibit_a.subject.guard import frozen_eval, without_cache
-from exhibit_a.subject.provenance import provenance
+from exhibit_a.subject.provenance import Provenance
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.batches import KeptHeads, Source, encoded, grouped, padded, stand_alone
+from exhibit_a.trace.answers import logits_at, right_and_loss
+from exhibit_a.trace.batches import (
+    KeptHeads,
+    Source,
+    encoded,
+    grouped,
+    kept_but,
+    padded,
+    stand_alone,
+)
 
 TENTHS = tuple(tenth / 10 for tenth in range(11))
 Order = Literal["least", "most"]
 PruningScope = Literal["global", "site"]
 
+Head = tuple[int, int]  # site and head
 Kept = Float[Tensor, "#example site head"]  # 1 or 0; one row stands for all examples
 
 
@@ -83,24 +94,35 @@ def pruning_curve(
 ) -> PruningCurve:
     """Measure accuracy while heads are silenced by importance.
 
-    ``fractions`` of all heads, or ``counts`` of them, go in ``order`` ("least" or "most" important
-    first); with ``scope="site"`` every site loses its share. Examples that the importance was
-    measured on are left out unless ``overlap``.
+    >>> importance = xa.head_importance(subject, examples[:4], by="taylor")
+    >>> curve = xa.pruning_curve(subject, examples[4:], importance, fractions=[0, 0.5, 1])
+    >>> curve.removed.tolist(), curve.accuracy.tolist()
+    ([0, 36, 72], [1.0, 1.0, 0.5])
+    >>> xa.pruning_curve(subject, examples[4:], torch.rand(6, 12), counts=[3], scope="site").by
+    'a given table'
+
+    Args:
+        importance: the importance of the heads, or any table with a number for every site and head.
+        order: which heads are silenced first, the least or the most important.
+        fractions: the shares of all heads to silence; without, every tenth from 0 to 1.
+        counts: how many heads to silence, instead of fractions.
+        scope: rank all heads together (global), or silence the same share of every site (site).
+        overlap: also judge by examples that the importance was measured on.
     """
-    every = read_examples(examples)
+    given = read_examples(examples)
     ranking, by, used = _ranking(subject, importance)
-    some = [one for one in every if overlap or fingerprint(one) not in used]
-    if not some:
+    data = [example for example in given if overlap or fingerprint(example) not in used]
+    if not data:
         raise BadRequestError(
-            f"All {len(every)} examples were used to rank the heads. Evaluate on others, or say "
+            f"All {len(given)} examples were used to rank the heads. Evaluate on others, or say "
             "overlap=True."
         )
-    steps = _steps(len(ranking), fractions, counts)
-    keeps = [_kept(subject, first_heads(ranking, step, order, scope)) for step in steps]
-    settings: dict[str, Any] = {"order": order, "by": by, "scope": scope, "overlap": overlap}
-    return _curve(
-        subject, some, keeps, steps, "pruning_curve", settings, {"left out": len(every) - len(some)}
-    )
+    points = [
+        _Point(count, kept_but(subject, first_heads(ranking, count, order, scope)))
+        for count in _steps(len(ranking), fractions, counts)
+    ]
+    source = subject.provenance("pruning_curve", order=order, by=by, scope=scope, overlap=overlap)
+    return _curve(subject, data, points, source, {"left out": len(given) - len(data)})
 
 
 @method(
@@ -119,12 +141,25 @@ def effectiveness(
     limit: int | None = None,
     progress: Progress | None = None,
 ) -> PruningCurve:
-    """Silence the same number of heads in every site, in an order of each example's own.
+    """Silence the same number of heads in every site, ranked for each example by itself.
 
     The ranking looks at the gold label, so this measures the ranking, not a model to be used.
+
+    >>> curve = xa.effectiveness(subject, examples[:4], by="attention", counts=[0, 6, 12])
+    >>> curve.removed.tolist()
+    [0, 36, 72]
+    >>> curve.accuracy[0] >= curve.accuracy[2]
+    tensor(True)
+
+    Args:
+        by: the measure that ranks heads: attribution, taylor, ablation or attention.
+        order: which heads are silenced first, the least or the most important.
+        counts: how many heads of every site to silence; without, every number there is.
+        limit: how many examples are used at most, from the first on.
+        progress: is called with the number of examples done, and of how many.
     """
-    some = limited(read_examples(examples), limit)
-    tables, doubts = importance_by_example(subject, some, by=by, progress=progress)
+    data = limited(read_examples(examples), limit)
+    tables, doubts = importance_by_example(subject, data, by=by, progress=progress)
     table = next(iter(tables.values()))
     most = max(site.heads for site in subject.anatomy.sites)
     steps = list(range(most + 1)) if counts is None else sorted(counts)
@@ -134,86 +169,86 @@ def effectiveness(
         )
     last = torch.inf if order == "least" else -torch.inf
     place = table.nan_to_num(last).argsort(-1, descending=order == "most").argsort(-1)
-    keeps = [(place >= count).float() for count in steps]
     sites = len(subject.anatomy.sites)
-    settings: dict[str, Any] = {"order": order, "by": by}
-    return _curve(
-        subject, some, keeps, [n * sites for n in steps], "effectiveness", settings, doubts
-    )
+    points = [_Point(count * sites, (place >= count).float()) for count in steps]
+    source = subject.provenance("effectiveness", order=order, by=by)
+    return _curve(subject, data, points, source, doubts)
 
 
 def check_request(order: str, scope: str) -> None:
-    """Refuse an order or a scope that does not exist; cheap enough to ask before any ranking."""
+    """Refuse an order or a scope that does not exist; cheap enough to check before any ranking."""
     require_choice("order", order, get_args(Order))
     require_choice("scope", scope, get_args(PruningScope))
 
 
 def first_heads(
-    ranking: list[tuple[int, int]], count: int, order: str = "least", scope: str = "global"
-) -> list[tuple[int, int]]:
-    """The heads that go: the first of all, or the same share of the first of every site."""
+    ranking: list[Head], count: int, order: str = "least", scope: str = "global"
+) -> list[Head]:
+    """The heads to silence: the first of all, or the same share of the first of every site."""
     ranking = ranking if order == "least" else ranking[::-1]
     if scope == "global":
         return ranking[:count]
-    sites: dict[int, list[tuple[int, int]]] = {}
-    for at in ranking:
-        sites.setdefault(at[0], []).append(at)
+    sites: dict[int, list[Head]] = {}
+    for site, head in ranking:
+        sites.setdefault(site, []).append((site, head))
     share = count / len(ranking)
-    return [at for own in sites.values() for at in own[: round(share * len(own))]]
+    return [head for heads in sites.values() for head in heads[: round(share * len(heads))]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """One point of a curve: how many heads are silenced, and which are kept."""
+
+    removed: int
+    kept: Kept
 
 
 def _curve(
     subject: Subject,
     examples: list[Example],
-    keeps: list[Kept],
-    removed: list[int],
-    method: str,
-    settings: dict[str, Any],
-    checks: dict[str, Any],
+    points: list[_Point],
+    source: Provenance,
+    checks: Doubts,
 ) -> PruningCurve:
-    """Accuracy and loss under every mask."""
-    right, loss = _measured(subject, examples, keeps)
+    """Accuracy and loss at every point."""
+    right, loss = _measured(subject, examples, [point.kept for point in points])
     heads = sum(site.heads for site in subject.anatomy.sites)
-    count = len(examples)
+    removed = torch.tensor([point.removed for point in points])
     return PruningCurve(
-        provenance=provenance(subject.name, method, subject.revision, **settings),
-        checks={"parity": subject.anatomy.parity, "examples": count, **checks},
-        fraction=torch.tensor(removed, dtype=torch.float32) / heads,
-        removed=torch.tensor(removed),
+        provenance=source,
+        checks={"parity": subject.anatomy.parity, "examples": len(examples), **checks},
+        fraction=removed.float() / heads,
+        removed=removed,
         accuracy=right.mean(1),
-        interval=wilson(right.mean(1), count),
+        interval=wilson(right.mean(1), len(examples)),
         loss=loss.mean(1),
-        order=settings["order"],
-        by=settings["by"],
+        order=source.parameters["order"],
+        by=source.parameters["by"],
     )
 
 
 @torch.no_grad()
 def _measured(
-    subject: Subject, examples: list[Example], keeps: list[Kept]
+    subject: Subject, examples: list[Example], masks: list[Kept]
 ) -> tuple[Float[Tensor, "point example"], Float[Tensor, "point example"]]:
     """Whether every example is right under every mask, and its loss."""
     gold, inputs, model = classes_of(subject, examples), encoded(subject, examples), subject.model
-    right = torch.zeros(len(keeps), len(examples))
-    loss = torch.zeros(len(keeps), len(examples))
+    measured = torch.zeros(2, len(masks), len(examples))
     with frozen_eval(model):
         for group in grouped(inputs, alone=stand_alone(subject)):
             together = without_cache(model, padded(subject, [inputs[place] for place in group]))
-            for point, keep in enumerate(keeps):
-                own = keep if len(keep) == 1 else keep[group]
-                with subject.tapping(KeptHeads(own)):
-                    logits = model(**together).logits.float()
-                right[point, group] = (logits.argmax(-1) == gold[group]).float().cpu()
-                loss[point, group] = torch.nn.functional.cross_entropy(
-                    logits, gold[group], reduction="none"
-                ).cpu()
+            for point, mask in enumerate(masks):
+                with subject.tapping(KeptHeads(mask if len(mask) == 1 else mask[group])):
+                    logits = logits_at(model(**together))
+                measured[:, point, group] = torch.stack(right_and_loss(logits, gold[group])).cpu()
+    right, loss = measured
     return right, loss
 
 
 def _ranking(
     subject: Subject, importance: HeadImportance | HeadTable
-) -> tuple[list[tuple[int, int]], str, set[str]]:
-    """All heads, least important first, by what, and the examples that said so."""
+) -> tuple[list[Head], str, set[str]]:
+    """All heads, least important first, the measure, and the examples it was measured on."""
     sites = subject.anatomy.sites
     scores = importance.scores if isinstance(importance, HeadImportance) else importance
     if tuple(scores.shape) != (len(sites), max(site.heads for site in sites)):
@@ -223,14 +258,14 @@ def _ranking(
         )
     if isinstance(importance, HeadImportance):
         return importance.ranking, importance.by, set(importance.used)
-    there = [(site.index, head) for site in sites for head in range(site.heads)]
-    return sorted(there, key=lambda at: float(importance[at])), "a given table", set()
+    heads = [(site.index, head) for site in sites for head in range(site.heads)]
+    return sorted(heads, key=lambda head: float(importance[head])), "a given table", set()
 
 
 def _steps(
     heads: int, fractions: Sequence[float] | None, counts: Sequence[int] | None
 ) -> list[int]:
-    """How many heads go at each point."""
+    """How many heads are silenced at each point."""
     if fractions is not None and counts is not None:
         raise BadRequestError("Give fractions or counts, not both.")
     if counts is None:
@@ -241,11 +276,3 @@ def _steps(
     if not counts or not all(0 <= count <= heads for count in counts):
         raise BadRequestError(f"This model has {heads} heads; cannot silence {list(counts)}.")
     return sorted(counts)
-
-
-def _kept(subject: Subject, gone: list[tuple[int, int]]) -> Kept:
-    sites = subject.anatomy.sites
-    kept = torch.ones(1, len(sites), max(site.heads for site in sites), device=subject.device)
-    for site, head in gone:
-        kept[0, site, head] = 0
-    return kept

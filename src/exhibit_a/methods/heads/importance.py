@@ -9,13 +9,13 @@ ablation     how much accuracy is lost, and loss gained, when only this head is 
 attention    E of the mean row maximum: how sure the head is of where it looks. (The mean score of
              a row of n probabilities is 1/n for every head, so it cannot rank anything.)
 
-Examples of similar length run together, and every head is tried from its own layer on.
+Examples of similar length run together, and a replay without a head starts at the head's layer.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -32,6 +32,7 @@ from exhibit_a.results.result import Result
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject
+from exhibit_a.trace.answers import logits_at, right_and_loss
 from exhibit_a.trace.batches import Batch, KeptHeads, Source, encoded, grouped, run, stand_alone
 from exhibit_a.trace.edits import Nudge
 from exhibit_a.trace.replay import replay
@@ -40,8 +41,9 @@ Measure = Literal["attribution", "taylor", "ablation", "attention"]
 
 HeadTable = Float[Tensor, "site head"]
 HeadTables = Float[Tensor, "example site head"]
+Doubts = dict[str, float]
 
-COPIED_TOKENS = 4096  # in one replay without a way back
+COPIED_TOKENS = 4096  # in one replay without a backward pass
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -50,7 +52,7 @@ class HeadImportance(Result):
 
     scores: HeadTable
     standard_error: HeadTable
-    details: dict[str, HeadTable]  # the same heads by kindred measures
+    details: dict[str, HeadTable]  # the same heads by related measures
     by: str
     examples: int
     used: tuple[str, ...]  # fingerprints of the examples, so that they are not evaluated on
@@ -58,12 +60,12 @@ class HeadImportance(Result):
 
     @property
     def ranking(self) -> list[tuple[int, int]]:
-        """All (site, head), the least important first; kindred measures break ties."""
-        kindred = [table for name, table in self.details.items() if name == "loss"]
-        keys = torch.stack([self.scores, *kindred]).nan_to_num(0).flatten(1).tolist()
+        """All (site, head), the least important first; the change of the loss breaks ties."""
+        tie_breakers = [table for name, table in self.details.items() if name == "loss"]
+        keys = torch.stack([self.scores, *tie_breakers]).nan_to_num(0).flatten(1).tolist()
         heads = self.scores.shape[1]
-        there = self.scores.isfinite().flatten().nonzero().flatten().tolist()
-        order = sorted(there, key=lambda place: tuple(key[place] for key in keys))
+        places = self.scores.isfinite().flatten().nonzero().flatten().tolist()
+        order = sorted(places, key=lambda place: tuple(key[place] for key in keys))
         return [divmod(place, heads) for place in order]
 
 
@@ -95,26 +97,35 @@ def head_importance(
     tolerance: float = 0.01,
     progress: Progress | None = None,
 ) -> HeadImportance:
-    """Rank the heads of a classifier on labelled examples, at most the first ``limit`` of them.
+    """Rank the heads of a classifier on labelled examples.
 
-    ``progress`` is told how many examples are done, and of how many.
+    >>> importance = xa.head_importance(subject, examples[:4], by="taylor")
+    >>> tuple(importance.scores.shape), len(importance.ranking)
+    ((6, 12), 72)
+    >>> importance.ranking[-1]  # the most important head, as (site, head)
+    (3, 9)
+
+    Args:
+        by: the measure: attribution, taylor, ablation or attention.
+        limit: how many examples are used at most, from the first on.
+        tolerance: the gap that attribution allows, as a share of what a site changes.
+        progress: is called with the number of examples done, and of how many.
     """
-    some = limited(read_examples(examples), limit)
+    data = limited(read_examples(examples), limit)
     tables, doubts = importance_by_example(
-        subject, some, by=by, tolerance=tolerance, progress=progress
+        subject, data, by=by, tolerance=tolerance, progress=progress
     )
-    main = tables[next(iter(tables))]
-    spread = main.std(0) if len(some) > 1 else torch.full_like(main[0], torch.nan)
-    used: dict[str, Any] = {"by": by, "limit": limit, "tolerance": tolerance}
+    scores = tables[next(iter(tables))]
+    spread = scores.std(0) if len(data) > 1 else torch.full_like(scores[0], torch.nan)
     return HeadImportance(
-        provenance=provenance(subject.name, "head_importance", subject.revision, **used),
-        checks={"parity": subject.anatomy.parity, "examples": len(some), **doubts},
-        scores=main.mean(0),
-        standard_error=spread / len(some) ** 0.5,
+        provenance=subject.provenance("head_importance", by=by, limit=limit, tolerance=tolerance),
+        checks={"parity": subject.anatomy.parity, "examples": len(data), **doubts},
+        scores=scores.mean(0),
+        standard_error=spread / len(data) ** 0.5,
         details={name: table.mean(0) for name, table in tables.items()},
         by=by,
-        examples=len(some),
-        used=tuple(fingerprint(one) for one in some),
+        examples=len(data),
+        used=tuple(fingerprint(example) for example in data),
         sites=subject.anatomy.sites,
     )
 
@@ -122,28 +133,42 @@ def head_importance(
 def head_similarity(
     first: HeadImportance, second: HeadImportance, *, names: tuple[str, str] = ("first", "second")
 ) -> HeadSimilarity:
-    """Compare the importance of the same heads on two data sets."""
+    """Compare the importance of the same heads on two data sets.
+
+    >>> first, second = (xa.head_importance(subject, half, by="taylor") for half in
+    ...                  (examples[:4], examples[4:]))
+    >>> similarity = xa.head_similarity(first, second, names=("first half", "second half"))
+    >>> round(similarity.pearson, 2)
+    0.4
+    >>> similarity.interval[0] < similarity.pearson < similarity.interval[1]
+    True
+
+    Args:
+        first: the importance on one data set.
+        second: the importance on another, of the same model.
+        names: what the data sets are called.
+    """
     if first.scores.shape != second.scores.shape:
         raise BadRequestError(
             f"Heads of {tuple(first.scores.shape)} and {tuple(second.scores.shape)} are not the "
             "same heads; compare two data sets on one model."
         )
-    there = first.scores.isfinite()
-    one, other = (table.scores[there].numpy(force=True) for table in (first, second))
-    if len(one) < 4 or one.std() == 0 or other.std() == 0:
+    heads = first.scores.isfinite()
+    left, right = (table.scores[heads].numpy(force=True) for table in (first, second))
+    if len(left) < 4 or left.std() == 0 or right.std() == 0:
         raise NotComputableError("A correlation needs at least 4 heads that differ.")
-    found = stats.pearsonr(one, other)
-    low, high = found.confidence_interval(0.95)
+    correlation = stats.pearsonr(left, right)
+    low, high = correlation.confidence_interval(0.95)
     return HeadSimilarity(
         provenance=provenance(
             first.provenance.model, "head_similarity", by=[first.by, second.by], names=list(names)
         ),
-        checks={"p value": float(found.pvalue), "heads": len(one)},
+        checks={"p value": float(correlation.pvalue), "heads": len(left)},
         first=first.scores,
         second=second.scores,
-        pearson=float(found.statistic),
+        pearson=float(correlation.statistic),
         interval=(float(low), float(high)),
-        spearman=float(stats.spearmanr(one, other).statistic),
+        spearman=float(stats.spearmanr(left, right).statistic),
         names=names,
     )
 
@@ -155,7 +180,7 @@ def importance_by_example(
     by: str,
     tolerance: float = 0.01,
     progress: Progress | None = None,
-) -> tuple[dict[str, HeadTables], dict[str, Any]]:
+) -> tuple[dict[str, HeadTables], Doubts]:
     """Tables of heads for every example, the main measure first, and doubts about them."""
     require_choice("measure", by, MEASURES)
     gold, inputs = classes_of(subject, examples), encoded(subject, examples)
@@ -163,9 +188,9 @@ def importance_by_example(
     tables: dict[str, Tensor] = {}
     for group in grouped(inputs, alone=stand_alone(subject), progress=progress):
         batch = run(subject, [inputs[place] for place in group])
-        for name, found in measure(batch, gold[group]).items():
-            whole = found.new_full((len(examples), *found.shape[1:]), torch.nan)
-            tables.setdefault(name, whole)[group] = found
+        for name, rows in measure(batch, gold[group]).items():
+            table = rows.new_full((len(examples), *rows.shape[1:]), torch.nan)
+            tables.setdefault(name, table)[group] = rows
     return tables, measure.doubts()
 
 
@@ -177,10 +202,10 @@ class _Measure(ABC):
 
     @abstractmethod
     def __call__(self, batch: Batch, gold: Int[Tensor, " row"]) -> dict[str, HeadTables]:
-        """Tables for every row, by name; the first is the measure, the others are kindred."""
+        """Tables for every row, by name; the first is the measure, the others are related."""
 
-    def doubts(self) -> dict[str, Any]:
-        """What to doubt about all tables so far."""
+    def doubts(self) -> Doubts:
+        """How far all tables so far can be trusted."""
         return {}
 
 
@@ -193,15 +218,15 @@ class _Attribution(_Measure):
     def __call__(self, batch: Batch, gold: Tensor) -> dict[str, Tensor]:
         """The largest entry and the sum of entries."""
         largest, sums = [], []
-        for site, found in enumerate(attribute_classes(batch, gold, self.tolerance)):
+        for site, integral in enumerate(attribute_classes(batch, gold, self.tolerance)):
             real = batch.real_queries(site)[:, :, None] & batch.real_keys(site)[:, None]
-            largest.append(found.scores.masked_fill(~real[:, None], -torch.inf).amax((2, 3)))
-            sums.append(found.scores.sum((2, 3)))
-            self.shares.append(found.gap / found.change.abs().clamp_min(ENOUGH))
-            self.points.append(found.points)
+            largest.append(integral.scores.masked_fill(~real[:, None], -torch.inf).amax((2, 3)))
+            sums.append(integral.scores.sum((2, 3)))
+            self.shares.append(integral.gap / integral.change.abs().clamp_min(ENOUGH))
+            self.points.append(integral.points)
         return {"maximum": _table(largest), "sum": _table(sums)}
 
-    def doubts(self) -> dict[str, Any]:
+    def doubts(self) -> Doubts:
         """How complete the attributions are."""
         shares, points = torch.cat(self.shares), torch.cat(self.points)
         return {
@@ -218,14 +243,13 @@ class _Taylor(_Measure):
         """What the loss would gain without each head, to first order."""
         edit = Nudge("context")
         with torch.enable_grad():
-            output = replay(batch, edit, start=0)
-            loss = torch.nn.functional.cross_entropy(output.logits.float(), gold, reduction="sum")
-            slopes = torch.autograd.grad(loss, edit.nudges, materialize_grads=True)
-        found = []
+            _, losses = right_and_loss(logits_at(replay(batch, edit, start=0)), gold)
+            slopes = torch.autograd.grad(losses.sum(), edit.nudges, materialize_grads=True)
+        changes = []
         for site, (slope, context) in enumerate(zip(slopes, edit.seen, strict=True)):
             real = batch.real_queries(site)[:, None, :, None]
-            found.append((wide(slope) * wide(context) * real).sum((2, 3)).abs())
-        return {"loss change": _table(found)}
+            changes.append((wide(slope) * wide(context) * real).sum((2, 3)).abs())
+        return {"loss change": _table(changes)}
 
 
 class _Ablation(_Measure):
@@ -234,21 +258,21 @@ class _Ablation(_Measure):
         """What accuracy loses and the loss gains without each head."""
         sites = batch.sites
         most = max(site.heads for site in sites)
-        right, loss = _judged(batch.output, gold)
+        right, loss = right_and_loss(logits_at(batch.output), gold)
         together = max(1, COPIED_TOKENS // batch.real.shape[1])
         accuracy, losses = [], []
         for site in sites:
             rows = torch.arange(len(batch), device=gold.device).repeat_interleave(site.heads)
             dropped = torch.arange(site.heads, device=gold.device).repeat(len(batch))
             pieces = []
-            for some in torch.split(torch.arange(len(rows)), together):
-                kept = torch.ones(len(some), len(sites), most, device=gold.device)
-                kept[torch.arange(len(some)), site.index, dropped[some]] = 0
-                output = replay(batch.rows(rows[some]), KeptHeads(kept))
-                pieces.append(torch.stack(_judged(output, gold[rows[some]])))
-            now = torch.cat(pieces, 1).reshape(2, len(batch), site.heads)
-            accuracy.append(right.unsqueeze(1) - now[0])
-            losses.append(now[1] - loss.unsqueeze(1))
+            for chunk in torch.split(torch.arange(len(rows)), together):
+                kept = torch.ones(len(chunk), len(sites), most, device=gold.device)
+                kept[torch.arange(len(chunk)), site.index, dropped[chunk]] = 0
+                logits = logits_at(replay(batch.rows(rows[chunk]), KeptHeads(kept)))
+                pieces.append(torch.stack(right_and_loss(logits, gold[rows[chunk]])))
+            still_right, larger_loss = torch.cat(pieces, 1).reshape(2, len(batch), site.heads)
+            accuracy.append(right.unsqueeze(1) - still_right)
+            losses.append(larger_loss - loss.unsqueeze(1))
         return {"accuracy": _table(accuracy), "loss": _table(losses)}
 
 
@@ -273,15 +297,10 @@ MEASURES: dict[str, type[_Measure]] = {
 }
 
 
-def _judged(output: Any, gold: Tensor) -> tuple[Tensor, Tensor]:
-    """Whether each row is right (1 or 0), and its loss."""
-    logits = output.logits.float()
-    loss = torch.nn.functional.cross_entropy(logits, gold, reduction="none")
-    return (logits.argmax(-1) == gold).float(), loss
-
-
 def _table(sites: list[Float[Tensor, "row _head"]]) -> HeadTables:
     """One table for each row; a site with fewer heads than others has NaN there."""
     most = max(site.shape[1] for site in sites)
     pad = torch.nn.functional.pad
-    return torch.stack([pad(s.float(), (0, most - s.shape[1]), value=torch.nan) for s in sites], 1)
+    return torch.stack(
+        [pad(heads.float(), (0, most - heads.shape[1]), value=torch.nan) for heads in sites], 1
+    )

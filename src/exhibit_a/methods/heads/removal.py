@@ -1,18 +1,18 @@
-"""How does a head leave a model for good, weights and all?
+"""How is a head removed from a model for good, with its weights?
 
-Silencing a head proves that it is not needed; removing it makes the model smaller and faster. What
-has to go is found by looking, not by name:
+Silencing a head proves that it is not needed; removing it makes the model smaller and faster. Which
+weights to remove is observed, not known by name:
 
 1. run a copy of the model, and let the output of every Linear and Conv1D be the start of a graph;
 2. ask each head's query, key and value for slopes: the outputs with a slope feed that head;
-3. take those outputs away, and with them the inputs of the output projection that the head wrote
-   to. Keys and values that heads share go with the last of them;
+3. remove those outputs, and the inputs of the output projection that the head wrote to. Keys and
+   values that heads share are removed with the last of them;
 4. the attention module may remember how many heads it had. Its whole-number attributes are changed,
    as many as possible first, until the model runs and answers like the silenced one;
-5. every site is checked on its own, the whole on a longer input. What fails is refused.
+5. every site is checked by itself, the whole model on a longer input. What fails is refused.
 
-A site that would lose all its heads keeps one, with nothing to say: an empty tensor has no shape.
-The model that was handed in is never touched.
+A site that would lose all its heads keeps one with zero output, because some models cannot compute
+with empty tensors. The given model is never changed.
 """
 
 import copy
@@ -21,24 +21,33 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import Any
+from operator import eq
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
+from transformers import PretrainedConfig, PreTrainedModel
 
 from exhibit_a.errors import BadRequestError, UnsupportedModelError, first_line
 from exhibit_a.examples import read_examples
 from exhibit_a.methods.heads.head_weights import Change, observe_feeding, plan_removal, remove
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.results.result import Result
-from exhibit_a.subject.anatomy import Site
+from exhibit_a.shapes import Inputs
+from exhibit_a.subject.anatomy import Site, check_site
 from exhibit_a.subject.encoding import probe
 from exhibit_a.subject.guard import floating, frozen_eval, without_cache
-from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject, examine
 from exhibit_a.subject.tap import AttentionCall, Tap, attention_implementation
-from exhibit_a.trace.batches import KeptHeads, Source, encoded, grouped, padded, stand_alone
+from exhibit_a.trace.batches import (
+    KeptHeads,
+    Source,
+    encoded,
+    grouped,
+    kept_but,
+    padded,
+    stand_alone,
+)
 
 ROUNDING = 8.0  # sums in another order may differ by this much more than parity allows
 MOST_TRIALS = 256
@@ -48,13 +57,13 @@ UNEVEN = "its sites have different numbers of heads"
 _IMPOSSIBLE = (RuntimeError, ValueError, AttributeError, ZeroDivisionError, StrictDataclassError)
 
 Heads = Iterable[tuple[int, int]]
-Known = dict[type, tuple[str, ...]]  # what a kind of module remembers
+Known = dict[type, tuple[str, ...]]  # the attributes in which a kind of module counts its heads
 Shapes = dict[int, tuple[int, int, int]]  # by site: heads, heads that own values, their width
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Pruning(Result):
-    """What removing heads brought: weights, time, and how exactly the answers are kept."""
+    """What removing heads saved: weights, time, and how exactly the answers are kept."""
 
     heads: tuple[tuple[int, int], ...]
     parameters: tuple[int, int]  # before and after
@@ -75,33 +84,45 @@ class Pruning(Result):
     cost=Cost(forwards=4),
 )
 def prune(subject: Subject, heads: Heads) -> Subject:
-    """A smaller model without these (site, head), which answers as if they were silenced."""
-    gone = _by_site(subject, heads)
+    """A smaller model without these heads, which answers as if they were silenced.
+
+    >>> smaller = xa.prune(subject, [(0, 0), (0, 1), (5, 3)])
+    >>> [site.heads for site in smaller.anatomy.sites]
+    [10, 12, 12, 12, 12, 11]
+    >>> xa.prune(subject, [(0, 12)])
+    Traceback (most recent call last):
+    exhibit_a.errors.BadRequestError: Site 0 has no head 12; its heads are 0 to 11.
+
+    Args:
+        heads: the heads to remove, as pairs of site and head.
+    """
+    removed = _by_site(subject, heads)
     model = copy.deepcopy(subject.model)
     smaller = replace(subject, model=model, name=f"{subject.name} (pruned)")
     inputs = without_cache(model, probe(model))
-    feeding = observe_feeding(smaller, inputs, set(gone))
-    sites, silenced = subject.anatomy.sites, list[tuple[int, int]]()
+    feeding = observe_feeding(smaller, inputs, set(removed))
+    silenced: list[tuple[int, int]] = []
     adapted: Known = {}
     expected: Shapes = {}
-    for own in _sharing_a_module(subject, gone):
-        silenced += [(site, head) for site in own for head in gone[site]]
-        site = sites[own[0]]
-        change = plan_removal(site, gone[own[0]], feeding[own[0]])
-        remove(model, site, change, feeding[own[0]])
+    for sharing in _sharing_a_module(subject, removed):
+        silenced += [(site, head) for site in sharing for head in removed[site]]
+        first = sharing[0]
+        site = subject.anatomy.sites[first]
+        change = plan_removal(site, removed[first], feeding[first])
+        remove(model, site, change, feeding[first])
         wanted = _silenced_answer(subject, inputs, silenced)
-        expected |= dict.fromkeys(own, (len(change.queries), len(change.shared), site.d_head))
+        expected |= dict.fromkeys(sharing, (len(change.queries), len(change.shared), site.d_head))
         _adapt(smaller, site, change, adapted, partial(_off_by, smaller, inputs, wanted, expected))
     smaller = replace(smaller, anatomy=examine(model, subject.tokenizer, subject.anatomy.tap))
     _check_longer(subject, smaller, silenced)
-    problem = _unsayable(smaller, inputs)
+    problem = _save_problem(smaller, inputs)
     if problem is not None:
         model.save_pretrained = _refusing_to_save(problem)
     return smaller
 
 
 def require_savable(subject: Subject) -> None:
-    """Refuse a model whose configuration could not say what is left when heads are gone."""
+    """Refuse a model whose configuration could not describe it when heads are removed."""
     if _tied(subject):
         _refusing_to_save(TIED)()
 
@@ -109,28 +130,45 @@ def require_savable(subject: Subject) -> None:
 def measure_pruning(
     subject: Subject, pruned: Subject, heads: Heads, examples: Source, *, repeats: int = 5
 ) -> Pruning:
-    """Compare a pruned model with the one it came from, on some examples."""
-    gone = tuple(sorted(set(heads)))
+    """Compare a pruned model with the one it came from, on some examples.
+
+    >>> heads = [(site, head) for site in range(6) for head in range(6)]
+    >>> smaller = xa.prune(subject, heads)
+    >>> pruning = xa.measure_pruning(subject, smaller, heads, examples[:4], repeats=1)
+    >>> pruning.parameters[1] < pruning.parameters[0], pruning.difference < 1e-4
+    (True, True)
+    >>> pruning.heads[:2]
+    ((0, 0), (0, 1))
+
+    Args:
+        pruned: the smaller model.
+        heads: the heads that were removed, as pairs of site and head.
+        repeats: how often each model is timed; the best time counts.
+    """
+    removed = tuple(sorted(set(heads)))
     inputs = encoded(subject, read_examples(examples))
-    together = [
+    batches = [
         padded(subject, [inputs[place] for place in group])
         for group in grouped(inputs, alone=stand_alone(subject))
     ]
-    worst = max(_off_by(pruned, some, _silenced_answer(subject, some, gone)) for some in together)
+    worst = max(
+        _off_by(pruned, batch, _silenced_answer(subject, batch, removed)) for batch in batches
+    )
+    models = (subject, pruned)
     seconds = [torch.inf, torch.inf]
-    for _ in range(repeats):
-        for place, one in enumerate((subject, pruned)):
-            seconds[place] = min(seconds[place], _seconds(one, together))
-    counts = [sum(part.numel() for part in one.model.parameters()) for one in (subject, pruned)]
+    for _ in range(repeats):  # in turn, so that a busy machine slows both
+        for place, each in enumerate(models):
+            seconds[place] = min(seconds[place], _seconds(each, batches))
+    counts = [sum(weight.numel() for weight in each.model.parameters()) for each in models]
     return Pruning(
-        provenance=provenance(subject.name, "prune", subject.revision, heads=list(map(list, gone))),
+        provenance=subject.provenance("prune", heads=list(map(list, removed))),
         checks={
             "difference from the silenced model": worst,
             "examples": len(inputs),
             "repeats": repeats,
             "threads": torch.get_num_threads(),
         },
-        heads=gone,
+        heads=removed,
         parameters=(counts[0], counts[1]),
         seconds=(seconds[0], seconds[1]),
         difference=worst,
@@ -139,45 +177,41 @@ def measure_pruning(
 
 
 def _by_site(subject: Subject, heads: Heads) -> dict[int, list[int]]:
-    """The heads to remove, by site; nothing else may be asked for."""
-    sites, gone = subject.anatomy.sites, dict[int, list[int]]()
+    """The heads to remove, by site; heads that do not exist or cannot be removed are refused."""
+    sites, removed = subject.anatomy.sites, dict[int, list[int]]()
     for site, head in sorted(set(heads)):
-        if not 0 <= site < len(sites):
-            raise BadRequestError(f"There is no site {site}; this model has 0 to {len(sites) - 1}.")
-        if not 0 <= head < sites[site].heads:
-            last = sites[site].heads - 1
-            raise BadRequestError(f"Site {site} has no head {head}; its heads are 0 to {last}.")
+        check_site(sites, site, head)
         if sites[site].projection is None:
             raise UnsupportedModelError(
                 f"The heads of site {site} cannot be taken apart: {sites[site].projection_problem}."
             )
-        gone.setdefault(site, []).append(head)
-    if not gone:
+        removed.setdefault(site, []).append(head)
+    if not removed:
         raise BadRequestError("No heads were named; give (site, head) pairs.")
-    return gone
+    return removed
 
 
-def _sharing_a_module(subject: Subject, gone: dict[int, list[int]]) -> Iterator[list[int]]:
+def _sharing_a_module(subject: Subject, removed: dict[int, list[int]]) -> Iterator[list[int]]:
     """Sites that are one module called several times; they can only lose the same heads."""
     by_module: dict[str, list[int]] = {}
     for site in subject.anatomy.sites:
         by_module.setdefault(site.module, []).append(site.index)
-    for own in by_module.values():
-        asked = [gone.get(site) for site in own]
+    for sites in by_module.values():
+        asked = [removed.get(site) for site in sites]
         if all(heads is None for heads in asked):
             continue
         if any(heads != asked[0] for heads in asked):
             raise UnsupportedModelError(
-                f"Sites {', '.join(map(str, own))} are one module called {len(own)} times: a head "
-                "leaves all of them or none. Name it for every one of these sites."
+                f"Sites {', '.join(map(str, sites))} are one module called {len(sites)} times: a "
+                "head is removed from all of them or none. Name it for every one of these sites."
             )
-        yield own
+        yield sites
 
 
 def _adapt(
     subject: Subject, site: Site, change: Change, known: Known, off_by: Callable[[], float]
 ) -> None:
-    """Tell the attention module how many heads it has now, in the way that it understands."""
+    """Set the number of heads in the attention module, in the attributes where it counts them."""
     modules = _around(subject.model, site)
     counts = change.counts(site)
     remembered = [
@@ -187,22 +221,25 @@ def _adapt(
         if type(value) is int and value in counts
     ]
     kind = type(modules[-1])
-    choices = list(product(*([*now, value] for _, _, value, now in remembered)))[:MOST_TRIALS]
-    choices.sort(key=lambda picked: sum(p == r[2] for p, r in zip(picked, remembered, strict=True)))
+    choices = list(product(*([*new, value] for _, _, value, new in remembered)))[:MOST_TRIALS]
+    before = [value for _, _, value, _ in remembered]
+    choices.sort(key=lambda numbers: sum(map(eq, numbers, before)))
     if kind in known:
-        choices.insert(0, tuple(r[3][0] if r[1] in known[kind] else r[2] for r in remembered))
+        choices.insert(
+            0, tuple(new[0] if name in known[kind] else old for _, name, old, new in remembered)
+        )
     problem = ""
-    for picked in choices:
-        for (module, name, _, _), number in zip(remembered, picked, strict=True):
+    for numbers in choices:
+        for (module, name, _, _), number in zip(remembered, numbers, strict=True):
             setattr(module, name, number)
         try:
             difference = off_by()
-        except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as fact:
-            problem = problem or f"it stops with: {first_line(fact)}"
+        except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
+            problem = problem or f"it stops with: {first_line(error)}"
             continue
         if difference <= ROUNDING * subject.anatomy.tolerance:
-            changed = zip(picked, remembered, strict=True)
-            known[kind] = tuple(r[1] for number, r in changed if number != r[2])
+            changed = zip(numbers, remembered, strict=True)
+            known[kind] = tuple(name for number, (_, name, old, _) in changed if number != old)
             return
         problem = f"its answers are off by {difference:.2g}"
     raise UnsupportedModelError(
@@ -213,42 +250,39 @@ def _adapt(
 
 def _around(model: nn.Module, site: Site) -> list[nn.Module]:
     """The attention module, after the modules that hold it inside its layer."""
-    parts = site.module.split(".")
-    digits = [place for place, part in enumerate(parts) if part.isdecimal()]
-    first = digits[0] + 1 if digits else len(parts)
-    return [model.get_submodule(".".join(parts[:end])) for end in range(first, len(parts) + 1)]
+    names = site.module.split(".")
+    digits = [place for place, name in enumerate(names) if name.isdecimal()]
+    first = digits[0] + 1 if digits else len(names)
+    return [model.get_submodule(".".join(names[:end])) for end in range(first, len(names) + 1)]
 
 
 @torch.no_grad()
-def _silenced_answer(subject: Subject, inputs: dict[str, Any], heads: Heads) -> list[Tensor]:
-    """What the whole model says when the heads are silenced."""
-    sites = subject.anatomy.sites
-    kept = torch.ones(1, len(sites), max(site.heads for site in sites), device=subject.device)
-    for site, head in heads:
-        kept[0, site, head] = 0
-    with frozen_eval(subject.model), subject.tapping(KeptHeads(kept)):
+def _silenced_answer(subject: Subject, inputs: Inputs, heads: Heads) -> list[Tensor]:
+    """What the whole model answers when the heads are silenced."""
+    silencing = KeptHeads(kept_but(subject, heads))
+    with frozen_eval(subject.model), subject.tapping(silencing):
         return floating(subject.model(**without_cache(subject.model, inputs)))
 
 
 @torch.no_grad()
 def _off_by(
-    subject: Subject, inputs: dict[str, Any], wanted: list[Tensor], expected: Shapes | None = None
+    subject: Subject, inputs: Inputs, wanted: list[Tensor], expected: Shapes | None = None
 ) -> float:
     """How far the model's answer is from the one wanted, at the worst place.
 
     Where heads hardly matter a wrong shape may still answer well, so shapes are compared first.
     """
-    model, seen = subject.model, _Shapes()
-    with frozen_eval(model), subject.tapping(seen):
-        found = floating(model(**without_cache(model, inputs)))
+    model, recorder = subject.model, _ShapeRecorder()
+    with frozen_eval(model), subject.tapping(recorder):
+        answer = floating(model(**without_cache(model, inputs)))
     for site, shape in (expected or {}).items():
-        if seen.shapes[site] != shape:
-            raise ValueError(f"site {site} has {seen.shapes[site]} instead of {shape}")
-    pairs = zip(found, wanted, strict=True)
-    return max(float((mine.double() - theirs.double()).abs().amax()) for mine, theirs in pairs)
+        if recorder.shapes[site] != shape:
+            raise ValueError(f"site {site} has {recorder.shapes[site]} instead of {shape}")
+    pairs = zip(answer, wanted, strict=True)
+    return max(float((ours.double() - theirs.double()).abs().amax()) for ours, theirs in pairs)
 
 
-class _Shapes(Tap):
+class _ShapeRecorder(Tap):
     """Remembers how many heads every site has, and how wide they are."""
 
     def __init__(self) -> None:
@@ -263,72 +297,74 @@ class _Shapes(Tap):
 def _check_longer(subject: Subject, smaller: Subject, heads: Heads) -> None:
     """Compare once more on an input twice as long: nothing may have fitted the probe by chance."""
     longer = {
-        name: torch.cat([part, part.flip(-1)], -1) if "ids" in name or "mask" in name else part
-        for name, part in probe(subject.model).items()
+        name: torch.cat([value, value.flip(-1)], -1) if "ids" in name or "mask" in name else value
+        for name, value in probe(subject.model).items()
     }
     difference = _off_by(smaller, longer, _silenced_answer(subject, longer, heads))
     if not difference <= ROUNDING * subject.anatomy.tolerance:
         raise UnsupportedModelError(
             f"{type(subject.model).__name__} without these heads is off by {difference:.2g} on a "
-            "longer input, so it is not given out."
+            "longer input, so it is refused."
         )
 
 
-def _unsayable(smaller: Subject, inputs: dict[str, Any]) -> str | None:
-    """Why the configuration cannot describe the smaller model; otherwise it now does."""
+def _save_problem(smaller: Subject, inputs: Inputs) -> str | None:
+    """Why the configuration cannot describe the smaller model; otherwise it is made to."""
     model, sites = smaller.model, smaller.anatomy.sites
     if _tied(smaller):
         return TIED
     if len({(site.heads, site.kv_heads, site.d_head) for site in sites}) > 1:
         return UNEVEN
-    told = {"num_attention_heads": sites[0].heads, "head_dim": sites[0].d_head}
+    numbers = {"num_attention_heads": sites[0].heads, "head_dim": sites[0].d_head}
     if hasattr(model.config, "num_key_value_heads"):
-        told["num_key_value_heads"] = sites[0].kv_heads
+        numbers["num_key_value_heads"] = sites[0].kv_heads
     try:
-        config = _config(model, told)
+        config = _config(model, numbers)
         config.validate()  # as saving will
         with torch.device("meta"):  # shapes alone cost nothing
             type(model)(config).load_state_dict(model.state_dict(), assign=True)
-        with torch.random.fork_rng():  # the weights it starts with are not asked for
-            again = type(model)(config).to(model.dtype).to(model.device)
-        again.load_state_dict(model.state_dict())
-        difference = _off_by(replace(smaller, model=again), inputs, _plain(smaller, inputs))
-    except _IMPOSSIBLE as fact:
-        return f"a model built from it differs ({str(fact).strip().splitlines()[-1].strip()})"
+        with torch.random.fork_rng():  # its first weights are random, and replaced at once
+            rebuilt = type(model)(config).to(model.dtype).to(model.device)
+        rebuilt.load_state_dict(model.state_dict())
+        difference = _off_by(replace(smaller, model=rebuilt), inputs, _plain(smaller, inputs))
+    except _IMPOSSIBLE as error:
+        return f"a model built from it differs ({str(error).strip().splitlines()[-1].strip()})"
     if difference > ROUNDING * smaller.anatomy.tolerance:
         return "a model built from it answers differently"
-    for name, number in told.items():
+    for name, number in numbers.items():
         setattr(model.config, name, number)
     return None
 
 
 def _tied(subject: Subject) -> bool:
-    """Whether one head of the width that heads have cannot be asked for: it gets another width."""
+    """Whether the configuration cannot describe one head of the present width."""
     model, site = subject.model, subject.anatomy.sites[0]
-    told = {"num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": site.d_head}
+    numbers = {"num_attention_heads": 1, "num_key_value_heads": 1, "head_dim": site.d_head}
     try:
         with torch.device("meta"):
-            alone = type(model)(_config(model, told)).get_submodule(site.projection or "")
+            projection = type(model)(_config(model, numbers)).get_submodule(site.projection or "")
     except _IMPOSSIBLE:
         return True
-    return site.d_head not in getattr(alone, "weight", torch.empty(0)).shape
+    return site.d_head not in getattr(projection, "weight", torch.empty(0)).shape
 
 
-def _config(model: nn.Module, told: dict[str, int]) -> Any:
-    config = copy.deepcopy(model.config)
-    for name, number in told.items():
+def _config(model: PreTrainedModel, numbers: dict[str, int]) -> PretrainedConfig:
+    """A copy of the configuration with other numbers."""
+    config: PretrainedConfig = copy.deepcopy(model.config)
+    for name, number in numbers.items():
         setattr(config, name, number)
     return config
 
 
 @torch.no_grad()
-def _plain(subject: Subject, inputs: dict[str, Any]) -> list[Tensor]:
+def _plain(subject: Subject, inputs: Inputs) -> list[Tensor]:
+    """What the model answers by its own eager attention."""
     with frozen_eval(subject.model), attention_implementation(subject.model, "eager"):
         return floating(subject.model(**inputs))
 
 
 def _refusing_to_save(problem: str) -> Callable[..., None]:
-    def save_pretrained(*_: Any, **__: Any) -> None:
+    def save_pretrained(*_: object, **__: object) -> None:
         even = "Take equally many from every site (--scope site), or save" * (problem == UNEVEN)
         raise UnsupportedModelError(
             f"The pruned model cannot be saved: {problem}, so no configuration describes it. "
@@ -339,10 +375,10 @@ def _refusing_to_save(problem: str) -> Callable[..., None]:
 
 
 @torch.no_grad()
-def _seconds(subject: Subject, together: Sequence[dict[str, Any]]) -> float:
+def _seconds(subject: Subject, batches: Sequence[Inputs]) -> float:
     """How long one pass takes, by the model's own fastest attention."""
     model, start = subject.model, time.perf_counter()
     with frozen_eval(model):
-        for inputs in together:
+        for inputs in batches:
             model(**without_cache(model, inputs))
     return time.perf_counter() - start

@@ -84,12 +84,8 @@ def alternative_attention(
     trace = trace.keeping("attention", "values", "hidden")
     query = _query(trace, site, query)
     seen = trace.visible[site][query]
-    valid = polytope(
-        trace.attention[site][head, query, seen].double(),
-        trace.values[site][head, seen].double(),
-        samples=samples,
-        generator=generator(seed),
-    )
+    row, values = trace.attention[site][head, query, seen], trace.values[site][head, seen]
+    valid = polytope(row.double(), values.double(), samples=samples, generator=generator(seed))
     rows = _over_all_keys(torch.cat([valid.farthest.unsqueeze(0), valid.corners]), seen)
     where = {"site": site, "head": head, "query": query}
     return AlternativeAttention(

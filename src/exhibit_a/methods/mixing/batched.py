@@ -1,24 +1,20 @@
-"""What does hidden token attribution say of many texts of one length, in one go?
+"""How is hidden token attribution measured on a whole corpus?
 
-The texts of a batch do not see each other, so one change made at the same place in all of them is
-pushed through all of them in one pass. Texts of one length are given the same directions by the
-same seed, whether they come alone or together, and so get the same numbers, up to rounding.
+This is the batched form of ``hidden_attribution``, for texts of one length without padding. The
+texts of a batch do not see each other, so a change made at the same place in all of them is pushed
+through all of them in one pass. Texts of one length are given the same directions by the same seed,
+whether they come alone or together, and so get the same numbers, up to rounding.
 """
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.errors import BrokenInvariantError
-from exhibit_a.methods.mixing.hidden_attribution import (
-    contributions,
-    displaced,
-    jackknife,
-    squares_of,
-)
-from exhibit_a.methods.mixing.pushforward import Changes, check_probes, push_to_layers
+from exhibit_a.methods.mixing.hidden_attribution import contributions, displaced, estimated_norms
+from exhibit_a.methods.mixing.probing import Probing
+from exhibit_a.methods.mixing.pushforward import push_to_layers
 from exhibit_a.trace.batches import Batch
 
 EachLayer = Float[Tensor, "batch layer"]
@@ -44,21 +40,20 @@ class Mixtures:
 
     @property
     def doubt(self) -> EachLayer:
-        """The standard error of one contribution, on average."""
+        """The standard error of a contribution, on average."""
         return self.standard_error.mean((-2, -1))
 
 
 def mixtures(batch: Batch, *, probes: int | None, seed: int) -> Mixtures:
     """Hidden token attribution of texts of one length, without padding, in the input's stack."""
     stack = batch.sites[0].stack
-    width, count = batch.stack_inputs[stack].shape[-1], batch.stack_inputs[stack].shape[1]
-    check_probes(probes, width)
+    tokens, width = batch.stack_inputs[stack].shape[1:]
+    probing = Probing(probes, seed)
+    probing.check(width)
     push = push_to_layers(batch, stack, stack)
-    every = list(range(count))
-    changes = Changes.unit(push.entry, every, probes, seed)
-    squares = squares_of(push, changes, every, keep_directions=probes is not None)
-    norms = (squares.sum(0) * width / changes.directions.shape[1]).sqrt()
+    every = list(range(tokens))
+    changes = probing.changes(push.entry, every)
+    norms, error = estimated_norms(push, changes, every, sketch=not probing.exact)
     if not bool(norms.isfinite().all()):
         raise BrokenInvariantError("a derivative of the model is NaN or infinite")
-    error = torch.zeros_like(norms) if probes is None else jackknife(squares, width)
-    return Mixtures(contributions(norms), error, push.checks["adjoint_gap"])
+    return Mixtures(contributions(norms), error, push.adjoint_gap)

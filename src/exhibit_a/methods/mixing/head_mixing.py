@@ -1,19 +1,19 @@
 """Does a head take from the tokens it looks at?
 
-An attention row says which *hidden vectors* a head averages. By the time they reach a deeper layer
-those vectors are mixtures, so the row need not say which *input tokens* the head's output comes
-from (Pascual et al., EACL 2021). Here the two are put side by side for every head:
+An attention row says which *hidden vectors* a head averages. In a deeper layer those vectors are
+mixtures, so the row need not say which *input tokens* the head's output comes from (Pascual et al.,
+EACL 2021). Here the two are compared for every head:
 
 1. local: the attention row of query j, over keys;
 2. global: ‖∂c_j/∂x_i‖ for the head's output c_j, as shares of a whole, over input tokens i;
 3. they are compared row by row over the positions that either of them can reach, and averaged.
 
-The head's output is what it averaged, or what its rows of the output projection make of that.
+The head's output is what it averaged, or that times its rows of the output projection.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -21,13 +21,8 @@ from torch import Tensor
 
 from exhibit_a.errors import NotComputableError
 from exhibit_a.methods.mixing.hidden_attribution import contributions
-from exhibit_a.methods.mixing.pushforward import (
-    Changes,
-    check_probes,
-    lengths_of,
-    positions,
-    push_to_heads,
-)
+from exhibit_a.methods.mixing.probing import Probing
+from exhibit_a.methods.mixing.pushforward import lengths_of, push_to_heads
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.correlation import pearson, spearman
 from exhibit_a.numerics.distances import FARTHEST, jensen_shannon, total_variation
@@ -35,17 +30,12 @@ from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
 from exhibit_a.shapes import SiteHeads, SiteMap
 from exhibit_a.subject.anatomy import Site, key_stack
-from exhibit_a.subject.provenance import provenance
 from exhibit_a.trace.capture import Trace
-
-if TYPE_CHECKING:
-    pass
 
 HeadOutput = Literal["averaged", "projected"]
 
-Rows = Float[Tensor, "*any key"]
-Reach = Bool[Tensor, "*any key"]
-RowScores = Float[Tensor, "*any"]
+HeadMap = Float[Tensor, "head query key"]
+HeadScores = dict[str, Float[Tensor, " head"]]  # by measure
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,11 +57,11 @@ class HeadMixing(Result):
         """Queries and keys of a site may be tokens of different stacks."""
         if not {"query", "key"} <= set(leaf.dims):
             return {}
-        site = leaf.where["site"]
-        own = self.stack[site]
-        others = (stack for stack in self.sequences if stack != own)
-        keys = own if self.kind[site] == "self" else next(others, own)
-        return {"query": self.sequences[own], "key": self.sequences[keys]}
+        site = int(leaf.where["site"])
+        queries = self.stack[site]
+        others = (stack for stack in self.sequences if stack != queries)
+        keys = queries if self.kind[site] == "self" else next(others, queries)
+        return {"query": self.sequences[queries], "key": self.sequences[keys]}
 
 
 @method(
@@ -88,70 +78,56 @@ def head_mixing(
     output: HeadOutput = "averaged",
     special: bool = True,
 ) -> HeadMixing:
-    """Attention of every head against what its output owes to the input tokens.
+    """Attention of every head against the shares of the input tokens in its output.
 
-    ``output="projected"`` measures the head's output after its part of the output projection.
-    Cross-attention is compared with the input of the other stack. Padding is left out; so are
-    special tokens with ``special=False``.
+    Cross-attention is compared with the input of the other stack.
+
+    Args:
+        probes: number of random directions pushed per token; without it all directions are,
+            which is exact and takes a pass for each.
+        seed: seed of the random directions.
+        output: what counts as a head's output: what it averaged, or that projected by its part of
+            the output projection.
+        special: whether special tokens take part; padding never does.
+
+    >>> result = xa.head_mixing(trace, probes=4)
+    >>> len(result.contribution), tuple(result.contribution[0].shape)
+    (6, (12, 8, 8))
+    >>> bool(result.pearson[0].mean() > result.pearson[3].mean())
+    True
     """
     trace = trace.keeping("attention", "hidden")
-    kept = {name: positions(trace, name, special) for name in trace.sequences}
-    found: dict[int, Tensor] = {}
-    checks: dict[str, float | str | int] = {}
+    probing = Probing(probes, seed, special)
+    kept = {stack: probing.positions(trace, stack) for stack in trace.sequences}
+    shares: dict[int, Tensor] = {}
+    checks: dict[str, float | str] = {}
     for source in trace.sequences:
-        sites = [s for s in trace.sites if key_stack(s, trace.sequences) == source]
+        sites = [site for site in trace.sites if key_stack(site, trace.sequences) == source]
         if sites:
-            maps, measured = _contributions(trace, source, sites, kept, (probes, seed, output))
-            found |= maps
+            source_shares, measured = _shares(trace, source, sites, kept, probing, output)
+            shares |= source_shares
             checks |= {f"{name}_{source}": value for name, value in measured.items()}
-    attention, contribution, scores = [], [], []
-    for index, site in enumerate(trace.sites):
-        rows, columns = kept[site.stack], kept[key_stack(site, trace.sequences)]
-        local = trace.attention[index][:, rows][:, :, columns].cpu()
-        visible = trace.visible[index][rows][:, columns].cpu()
-        scores.append(agreement(local.double(), found[index], visible | (found[index] > 0)))
-        attention.append(local)
-        contribution.append(found[index].to(local.dtype))
-    sums = max(float((part.sum(-1) - 1).abs().amax()) for part in attention)
-    names = {
-        name: tuple(part.tokens[i] for i in kept[name]) for name, part in trace.sequences.items()
-    }
+    compared = [_compared(trace, site, kept, shares[site.index]) for site in trace.sites]
+    attention, contribution, scores = zip(*compared, strict=True)
+    names = trace.token_names
+    sequences = {stack: tuple(names[stack][i] for i in places) for stack, places in kept.items()}
+    # Sinks, padding and special tokens take weight from rows; rows are rescaled to be compared.
+    missing = max(float((local.sum(-1) - 1).abs().amax()) for local in attention)
     return HeadMixing(
-        tokens=names[trace.sites[0].stack],
-        provenance=provenance(
-            trace.subject.name,
-            "head_mixing",
-            trace.subject.revision,
-            None if probes is None else seed,
-            probes=probes,
-            output=output,
-            special=special,
-        ),
-        checks=checks
-        | {
-            "probes": "all" if probes is None else probes,
-            "attention_missing_from_rows": sums,  # sinks, padding or special tokens: rows rescaled
-            "padding": "excluded",
-            "special_tokens": "kept" if special else "excluded",
-        },
-        attention=tuple(attention),
-        contribution=tuple(contribution),
-        pearson=tuple(part["pearson"] for part in scores),
-        spearman=tuple(part["spearman"] for part in scores),
-        jensen_shannon=tuple(part["jensen_shannon"] for part in scores),
-        total_variation=tuple(part["total_variation"] for part in scores),
+        tokens=sequences[trace.sites[0].stack],
+        provenance=probing.provenance(trace.subject, "head_mixing", output=output),
+        checks=checks | probing.checks(attention_missing_from_rows=missing),
+        attention=attention,
+        contribution=contribution,
         layer=tuple(site.layer for site in trace.sites),
         stack=tuple(site.stack for site in trace.sites),
         kind=tuple(site.kind for site in trace.sites),
-        sequences=names,
+        sequences=sequences,
+        **{measure: tuple(score[measure] for score in scores) for measure in scores[0]},
     )
 
 
-def agreement(
-    local: Float[Tensor, "head query key"],
-    wide: Float[Tensor, "head query key"],
-    reach: Bool[Tensor, "head query key"],
-) -> dict[str, Float[Tensor, " head"]]:
+def agreement(local: HeadMap, wide: HeadMap, reach: Bool[Tensor, "head query key"]) -> HeadScores:
     """How alike two distributions over keys are, averaged over the rows that can differ."""
     measures: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
         "pearson": pearson,
@@ -160,25 +136,36 @@ def agreement(
         "total_variation": lambda a, b, _: total_variation(a, b),
     }
     a, b = contributions(local * reach), contributions(wide * reach)
-    telling = reach.sum(-1) > 1  # one reachable key leaves nothing to compare
+    several = reach.sum(-1) > 1  # one reachable key leaves nothing to compare
     return {
-        name: (measure(a, b, reach).masked_fill(~telling, 0).sum(-1) / telling.sum(-1)).float()
+        name: (measure(a, b, reach).masked_fill(~several, 0).sum(-1) / several.sum(-1)).float()
         for name, measure in measures.items()
     }
 
 
-def _contributions(
+def _compared(
+    trace: Trace, site: Site, kept: dict[str, list[int]], shares: Float[Tensor, "head query key"]
+) -> tuple[SiteMap, SiteMap, HeadScores]:
+    """The attention and the contributions of a site (steps 1 and 2), and their agreement."""
+    rows, columns = kept[site.stack], kept[key_stack(site, trace.sequences)]
+    local = trace.attention[site.index][:, rows][:, :, columns].cpu()
+    visible = trace.visible[site.index][rows][:, columns].cpu()
+    scores = agreement(local.double(), shares, visible | (shares > 0))  # step 3
+    return local, shares.to(local.dtype), scores
+
+
+def _shares(
     trace: Trace,
     source: str,
     sites: list[Site],
     kept: dict[str, list[int]],
-    how: tuple[int | None, int, str],
-) -> tuple[dict[int, Tensor], dict[str, float | str]]:
-    """The share of every source token in every head output of the sites, in one sweep."""
-    probes, seed, output = how
+    probing: Probing,
+    output: HeadOutput,
+) -> tuple[dict[int, HeadMap], dict[str, float | str]]:
+    """The share of every source token in every head output of the sites, and how it was found."""
     push = push_to_heads(trace, source, [site.index for site in sites])
-    check_probes(probes, push.entry.shape[-1])
-    changes = Changes.unit(push.entry, kept[source], probes, seed)
+    probing.check(push.entry.shape[-1])
+    changes = probing.changes(push.entry, kept[source])
     weights = [_projection(trace, site) if output == "projected" else None for site in sites]
     squares = [
         torch.zeros(len(kept[source]), site.heads, len(kept[site.stack]), dtype=torch.float64)
@@ -186,9 +173,9 @@ def _contributions(
     ]
     for run in push.chunks(len(changes)):
         tangents, places = changes.within(run, push.entry.detach())
-        for number, part in enumerate(push(tangents)):  # (tangent, head, query, d_head)
+        for number, pushed in enumerate(push(tangents)):  # (tangent, head, query, d_head)
             weight = weights[number]
-            moved = part if weight is None else part @ weight
+            moved = pushed if weight is None else pushed @ weight
             lengths = lengths_of(moved)[:, :, kept[sites[number].stack]]
             squares[number].index_add_(0, places, lengths.double().square().cpu())
     shares = {
@@ -198,7 +185,8 @@ def _contributions(
     return shares, push.checks
 
 
-def _projection(trace: Trace, site: Site) -> Tensor:
+def _projection(trace: Trace, site: Site) -> Float[Tensor, "head d_head d_model"]:
+    """The output projection of a site, which must be known."""
     weight = trace.output_weight(site.index)
     if weight is None:
         raise NotComputableError(

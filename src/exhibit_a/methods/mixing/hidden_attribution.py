@@ -129,8 +129,6 @@ def hidden_attribution(
     ((7, 8, 8), 4)
     >>> torch.equal(sketch.contribution[0], torch.eye(8))
     True
-    >>> bool((sketch.self_contribution[1] < 1).all())
-    True
     """
     stack = _known_stack(trace, stack)
     source = _known_stack(trace, source or stack)
@@ -140,9 +138,11 @@ def hidden_attribution(
     _check_norm(norm, probes)
     targets, sources = (probing.positions(trace, name) for name in (stack, source))
     push = push_to_layers(trace, source, stack, many=probing.exact)
-    norms, error = _with_input(
-        push, sources, norm, _measured(push, probing, sources, targets, norm)
-    )
+    norms, error = _measured(push, probing, sources, targets, norm)
+    inputs = push.entry[0, sources].detach() if stack == source else None
+    norms = _with_input(norms, inputs, norm)
+    error = torch.cat([torch.zeros_like(error[:1]), error])
+    _require_finite(norms, trace)
     dtype = torch.promote_types(push.entry.dtype, torch.float32)
     names = trace.token_names
     return HiddenAttribution(
@@ -172,8 +172,7 @@ def contributions(norms: Float[Tensor, "*any source"]) -> Float[Tensor, "*any so
 
 def displaced(contribution: Float[Tensor, "*any token token"]) -> Bool[Tensor, "*any token"]:
     """Whether another token contributes more to a token's hidden vector than it does itself."""
-    own = contribution.diagonal(dim1=-2, dim2=-1)
-    return contribution.amax(-1) > own
+    return contribution.amax(-1) > contribution.diagonal(dim1=-2, dim2=-1)
 
 
 def by_distance(
@@ -199,22 +198,6 @@ def estimated_norms(
     squares = _squares(push, changes, targets, keep_directions=sketch)
     norms = (squares.sum(0) * width / changes.directions.shape[1]).sqrt()  # step 2
     return norms, jackknife(squares, width) if sketch else torch.zeros_like(norms)
-
-
-def _squares(
-    push: Pushforward, changes: Changes, targets: Sequence[int], *, keep_directions: bool
-) -> Float[Tensor, "direction batch layer target source"]:
-    """‖J q‖² of every layer, target and source: for every direction, or summed over all of them."""
-    # step 1
-    kept = changes.directions.shape[1] if keep_directions else 1
-    shape = (len(push.entry), len(push.stand_ins), len(targets))
-    table = torch.zeros(len(changes.sources) * kept, *shape, dtype=torch.float64)
-    for run in push.chunks(len(changes)):
-        tangents, source = changes.within(run, push.entry.detach())
-        rows = torch.arange(run.start, run.stop) if keep_directions else source
-        lengths = [lengths_of(pushed)[..., targets] for pushed in push.each(tangents)]
-        table.index_add_(0, rows, torch.stack(lengths, 2).double().square().cpu())
-    return table.reshape(-1, kept, *shape).permute(1, 2, 3, 4, 0)
 
 
 def jackknife(
@@ -250,6 +233,22 @@ def _measured(
     return norms[0], error[0]
 
 
+def _squares(
+    push: Pushforward, changes: Changes, targets: Sequence[int], *, keep_directions: bool
+) -> Float[Tensor, "direction batch layer target source"]:
+    """‖J q‖² of every layer, target and source: for every direction, or summed over all of them."""
+    # step 1
+    kept = changes.directions.shape[1] if keep_directions else 1
+    shape = (len(push.entry), len(push.stand_ins), len(targets))
+    table = torch.zeros(len(changes.sources) * kept, *shape, dtype=torch.float64)
+    for run in push.chunks(len(changes)):
+        tangents, source = changes.within(run, push.entry.detach())
+        rows = torch.arange(run.start, run.stop) if keep_directions else source
+        lengths = [lengths_of(pushed)[..., targets] for pushed in push.each(tangents)]
+        table.index_add_(0, rows, torch.stack(lengths, 2).double().square().cpu())
+    return table.reshape(-1, kept, *shape).permute(1, 2, 3, 4, 0)
+
+
 def _spectral_norms(push: Pushforward, sources: Sequence[int], targets: Sequence[int]) -> Mixing:
     """The largest singular value of every Jacobian block, one source token at a time."""
     width, by_source = push.entry.shape[-1], []
@@ -265,12 +264,37 @@ def _spectral_norms(push: Pushforward, sources: Sequence[int], targets: Sequence
 
 
 def _with_input(
-    push: Pushforward, sources: Sequence[int], norm: Norm, measured: tuple[Mixing, Mixing]
-) -> tuple[Mixing, Mixing]:
-    """Norms and errors with those of the input itself, whose Jacobian is the identity, in front.
+    norms: Mixing, inputs: Float[Tensor, "source d_model"] | None, norm: Norm
+) -> Float[Tensor, "layer+1 target source"]:
+    """Norms with those of layer 0 in front; they are zero where the input is another stack's.
 
-    The input of one stack does not depend on that of another.
+    The Jacobian of the input itself is the identity.
     """
+    if inputs is None:
+        return torch.cat([torch.zeros_like(norms[:1]), norms])
+    if norm == "times_input":
+        first = lengths_of(inputs.double())
+    else:
+        size = inputs.shape[1] ** 0.5 if norm == "frobenius" else 1
+        first = inputs.new_full((len(inputs),), size)
+    return torch.cat([torch.diag(first.to(norms)).unsqueeze(0), norms])
+
+
+def _require_finite(norms: Mixing, trace: Trace) -> None:
+    """Refuse derivatives with which nothing can be computed."""
+    if not bool(norms.isfinite().all()):
+        raise BrokenInvariantError(
+            f"A derivative of {type(trace.subject.model).__name__} is NaN or infinite; no numbers "
+            "are given. Load the model in a wider dtype."
+        )
+
+
+def _known_stack(trace: Trace, stack: str | None) -> str:
+    """The stack asked for, or the one that reads the input."""
+    stack = stack or trace.sites[0].stack
+    if stack not in trace.sequences:
+        raise BadRequestError(f"There is no stack {stack!r}; found {', '.join(trace.sequences)}.")
+    return stack
 
 
 def _check_norm(norm: Norm, probes: int | None) -> None:

@@ -1,23 +1,24 @@
-"""Can a token still be told from its hidden vector?
+"""Can a token be found again from its hidden vector?
 
 A token is identifiable at layer l if some map ĝ leads from its hidden vector to a point whose
 nearest input vector is the one it started as (Brunner et al., ICLR 2020, §4):
 x_i = nearest(ĝ(e_i)). The rate is the share of tokens for which that holds.
 
 1. Texts are split, never tokens: maps are fitted on train texts, chosen on validation texts, and
-   judged on test texts (``token_maps.py``). ĝ is the identity, a rotation, linear, or an MLP.
+   scored on test texts (``token_maps.py``). ĝ is the identity, a rotation, linear, or an MLP.
 2. The candidates are the tokens of the same text (default), a sample of tokens of all texts, or
-   all word vectors of the vocabulary. Words compete with words; special tokens are told apart.
-   Two positions with the same vector cannot be told apart and do not compete. A tie is a miss.
-3. Control: the same maps fitted to the input vectors of *other* tokens. They must be at chance;
-   if they are not, it is the probe that knows, not the model.
-4. Intervals: bootstrap over texts, with Poisson weights, so that nothing need be remembered.
+   all word vectors of the vocabulary (``token_search.py``). Words compete with words; special
+   tokens are reported apart. Two positions with the same vector cannot be distinguished and do not
+   compete. A tie is a miss.
+3. Control: the same maps fitted to the input vectors of *other* tokens. They must be at chance; if
+   they are not, the rate shows what the map has learned, not what the hidden vector contains.
+4. Intervals: bootstrap over texts, with Poisson weights, so that no text has to be kept.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -37,27 +38,26 @@ from exhibit_a.methods.mixing.token_search import (
     Bounds,
     ByLayer,
     Candidates,
+    Metric,
     Score,
     cosine,
     score_candidates,
 )
-from exhibit_a.methods.mixing.token_states import StateBatch, Texts, states
+from exhibit_a.methods.mixing.token_states import Source, Split, StateBatch, Texts, states
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.result import Result
-from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject
 
-if TYPE_CHECKING:
-    pass
-
 MapName = Literal["identity", "rotation", "linear", "mlp"]
-Metric = Literal["cosine", "l2"]
 CandidateSet = Literal["sequence", "dataset", "vocab"]
 MAPS = get_args(MapName)
-POOL = 8192  # tokens that stand for all tokens of a data set
+CONTROL = "control "  # before the name of a map: the map fitted to other tokens' vectors
+POOL = 8192  # tokens that represent all tokens of a data set
 
 Map = Callable[[Float[Tensor, "layer row d_model"]], Predicted]
+FitFacts = dict[str, int | list[float]]
+Pool = tuple[Float[Tensor, "candidate d_input"], Int[Tensor, " candidate"]]  # vectors, token ids
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -89,7 +89,7 @@ class TokenIdentifiability(Result):
 )
 def token_identifiability(
     subject: Subject,
-    texts: Any,
+    texts: Source,
     *,
     maps: Sequence[MapName] = ("identity", "linear", "mlp"),
     metric: Metric = "cosine",
@@ -101,28 +101,35 @@ def token_identifiability(
 ) -> TokenIdentifiability:
     """Rates at which input tokens are found again from hidden vectors, for every map and layer.
 
-    ``texts`` is a file, a list, or anything that can be read more than once; it is streamed, and
-    what is kept does not grow with it. ``metric`` is cosine or l2 and is also what the MLP (of
-    ``width`` hidden units, by default as many as the model is wide) is trained on. With
-    candidates="vocab" the vector to be found is the word's own, without its position.
+    The texts are a file, a list, or anything that can be read more than once; they are streamed,
+    and what is kept does not grow with their number.
+
+    Args:
+        maps: maps from hidden vectors back to input vectors.
+        metric: what nearest means, and what the mlp is trained on.
+        candidates: vectors to search: those of the same text (sequence), a sample of all texts
+            (dataset), or the word vectors without their positions (vocab).
+        seed: seed of the split of the texts and of all random draws.
+        top: number of nearest candidates that the top rate looks among.
+        width: hidden units of the mlp; by default as many as the model is wide.
+        epochs: largest number of epochs the mlp is trained for.
+
+    >>> texts = [example.text for example in examples] * 8
+    >>> result = xa.token_identifiability(subject, texts, maps=["identity"])
+    >>> result.rate["identity"].shape, float(result.rate["identity"][0])
+    (torch.Size([7]), 1.0)
+    >>> 0 < result.chance < 0.5
+    True
     """
     if not maps:
         raise BadRequestError(f"No map was named; choose from {', '.join(MAPS)}.")
     data = Texts(texts, seed)
     task = _Task(subject, data, metric, candidates, seed, top, _vocabulary(subject, candidates))
     fitted, controls, facts = _fit(task, maps, width or subject.anatomy.d_model, epochs)
-    score = _judge(task, fitted | {f"control {name}": part for name, part in controls.items()})
-    found, spread = score.rates(), score.intervals()
-
-    def pick(statistic: str, names: Sequence[str] = maps, prefix: str = "") -> ByLayer:
-        return {name: found[statistic][prefix + name] for name in names}
-
-    learned = list(controls)
+    score = _scored(task, fitted | {CONTROL + name: control for name, control in controls.items()})
     return TokenIdentifiability(
-        provenance=provenance(
-            subject.name,
+        provenance=subject.provenance(
             "token_identifiability",
-            subject.revision,
             seed,
             maps=tuple(maps),
             metric=metric,
@@ -131,82 +138,97 @@ def token_identifiability(
             width=width,
             epochs=epochs,
         ),
-        checks=facts
-        | {
-            "test_texts": score.texts,
-            "test_words": score.counts["words"],
-            "test_special": score.counts["special"],
-            "padding": "excluded",
-            "special_tokens": "reported apart",
-            "control_within_interval_of_chance": _share_at_chance(score, learned),
-        },
-        rate=pick("rate"),
-        top=pick("top"),
-        mrr=pick("mrr"),
-        same_token=pick("same_token"),
-        bits=pick("bits"),
-        with_special=pick("with_special"),
-        special_only=pick("special_only"),
-        interval={name: spread[name] for name in maps},
-        control=pick("rate", learned, "control "),
-        control_interval={name: spread[f"control {name}"] for name in learned},
+        checks=facts | _test_checks(score, list(controls)),
+        tokens=None,
         chance=score.chance,
         metric=metric,
         candidates=candidates,
+        **_statistics(score, maps, list(controls)),
     )
 
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    """What is asked, and of whom."""
+    """The model, the texts, and what is asked about them."""
 
     subject: Subject
     data: Texts
-    metric: str
-    candidates: str
+    metric: Metric
+    candidates: CandidateSet
     seed: int
     top: int
     vocabulary: Float[Tensor, "word d_input"] | None
 
-    def batches(self, part: str) -> Iterator[StateBatch]:
-        yield from states(self.subject, self.data.part(part))
+    def batches(self, split: Split) -> Iterator[StateBatch]:
+        """The states of the texts of one split."""
+        yield from states(self.subject, self.data.split(split))
 
     def wanted(self, batch: StateBatch) -> Float[Tensor, "text token d_input"]:
         """The vectors that are to be found again."""
         return batch.hidden[0] if self.vocabulary is None else self.vocabulary[batch.ids]
 
     @cached_property
-    def strangers(self) -> Float[Tensor, "word d_input"]:
+    def unrelated(self) -> Float[Tensor, "word d_input"]:
         """Vectors of words from all training texts, for the control to be fitted to.
 
-        Those of the same batch will not do: now and then a token would draw itself, and texts of
-        one length share their places. Either lifts the control above chance.
+        Words of the same batch cannot be used: now and then a token would draw itself, and texts of
+        one length have the same positions. Either lifts the control above chance.
         """
         return _pool(self, "train")[0]
 
-    def rows(self, part: str) -> Iterator[tuple[Tensor, Float[Tensor, "target row d_input"]]]:
-        """Hidden vectors of real tokens; the vectors wanted, and those of strangers."""
+    def rows(self, split: Split) -> Iterator[tuple[Tensor, Float[Tensor, "target row d_input"]]]:
+        """Hidden vectors of real tokens; the vectors wanted, and unrelated ones for the control."""
         chance = generator(self.seed + 1)
-        for batch in self.batches(part):
+        for batch in self.batches(split):
             wanted = self.wanted(batch)[batch.real]
-            drawn = torch.randint(len(self.strangers), (len(wanted),), generator=chance)
-            yield batch.hidden[:, batch.real], torch.stack([wanted, self.strangers[drawn]])
+            drawn = torch.randint(len(self.unrelated), (len(wanted),), generator=chance)
+            yield batch.hidden[:, batch.real], torch.stack([wanted, self.unrelated[drawn]])
+
+
+def _statistics(
+    score: Score, maps: Sequence[str], learned: Sequence[str]
+) -> dict[str, ByLayer | Bounds]:
+    """The fields of the result that are counted on test texts, for maps and controls."""
+    rates, intervals = score.rates(), score.intervals()
+    return {
+        **{name: {chosen: by_map[chosen] for chosen in maps} for name, by_map in rates.items()},
+        "interval": {name: intervals[name] for name in maps},
+        "control": {name: rates["rate"][CONTROL + name] for name in learned},
+        "control_interval": {name: intervals[CONTROL + name] for name in learned},
+    }
+
+
+def _test_checks(score: Score, learned: Sequence[str]) -> dict[str, int | float | str | None]:
+    """What was scored, and in what share of layers the control's interval holds the chance."""
+    at_chance = None
+    if learned:
+        bounds = torch.stack([score.intervals()[CONTROL + name] for name in learned])
+        inside = (bounds[..., 0] <= score.chance) & (score.chance <= bounds[..., 1])
+        at_chance = float(inside.double().mean())
+    return {
+        "test_texts": score.texts,
+        "test_words": score.counts["words"],
+        "test_special": score.counts["special"],
+        "padding": "excluded",
+        "special_tokens": "reported apart",
+        "control_within_interval_of_chance": at_chance,
+    }
 
 
 def _fit(
     task: _Task, names: Sequence[str], width: int, epochs: int
-) -> tuple[dict[str, Map], dict[str, Map], dict[str, Any]]:
-    """The maps asked for, their controls, and what is to be known about the fit."""
+) -> tuple[dict[str, Map], dict[str, Map], FitFacts]:
+    """The maps asked for, their controls, and facts about the fit."""
     fitted: dict[str, Map] = {}
     controls: dict[str, Map] = {}
-    facts: dict[str, Any] = {}
+    facts: FitFacts = {}
     if "identity" in names:
         fitted["identity"] = lambda hidden: hidden
     if set(names) <= {"identity"}:
         return fitted, controls, facts
-    train, held = _moments(task, "train"), _moments(task, "validation")
-    facts |= {"train_tokens": train.count, "validation_tokens": held.count}
-    linear = [ridge(train, held, target) for target in (0, 1)]
+    train, validation = _moments(task, "train"), _moments(task, "validation")
+    facts |= {"train_tokens": train.count, "validation_tokens": validation.count}
+    linear = [ridge(train, validation, target) for target in (0, 1)]
     if "rotation" in names:
         if train.cross.shape[-2] != train.cross.shape[-1]:
             raise NotComputableError("Word vectors and hidden vectors differ in width.")
@@ -216,118 +238,114 @@ def _fit(
         facts["penalty"] = linear[0].penalty.tolist()
     if "mlp" in names:
         spread = train.spread.float()
-        bent = [Perceptrons(part, spread, width, task.seed) for part in linear]
+        perceptrons = [Perceptrons(fit, spread, width, task.seed) for fit in linear]
         loss, facts["epochs"] = train_perceptrons(
-            bent,
+            perceptrons,
             lambda: task.rows("train"),
             lambda: task.rows("validation"),
             task.metric,
             epochs,
         )
-        fitted["mlp"], controls["mlp"] = bent
+        fitted["mlp"], controls["mlp"] = perceptrons
         facts["mlp_validation_loss"] = loss[0].tolist()
     return fitted, controls, facts
 
 
-def _moments(task: _Task, part: str) -> Moments:
-    found: Moments | None = None
-    for hidden, targets in task.rows(part):
-        found = found or Moments(len(hidden), hidden.shape[-1], *targets.shape[::2])
-        found.add(hidden, targets)
-    if found is None:
-        raise BadRequestError(f"No text fell into the {part} part; give at least 50 texts.")
-    return found
+def _moments(task: _Task, split: Split) -> Moments:
+    """Sums of products over the rows of one split."""
+    moments: Moments | None = None
+    for hidden, targets in task.rows(split):
+        moments = moments or Moments(len(hidden), hidden.shape[-1], *targets.shape[::2])
+        moments.add(hidden, targets)
+    if moments is None:
+        raise _too_few(split)
+    return moments
 
 
 @torch.no_grad()
-def _judge(task: _Task, maps: dict[str, Map]) -> Score:
+def _scored(task: _Task, maps: dict[str, Map]) -> Score:
     """Look for every token of the test texts among its candidates."""
     pool = _pool(task, "test") if task.candidates == "dataset" else None
     score: Score | None = None
     for batch in task.batches("test"):
         layers = len(batch.hidden)
         score = score or Score(list(maps), layers, task.seed)
-        field = _field(task, batch, pool)
+        candidates = _candidates(task, batch, pool)
         words, special = batch.real & ~batch.special, batch.real & batch.special
-        counted = []
-        for number, place in enumerate(maps.values()):
-            flat = place(batch.hidden.flatten(1, 2))
-            predicted = flat.reshape(layers, *batch.ids.shape, -1)
-            if predicted.shape[-1] != field.own.shape[-1]:
-                raise NotComputableError(
-                    f"The map {list(maps)[number]!r} gives vectors of width {predicted.shape[-1]}, "
-                    f"and those looked for have {field.own.shape[-1]}."
-                )
-            counted.append(
-                torch.stack(
-                    [
-                        score_candidates(field, one, task.metric, task.top, words, special)
-                        for one in predicted
-                    ],
-                    1,
-                )
-            )
-        score.add(torch.stack(counted, 1).cpu(), words.sum(1).cpu())
-        among = 1 + field.rivals(words).sum(-1)
+        hits = []
+        for name, apply in maps.items():
+            predicted = apply(batch.hidden.flatten(1, 2)).reshape(layers, *batch.ids.shape, -1)
+            _require_width(name, predicted, candidates)
+            by_layer = [
+                score_candidates(candidates, vectors, task.metric, task.top, words, special)
+                for vectors in predicted
+            ]
+            hits.append(torch.stack(by_layer, 1))
+        score.add(torch.stack(hits, 1).cpu(), words.sum(1).cpu())
+        among = 1 + candidates.rivals(words).sum(-1)
         score.chance_sum += float((words.double() / among).sum())
         score.counts["words"] += int(words.sum())
         score.counts["all"] += int(batch.real.sum())
         score.counts["special"] += int(special.sum())
     if score is None or not score.counts["words"]:
-        raise BadRequestError("No words fell into the test part; give at least 50 texts.")
+        raise _too_few("test")
     return score
 
 
-def _field(task: _Task, batch: StateBatch, pool: tuple[Tensor, Tensor] | None) -> Candidates:
+def _require_width(name: str, predicted: Tensor, candidates: Candidates) -> None:
+    """Refuse to compare vectors of different widths."""
+    if predicted.shape[-1] != candidates.own.shape[-1]:
+        raise NotComputableError(
+            f"The map {name!r} gives vectors of width {predicted.shape[-1]}, and those looked for "
+            f"have {candidates.own.shape[-1]}."
+        )
+
+
+def _candidates(task: _Task, batch: StateBatch, pool: Pool | None) -> Candidates:
+    """The vectors to search for the tokens of a batch (step 2)."""
     own = task.wanted(batch)
     if task.vocabulary is not None:
-        places = torch.arange(len(task.vocabulary), device=own.device)
-        same = batch.ids.unsqueeze(2) == places
-        everyone = torch.ones(1, len(places), dtype=torch.bool, device=own.device)
-        return Candidates(own, task.vocabulary.unsqueeze(0), same, same, everyone, everyone)
+        ids = torch.arange(len(task.vocabulary), device=own.device)
+        same = batch.ids.unsqueeze(2) == ids
+        every = torch.ones(1, len(ids), dtype=torch.bool, device=own.device)
+        return Candidates(own, task.vocabulary.unsqueeze(0), same, same, every, every)
     if pool is not None:
         others, ids = pool
         same = batch.ids.unsqueeze(2) == ids
-        everyone = torch.ones(1, len(ids), dtype=torch.bool, device=own.device)
+        every = torch.ones(1, len(ids), dtype=torch.bool, device=own.device)
         twin = same & (cosine(own, others.unsqueeze(0)) > 1 - TWIN)
-        return Candidates(own, others.unsqueeze(0), twin, same, everyone, everyone)
+        return Candidates(own, others.unsqueeze(0), twin, same, every, every)
     same = batch.ids.unsqueeze(2) == batch.ids.unsqueeze(1)
     twin = same & (cosine(own, own) > 1 - TWIN)
     itself = torch.eye(own.shape[1], dtype=torch.bool, device=own.device)
     return Candidates(own, own, twin | itself, same, batch.real, batch.real & ~batch.special)
 
 
-def _pool(
-    task: _Task, part: str
-) -> tuple[Float[Tensor, "candidate d_input"], Int[Tensor, " candidate"]]:
-    """A uniform sample of the words of some texts (reservoir: one pass, fixed memory)."""
+def _pool(task: _Task, split: Split) -> Pool:
+    """A uniform sample of the words of one split (reservoir: one pass, fixed memory)."""
     chance = generator(task.seed + 3)
     rows: list[Tensor] = []
     ids: list[Tensor] = []
-    luck = torch.zeros(0)
-    for batch in task.batches(part):
+    draws = torch.zeros(0)
+    for batch in task.batches(split):
         words = batch.real & ~batch.special
         rows.append(task.wanted(batch)[words])
         ids.append(batch.ids[words])
-        luck = torch.cat([luck, torch.rand(int(words.sum()), generator=chance)])
-        if len(luck) > POOL:  # the POOL luckiest so far
-            kept = luck.topk(POOL).indices
-            luck, rows, ids = luck[kept], [torch.cat(rows)[kept]], [torch.cat(ids)[kept]]
+        draws = torch.cat([draws, torch.rand(int(words.sum()), generator=chance)])
+        if len(draws) > POOL:  # the words with the largest draws so far
+            kept = draws.topk(POOL).indices
+            draws, rows, ids = draws[kept], [torch.cat(rows)[kept]], [torch.cat(ids)[kept]]
     if not rows:
-        raise BadRequestError(f"No text fell into the {part} part; give at least 50 texts.")
+        raise _too_few(split)
     return torch.cat(rows), torch.cat(ids)
 
 
-def _share_at_chance(score: Score, learned: Sequence[str]) -> float | None:
-    """In how many layers the control's interval holds the chance level."""
-    if not learned:
-        return None
-    bounds = torch.stack([score.intervals()[f"control {name}"] for name in learned])
-    held = (bounds[..., 0] <= score.chance) & (score.chance <= bounds[..., 1])
-    return float(held.double().mean())
+def _too_few(split: Split) -> BadRequestError:
+    return BadRequestError(f"The {split} split has no words; give at least 50 texts.")
 
 
-def _vocabulary(subject: Subject, candidates: str) -> Float[Tensor, "word d_input"] | None:
+def _vocabulary(subject: Subject, candidates: CandidateSet) -> Float[Tensor, "word d_input"] | None:
+    """All word vectors, where they are the candidates."""
     if candidates != "vocab":
         return None
     if subject.model.main_input_name != "input_ids":

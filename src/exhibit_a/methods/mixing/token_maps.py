@@ -5,7 +5,7 @@ All maps are fitted from a stream, for every layer at once:
 1. linear: ridge regression. Sums of products (the normal equations) are all that is kept of the
    data, so one pass is enough and the minimum of the squared error is found exactly. The penalty
    is the one with the least error on validation texts, whose error is a quadratic form in their
-   own sums: no second look at them either;
+   own sums, so that they are read only once, too;
 2. rotation: the orthogonal map nearest to the data, from the same sums (Procrustes);
 3. mlp: the linear map plus one hidden layer that starts as zero and is trained on what the metric
    measures, until the validation loss no longer falls.
@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from exhibit_a.methods.mixing.token_search import Metric
 from exhibit_a.numerics.seeds import generator
 
 HiddenRows = Float[Tensor, "layer row d_model"]
@@ -31,7 +32,7 @@ PATIENCE = 2  # epochs without a lower validation loss before training stops
 
 
 class Moments:
-    """Sums of products of hidden vectors with targets: all that ridge regression has to know.
+    """Sums of products of hidden vectors with targets: all that ridge regression needs.
 
     There may be several targets for the same hidden vectors; what they share is summed once.
     """
@@ -45,7 +46,7 @@ class Moments:
         self.square = torch.zeros(targets, dtype=torch.float64)
 
     def add(self, hidden: HiddenRows, targets: Float[Tensor, "target row d_input"]) -> None:
-        """Take in some rows."""
+        """Add some rows."""
         hidden, targets = hidden.double().cpu(), targets.double().cpu()
         self.count += hidden.shape[1]
         self.hidden += hidden.sum(1)
@@ -152,38 +153,40 @@ Rows = Callable[[], Iterable[tuple[HiddenRows, Float[Tensor, "target row d_input
 
 
 def train_perceptrons(
-    maps: Sequence[Perceptrons], train: Rows, validation: Rows, metric: str, epochs: int
+    maps: Sequence[Perceptrons], train: Rows, validation: Rows, metric: Metric, epochs: int
 ) -> tuple[Float[Tensor, "target layer"], int]:
     """Train one set of maps for each target, side by side, until no validation loss falls.
 
-    Each layer keeps the weights of its best epoch. Gives the least validation losses and the
+    Each layer keeps the weights of its best epoch. Returns the least validation losses and the
     number of epochs.
     """
-    optimizers = [torch.optim.Adam(part.parameters(), lr=LEARNING_RATE) for part in maps]
+    optimizers = [torch.optim.Adam(mlp.parameters(), lr=LEARNING_RATE) for mlp in maps]
     best = _validation_losses(maps, validation, metric)
-    kept = [{name: w.detach().clone() for name, w in part.named_parameters()} for part in maps]
-    spent, stale = 0, 0
-    while spent < epochs and stale < PATIENCE:
+    best_weights = [
+        {name: weight.detach().clone() for name, weight in mlp.named_parameters()} for mlp in maps
+    ]
+    epoch, stale = 0, 0
+    while epoch < epochs and stale < PATIENCE:
         for hidden, targets in train():
-            for part, optimizer, target in zip(maps, optimizers, targets, strict=True):
+            for mlp, optimizer, target in zip(maps, optimizers, targets, strict=True):
                 optimizer.zero_grad()
-                loss = _losses(part(hidden), target, metric).mean(1).sum()
+                loss = _losses(mlp(hidden), target, metric).mean(1).sum()
                 torch.autograd.backward([loss])
                 optimizer.step()
-        now = _validation_losses(maps, validation, metric)
-        better = now < best
-        for part, memory, improved in zip(maps, kept, better, strict=True):
-            for name, weight in part.named_parameters():
-                memory[name][improved] = weight.detach()[improved]
-        best = torch.where(better, now, best)
-        spent, stale = spent + 1, 0 if bool(better.any()) else stale + 1
-    for part, memory in zip(maps, kept, strict=True):
-        part.load_state_dict(memory)
-    return best, spent
+        losses = _validation_losses(maps, validation, metric)
+        better = losses < best
+        for mlp, weights, improved in zip(maps, best_weights, better, strict=True):
+            for name, weight in mlp.named_parameters():
+                weights[name][improved] = weight.detach()[improved]
+        best = torch.where(better, losses, best)
+        epoch, stale = epoch + 1, 0 if bool(better.any()) else stale + 1
+    for mlp, weights in zip(maps, best_weights, strict=True):
+        mlp.load_state_dict(weights)
+    return best, epoch
 
 
-def _losses(predicted: Predicted, inputs: InputRows, metric: str) -> Float[Tensor, "layer row"]:
-    """What the metric calls far, for every row."""
+def _losses(predicted: Predicted, inputs: InputRows, metric: Metric) -> Float[Tensor, "layer row"]:
+    """The distance that the metric measures, for every row."""
     if metric == "cosine":
         return 1 - F.cosine_similarity(predicted, inputs.unsqueeze(0), dim=-1)
     return (predicted - inputs).square().sum(-1)
@@ -191,15 +194,17 @@ def _losses(predicted: Predicted, inputs: InputRows, metric: str) -> Float[Tenso
 
 @torch.no_grad()
 def _validation_losses(
-    maps: Sequence[Perceptrons], rows: Rows, metric: str
+    maps: Sequence[Perceptrons], rows: Rows, metric: Metric
 ) -> Float[Tensor, "target layer"]:
+    """The mean loss of every set of maps on its own target."""
     total, count = torch.zeros(len(maps), len(maps[0].inner)), 0
     for hidden, targets in rows():
         pairs = zip(maps, targets, strict=True)
-        total += torch.stack([_losses(part(hidden), one, metric).sum(1) for part, one in pairs])
+        total += torch.stack([_losses(mlp(hidden), target, metric).sum(1) for mlp, target in pairs])
         count += hidden.shape[1]
     return total / max(1, count)
 
 
 def _outer(left: Tensor, right: Tensor) -> Tensor:
+    """The outer product of two vectors, for every layer."""
     return left.unsqueeze(-1) * right.unsqueeze(-2)

@@ -1,13 +1,14 @@
-"""Which candidates stand nearer to a guess than the token it is a guess of?
+"""Which candidates are nearer to a prediction than the token that it should find?
 
-A token is found when no rival is as near as it is. Words have words as rivals and special tokens
-have everybody; a position with the very same vector is no rival, for nothing could tell the two
-apart, and a tie is a miss. What is counted is summed over texts with Poisson weights beside it, a
-bootstrap over texts that remembers none of them.
+A token is found when no rival is as near as it is. The rivals of a word are other words, those of a
+special token all other tokens; a position with the very same vector is no rival, because nothing
+could tell the two apart, and a tie is a miss. What is counted is summed over texts, and again with
+Poisson weights, which is a bootstrap over texts that keeps none of them.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +23,7 @@ TWIN = 1e-5  # closer than this (1 − cosine) are the same vector but for round
 WORD_STATISTICS = ("rate", "top", "mrr", "same_token", "bits")
 STATISTICS = (*WORD_STATISTICS, "with_special", "special_only")
 
+Metric = Literal["cosine", "l2"]
 ByLayer = dict[str, Float[Tensor, " layer"]]
 Bounds = dict[str, Float[Tensor, "layer bound"]]
 Vectors = Float[Tensor, "text token d_input"]
@@ -30,19 +32,19 @@ Marks = Bool[Tensor, "text token"]
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Who stands around the tokens of some texts."""
+    """The vectors among which the tokens of some texts are to be found."""
 
-    own: Vectors
+    own: Vectors  # of the tokens themselves
     others: Float[Tensor, "#text candidate d_input"]
-    twin: Bool[Tensor, "text token candidate"]  # the same vector: not told apart, no rival
+    twin: Bool[Tensor, "text token candidate"]  # has the same vector, and so is no rival
     same_token: Bool[Tensor, "text token candidate"]
     allowed: Bool[Tensor, "#text candidate"]
     is_word: Bool[Tensor, "#text candidate"]
 
     def rivals(self, words: Marks) -> Bool[Tensor, "text token candidate"]:
-        """For words, other words; for special tokens, everybody else."""
-        everybody = self.allowed.unsqueeze(1) & ~self.twin
-        return everybody & (self.is_word.unsqueeze(1) | ~words.unsqueeze(2))
+        """For words, other words; for special tokens, all other tokens."""
+        others = self.allowed.unsqueeze(1) & ~self.twin
+        return others & (self.is_word.unsqueeze(1) | ~words.unsqueeze(2))
 
 
 def cosine(a: Float[Tensor, "#text token d_input"], b: Tensor) -> Tensor:
@@ -51,21 +53,28 @@ def cosine(a: Float[Tensor, "#text token d_input"], b: Tensor) -> Tensor:
 
 
 def score_candidates(
-    field: Candidates, predicted: Vectors, metric: str, top: int, words: Marks, special: Marks
+    candidates: Candidates,
+    predicted: Vectors,
+    metric: Metric,
+    top: int,
+    words: Marks,
+    special: Marks,
 ) -> Float[Tensor, "statistic text"]:
     """What is counted for one map at one layer, summed over the tokens of each text."""
+    own = candidates.own
     if metric == "cosine":
-        near = cosine(predicted, field.others)
-        mine = F.cosine_similarity(predicted, field.own, dim=-1)
+        nearness = cosine(predicted, candidates.others)
+        own_nearness = F.cosine_similarity(predicted, own, dim=-1)
     else:
-        near = _nearness(predicted, field.others)
-        mine = 2 * (predicted * field.own).sum(-1) - field.own.square().sum(-1)
-    as_near = near >= mine.unsqueeze(2)
-    rivals = field.rivals(words)
+        nearness = _nearness(predicted, candidates.others)
+        own_nearness = 2 * (predicted * own).sum(-1) - own.square().sum(-1)
+    as_near = nearness >= own_nearness.unsqueeze(2)
+    rivals = candidates.rivals(words)
     rank = 1.0 + (as_near & rivals).sum(-1)
-    best_alike = near.masked_fill(~field.same_token, -torch.inf).amax(-1).maximum(mine)
-    beaten = ((near >= best_alike.unsqueeze(2)) & rivals & ~field.same_token).any(-1)
-    overall = 1.0 + (as_near & field.rivals(torch.zeros_like(words))).sum(-1)
+    same_token = candidates.same_token
+    best_alike = nearness.masked_fill(~same_token, -torch.inf).amax(-1).maximum(own_nearness)
+    beaten = ((nearness >= best_alike.unsqueeze(2)) & rivals & ~same_token).any(-1)
+    overall = 1.0 + (as_near & candidates.rivals(torch.zeros_like(words))).sum(-1)
     among = 1.0 + rivals.sum(-1)
     statistics = [
         (rank == 1) * words,
@@ -76,11 +85,11 @@ def score_candidates(
         (overall == 1) * (words | special),
         (overall == 1) * special,
     ]
-    return torch.stack([part.double().sum(1) for part in statistics])
+    return torch.stack([statistic.double().sum(1) for statistic in statistics])
 
 
 def _nearness(a: Tensor, b: Tensor) -> Tensor:
-    """−‖a − b‖², but for a part that is the same for all candidates b."""
+    """−‖a − b‖² + ‖a‖², which orders the candidates b in the same way."""
     return 2 * a @ b.mT - b.square().sum(-1).unsqueeze(-2)
 
 
@@ -97,7 +106,7 @@ class Score:
         self.chance_of = generator(seed + 2)
 
     def add(self, hits: Float[Tensor, "statistic map layer text"], words: Tensor) -> None:
-        """Take in sums for some texts, and their numbers of words."""
+        """Add the sums of some texts, and their numbers of words."""
         weights = torch.poisson(
             torch.ones(REPLICATES, len(words)), generator=self.chance_of
         ).double()
@@ -108,7 +117,7 @@ class Score:
 
     @property
     def chance(self) -> float:
-        """The rate of a guess that knows nothing."""
+        """The rate of guessing at random."""
         return self.chance_sum / max(1, self.counts["words"])
 
     def rates(self) -> dict[str, ByLayer]:
@@ -123,7 +132,7 @@ class Score:
         }
 
     def intervals(self) -> Bounds:
-        """Where 95 % of the bootstrap replicates of the rate lie."""
+        """Bounds between which 95 % of the bootstrap replicates of the rate lie."""
         rates = self.replicates / self.replicate_words.reshape(-1, 1, 1)  # NaN where none was drawn
         ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
         bounds = rates.nanquantile(ends, dim=0).permute(1, 2, 0).float()  # (map, layer, bound)

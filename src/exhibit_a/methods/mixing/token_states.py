@@ -1,9 +1,9 @@
-"""How do the hidden states of any number of texts go by without ever being kept?
+"""How are the hidden states of any number of texts read without keeping them?
 
-Texts are read in windows. Within a window, inputs of the same shape form a batch, so nothing is
-padded and every family can be fed. Each text belongs to one part of the data (train, validation,
-test) by the luck of a seeded draw; a pass over one part runs only the texts of that part, and only
-up to the last layer that is looked at.
+Texts are read in windows. Within a window, inputs of the same shape form a batch, so that nothing
+has to be padded, which not every family allows. Each text belongs to one split of the data (train,
+validation, test) by a seeded draw; a pass over a split runs only the texts of that split, and only
+up to the last layer that is needed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,12 +20,16 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.examples import Example, iterate_examples
 from exhibit_a.numerics.seeds import generator
+from exhibit_a.shapes import Inputs
 from exhibit_a.subject.encoding import positions
 from exhibit_a.subject.guard import StopEarly, frozen_eval, without_cache
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.layers import LayerRecorder
 
-PARTS = {"train": 0.7, "validation": 0.15, "test": 0.15}
+Split = Literal["train", "validation", "test"]
+Source = str | Path | Iterable[object]  # a file, texts, examples, encoded inputs or images
+
+SPLITS: dict[Split, float] = dict(zip(get_args(Split), (0.7, 0.15, 0.15), strict=True))
 WINDOW = 2048  # texts that are sorted by shape together
 TOKENS = 1024  # in one batch: larger ones are no faster on a CPU
 
@@ -42,25 +46,19 @@ class StateBatch:
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """Texts that can be read again and again, each in one part of the data."""
+    """Texts that can be read again and again, each in one split of the data."""
 
-    source: Any
+    source: Source
     seed: int
 
-    def part(self, name: str) -> Iterator[Any]:
-        """The texts of one part, in their order."""
+    def split(self, name: Split) -> Iterator[object]:
+        """The texts of one split, in their order."""
         chance = generator(self.seed)
         for text in self._all():
-            luck = float(torch.rand((), generator=chance))
-            start = 0.0
-            for other, share in PARTS.items():
-                start += share
-                if luck < start or other == "test":
-                    if other == name:
-                        yield text
-                    break
+            if _split_at(float(torch.rand((), generator=chance))) == name:
+                yield text
 
-    def _all(self) -> Iterator[Any]:
+    def _all(self) -> Iterator[object]:
         if isinstance(self.source, Iterator):
             raise BadRequestError(
                 "The texts are read several times, and an iterator can be read only once: give a "
@@ -72,24 +70,33 @@ class Texts:
             yield from iterate_examples(self.source)
 
 
-def states(subject: Subject, texts: Iterable[Any]) -> Iterator[StateBatch]:
+def states(subject: Subject, texts: Iterable[object]) -> Iterator[StateBatch]:
     """The hidden states of the texts, a batch of equal shapes at a time."""
     waiting = iter(texts)
     while window := list(islice(waiting, WINDOW)):
-        alike: dict[Any, list[dict[str, Any]]] = {}
+        alike: dict[tuple[tuple[str, torch.Size], ...], list[Inputs]] = {}
         for text in window:
             inputs = _inputs(subject, text)
-            shape = tuple((k, v.shape) for k, v in inputs.items() if isinstance(v, Tensor))
-            alike.setdefault(shape, []).append(inputs)
-        for group in alike.values():
-            length = max(v.shape[-1] for v in group[0].values() if isinstance(v, Tensor))
-            size = max(1, TOKENS // length)
+            shapes = tuple((k, v.shape) for k, v in inputs.items() if isinstance(v, Tensor))
+            alike.setdefault(shapes, []).append(inputs)
+        for shapes, group in alike.items():
+            size = max(1, TOKENS // max(shape[-1] for _, shape in shapes))
             for start in range(0, len(group), size):
                 yield _run(subject, _joined(group[start : start + size]))
 
 
+def _split_at(draw: float) -> Split:
+    """The split that a number between 0 and 1 falls into."""
+    end = 0.0
+    for split, share in SPLITS.items():
+        end += share
+        if draw < end:
+            return split
+    return "test"  # rounding
+
+
 @torch.no_grad()
-def _run(subject: Subject, inputs: dict[str, Any]) -> StateBatch:
+def _run(subject: Subject, inputs: Inputs) -> StateBatch:
     """One batch through the first stack of the model."""
     model, anatomy = subject.model, subject.anatomy
     stack = anatomy.sites[0].stack
@@ -97,8 +104,8 @@ def _run(subject: Subject, inputs: dict[str, Any]) -> StateBatch:
     recorder = LayerRecorder(enough=len(layers))
     with suppress(StopEarly), frozen_eval(model), recorder.watching(model, layers):
         model(**without_cache(model, inputs))
-    seen = [given for given in recorder.inputs if given is not None]
-    hidden = torch.stack([*seen, recorder.states[-1]]).float().cpu()
+    layer_inputs = [states for states in recorder.inputs if states is not None]
+    hidden = torch.stack([*layer_inputs, recorder.states[-1]]).float().cpu()
     if not bool(hidden.isfinite().all()):
         raise BrokenInvariantError("A hidden state is NaN or infinite; no numbers are given.")
     count, tokens = hidden.shape[1:3]
@@ -114,23 +121,24 @@ def _run(subject: Subject, inputs: dict[str, Any]) -> StateBatch:
     return StateBatch(hidden, ids.cpu(), marks, real)
 
 
-def _inputs(subject: Subject, text: Any) -> dict[str, Any]:
+def _inputs(subject: Subject, text: object) -> Inputs:
+    """Model inputs for a text, an example, encoded inputs or an image."""
     if isinstance(text, Example):
         return subject.encode(text.text, text.pair, truncate=True)
     return subject.encode(text, truncate=True)
 
 
-def _joined(group: list[dict[str, Any]]) -> dict[str, Any]:
-    first = group[0]
+def _joined(group: list[Inputs]) -> Inputs:
+    """Inputs of the same shapes as one batch."""
     return {
-        name: torch.cat([one[name] for one in group]) if isinstance(part, Tensor) else part
-        for name, part in first.items()
+        name: torch.cat([inputs[name] for inputs in group]) if isinstance(value, Tensor) else value
+        for name, value in group[0].items()
     }
 
 
-def _encoded(source: Iterable[Any]) -> bool:
+def _encoded(source: Iterable[object]) -> bool:
     """Whether these are encoded inputs or images rather than texts."""
     first = next(iter(source), None)
     if isinstance(first, Mapping):
-        return any(isinstance(part, Tensor) for part in first.values())
+        return any(isinstance(value, Tensor) for value in first.values())
     return not isinstance(first, str | Example | tuple | list | None)

@@ -1,8 +1,8 @@
-"""How is a token put into another text, at the same place?
+"""How is a token inserted into another text, at the same place?
 
 A place is a segment and a share of its length, so that it means the same in texts of every length.
-Where a text has fewer segments, the last one takes the token; what grows too long for the model is
-cut at the end of the segment that grew.
+Where a text has fewer segments, the last one takes the token; a text that becomes too long for the
+model is cut at the end of the segment that grew.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class Pattern:
     @property
     def text(self) -> str:
         """The tokens, in their order."""
-        return " ".join(one.token for one in self.tokens)
+        return " ".join(inserted.token for inserted in self.tokens)
 
 
 def inserted(subject: Subject, inputs: dict[str, Tensor], pattern: Pattern) -> dict[str, Tensor]:
@@ -49,25 +49,27 @@ def inserted(subject: Subject, inputs: dict[str, Tensor], pattern: Pattern) -> d
     segments = _segments(written(subject, inputs).tolist())
     for segment in reversed(range(len(segments))):
         start, stop = segments[segment]
-        new = [one for one in pattern.tokens if min(one.segment, len(segments) - 1) == segment]
+        new = [
+            token for token in pattern.tokens if min(token.segment, len(segments) - 1) == segment
+        ]
         total = stop - start + len(new)
         taken: dict[int, int] = {}
-        for one in new:
-            at = min(round(one.place * total), total - 1)
+        for token in new:
+            at = min(round(token.place * total), total - 1)
             while at in taken:
                 at = (at + 1) % total
-            taken[at] = one.token_id
+            taken[at] = token.token_id
         old = iter(ids[start:stop])
         ids[start:stop] = [taken[at] if at in taken else next(old) for at in range(total)]
         if kinds is not None:
             kinds[start:start] = [kinds[start]] * len(new)
         ids, kinds = _cut(subject, ids, kinds, start + total)
-    made = {"input_ids": torch.tensor([ids], device=subject.device)}
+    longer = {"input_ids": torch.tensor([ids], device=subject.device)}
     if kinds is not None:
-        made["token_type_ids"] = torch.tensor([kinds], device=subject.device)
+        longer["token_type_ids"] = torch.tensor([kinds], device=subject.device)
     if "attention_mask" in inputs:
-        made["attention_mask"] = torch.ones_like(made["input_ids"])
-    return made
+        longer["attention_mask"] = torch.ones_like(longer["input_ids"])
+    return longer
 
 
 def token_at(subject: Subject, ids: Tensor, content: list[bool], place: int) -> Inserted:
@@ -80,20 +82,20 @@ def token_at(subject: Subject, ids: Tensor, content: list[bool], place: int) -> 
 
 
 def written(subject: Subject, inputs: dict[str, Tensor]) -> Tensor:
-    """Which positions somebody wrote."""
+    """Which positions are of the text itself, and not special tokens of the tokenizer."""
     ids = inputs["input_ids"][0]
     return ~positions(subject.tokenizer, ids, len(ids))[1]
 
 
 def _segments(content: Sequence[bool]) -> list[tuple[int, int]]:
     """The runs of written positions, each from its start to where it stops."""
-    found: list[tuple[int, int]] = []
-    for place, written in enumerate(content):
-        if written and found and found[-1][1] == place:
-            found[-1] = (found[-1][0], place + 1)
-        elif written:
-            found.append((place, place + 1))
-    return found
+    segments: list[tuple[int, int]] = []
+    for place, in_text in enumerate(content):
+        if in_text and segments and segments[-1][1] == place:
+            segments[-1] = (segments[-1][0], place + 1)
+        elif in_text:
+            segments.append((place, place + 1))
+    return segments
 
 
 def _cut(

@@ -7,8 +7,8 @@ Adversarial triggers (Hao et al., AAAI 2021):
    largest entry of all; its two largest entries name two pairs of tokens, with their positions;
 2. a pattern is both pairs, or only the first where the second is much weaker, without the tokens
    that the tokenizer added;
-3. put the tokens of a pattern into other examples, in the same segment at the same relative
-   position, and see how many of each class are still answered rightly.
+3. insert the tokens of a pattern into other examples, in the same segment at the same relative
+   position, and count how many of each class are still answered correctly.
 
 A drop proves nothing about attribution unless other tokens do less. So every attack is repeated
 with two controls in the same places: tokens drawn at random from the texts themselves, and the
@@ -17,7 +17,6 @@ patterns of the largest raw attention between words instead of the largest attri
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -33,8 +32,9 @@ from exhibit_a.numerics.intervals import wilson
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.progress import Progress
 from exhibit_a.results.result import Result
-from exhibit_a.subject.provenance import provenance
+from exhibit_a.shapes import Inputs
 from exhibit_a.subject.subject import Subject
+from exhibit_a.trace.answers import logits_at
 from exhibit_a.trace.batches import Source, answers_of, encoded, grouped, run, stand_alone
 
 WEAK = 0.2  # a second pair below this share of the first is left out
@@ -69,12 +69,15 @@ class Attack(Result):
     attention_patterns: tuple[Pattern, ...]
     labels: tuple[str, ...]
 
-    def drop(self, pattern: int, found: Float[Tensor, "pattern label"] | None = None) -> float:
-        """How much accuracy the classes lose that the pattern does not speak for."""
-        found = self.after if found is None else found
+    def drop(self, pattern: int, after: Float[Tensor, "pattern label"] | None = None) -> float:
+        """How much accuracy the classes lose that the pattern does not stand for.
+
+        ``after`` is the accuracy with a control instead of the pattern, such as ``random``.
+        """
+        accuracy = self.after if after is None else after
         others = torch.arange(len(self.labels)) != self.patterns[pattern].predicted
         weights = self.counts[others] / self.counts[others].sum()
-        return float(((self.before - found[pattern])[others] * weights).nansum())
+        return float(((self.before - accuracy[pattern])[others] * weights).nansum())
 
 
 @method(
@@ -92,27 +95,39 @@ def find_triggers(
     tolerance: float = 0.01,
     progress: Progress | None = None,
 ) -> Triggers:
-    """Find the patterns on which single answers rest most, in the first ``limit`` examples."""
-    some = limited(read_examples(examples), limit)
+    """Find the patterns of tokens on which single answers rest most.
+
+    >>> triggers = xa.find_triggers(subject, examples[2:4])
+    >>> [pattern.text for pattern in triggers.patterns]
+    ['thin', 'nothing']
+    >>> [pattern.text for pattern in triggers.by_attention]
+    ['nothing here your time', 'the acting saves a']
+
+    Args:
+        limit: how many examples are used at most, from the first on.
+        tolerance: the gap that attribution allows, as a share of what a site changes.
+        progress: is called with the number of examples done, and of how many.
+    """
+    data = limited(read_examples(examples), limit)
     if subject.anatomy.answers != "classes" or subject.tokenizer is None:
         raise NotComputableError("Triggers are words that turn a class: give a text classifier.")
-    inputs = encoded(subject, some)
+    inputs = encoded(subject, data)
     by_attribution: list[Pattern] = []
     by_attention: list[Pattern] = []
     for group in grouped(inputs, alone=stand_alone(subject), progress=progress):
         batch = run(subject, [inputs[place] for place in group])
-        ids = [(some[place].id, inputs[place]["input_ids"][0]) for place in group]
-        predicted = batch.output.logits.argmax(-1)
-        scores = [found.scores for found in attribute_classes(batch, predicted, tolerance)]
+        ids = [(data[place].id, inputs[place]["input_ids"][0]) for place in group]
+        predicted = logits_at(batch.output).argmax(-1)
+        integrals = attribute_classes(batch, predicted, tolerance)
+        scores = [integral.scores for integral in integrals]
         by_attribution += _patterns(subject, scores, ids, predicted)
         by_attention += _patterns(subject, list(batch.attention), ids, predicted, only_words=True)
-    kept = [one for one in by_attribution if sum(one.scores) >= FAINT]
-    used: dict[str, Any] = {"limit": limit, "tolerance": tolerance}
+    kept = [pattern for pattern in by_attribution if sum(pattern.scores) >= FAINT]
     return Triggers(
-        provenance=provenance(subject.name, "find_triggers", subject.revision, **used),
+        provenance=subject.provenance("find_triggers", limit=limit, tolerance=tolerance),
         checks={
             "parity": subject.anatomy.parity,
-            "examples": len(some),
+            "examples": len(data),
             "patterns below the threshold": len(by_attribution) - len(kept),
             "threshold": FAINT,
         },
@@ -136,54 +151,85 @@ def attack(
     count: int = 3,
     seed: int = 0,
 ) -> Attack:
-    """Put the ``count`` strongest patterns of each class into labelled examples.
+    """Insert the strongest patterns of each class into labelled examples.
 
-    Each pattern stands beside a control of raw attention (the strongest that speaks for the same
-    class, where there is one) and the mean of random draws of as many tokens.
+    Each pattern stands beside a control of raw attention (the strongest pattern of the same class,
+    where there is one) and the mean of random draws of as many tokens.
+
+    >>> triggers = xa.find_triggers(subject, examples[2:4])
+    >>> attack = xa.attack(subject, examples, triggers, count=1)
+    >>> attack.patterns[0].text, attack.before.tolist()
+    ('thin', [1.0, 0.75])
+    >>> round(attack.drop(0), 2)  # of the accuracy on positive texts
+    0.25
+
+    Args:
+        triggers: the patterns, as found by find_triggers.
+        count: how many patterns of each class are inserted.
+        seed: same seed, same random tokens.
     """
-    some = read_examples(examples)
-    gold, inputs = classes_of(subject, some), encoded(subject, some)
-    pools, others = (_of_each_class(of, count) for of in (triggers.patterns, triggers.by_attention))
-    if not pools or not others:
-        raise BadRequestError("There are no patterns to attack with; find them on more examples.")
-    chosen = [one for label in sorted(pools) for one in pools[label]]
-    rivals = [one for label in sorted(pools) for one in _as_many(others, label, len(pools[label]))]
+    data = read_examples(examples)
+    judged = _Attacked(subject, classes_of(subject, data), encoded(subject, data))
+    chosen, rivals = _chosen(triggers, count)
     seeded = generator(seed)
-    words = torch.cat([one["input_ids"][0][written(subject, one)] for one in inputs])
-
-    def judge(pattern: Pattern | None) -> Float[Tensor, " label"]:
-        changed = [one if pattern is None else inserted(subject, one, pattern) for one in inputs]
-        return _by_class(answers_of(subject, changed).argmax(-1) == gold, gold, subject)
-
+    words = torch.cat([ids["input_ids"][0][written(subject, ids)] for ids in judged.inputs])
     draws = torch.stack(
         [
-            torch.stack([judge(_shuffled(one, words, seeded)) for _ in range(RANDOM_DRAWS)])
-            for one in chosen
+            torch.stack(
+                [judged.accuracy(_redrawn(pattern, words, seeded)) for _ in range(RANDOM_DRAWS)]
+            )
+            for pattern in chosen
         ]
     )
-    longest = subject.anatomy.max_length
-    counts = torch.bincount(gold, minlength=len(subject.labels)).cpu()
-    after = torch.stack([judge(one) for one in chosen])
-    bounds = [wilson(after[:, label], int(n)) for label, n in enumerate(counts.clamp_min(1))]
+    after = torch.stack([judged.accuracy(pattern) for pattern in chosen])
+    bounds = [wilson(after[:, label], max(1, n)) for label, n in enumerate(judged.counts.tolist())]
     return Attack(
-        provenance=provenance(subject.name, "attack", subject.revision, seed=seed, count=count),
+        provenance=subject.provenance("attack", seed, count=count),
         checks={
             "parity": subject.anatomy.parity,
-            "examples": len(some),
+            "examples": len(data),
             "random draws": RANDOM_DRAWS,
-            "as long as can be": sum(one["input_ids"].shape[1] == longest for one in inputs),
+            "as long as can be": judged.longest(),
         },
-        before=judge(None),
+        before=judged.accuracy(None),
         after=after,
         interval=torch.stack(bounds, 1),
         random=draws.mean(1),
         random_spread=draws.std(1),
-        attention=torch.stack([judge(one) for one in rivals]),
-        counts=counts,
+        attention=torch.stack([judged.accuracy(pattern) for pattern in rivals]),
+        counts=judged.counts,
         patterns=tuple(chosen),
         attention_patterns=tuple(rivals),
         labels=subject.labels,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Attacked:
+    """Labelled examples, and how accurate the model is on them with a pattern inserted."""
+
+    subject: Subject
+    gold: Int[Tensor, " example"]
+    inputs: list[Inputs]
+
+    @property
+    def counts(self) -> Int[Tensor, " label"]:
+        """How many examples each class has."""
+        return torch.bincount(self.gold, minlength=len(self.subject.labels)).cpu()
+
+    def longest(self) -> int:
+        """How many examples are as long as the model takes."""
+        longest = self.subject.anatomy.max_length
+        return sum(encoding["input_ids"].shape[1] == longest for encoding in self.inputs)
+
+    def accuracy(self, pattern: Pattern | None) -> Float[Tensor, " label"]:
+        """The share that is right of every class; NaN where a class has no examples."""
+        changed = self.inputs
+        if pattern is not None:
+            changed = [inserted(self.subject, encoding, pattern) for encoding in self.inputs]
+        right = answers_of(self.subject, changed).argmax(-1) == self.gold
+        classes = range(len(self.subject.labels))
+        return torch.stack([right[self.gold == label].float().mean() for label in classes]).cpu()
 
 
 def _patterns(
@@ -195,24 +241,43 @@ def _patterns(
     only_words: bool = False,
 ) -> list[Pattern]:
     """The pattern of every row that has one."""
-    found = []
-    for row, (name, own) in enumerate(ids):
-        content = written(subject, {"input_ids": own.unsqueeze(0)}).to(own.device)
-        mine = [one[row, :, : len(own), : len(own)] for one in maps]
+    patterns = []
+    for row, (name, tokens) in enumerate(ids):
+        length = len(tokens)
+        content = written(subject, {"input_ids": tokens.unsqueeze(0)}).to(tokens.device)
+        sites = [site[row, :, :length, :length] for site in maps]
         if only_words:
             pairs = content[:, None] & content
-            mine = [one.masked_fill(~pairs, -torch.inf) for one in mine]
-        site = max(range(len(mine)), key=lambda at: float(mine[at].amax()))
-        head = int(mine[site].amax((1, 2)).argmax())
-        top = mine[site][head].flatten().topk(2)
+            sites = [site.masked_fill(~pairs, -torch.inf) for site in sites]
+        site, head = _strongest_head(sites)
+        top = sites[site][head].flatten().topk(2)
         strong = 2 if float(top.values[1]) >= WEAK * float(top.values[0]) else 1
-        edges = [divmod(int(at), len(own)) for at in top.indices[:strong]]
+        edges = [divmod(int(at), length) for at in top.indices[:strong]]
         places = sorted({place for edge in edges for place in edge if bool(content[place])})
         if places:
-            tokens = tuple(token_at(subject, own, content.tolist(), place) for place in places)
+            joined = tuple(token_at(subject, tokens, content.tolist(), place) for place in places)
             scores = (float(top.values[0]), float(top.values[1]))
-            found.append(Pattern(tokens, scores, site, head, int(predicted[row]), name))
-    return found
+            patterns.append(Pattern(joined, scores, site, head, int(predicted[row]), name))
+    return patterns
+
+
+def _strongest_head(sites: list[Float[Tensor, "_head query key"]]) -> tuple[int, int]:
+    """The site and head of the largest entry of all."""
+    site = max(range(len(sites)), key=lambda at: float(sites[at].amax()))
+    return site, int(sites[site].amax((1, 2)).argmax())
+
+
+def _chosen(triggers: Triggers, count: int) -> tuple[list[Pattern], list[Pattern]]:
+    """The first patterns of each class by attribution, and as many by raw attention."""
+    classes = _of_each_class(triggers.patterns, count)
+    others = _of_each_class(triggers.by_attention, count)
+    if not classes or not others:
+        raise BadRequestError("There are no patterns to attack with; find them on more examples.")
+    chosen = [pattern for label in sorted(classes) for pattern in classes[label]]
+    rivals = [
+        rival for label in sorted(classes) for rival in _as_many(others, label, len(classes[label]))
+    ]
+    return chosen, rivals
 
 
 def _weakness(pattern: Pattern) -> float:
@@ -221,31 +286,24 @@ def _weakness(pattern: Pattern) -> float:
 
 def _of_each_class(patterns: Sequence[Pattern], count: int) -> dict[int, list[Pattern]]:
     """The first few different patterns of every class."""
-    found: dict[int, list[Pattern]] = {}
-    for one in patterns:
-        own = found.setdefault(one.predicted, [])
-        if len(own) < count and one.text not in {other.text for other in own}:
-            own.append(one)
-    return found
+    classes: dict[int, list[Pattern]] = {}
+    for pattern in patterns:
+        chosen = classes.setdefault(pattern.predicted, [])
+        if len(chosen) < count and pattern.text not in {other.text for other in chosen}:
+            chosen.append(pattern)
+    return classes
 
 
-def _as_many(pools: dict[int, list[Pattern]], label: int, count: int) -> list[Pattern]:
-    """Patterns that speak for a class, or for any where none does, over and over."""
-    own = pools.get(label) or [one for pool in pools.values() for one in pool]
-    return [own[place % len(own)] for place in range(count)]
+def _as_many(classes: dict[int, list[Pattern]], label: int, count: int) -> list[Pattern]:
+    """So many patterns of a class, or of any where it has none; each may come several times."""
+    pool = classes.get(label) or [pattern for pool in classes.values() for pattern in pool]
+    return [pool[place % len(pool)] for place in range(count)]
 
 
-def _shuffled(pattern: Pattern, words: Tensor, seeded: torch.Generator) -> Pattern:
+def _redrawn(pattern: Pattern, words: Tensor, seeded: torch.Generator) -> Pattern:
     """The same places with tokens drawn from the texts."""
     drawn = words[torch.randint(len(words), (len(pattern.tokens),), generator=seeded)].tolist()
     tokens = [
-        replace(one, token_id=other) for one, other in zip(pattern.tokens, drawn, strict=True)
+        replace(token, token_id=word) for token, word in zip(pattern.tokens, drawn, strict=True)
     ]
     return replace(pattern, tokens=tuple(tokens))
-
-
-def _by_class(right: Tensor, gold: Tensor, subject: Subject) -> Tensor:
-    """The share that is right of every class; NaN where a class has no examples."""
-    return torch.stack(
-        [right[gold == label].float().mean() for label in range(len(subject.labels))]
-    ).cpu()

@@ -1,0 +1,69 @@
+"""Write the table of methods into README.md and docs/methods.md, from the registry.
+
+``make map`` runs it; a test sees that both are what the registry says. In a page, the table stands
+between ``<!-- methods -->`` and ``<!-- /methods -->``.
+"""
+
+import re
+from pathlib import Path
+
+from exhibit_a.methods.registry import Declaration, declared
+
+ROOT = Path(__file__).parents[2]
+README, PAGE = ROOT / "README.md", ROOT / "docs/methods.md"
+BETWEEN = re.compile(r"(<!-- methods -->\n).*?(<!-- /methods -->)", re.S)
+ROOMS = ("trials", "identifiability", "mixing", "attribution", "heads", "triggers", "explanation")
+
+
+def ordered() -> list[Declaration]:
+    """Every method that answers with a result, by room, those with a verb first."""
+    public = [one for one in declared().values() if not _is_companion(one)]
+    return sorted(public, key=lambda one: (ROOMS.index(one.room), one.command is None, one.name))
+
+
+def companions() -> list[Declaration]:
+    """The methods that give a score for each token."""
+    return [one for one in declared().values() if _is_companion(one)]
+
+
+def _is_companion(declaration: Declaration) -> bool:
+    import exhibit_a
+
+    return declaration.name not in exhibit_a.__all__
+
+
+def table() -> str:
+    """One row for each method: its question, its function and its verb."""
+    rows = ["| question | function | command |", "|---|---|---|"]
+    for one in ordered():
+        verb = f"`exhibit-a {one.command}`" if one.command else ""
+        rows.append(f"| {one.question} | `xa.{one.name}` | {verb} |")
+    return "\n".join(rows) + "\n"
+
+
+def page() -> str:
+    """Every method with what it does."""
+    sections = []
+    for room in ROOMS:
+        entries = [one for one in ordered() if one.room == room]
+        lines = [f"* **{one.question}** `xa.{one.name}`: {one.does}" for one in entries]
+        sections.append(f"## {room.capitalize()}\n\n" + "\n".join(lines))
+    scores = [f"| `{one.name}` | {one.question} | {one.does} |" for one in companions()]
+    return (
+        "# Methods\n\n*Written by `make map` from the registry; do not edit it by hand.*\n\n"
+        + "\n\n".join(sections)
+        + "\n\n## Scores for tokens\n\nWhat `xa.companions` and `xa.faithfulness` know by name, beside the methods above "
+        "that can be read as token scores:\n\n| name | question | what it does |\n|---|---|---|\n"
+        + "\n".join(scores)
+        + "\n"
+    )
+
+
+def readme() -> str:
+    """README.md with the table of today."""
+    return BETWEEN.sub(lambda m: m[1] + table() + m[2], README.read_text("utf-8"))
+
+
+if __name__ == "__main__":
+    README.write_text(readme(), encoding="utf-8")
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,41 @@
+"""Pages that scripts write are what the scripts would write today."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def script(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"docs/making/{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_tables_of_methods_are_those_of_the_registry():
+    made = script("methods")
+    assert made.README.read_text("utf-8") == made.readme()
+    assert made.PAGE.read_text("utf-8") == made.page()
+
+
+def test_the_picture_of_the_rooms_is_that_of_the_package():
+    made = script("architecture")
+    assert made.PICTURE.read_text("utf-8") == made.picture()
+
+
+@pytest.mark.slow
+def test_the_page_for_newcomers_is_that_of_the_package():
+    made = script("architecture")
+    assert made.PAGE.read_text("utf-8") == made.page()
+
+
+def test_the_example_of_a_method_of_your_own_runs():
+    text = (ROOT / "docs/own-methods.md").read_text("utf-8")
+    code = text.split("```python\n")[1].split("```")[0]
+    names = {}
+    exec(compile(code, "own-methods.md", "exec"), names)
+    assert names["judged"].attributions == ("surprise", "raw", "random")
+    assert len(names["scores"].scores) == len(names["trace"].tokens)
