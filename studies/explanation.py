@@ -51,7 +51,9 @@ def main() -> None:
     asked.add_argument("--train", type=int, default=2000, help="training sentences for the keys")
     asked.add_argument("--steps", type=int, default=60, help="of the adversary")
     asked.add_argument("--share", default="0/1", help="1/3: the second of three processes")
-    asked.add_argument("--by", nargs="+", default=attributions(), help="attributions to judge")
+    asked.add_argument(
+        "--by", nargs="+", default=list(attributions()), help="attributions to judge"
+    )
     asked.add_argument("--samples", type=int, default=128, help="of LIME and SHAP, per sentence")
     options = asked.parse_args()
     transformers.logging.set_verbosity_error()

@@ -70,7 +70,7 @@ def drawn(arrows: dict[str, set[str]]) -> str:
     for room, rank in ranks(arrows).items():
         columns.setdefault(rank, []).append(room)
     place = {
-        room: (20 + rank * (WIDTH + GAP), 20 + row * (HEIGHT + STEP) + (rank % 2) * 24)
+        room: (20 + rank * (WIDTH + GAP), 20 + row * (HEIGHT + STEP) + (rank % 2) * 92)
         for rank, column in columns.items()
         for row, room in enumerate(sorted(column))
     }

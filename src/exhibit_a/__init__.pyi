@@ -59,6 +59,7 @@ from .report.notebook import widget as widget
 from .report.terminal import show as show
 from .results.result import Result as Result
 from .results.store import read as read
+from .subject.provenance import Provenance as Provenance
 from .subject.subject import Subject as Subject
 from .subject.subject import load as load
 from .subject.tap import AttentionCall as AttentionCall
@@ -74,4 +75,3 @@ from .trials.trial import Trial as Trial
 from .trials.trial import trial as trial
 from .trials.verdict import HeadVerdict as HeadVerdict
 from .trials.verdict import Thresholds as Thresholds
-from .subject.provenance import Provenance as Provenance

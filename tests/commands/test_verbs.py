@@ -284,11 +284,22 @@ def test_a_pruned_model_is_saved_from_the_command_line(capsys, folder, reviews, 
     assert row["answers_differ_by"] < 1e-4
 
 
-def test_triggers_from_the_command_line(capsys, folder, reviews):
-    words = ("triggers", reviews, "--model", folder, "--limit", 6)
-    found = rows_of(capsys, *words)
-    attacked = rows_of(capsys, *words, "--attack", reviews, "--count", 1) if found else []
-    assert all(0 <= row["after"] <= 1 for row in attacked)
+def test_triggers_from_the_command_line(capsys, tmp_path):
+    """With the embedded model: answers of a tiny random one rest on nothing."""
+    data = tmp_path / "films.tsv"
+    words = "the plot is a little thin at the end , some jokes fall flat and the hero never finds"
+    texts = [" ".join(words.split()[i : i + 8]) for i in range(0, 10, 2)]
+    lines = [f"{text}\t{('negative', 'positive')[i % 2]}" for i, text in enumerate(texts)]
+    data.write_text("\n".join(["sentence\tlabel", *lines]) + "\n")
+    patterns = rows_of(capsys, "triggers", data, "--count", 2)
+    assert 1 <= len(patterns) <= 4
+    assert all(row["score"] > 0 and row["pattern"] for row in patterns)
+    attacked = rows_of(capsys, "triggers", data, "--attack", data, "--count", 2)
+    assert {row["pattern"] for row in attacked} == {row["pattern"] for row in patterns}
+    assert {row["class"] for row in attacked} == {"negative", "positive"}
+    for row in attacked:
+        low, high = row["interval"]
+        assert 0 <= low <= row["after"] <= high <= 1
 
 
 def test_tokens_from_the_command_line(capsys, folder, tmp_path):
@@ -314,9 +325,13 @@ def idle(monkeypatch):
     def work(*_, **__):
         raise AssertionError("work began before the request was checked")
 
-    for name in ("heads.head_importance", "triggers.find_triggers", "self_attribution.integrate"):
+    for name in (
+        "heads.importance.head_importance",
+        "triggers.triggers.find_triggers",
+        "attribution.path_integral.integrate",
+    ):
         monkeypatch.setattr(f"exhibit_a.methods.{name}", work)
-    monkeypatch.setattr("exhibit_a.commands.heads.load_quietly", cache(load_quietly))
+    monkeypatch.setattr("exhibit_a.commands.options.load_quietly", cache(load_quietly))
 
 
 WORKING = {
@@ -351,7 +366,7 @@ def test_bad_input_is_refused_before_the_work(capsys, folder, reviews, tmp_path)
     for verb, option in (("heads", "--against"), ("triggers", "--attack")):
         assert "nofile" in told(verb, reviews, option, tmp_path / "nofile")
         assert "label" in told(verb, reviews, option, unlabelled)
-    assert "choose greedy or exact" in told("tree", "a fine film", "--algorithm", "best")
+    assert "choose greedy, exact" in told("tree", "a fine film", "--algorithm", "best")
     ordered = tmp_path / "ordered.tsv"
     ordered.write_text("sentence\tlabel\nfine\t1\nfilm\t0\ndull\t0\nbad\t0\n")
     assert "the 2 examples to judge by has" in told("prune", ordered, "--rank-on", 2)
@@ -418,21 +433,19 @@ def test_the_version_is_told(capsys):
     assert run(capsys, "--version") == (0, f"exhibit-a {version('exhibit-a')}\n", "")
 
 
-def test_the_help_names_what_there_is(capsys):
-    from exhibit_a.corpus.methods import methods
+def test_the_help_names_what_there_is(capsys, monkeypatch):
+    from exhibit_a.methods.registry import attributions, commands
 
-    from exhibit_a.commands import corpus, data
-    from exhibit_a.methods.explanation.faithfulness import attributions
-    from exhibit_a.methods.mixing.token_identifiability import MAPS
+    monkeypatch.setenv("COLUMNS", "200")
 
-    def told(*words):
+    def shown(*words):
         return " ".join(run(capsys, *words, "--help")[1].replace("│", " ").split())
 
-    assert ", ".join(methods()) == corpus.METHODS
-    assert ", ".join(attributions()) == data.ATTRIBUTIONS
-    assert ", ".join(MAPS) in told("tokens")
-    assert "--debug" in told()
-    assert "sentiment" in told("serve")
+    assert all(verb in shown() for verb in commands())
+    assert ", ".join(attributions()) in shown("faithful")
+    assert "identity|rotation|linear|mlp" in shown("tokens")
+    assert "--debug" in shown()
+    assert "sentiment" in shown("serve")
 
 
 @pytest.mark.parametrize(
@@ -441,7 +454,7 @@ def test_the_help_names_what_there_is(capsys):
         (("attribute", "a fine film", "--rule", "foo"), "no rule 'foo'; choose gauss, riemann"),
         (("attribute", "a fine film", "--rule", "riemann"), "--steps"),
         (("tokens", "DATA", "--maps", ""), "No map was named; choose from identity, rotation"),
-        (("tokens", "DATA", "--maps", "foo"), "There is no map 'foo'; choose from identity"),
+        (("tokens", "DATA", "--maps", "foo"), "There is no maps 'foo'; choose identity, rotation"),
         (("effective", "", "--by-length"), "empty"),
         (("effective", "film", "--by-length"), "too short to be cut: it has 3 tokens"),
         (("adversary", "--keys", "DATA", "--limit", 3), "examples put aside to judge by has"),

@@ -73,16 +73,19 @@ def by_head(run, name):
 
 def test_effective_statistics_are_those_of_one_text_at_a_time(subject, finished):
     run = corpus.open(finished)
-    found = [effective_attention(capture(subject, one.text)) for one in examples(30)]
+    results = [effective_attention(capture(subject, example.text)) for example in examples(30)]
     for name in ("null_fraction", "moved", "rank", "nullity"):
         single = torch.stack(
-            [torch.stack([s.double().mean(-1) for s in getattr(one, name)]) for one in found]
+            [
+                torch.stack([s.double().mean(-1) for s in getattr(result, name)])
+                for result in results
+            ]
         )
         tolerance = 0 if name in ("rank", "nullity") else 2e-5
         assert (by_head(run, name) - single).abs().max() <= tolerance
     for name in ("pearson", "special_raw", "special_effective", "first_raw", "first_effective"):
         single = torch.stack(
-            [torch.stack([s.double() for s in getattr(one, name)]) for one in found]
+            [torch.stack([s.double() for s in getattr(result, name)]) for result in results]
         )
         assert (by_head(run, name) - single).abs().max() <= 2e-5
     lengths = run.to_pandas()["length"]
@@ -96,7 +99,7 @@ def test_causal_models_need_no_padding_either(tmp_path, family):
     corpus.run(causal, texts, METHOD, tmp_path / "run", **SMALL)
     single = [effective_attention(capture(causal, text)) for text in texts]
     wanted = torch.stack(
-        [torch.stack([s.double().mean(-1) for s in one.null_fraction]) for one in single]
+        [torch.stack([s.double().mean(-1) for s in result.null_fraction]) for result in single]
     )
     assert (by_head(corpus.open(tmp_path / "run"), "null_fraction") - wanted).abs().max() <= 2e-5
 
@@ -107,7 +110,7 @@ def test_identifiability_is_that_of_one_text_at_a_time(subject, tmp_path):
     single = [attention_identifiability(capture(subject, text)) for text in texts]
     for name in ("same_output", "same_sum", "generated"):
         wanted = torch.stack(
-            [torch.stack([s.double().mean(-1) for s in getattr(one, name)]) for one in single]
+            [torch.stack([s.double().mean(-1) for s in getattr(result, name)]) for result in single]
         )
         assert torch.equal(
             by_head(corpus.open(tmp_path / "run"), name).double(), wanted.float().double()
@@ -125,16 +128,16 @@ def test_hidden_attribution_is_that_of_one_text_at_a_time(subject, tmp_path):
     run = corpus.open(tmp_path / "run")
     table = run.to_pandas()
     for number, text in enumerate(texts):
-        one = hidden_attribution(capture(subject, text), probes=4, seed=3)
-        own = one.self_contribution[1:].mean(1).numpy()
-        np.testing.assert_allclose(table["own_contribution"][number], own, atol=1e-5)
+        result = hidden_attribution(capture(subject, text), probes=4, seed=3)
+        contribution = result.self_contribution[1:].mean(1).numpy()
+        np.testing.assert_allclose(table["own_contribution"][number], contribution, atol=1e-5)
         np.testing.assert_allclose(
-            table["not_own_top"][number], one.not_own_top[1:].numpy(), atol=1e-6
+            table["not_own_top"][number], result.not_own_top[1:].numpy(), atol=1e-6
         )
-        doubt = one.standard_error[1:].mean((1, 2)).numpy()
+        doubt = result.standard_error[1:].mean((1, 2)).numpy()
         np.testing.assert_allclose(table["standard_error"][number], doubt, atol=1e-5)
         kept = run.dense(number)["contribution/0"]
-        np.testing.assert_allclose(kept.numpy(), one.contribution[1:].numpy(), atol=1e-5)
+        np.testing.assert_allclose(kept.numpy(), result.contribution[1:].numpy(), atol=1e-5)
     assert table["adjoint_gap"].max() < 1e-3
 
 
@@ -143,17 +146,17 @@ def test_self_attribution_is_that_of_one_text_at_a_time(subject, tmp_path):
     corpus.run(subject, texts, "self_attribution", tmp_path / "run", dense=True)
     run = corpus.open(tmp_path / "run")
     singles = [self_attribution(capture(subject, text)) for text in texts]
-    wanted = torch.stack([torch.stack(list(one.head_maxima)) for one in singles])
+    wanted = torch.stack([torch.stack(list(result.head_maxima)) for result in singles])
     assert (by_head(run, "largest") - wanted).abs().max() <= 1e-5
-    for number, one in enumerate(singles):
-        assert run.to_pandas()["points"][number].tolist() == one.points.tolist()
-        assert (run.dense(number)["scores/0"] - one.scores[0]).abs().max() <= 1e-5
+    for number, result in enumerate(singles):
+        assert run.to_pandas()["points"][number].tolist() == result.points.tolist()
+        assert (run.dense(number)["scores/0"] - result.scores[0]).abs().max() <= 1e-5
 
 
 def test_permutation_is_that_of_the_whole_data_set(subject, tmp_path):
-    some = examples(10)
-    corpus.run(subject, some, "permutation", tmp_path / "run", repeats=3, seed=5, **SMALL)
-    whole = permutation_test(subject, some, repeats=3, seed=5)
+    data = examples(10)
+    corpus.run(subject, data, "permutation", tmp_path / "run", repeats=3, seed=5, **SMALL)
+    whole = permutation_test(subject, data, repeats=3, seed=5)
     table = corpus.open(tmp_path / "run").to_pandas()
     assert np.abs(np.stack(table["change"]) - whole.change.mean(1).T.numpy()).max() <= 1e-5
     assert np.abs(np.stack(table["uniform_change"]) - whole.uniform_change.T.numpy()).max() <= 1e-5
@@ -199,16 +202,16 @@ def test_streamed_statistics_are_those_of_all_numbers_at_once():
     ids = [f"e{i}" for i in range(500)]
     stream = Stream(3)
     for start in range(0, 500, 64):
-        some = slice(start, start + 64)
-        stream.add(rows[some], poisson_weights(ids[some]))
-    told = stream.summary()
-    np.testing.assert_allclose(told["mean"], np.nanmean(rows, 0))
-    np.testing.assert_allclose(told["variance"], np.nanvar(rows, 0, ddof=1))
+        part = slice(start, start + 64)
+        stream.add(rows[part], poisson_weights(ids[part]))
+    summary = stream.summary()
+    np.testing.assert_allclose(summary["mean"], np.nanmean(rows, 0))
+    np.testing.assert_allclose(summary["variance"], np.nanvar(rows, 0, ddof=1))
     for name, share in (("q05", 0.05), ("q50", 0.5), ("q95", 0.95)):
         exact = np.nanquantile(rows, share, axis=0, method="lower")
-        np.testing.assert_allclose(told[name], exact, rtol=0.0101, atol=2e-6)
+        np.testing.assert_allclose(summary[name], exact, rtol=0.0101, atol=2e-6)
     error = np.nanstd(rows, 0) / np.sqrt(np.isfinite(rows).sum(0))
-    width = (told["interval_high"] - told["interval_low"]) / 2
+    width = (summary["interval_high"] - summary["interval_low"]) / 2
     np.testing.assert_allclose(width, 1.96 * error, rtol=0.25)
 
 
@@ -224,12 +227,12 @@ def test_a_run_without_a_difference_has_none_and_a_real_one_is_found(subject, fi
     corpus.run(subject, examples(30), METHOD, tmp_path / "sum", simplex=True, **SMALL)
     same = corpus.diff(finished, finished)
     assert all(row["difference"] == 0 == row["interval_low"] for row in same)
-    found = {
+    differences = {
         row["statistic"]: row
         for row in corpus.diff(finished, tmp_path / "sum")
         if row["site"] is None
     }
-    moved = found["mean_null_fraction"]
+    moved = differences["mean_null_fraction"]
     assert moved["interval_low"] <= moved["difference"] <= moved["interval_high"] < 0
     corpus.run(subject, examples(29), METHOD, tmp_path / "fewer", **SMALL)
     with pytest.raises(BadRequestError, match="different examples"):
@@ -491,32 +494,32 @@ def test_the_command_line_runs_resumes_sums_up_and_compares(tmp_path, capsys):
 
     model, data = save_model(tmp_path / "model"), save_texts(tmp_path / "texts.tsv", 20)
 
-    def told(*words):
+    def outcome(*words):
         with pytest.raises(SystemExit) as left:
             main(["corpus", *map(str, words)])
         return left.value.code, *capsys.readouterr()
 
-    code, out, _ = told("run", data, "--model", model, "--out", tmp_path / "a", "--window", 8)
+    code, out, _ = outcome("run", data, "--model", model, "--out", tmp_path / "a", "--window", 8)
     assert code == 0
     assert "examples: 20" in " ".join(out.split())
-    code, out, _ = told(
+    code, out, _ = outcome(
         *("run", data, "--model", model, "--out", tmp_path / "b", "--window", 8),
         *("--set", "simplex=true", "--json"),
     )
     assert json.loads(out)["run"]["plan"]["parameters"]["simplex"] is True
     (tmp_path / "b/manifest.json").unlink()
-    code, out, err = told("summary", tmp_path / "b")
+    code, out, err = outcome("summary", tmp_path / "b")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "(effective_attention) is not finished. Resume it first." in err
-    assert told("resume", tmp_path / "b")[0] == 0
-    code, out, _ = told("summary", tmp_path / "b", "--verify", "--json")
+    assert outcome("resume", tmp_path / "b")[0] == 0
+    code, out, _ = outcome("summary", tmp_path / "b", "--verify", "--json")
     assert json.loads(out)["counts"]["examples"] == 20
-    code, out, _ = told("diff", tmp_path / "a", tmp_path / "b")
+    code, out, _ = outcome("diff", tmp_path / "a", tmp_path / "b")
     assert "differences exclude zero" in " ".join(out.split())
-    code, _, err = told("run", data, "--out", tmp_path / "a", "--model", model)
+    code, _, err = outcome("run", data, "--out", tmp_path / "a", "--model", model)
     assert (code, err.count("\n")) == (2, 1)
     assert "already holds a run" in err
-    assert "name=value" in told("run", data, "--out", tmp_path / "c", "--set", "x")[2]
+    assert "name=value" in outcome("run", data, "--out", tmp_path / "c", "--set", "x")[2]
     assert not (tmp_path / "c").exists()
 
 
@@ -533,11 +536,19 @@ def test_help_does_not_wait_for_heavy_libraries():
     assert started(f"from exhibit_a.commands import main as cli; {look}").stdout.strip() == "[]"
 
 
-def test_a_missing_library_is_named_with_the_extra_that_brings_it():
+@pytest.mark.parametrize("library", ["pyarrow", "pydantic"])
+def test_a_missing_library_is_named_with_the_extra_that_brings_it(library):
     ask = "from exhibit_a.commands.main import main; main(['corpus', 'summary', 'folder'])"
-    found = started(f"sys.modules['pyarrow'] = None; {ask}")
-    line = "error: pyarrow is missing: pip install 'exhibit-a[corpus]'\n"
-    assert (found.returncode, found.stdout, found.stderr) == (2, "", line)
+    process = started(f"sys.modules['{library}'] = None; {ask}")
+    line = f"error: {library} is missing: pip install 'exhibit-a[corpus]'\n"
+    assert (process.returncode, process.stdout, process.stderr) == (2, "", line)
+
+
+@pytest.mark.parametrize("library", ["polars", "duckdb"])
+def test_a_missing_library_of_no_extra_is_named(finished, monkeypatch, library):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(BadRequestError, match=f"^{library} is missing: pip install {library}$"):
+        getattr(corpus.open(finished), f"to_{library}")()
 
 
 def test_shards_are_plain_parquet(finished):
@@ -586,9 +597,11 @@ def test_a_writer_that_gives_up_lets_the_workers_go(quick_workers):
     shards, _ = quick_workers
     next(shards)
     # Threads of earlier tests may end meanwhile, so these are watched one by one, not counted.
-    hands = [one for one in threading.enumerate() if isinstance(one, processes._WorkerThread)]
-    assert len(hands) >= 3
+    threads = [
+        thread for thread in threading.enumerate() if isinstance(thread, processes._WorkerThread)
+    ]
+    assert len(threads) >= 3
     shards.close()
-    for hand in hands:
-        hand.join(5)
-    assert not any(hand.is_alive() for hand in hands)
+    for thread in threads:
+        thread.join(5)
+    assert not any(thread.is_alive() for thread in threads)

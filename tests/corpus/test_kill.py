@@ -107,15 +107,17 @@ def test_killed_workers_are_replaced_and_none_outlives_a_killed_parent(tmp_path,
     (first, second) = children(process.pid)
     os.kill(first, signal.SIGKILL)
     before = committed(out)
-    while len(found := children(process.pid)) < 2 or first in found or committed(out) < before + 3:
+    while (
+        len(workers := children(process.pid)) < 2 or first in workers or committed(out) < before + 3
+    ):
         assert not process.ended()
         time.sleep(0.01)
-    assert second in found
+    assert second in workers
     kill_when(process, lambda: True)
     deadline = time.monotonic() + 60
-    while any(map(alive, found)) and time.monotonic() < deadline:
+    while any(map(alive, workers)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not any(map(alive, found))
+    assert not any(map(alive, workers))
     finish(out, material)
 
 

@@ -88,14 +88,14 @@ def test_what_is_claimed_is_what_ray_is_asked_for(device, wanted):
     model = Model(name="m", revision=None, weights="", dtype="float32", tap="registry")
     card = Card(plan=Plan(method=METHOD), model=model, data=Data(), versions={})
     engine = RayEngine(3 if device != "cuda" else None, device=device)
-    some = list(windows(examples(5), 1))
+    five = list(windows(examples(5), 1))
     with pytest.raises(Asked) as asked:
-        next(engine._wave(Books(CPU=4.0, GPU=2.0), card, some))
+        next(engine._wave(Books(CPU=4.0, GPU=2.0), card, five))
     (options,) = asked.value.args
     assert (options["compute"], options["num_cpus"], options["num_gpus"]) == wanted
     assert options["fn_constructor_args"][1] == device
     with pytest.raises(BadRequestError, match="has 0 GPUs"):
-        next(RayEngine(device="cuda")._wave(Books(CPU=4.0), card, some))
+        next(RayEngine(device="cuda")._wave(Books(CPU=4.0), card, five))
 
 
 def test_an_actor_says_in_words_why_it_has_no_model():
@@ -103,9 +103,9 @@ def test_an_actor_says_in_words_why_it_has_no_model():
     card = Card(plan=Plan(method=METHOD), model=model, data=Data(), versions={})
     (window,) = windows(examples(1), None)
     answer = Actor(card.model_dump_json(), None)({"window": [window.packed()]})
-    told = json.loads(answer["head"][0])
-    assert told["kind"] == "BadRequestError"
-    assert "There is no model 'nowhere'" in told["error"]
+    head = json.loads(answer["head"][0])
+    assert head["kind"] == "BadRequestError"
+    assert "There is no model 'nowhere'" in head["error"]
 
 
 def run_in_thread(material, out, **options):
@@ -136,7 +136,7 @@ def wait_for(ready, thread, seconds=240):
 
 def actor_pids():
     """Processes of live actors of ours."""
-    found = []
+    pids = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             try:
@@ -144,8 +144,8 @@ def actor_pids():
             except OSError:
                 continue
             if title.startswith(b"ray::MapWorker(MapBatches(Actor))"):
-                found.append(int(process.name))
-    return found
+                pids.append(int(process.name))
+    return pids
 
 
 @pytest.mark.slow
@@ -186,7 +186,7 @@ def parent(pid):
 @pytest.mark.slow
 def test_a_machine_of_the_cluster_is_killed_and_not_a_byte_differs(tmp_path, material, two_nodes):
     cluster, second = two_nodes
-    (raylet,) = [one.process.pid for one in second.all_processes["raylet"]]
+    (raylet,) = [info.process.pid for info in second.all_processes["raylet"]]
     thread, problems = run_in_thread(material, tmp_path / "run", workers=3, address=cluster.address)
     wait_for(lambda: committed(tmp_path / "run") >= 3, thread)
     there = [pid for pid in actor_pids() if parent(pid) == raylet]

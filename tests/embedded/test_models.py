@@ -36,6 +36,6 @@ def test_beyond_the_width_of_the_heads_other_attention_would_do(sentiment):
     trace = xa.capture(sentiment, "a gripping , beautifully shot film " * 8)
     result = xa.effective_attention(trace)
     assert all((verdict == 2).all() for verdict in result.verdict)
-    found = xa.alternative_attention(trace, site=0, head=0, samples=2)
-    assert not found.identifiable
-    assert found.distance > 0
+    alternatives = xa.alternative_attention(trace, site=0, head=0, samples=2)
+    assert not alternatives.identifiable
+    assert alternatives.distance > 0

@@ -49,13 +49,13 @@ def test_every_format_gives_the_same_examples(tmp_path):
 
 
 def test_a_list_may_mix_strings_pairs_rows_and_examples():
-    own = Example("mine", "fourth")
-    found = read_examples(["first", ("second", "its pair"), {"text": "third", "id": 7}, own])
-    assert found == [
+    given = Example("mine", "fourth")
+    examples = read_examples(["first", ("second", "its pair"), {"text": "third", "id": 7}, given])
+    assert examples == [
         Example("0", "first"),
         Example("1", "second", "its pair"),
         Example("7", "third"),
-        own,
+        given,
     ]
 
 
@@ -174,7 +174,10 @@ def test_an_empty_label_is_no_label(tmp_path, name, content):
     expected = [Example("0", "fine", None, "1"), Example("1", "long")]
     assert read_examples(path) == expected
     streamed = stream_examples(path, unusable="skip")
-    assert [(one.text, one.label) for one in streamed] == [("fine", "1"), ("long", None)]
+    assert [(example.text, example.label) for example in streamed] == [
+        ("fine", "1"),
+        ("long", None),
+    ]
     with pytest.raises(
         BadRequestError, match=r"row 2: example 1 has no label.*\(--label, label=\)"
     ):
@@ -198,7 +201,7 @@ def test_a_pandas_table_is_its_rows():
 
     table = pandas.DataFrame({"text": ["fine", "dull"], "label": pandas.array([1, None])})
     assert read_examples(table) == [Example("0", "fine", None, "1"), Example("1", "dull")]
-    assert [one.text for one in stream_examples(table)] == ["fine", "dull"]
+    assert [example.text for example in stream_examples(table)] == ["fine", "dull"]
     with pytest.raises(BadRequestError, match=r'no column "words"\. Columns found: text, label'):
         read_examples(table, text="words")
 

@@ -29,5 +29,10 @@ def test_something_must_be_left_to_learn_from():
     for divide in (put_aside, split):
         with pytest.raises(BadRequestError, match="1 examples leave none to learn from"):
             divide(EXAMPLES[:1], 0.5, 0)
-    with pytest.raises(BadRequestError, match='left to train on has the label "1"'):
-        put_aside([*EXAMPLES[:1], *EXAMPLES[1::2]], 0.05, seed=8)
+
+
+def test_labels_must_differ_on_both_sides():
+    (odd,) = split_off(20, 0.05, seed=0)[1]
+    examples = [Example(str(n), "text", None, "a" if n == odd else "b") for n in range(20)]
+    with pytest.raises(BadRequestError, match='19 examples left to train on has the label "b"'):
+        put_aside(examples, 0.05, seed=0)

@@ -36,32 +36,32 @@ def sources(tmp_path):
 
 
 def test_every_source_gives_the_same_examples_with_the_same_ids(sources):
-    found = [list(stream_examples(source)) for source in sources]
-    assert all(one == found[0] for one in found)
-    first, other, again = (one.id for one in found[0])
+    streams = [list(stream_examples(source)) for source in sources]
+    assert all(stream == streams[0] for stream in streams)
+    first, other, again = (example.id for example in streams[0])
     assert first.removesuffix("-0") == again.removesuffix("-1")
     assert other.endswith("-0")
 
 
 def test_ids_stay_when_rows_are_added_or_moved():
-    before = {one.text: one.id for one in stream_examples(["a", "b", "c"])}
-    after = {one.text: one.id for one in stream_examples(["new", "c", "a", "b"])}
+    before = {example.text: example.id for example in stream_examples(["a", "b", "c"])}
+    after = {example.text: example.id for example in stream_examples(["new", "c", "a", "b"])}
     assert before.items() <= after.items()
 
 
 def test_a_stream_is_never_read_ahead():
     endless = (f"text {number}" for number in count())
-    assert [one.text for one in islice(stream_examples(endless), 2)] == ["text 0", "text 1"]
+    assert [example.text for example in islice(stream_examples(endless), 2)] == ["text 0", "text 1"]
     assert next(endless) == "text 2"
 
 
 def test_given_ids_are_kept_and_must_not_occur_twice(tmp_path):
     path = tmp_path / "x.tsv"
     path.write_text("key\tindex\ttext\nk1\t7\tone\nk2\t7\ttwo\n")
-    assert [one.id for one in stream_examples(path, identity="key")] == ["k1", "k2"]
+    assert [example.id for example in stream_examples(path, identity="key")] == ["k1", "k2"]
     with pytest.raises(BadRequestError, match="The id '7' occurs twice"):
         list(stream_examples(path))
-    assert all("-0" in one.id for one in stream_examples(path, identity=""))
+    assert all("-0" in example.id for example in stream_examples(path, identity=""))
     kept, refused = stream_examples(path, unusable="skip")
     assert (kept.id, str(refused)) == ("7", "The id '7' occurs twice. Ids name one example each.")
     with pytest.raises(BadRequestError, match=r'no column "name"\..*\(--id, identity=\)'):
@@ -73,11 +73,11 @@ def test_given_ids_are_kept_and_must_not_occur_twice(tmp_path):
 def test_rows_that_cannot_be_used_come_out_in_their_place(tmp_path):
     path = tmp_path / "x.tsv"
     path.write_text("text\tlabel\nfine\t1\ntoo\tmany\tcells\n \t0\nshort\nlast\t0\n")
-    found = list(stream_examples(path, unusable="skip"))
-    assert [isinstance(one, Unusable) for one in found] == [False, True, True, True, False]
-    assert "more cells than the header" in str(found[1])
-    assert "row 3 has an empty text" in str(found[2])
-    assert 'row 4 has nothing in the column "label"' in str(found[3])
+    entries = list(stream_examples(path, unusable="skip"))
+    assert [isinstance(entry, Unusable) for entry in entries] == [False, True, True, True, False]
+    assert "more cells than the header" in str(entries[1])
+    assert "row 3 has an empty text" in str(entries[2])
+    assert 'row 4 has nothing in the column "label"' in str(entries[3])
     with pytest.raises(BadRequestError, match="more cells"):
         list(stream_examples(path))
     with pytest.raises(BadRequestError, match="stop or skip"):
@@ -90,8 +90,8 @@ def test_files_with_other_columns_are_not_mixed(tmp_path):
     with pytest.raises(BadRequestError, match=r"a\.csv has the columns label, text, and b\.csv"):
         list(stream_examples(tmp_path / "*.csv"))
     (tmp_path / "b.csv").write_text("text,label\ndull,0\n")
-    assert [one.text for one in stream_examples(tmp_path / "*.csv")] == ["fine", "dull"]
-    assert [one.text for one in read_examples(tmp_path / "*.csv")] == ["fine", "dull"]
+    assert [example.text for example in stream_examples(tmp_path / "*.csv")] == ["fine", "dull"]
+    assert [example.text for example in read_examples(tmp_path / "*.csv")] == ["fine", "dull"]
     with pytest.raises(BadRequestError, match="No file matches"):
         list(stream_examples(tmp_path / "*.tsv"))
 

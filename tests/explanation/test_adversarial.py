@@ -239,13 +239,13 @@ def test_the_adversary_runs_away_and_its_opposite_comes_near(trained):
 
 def test_keys_moved_by_one_vector_are_far_by_the_posters_measure_and_not_by_ours(monkeypatch):
     subject = opinionated()
-    data = keys_module._Data(subject, sentences(6), seed=0)
+    data = keys_module._LabelledBatches(subject, sentences(6), seed=0)
 
     class Shift(nn.Module):
         def forward(self, given):
             return given + 5 * torch.arange(given.shape[-1]).remainder(3).float()
 
-    measured = keys_module._measure(data, keys_module._Change(Shift(), False))
+    measured = keys_module._measure(data, keys_module._KeyChange(Shift(), False))
     assert (measured["distance"] > 3).all()
     assert (measured["shift free"] < 1e-4).all()
     assert (measured["divergence"] < 1e-4).all()

@@ -1,6 +1,7 @@
 """Shuffling attention: what must hold before any number of it is believed."""
 
 import math
+from typing import get_args
 
 import pytest
 import torch
@@ -199,17 +200,19 @@ def test_accuracy_drop_and_p_value_are_those_of_the_answers():
     assert_close(own.flip_rate, 1 - own.accuracy)
     assert_close(own.drop, own.flipped.float().mean((1, 2)))
     assert (own.accuracy_interval[:, 0] <= own.accuracy).all()
-    assert (own.change <= 1).all()
+    assert (own.accuracy <= own.accuracy_interval[:, 1]).all()
     assert own.change[-1].mean() > 0
     labelled = permutation_test(subject, sentences(12), repeats=3)
     assert_close(labelled.accuracy, labelled.correct.float().mean((1, 2)))
-    assert (labelled.p_value > 0).all()
+    lost = labelled.own_correct.float() - labelled.correct.float().mean(1)
+    assert_close(labelled.drop, lost.mean(-1))
+    assert_close(labelled.p_value, sign_flip_p_value(lost, seed=0))
 
 
 def test_every_scope_and_thing_runs_and_says_what_it_did():
     subject, data = opinionated(), sentences(4)
-    for what in shuffling.WHAT:
-        for scope in shuffling.SCOPES:
+    for what in get_args(shuffling.What):
+        for scope in get_args(shuffling.Scope):
             result = permutation_test(subject, data, what=what, scope=scope, sites=[1], repeats=2)
             assert result.conditions == ("site 1",)
             shared = what != "attention" and scope == "row"
@@ -226,10 +229,9 @@ def test_key_positions_per_head_are_attention_columns_per_head_over_a_data_set()
 
 def test_a_language_model_is_shuffled_within_each_prefix():
     result = permutation_test(talking("gpt2"), ["w1 w2 w3 w4", "w5 w6 w7"], repeats=2)
-    assert (result.change >= 0).all()
-    assert result.change.amax() > 0
+    assert (result.change.amax((0, 1)) > 0).all()
     features = permutation_test(talking("llama"), ["w1 w2 w3"], what="features", repeats=2)
-    assert features.change.isfinite().all()
+    assert features.change.amax() > 0
 
 
 @pytest.mark.parametrize(
@@ -237,8 +239,8 @@ def test_a_language_model_is_shuffled_within_each_prefix():
     [
         ({"what": "values"}, BadRequestError, "choose attention, keys, features"),
         ({"scope": "layer"}, BadRequestError, "choose row, head, example, global"),
-        ({"sites": [9]}, BadRequestError, "no such site; there are 0 to 2"),
-        ({"sites": []}, BadRequestError, "no such site; there are 0 to 2"),
+        ({"sites": [9]}, BadRequestError, "There is no site 9; this model has 0 to 2"),
+        ({"sites": []}, BadRequestError, "No sites were named; this model has 0 to 2"),
         ({"repeats": 0}, BadRequestError, "at least 1"),
     ],
 )

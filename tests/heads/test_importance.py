@@ -46,6 +46,7 @@ def test_attribution_is_the_largest_entry_for_the_gold_class():
         result = self_attribution(capture(subject, one.text), target=int(one.label))
         expected.append(torch.stack(result.head_maxima))
     assert_close(found.scores, torch.stack(expected).mean(0), rtol=1e-2, atol=1e-6)
+    assert found.checks["median gap as a share of the change"] <= 0.01
     assert found.checks["largest gap as a share of the change"] < 1
     assert found.checks["mean points"] >= 3
 

@@ -7,15 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.masks import seeded
 from torch.testing import assert_close
 
 from exhibit_a.methods.identifiability.polytope import polytope
 
 law = settings(max_examples=20, deadline=None)
-
-
-def seeded(seed):
-    return torch.Generator().manual_seed(seed)
 
 
 def a_row(n, d, seed, dtype=torch.float64):
@@ -28,7 +25,7 @@ def all_corners(row, values):
     """Every basic solution that is not negative: the corners of the polytope, by exhaustion."""
     equations = np.column_stack([values.numpy(), np.ones(len(row))])
     wanted = row.numpy() @ equations
-    found = []
+    corners = []
     for support in combinations(range(len(row)), equations.shape[1]):
         square = equations[list(support)]
         if abs(np.linalg.det(square)) < 1e-9:
@@ -37,23 +34,23 @@ def all_corners(row, values):
         if weights.min() > -1e-10:
             corner = np.zeros(len(row))
             corner[list(support)] = weights
-            found.append(corner)
-    return np.stack(found)
+            corners.append(corner)
+    return np.stack(corners)
 
 
 @law
 @given(st.integers(2, 14), st.integers(1, 6), st.integers(0, 2**31))
 def test_every_alternative_is_valid_and_has_the_same_output(n, d, seed):
     row, values = a_row(n, d, seed)
-    found = polytope(row, values, samples=4, generator=seeded(seed))
-    for other in (*found.corners, found.farthest):
+    explored = polytope(row, values, samples=4, generator=seeded(seed))
+    for other in (*explored.corners, explored.farthest):
         assert other.min() >= 0
         assert abs(float(other.sum() - row.sum())) <= 1e-9
         assert ((other - row) @ values).abs().max() <= 1e-9
-    assert found.freedom == max(0, n - d - 1)
-    assert bool((found.low <= row).all())
-    assert bool((row <= found.high).all())
-    assert found.distance == pytest.approx(float((found.farthest - row).abs().sum() / 2))
+    assert explored.freedom == max(0, n - d - 1)
+    assert bool((explored.low <= row).all())
+    assert bool((row <= explored.high).all())
+    assert explored.distance == pytest.approx(float((explored.farthest - row).abs().sum() / 2))
 
 
 @law
@@ -61,34 +58,34 @@ def test_every_alternative_is_valid_and_has_the_same_output(n, d, seed):
 def test_intervals_are_those_of_all_corners_and_nothing_farther_is_claimed(n, d, seed):
     row, values = a_row(n, d, seed)
     corners = all_corners(row, values)
-    found = polytope(row, values, samples=8, generator=seeded(seed))
-    assert_close(found.low.numpy(), corners.min(0), rtol=0, atol=1e-7)
-    assert_close(found.high.numpy(), corners.max(0), rtol=0, atol=1e-7)
+    explored = polytope(row, values, samples=8, generator=seeded(seed))
+    assert_close(explored.low.numpy(), corners.min(0), rtol=0, atol=1e-7)
+    assert_close(explored.high.numpy(), corners.max(0), rtol=0, atol=1e-7)
     distances = np.abs(corners - row.numpy()).sum(1) / 2
-    assert found.distance <= distances.max() + 1e-9
-    assert found.distance >= 0.9 * distances.max()
-    for corner in found.corners.numpy():
+    assert explored.distance <= distances.max() + 1e-9
+    assert explored.distance >= 0.9 * distances.max()
+    for corner in explored.corners.numpy():
         assert np.abs(corners - corner).sum(1).min() < 1e-6
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_no_corner_lies_farther_in_the_direction_of_the_farthest_one(seed):
     row, values = a_row(12, 3, seed)
-    found = polytope(row, values, samples=0)
-    direction = np.sign(found.farthest.numpy() - row.numpy())
+    explored = polytope(row, values, samples=0)
+    direction = np.sign(explored.farthest.numpy() - row.numpy())
     reached = (all_corners(row, values) - row.numpy()) @ direction
-    assert reached.max() <= 2 * found.distance + 1e-7
+    assert reached.max() <= 2 * explored.distance + 1e-7
 
 
 @law
 @given(st.integers(1, 5), st.integers(0, 2**31))
 def test_an_identifiable_row_is_its_only_alternative(n, seed):
     row, values = a_row(n, 4, seed)
-    found = polytope(row, values, samples=3)
-    assert (found.freedom, found.distance, found.unique) == (0, 0.0, True)
-    assert_close(found.corners, row.expand(3, -1))
-    assert_close(found.low, row)
-    assert_close(found.high, row)
+    explored = polytope(row, values, samples=3)
+    assert (explored.freedom, explored.distance, explored.unique) == (0, 0.0, True)
+    assert_close(explored.corners, row.expand(3, -1))
+    assert_close(explored.low, row)
+    assert_close(explored.high, row)
 
 
 def test_weights_that_may_not_be_negative_can_leave_no_choice():
@@ -96,25 +93,25 @@ def test_weights_that_may_not_be_negative_can_leave_no_choice():
     values = torch.stack([angles.cos(), angles.sin()], dim=-1)  # no key is a mixture of others
     row = torch.zeros(7, dtype=torch.float64)
     row[2] = 1
-    found = polytope(row, values, samples=2, generator=seeded(0))
-    assert found.freedom == 4
-    assert found.unique
-    assert found.distance == pytest.approx(0, abs=1e-9)
+    explored = polytope(row, values, samples=2, generator=seeded(0))
+    assert explored.freedom == 4
+    assert explored.unique
+    assert explored.distance == pytest.approx(0, abs=1e-9)
 
 
 def test_copies_of_a_token_can_take_all_of_their_common_weight():
     row, values = a_row(6, 8, 1)
     values[4] = values[1]
-    found = polytope(row, values, samples=4, generator=seeded(1))
-    assert found.freedom == 1
+    explored = polytope(row, values, samples=4, generator=seeded(1))
+    assert explored.freedom == 1
     both = float(row[1] + row[4])
     for key in (1, 4):
-        assert float(found.low[key]) == pytest.approx(0, abs=1e-12)
-        assert float(found.high[key]) == pytest.approx(both)
+        assert float(explored.low[key]) == pytest.approx(0, abs=1e-12)
+        assert float(explored.high[key]) == pytest.approx(both)
     others = [0, 2, 3, 5]
-    assert_close(found.low[others], row[others], rtol=0, atol=1e-9)
-    assert_close(found.high[others], row[others], rtol=0, atol=1e-9)
-    assert found.distance == pytest.approx(max(float(row[1]), float(row[4])))
+    assert_close(explored.low[others], row[others], rtol=0, atol=1e-9)
+    assert_close(explored.high[others], row[others], rtol=0, atol=1e-9)
+    assert explored.distance == pytest.approx(max(float(row[1]), float(row[4])))
 
 
 def test_one_number_per_key_leaves_all_but_two_dimensions():
@@ -124,17 +121,17 @@ def test_one_number_per_key_leaves_all_but_two_dimensions():
 
 def test_corners_use_no_more_keys_than_there_are_equations():
     row, values = a_row(30, 6, 3)
-    found = polytope(row, values, samples=8, generator=seeded(3))
-    assert int((found.corners > 1e-12).sum(-1).max()) <= 7
+    explored = polytope(row, values, samples=8, generator=seeded(3))
+    assert int((explored.corners > 1e-12).sum(-1).max()) <= 7
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_the_scale_of_the_values_does_not_matter(scale):
     row, values = a_row(16, 4, 4)
-    here = polytope(row, values, samples=2, generator=seeded(4))
-    there = polytope(row, values * scale, samples=2, generator=seeded(4))
-    assert_close(there.low, here.low, rtol=0, atol=1e-7)
-    assert_close(there.high, here.high, rtol=0, atol=1e-7)
+    plain = polytope(row, values, samples=2, generator=seeded(4))
+    scaled = polytope(row, values * scale, samples=2, generator=seeded(4))
+    assert_close(scaled.low, plain.low, rtol=0, atol=1e-7)
+    assert_close(scaled.high, plain.high, rtol=0, atol=1e-7)
 
 
 def test_the_same_seed_gives_the_same_corners():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from support.subjects import subject_of
 from support.words import tokenizer
-from support.zoo import FAMILIES
+from support.zoo import FAMILIES, REFUSED
 from torch.testing import assert_close
 from transformers.pytorch_utils import Conv1D
 
@@ -15,6 +15,7 @@ from exhibit_a.methods.identifiability.counts import (
     identifiability_by_length,
 )
 from exhibit_a.methods.identifiability.effective import VERDICTS, effective_attention
+from exhibit_a.methods.identifiability.value_bias import value_bias
 from exhibit_a.results.store import read
 from exhibit_a.subject.subject import load
 from exhibit_a.trace import edits
@@ -88,8 +89,8 @@ def test_every_row_is_its_own_svd_projection(trace):
 def test_padding_changes_nothing(name):
     plain = effective_attention(traced(name))
     inputs = long_inputs(name)
-    for part in ("input_ids", "attention_mask"):
-        inputs[part] = torch.nn.functional.pad(inputs[part], (0, 40))
+    for name_of_input in ("input_ids", "attention_mask"):
+        inputs[name_of_input] = torch.nn.functional.pad(inputs[name_of_input], (0, 40))
     padded = effective_attention(capture(subject_of(name), inputs))
     for site in range(len(plain.sites)):
         q, k = plain.raw[site].shape[1:]
@@ -108,13 +109,11 @@ def test_the_sum_can_be_kept(trace):
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "gpt-neox"])
 def test_without_the_bias_the_bias_free_output_stays(name):
-    from exhibit_a.methods.identifiability.value_bias import value_bias
-
     model = FAMILIES[name].build()
     with torch.no_grad():
-        for part in model.modules():
-            if isinstance(part, torch.nn.Linear | Conv1D) and part.bias is not None:
-                part.bias.normal_(generator=torch.Generator().manual_seed(0))
+        for module in model.modules():
+            if isinstance(module, torch.nn.Linear | Conv1D) and module.bias is not None:
+                module.bias.normal_(generator=torch.Generator().manual_seed(0))
     trace = capture(load(model), long_inputs(name))
     include, exclude = effective_attention(trace), effective_attention(trace, value_bias="exclude")
     assert (include.effective[0] - exclude.effective[0]).abs().amax() > 1e-3
@@ -134,16 +133,14 @@ def test_a_rank_deficient_projection_shows_less():
     assert result.rank[0][1].unique().tolist() == [8]
     assert result.checks["rank-deficient W_O"] == "V·W_O used at (site, head) [(0, 0)]"
     passed = trace.values[0].double() @ trace.output_weight(0).double()
-    shown = result.effective[0].double() @ passed
-    assert_close(shown, result.raw[0].double() @ passed, rtol=0, atol=1e-4)
+    output = result.effective[0].double() @ passed
+    assert_close(output, result.raw[0].double() @ passed, rtol=0, atol=1e-4)
     left, _, _ = torch.linalg.svd(passed[0], full_matrices=False)
     expected = result.raw[0][0].double() @ left[:, :3] @ left[:, :3].T
     assert_close(result.effective[0][0].double(), expected, rtol=0, atol=1e-5)
 
 
 def test_a_model_without_a_found_projection_says_so():
-    from support.zoo import REFUSED
-
     subject = load(REFUSED["gated"].build())
     result = effective_attention(capture(subject, long_inputs("llama")))
     assert "not found at sites [0, 1, 2]" in result.checks["output projection"]
@@ -212,7 +209,7 @@ def test_it_can_be_drawn(tmp_path):
 
 def test_mistakes_list_what_there_is():
     trace = traced("bert")
-    with pytest.raises(BadRequestError, match="include or exclude"):
+    with pytest.raises(BadRequestError, match="choose include, exclude"):
         effective_attention(trace, value_bias="maybe")
     with pytest.raises(BadRequestError, match="between 0 and 1"):
         effective_attention(trace, rtol=2.0)
@@ -230,38 +227,40 @@ def test_mistakes_list_what_there_is():
 def test_alternatives_are_valid_and_give_the_same_answer(name):
     trace = traced(name)
     site = len(trace.sites) - 1
-    found = alternative_attention(trace, site=site, head=1, samples=4)
-    seen = trace.visible[site][found.query]
+    result = alternative_attention(trace, site=site, head=1, samples=4)
+    seen = trace.visible[site][result.query]
     values = trace.values[site][1].double()
-    assert not found.identifiable
-    assert found.freedom == int(seen.sum()) - 9
-    for row in (*found.alternatives, found.farthest):
+    assert not result.identifiable
+    assert result.freedom == int(seen.sum()) - 9
+    for row in (*result.alternatives, result.farthest):
         assert (row >= 0).all()
         assert (row[~seen] == 0).all()
-        assert float(row.sum()) == pytest.approx(float(found.row.sum()), abs=1e-9)
-        assert_close(row @ values, found.row @ values, rtol=0, atol=1e-8)
-        assert (row <= found.high + 1e-9).all()
-        assert (row >= found.low - 1e-9).all()
-    assert found.distance == pytest.approx(float((found.farthest - found.row).abs().sum() / 2))
-    assert found.distance > 0.1
-    checks = found.checks
+        assert float(row.sum()) == pytest.approx(float(result.row.sum()), abs=1e-9)
+        assert_close(row @ values, result.row @ values, rtol=0, atol=1e-8)
+        assert (row <= result.high + 1e-9).all()
+        assert (row >= result.low - 1e-9).all()
+    assert result.distance == pytest.approx(float((result.farthest - result.row).abs().sum() / 2))
+    assert result.distance > 0.1
+    checks = result.checks
     assert checks["largest change of the answer"] <= checks["rounding of the answer"]
-    found.plot()
+    result.plot()
 
 
 def test_an_identifiable_row_is_returned_as_it_is():
     trace = traced("gpt2")
-    found = alternative_attention(trace, site=0, head=0, query=5)
-    assert found.identifiable
-    assert found.distance == 0
-    assert torch.equal(found.low, found.high)
-    assert_close(found.farthest.float(), trace.attention[0][0, 5])
+    result = alternative_attention(trace, site=0, head=0, query=5)
+    assert result.identifiable
+    assert result.distance == 0
+    assert torch.equal(result.low, result.high)
+    assert_close(result.farthest.float(), trace.attention[0][0, 5])
 
 
 def test_the_same_seed_gives_the_same_alternatives():
     trace = traced("bert")
-    one, other = (alternative_attention(trace, site=1, head=0, samples=3, seed=7) for _ in range(2))
-    assert torch.equal(one.alternatives, other.alternatives)
+    first, again = (
+        alternative_attention(trace, site=1, head=0, samples=3, seed=7) for _ in range(2)
+    )
+    assert torch.equal(first.alternatives, again.alternatives)
 
 
 def test_each_demand_leaves_less_freedom(trace):
@@ -279,8 +278,8 @@ def test_each_demand_leaves_less_freedom(trace):
 
 
 def test_the_first_count_is_the_nullity_of_effective_attention(trace):
-    counted, shown = attention_identifiability(trace), effective_attention(trace)
-    for ours, theirs in zip(counted.same_output, shown.nullity, strict=True):
+    counted, projected = attention_identifiability(trace), effective_attention(trace)
+    for ours, theirs in zip(counted.same_output, projected.nullity, strict=True):
         assert torch.equal(ours, theirs)
 
 

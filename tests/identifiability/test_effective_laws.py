@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.masks import KINDS, attention_over, mask, seeded
 from torch.testing import assert_close
 
 from exhibit_a.methods.identifiability import projection as module
@@ -18,38 +19,12 @@ EXACT = torch.finfo(torch.float64).eps
 SINGLE = torch.finfo(torch.float32).eps
 
 
-def masks(name, n, keys=None, generator=None):
-    row, key = torch.arange(n)[:, None], torch.arange(keys or n)
-    return {
-        "all": torch.ones(n, keys or n, dtype=torch.bool),
-        "padded": (key < max(1, (keys or n) - 3)).expand(n, -1),
-        "causal": row >= key,
-        "causal, padded left": (row >= key) & (key >= 2),
-        "sliding": (row >= key) & (row - key < 7),
-        "local": (row - key).abs() < 5,
-        "prefix": (row >= key) | (key < 4),
-        "any": torch.rand(n, keys or n, generator=generator) < 0.7,
-    }[name]
-
-
-KINDS = ("all", "padded", "causal", "causal, padded left", "sliding", "local", "prefix", "any")
-
-
-def seeded(seed):
-    return torch.Generator().manual_seed(seed)
-
-
-def attention_over(visible, heads, generator, dtype=torch.float64):
-    scores = torch.randn(heads, *visible.shape, generator=generator, dtype=dtype)
-    return torch.softmax(scores.masked_fill(~visible, -torch.inf), dim=-1).nan_to_num(0)
-
-
 @st.composite
 def layers(draw, kinds=KINDS):
     """Attention, values and a mask, with repeated tokens or values of low rank now and then."""
     generator = seeded(draw(st.integers(0, 2**31)))
     heads, n, d = draw(st.integers(1, 3)), draw(st.integers(2, 24)), draw(st.integers(1, 9))
-    visible = masks(draw(st.sampled_from(kinds)), n, generator=generator)
+    visible = mask(draw(st.sampled_from(kinds)), n, generator=generator)
     values = torch.randn(heads, n, d, generator=generator, dtype=torch.float64)
     flaw = draw(st.sampled_from(("none", "none", "repeated", "low rank", "zero", "shared")))
     if flaw == "repeated":
@@ -63,30 +38,34 @@ def layers(draw, kinds=KINDS):
     return attention_over(visible, heads, generator), values, visible
 
 
-def row_by_row(attention, values, visible, *, eps=EXACT, how="svd"):
+def row_by_row(attention, values, visible, *, eps=EXACT, route="svd"):
     """The definition: one factorisation for every row of every head, on the keys it sees."""
     with one_thread():
-        return _row_by_row(attention, values, visible, eps, how)
+        return _row_by_row(attention, values, visible, eps, route)
 
 
-def _row_by_row(attention, values, visible, eps, how):
+def _row_by_row(attention, values, visible, eps, route):
     out = torch.zeros_like(attention, dtype=torch.float64)
     rank = torch.zeros(attention.shape[:2], dtype=torch.long)
     for head, query in ((h, q) for h in range(len(attention)) for q in range(len(visible))):
         seen = visible[query]
-        row, own = attention[head, query, seen].double(), values[head, seen].double()
-        if not len(own):
+        row, seen_values = attention[head, query, seen].double(), values[head, seen].double()
+        if not len(seen_values):
             continue
-        left, strength, _ = torch.linalg.svd(own, full_matrices=False)
-        line = max(own.shape) * eps * strength[0]
+        left, strength, _ = torch.linalg.svd(seen_values, full_matrices=False)
+        line = max(seen_values.shape) * eps * strength[0]
         rank[head, query] = (strength > line).sum()
-        if how == "svd":
+        if route == "svd":
             left = left[:, strength > line]
             out[head, query, seen] = row @ left @ left.T
-        elif how == "pinv":
-            out[head, query, seen] = row @ own @ torch.linalg.pinv(own, rtol=max(own.shape) * eps)
+        elif route == "pinv":
+            out[head, query, seen] = (
+                row
+                @ seen_values
+                @ torch.linalg.pinv(seen_values, rtol=max(seen_values.shape) * eps)
+            )
         else:
-            columns, _ = torch.linalg.qr(own)
+            columns, _ = torch.linalg.qr(seen_values)
             out[head, query, seen] = row @ columns @ columns.T
     return out, rank
 
@@ -118,18 +97,18 @@ def test_projecting_twice_is_projecting_once(layer):
 @given(layers())
 def test_what_is_kept_and_what_is_lost_are_perpendicular(layer):
     attention, values, visible = layer
-    found = project(attention, values, visible)
-    null = attention - found.effective
-    assert ((null * found.effective).sum(-1)).abs().max() <= 1e-9
+    projection = project(attention, values, visible)
+    null = attention - projection.effective
+    assert ((null * projection.effective).sum(-1)).abs().max() <= 1e-9
     assert_close(
         attention.square().sum(-1),
-        null.square().sum(-1) + found.effective.square().sum(-1),
+        null.square().sum(-1) + projection.effective.square().sum(-1),
         rtol=0,
         atol=1e-9,
     )
     length = attention.norm(dim=-1)
-    assert_close(found.null_fraction * length, null.norm(dim=-1), rtol=0, atol=1e-9)
-    assert_close(found.moved, null.abs().sum(-1) / 2, rtol=0, atol=1e-12)
+    assert_close(projection.null_fraction * length, null.norm(dim=-1), rtol=0, atol=1e-9)
+    assert_close(projection.moved, null.abs().sum(-1) / 2, rtol=0, atol=1e-12)
 
 
 @law
@@ -159,22 +138,22 @@ def test_adding_what_the_values_cannot_see_changes_nothing(layer, seed):
 @given(layers())
 def test_rows_with_independent_values_stay_as_they_are_bit_for_bit(layer):
     attention, values, visible = layer
-    found = project(attention, values, visible)
-    whole = found.nullity == 0
-    assert torch.equal(found.effective[whole], attention[whole])
-    assert not found.null_fraction[whole].any()
-    assert not found.moved[whole].any()
+    projection = project(attention, values, visible)
+    whole = projection.nullity == 0
+    assert torch.equal(projection.effective[whole], attention[whole])
+    assert not projection.null_fraction[whole].any()
+    assert not projection.moved[whole].any()
 
 
 @law
 @given(layers(), st.sampled_from(("svd", "pinv")))
-def test_it_is_what_a_factorisation_of_every_row_gives(layer, how):
+def test_it_is_what_a_factorisation_of_every_row_gives(layer, route):
     attention, values, visible = layer
-    found = project(attention, values, visible)
-    expected, rank = row_by_row(attention, values, visible, how=how)
-    assert torch.equal(found.rank, rank)
-    assert_close(found.effective, expected, rtol=0, atol=1e-9)
-    assert torch.equal(found.keys_seen, visible.sum(-1))
+    projection = project(attention, values, visible)
+    expected, rank = row_by_row(attention, values, visible, route=route)
+    assert torch.equal(projection.rank, rank)
+    assert_close(projection.effective, expected, rtol=0, atol=1e-9)
+    assert torch.equal(projection.keys_seen, visible.sum(-1))
 
 
 @law
@@ -182,19 +161,19 @@ def test_it_is_what_a_factorisation_of_every_row_gives(layer, how):
 def test_the_trace_of_the_projector_is_the_rank(layer):
     _, values, visible = layer
     identity = torch.eye(len(visible), dtype=torch.float64).expand(len(values), -1, -1)
-    found = project(identity, values, visible)
-    trace = found.effective.diagonal(dim1=-2, dim2=-1).sum(-1)
-    assert_close(trace, found.rank[:, 0].double(), rtol=0, atol=1e-9)
+    projection = project(identity, values, visible)
+    trace = projection.effective.diagonal(dim1=-2, dim2=-1).sum(-1)
+    assert_close(trace, projection.rank[:, 0].double(), rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("how", ["svd", "pinv", "qr"])
+@pytest.mark.parametrize("route", ["svd", "pinv", "qr"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_routes_agree_on_values_of_full_rank(kind, how):
+def test_all_routes_agree_on_values_of_full_rank(kind, route):
     generator = seeded(1)
-    visible = masks(kind, 60, generator=generator)
+    visible = mask(kind, 60, generator=generator)
     values = torch.randn(2, 60, 6, generator=generator, dtype=torch.float64)
     attention = attention_over(visible, 2, generator)
-    expected, _ = row_by_row(attention, values, visible, how=how)
+    expected, _ = row_by_row(attention, values, visible, route=route)
     assert_close(project(attention, values, visible).effective, expected, rtol=0, atol=1e-11)
 
 
@@ -203,9 +182,9 @@ def test_all_routes_agree_on_values_of_full_rank(kind, how):
 def test_no_weight_falls_on_a_key_that_a_row_may_not_see(layer):
     attention, values, visible = layer
     spilled = attention + 0.1 * ~visible
-    found = project(spilled, values, visible)
-    assert not found.effective[:, ~visible].any()
-    assert_close(found.effective, project(attention, values, visible).effective)
+    projection = project(spilled, values, visible)
+    assert not projection.effective[:, ~visible].any()
+    assert_close(projection.effective, project(attention, values, visible).effective)
 
 
 @law
@@ -213,11 +192,11 @@ def test_no_weight_falls_on_a_key_that_a_row_may_not_see(layer):
 def test_shuffled_tokens_give_shuffled_effective_attention(layer, seed):
     attention, values, visible = layer
     order = torch.randperm(len(visible), generator=seeded(seed))
-    there = project(
+    shuffled = project(
         attention[:, order][:, :, order], values[:, order], visible[order][:, order]
     ).effective
-    here = project(attention, values, visible).effective
-    assert_close(there, here[:, order][:, :, order], rtol=0, atol=1e-9)
+    plain = project(attention, values, visible).effective
+    assert_close(shuffled, plain[:, order][:, :, order], rtol=0, atol=1e-9)
 
 
 @law
@@ -228,19 +207,19 @@ def test_padding_changes_nothing_for_the_tokens_that_are_there(layer, extra):
     wider = torch.nn.functional.pad(attention, (0, extra, 0, extra))
     longer = torch.nn.functional.pad(values, (0, 0, 0, extra), value=3.0)
     seen = torch.nn.functional.pad(visible, (0, extra, 0, extra))
-    here, there = project(attention, values, visible), project(wider, longer, seen)
-    assert_close(there.effective[:, :n, :n], here.effective, rtol=0, atol=1e-9)
-    assert torch.equal(there.rank[:, :n], here.rank)
+    plain, padded = project(attention, values, visible), project(wider, longer, seen)
+    assert_close(padded.effective[:, :n, :n], plain.effective, rtol=0, atol=1e-9)
+    assert torch.equal(padded.rank[:, :n], plain.rank)
 
 
 @law
 @given(layers())
 def test_with_the_simplex_rows_keep_their_sum_and_the_bias_does_not_matter(layer):
     attention, values, visible = layer
-    here = project(attention, values, visible, simplex=True)
-    assert_close(here.effective.sum(-1), attention.sum(-1), rtol=0, atol=1e-9)
-    there = project(attention, values + 0.5, visible, simplex=True)
-    assert_close(there.effective, here.effective, rtol=0, atol=1e-7)
+    plain = project(attention, values, visible, simplex=True)
+    assert_close(plain.effective.sum(-1), attention.sum(-1), rtol=0, atol=1e-9)
+    biased = project(attention, values + 0.5, visible, simplex=True)
+    assert_close(biased.effective, plain.effective, rtol=0, atol=1e-7)
 
 
 @law
@@ -249,10 +228,10 @@ def test_turning_the_values_changes_nothing(layer, seed):
     attention, values, visible = layer
     d = values.shape[-1]
     turn, _ = torch.linalg.qr(torch.randn(d, d, generator=seeded(seed), dtype=torch.float64))
-    there = project(attention, values @ turn, visible)
-    here = project(attention, values, visible)
-    assert torch.equal(there.rank, here.rank)
-    assert_close(there.effective, here.effective, rtol=0, atol=1e-9)
+    turned = project(attention, values @ turn, visible)
+    plain = project(attention, values, visible)
+    assert torch.equal(turned.rank, plain.rank)
+    assert_close(turned.effective, plain.effective, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["all", "causal"])
@@ -260,26 +239,28 @@ def test_a_repeated_token_drops_the_rank_and_shares_its_weight(kind):
     generator = seeded(3)
     values = torch.randn(2, 6, 8, generator=generator, dtype=torch.float64)
     values[:, 4] = values[:, 1]
-    visible = masks(kind, 6)
-    found = project(attention_over(visible, 2, generator), values, visible)
+    visible = mask(kind, 6)
+    projection = project(attention_over(visible, 2, generator), values, visible)
     both = visible[:, 4]
-    assert torch.equal(found.nullity, both.long().expand(2, -1))
-    assert_close(found.effective[:, both, 1], found.effective[:, both, 4], rtol=0, atol=1e-12)
-    assert bool(found.unidentifiable[:, both].all())
+    assert torch.equal(projection.nullity, both.long().expand(2, -1))
+    assert_close(
+        projection.effective[:, both, 1], projection.effective[:, both, 4], rtol=0, atol=1e-12
+    )
+    assert bool(projection.unidentifiable[:, both].all())
 
 
 def test_causal_rows_with_no_more_keys_than_dimensions_are_unchanged():
-    generator, visible = seeded(4), masks("causal", 40)
+    generator, visible = seeded(4), mask("causal", 40)
     attention = attention_over(visible, 3, generator)
-    found = project(attention, torch.randn(3, 40, 8, generator=generator).double(), visible)
-    assert torch.equal(found.effective[:, :8], attention[:, :8])
-    assert torch.equal(found.rank, visible.sum(-1).clamp(max=8).expand(3, -1))
-    assert bool(found.identifiable[:, :8].all())
-    assert bool(found.unidentifiable[:, 8:].all())
+    projection = project(attention, torch.randn(3, 40, 8, generator=generator).double(), visible)
+    assert torch.equal(projection.effective[:, :8], attention[:, :8])
+    assert torch.equal(projection.rank, visible.sum(-1).clamp(max=8).expand(3, -1))
+    assert bool(projection.identifiable[:, :8].all())
+    assert bool(projection.unidentifiable[:, 8:].all())
 
 
 def test_one_projection_for_all_causal_rows_would_break_both_laws():
-    generator, visible = seeded(5), masks("causal", 40)
+    generator, visible = seeded(5), mask("causal", 40)
     attention = attention_over(visible, 1, generator)
     values = torch.randn(1, 40, 8, generator=generator, dtype=torch.float64)
     columns, _ = torch.linalg.qr(values)
@@ -312,20 +293,20 @@ def test_trap_padding_counts_as_tokens():
 
 @pytest.mark.parametrize("scale", [1e-8, 1.0, 1e9])
 def test_trap_the_tolerance_ignores_the_scale(scale):
-    generator, visible = seeded(7), masks("all", 24)
+    generator, visible = seeded(7), mask("all", 24)
     mixing = torch.randn(1, 2, 6, generator=generator)
     values = torch.randn(1, 24, 2, generator=generator) @ mixing * scale  # rank 2, and rounding
     attention = attention_over(visible, 1, generator, torch.float32)
     expected, _ = row_by_row(attention, values, visible, eps=SINGLE)
     old = released(attention, values, visible[0], tolerance=12 * SINGLE)
     assert ((old - expected).abs().max() > 1e-3) == (scale != 1)
-    found = project(attention, values, visible)
-    assert found.rank.unique().tolist() == [2]
-    assert_close(found.effective.double(), expected, rtol=0, atol=1e-6)
+    projection = project(attention, values, visible)
+    assert projection.rank.unique().tolist() == [2]
+    assert_close(projection.effective.double(), expected, rtol=0, atol=1e-6)
 
 
 def test_trap_one_rank_for_all_heads():
-    generator, visible = seeded(8), masks("all", 24)
+    generator, visible = seeded(8), mask("all", 24)
     values = torch.randn(2, 24, 6, generator=generator, dtype=torch.float64)
     values[1, :, 2:] = 0
     attention = attention_over(visible, 2, generator)
@@ -333,9 +314,9 @@ def test_trap_one_rank_for_all_heads():
     assert (released(attention, values, visible[0], tolerance=1e-10) - expected)[
         1
     ].abs().max() > 1e-2
-    found = project(attention, values, visible)
-    assert_close(found.effective, expected, rtol=0, atol=1e-12)
-    assert found.rank[:, 0].tolist() == [6, 2]
+    projection = project(attention, values, visible)
+    assert_close(projection.effective, expected, rtol=0, atol=1e-12)
+    assert projection.rank[:, 0].tolist() == [6, 2]
 
 
 # How ranks are judged.
@@ -350,12 +331,12 @@ def test_trap_one_rank_for_all_heads():
 )
 def test_ranks_and_doubts_are_those_of_every_row_by_itself(kind, seed, exponent, dtype):
     generator = seeded(seed)
-    visible = masks(kind, 48, generator=generator)
+    visible = mask(kind, 48, generator=generator)
     fall = torch.logspace(0, exponent, 6, dtype=torch.float64)
     values = torch.randn(2, 48, 6, generator=generator, dtype=torch.float64) * fall
     turn, _ = torch.linalg.qr(torch.randn(6, 6, generator=generator, dtype=torch.float64))
     values = (values @ turn).to(dtype)
-    found = project(attention_over(visible, 2, generator, dtype), values, visible)
+    projection = project(attention_over(visible, 2, generator, dtype), values, visible)
     eps = torch.finfo(dtype).eps
     for head, query in ((h, q) for h in range(2) for q in range(0, 48, 5)):
         with one_thread():
@@ -365,10 +346,10 @@ def test_ranks_and_doubts_are_those_of_every_row_by_itself(kind, seed, exponent,
         line = max(int(visible[query].sum()), 6) * eps * strength[0]
         if bool(((strength / line).log10().frac().abs() < 0.02).any()):
             continue  # on one of the lines to within rounding
-        assert found.rank[head, query] == (strength > line).sum()
+        assert projection.rank[head, query] == (strength > line).sum()
         near = (strength > line / 10) & (strength < line * 10)
-        assert bool(found.borderline[head, query]) == bool(near.any())
-        assert found.rtol[query] == pytest.approx(float(line / strength[0]))
+        assert bool(projection.borderline[head, query]) == bool(near.any())
+        assert projection.rtol[query] == pytest.approx(float(line / strength[0]))
 
 
 @pytest.mark.parametrize(
@@ -376,37 +357,37 @@ def test_ranks_and_doubts_are_those_of_every_row_by_itself(kind, seed, exponent,
 )
 def test_a_verdict_says_when_it_hangs_on_the_tolerance(strength, verdict):
     values = torch.diag(torch.tensor([1.0, 1.0, strength])).unsqueeze(0)
-    visible = masks("all", 3)
-    found = project(attention_over(visible, 1, seeded(9), torch.float32), values, visible)
-    assert bool(found.identifiable.all()) == (verdict == "identifiable")
-    assert bool(found.unidentifiable.all()) == (verdict == "not")
-    assert bool(found.borderline.all()) == (verdict == "borderline")
-    assert_close(found.spectrum[0], torch.tensor([1.0, 1.0, strength], dtype=torch.float64))
+    visible = mask("all", 3)
+    projection = project(attention_over(visible, 1, seeded(9), torch.float32), values, visible)
+    assert bool(projection.identifiable.all()) == (verdict == "identifiable")
+    assert bool(projection.unidentifiable.all()) == (verdict == "not")
+    assert bool(projection.borderline.all()) == (verdict == "borderline")
+    assert_close(projection.spectrum[0], torch.tensor([1.0, 1.0, strength], dtype=torch.float64))
 
 
 def test_more_keys_than_dimensions_are_never_identifiable_however_borderline_the_rank():
-    generator, visible = seeded(10), masks("all", 12)
+    generator, visible = seeded(10), mask("all", 12)
     values = torch.randn(1, 12, 3, generator=generator) * torch.tensor([1.0, 1.0, 1e-6])
-    found = project(attention_over(visible, 1, generator, torch.float32), values, visible)
-    assert bool(found.borderline.all())
-    assert bool(found.unidentifiable.all())
+    projection = project(attention_over(visible, 1, generator, torch.float32), values, visible)
+    assert bool(projection.borderline.all())
+    assert bool(projection.unidentifiable.all())
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_computed_exactly_and_judged_as_single(dtype):
-    generator, visible = seeded(11), masks("causal", 150)
+    generator, visible = seeded(11), mask("causal", 150)
     values = torch.randn(1, 150, 8, generator=generator).to(dtype)
     attention = attention_over(visible, 1, generator, torch.float32).to(dtype)
-    found = project(attention, values, visible)
+    projection = project(attention, values, visible)
     expected, rank = row_by_row(attention, values, visible, eps=SINGLE)
-    assert torch.equal(found.rank, rank)
-    assert found.rtol[-1] == pytest.approx(150 * SINGLE)
-    assert found.effective.dtype is torch.float32
-    assert_close(found.effective.double(), expected, rtol=0, atol=1e-6)
+    assert torch.equal(projection.rank, rank)
+    assert projection.rtol[-1] == pytest.approx(150 * SINGLE)
+    assert projection.effective.dtype is torch.float32
+    assert_close(projection.effective.double(), expected, rtol=0, atol=1e-6)
 
 
 def test_the_callers_tolerance_and_precision_are_used():
-    generator, visible = seeded(12), masks("all", 30)
+    generator, visible = seeded(12), mask("all", 30)
     values = torch.randn(1, 30, 4, generator=generator).double() * torch.tensor([1, 1, 1, 1e-3])
     attention = attention_over(visible, 1, generator)
     assert int(project(attention, values, visible).rank[0, 0]) == 4
@@ -422,7 +403,7 @@ def test_the_callers_tolerance_and_precision_are_used():
 @pytest.mark.parametrize("kind", ["all", "causal", "sliding", "any"])
 def test_sites_and_heads_can_be_stacked_and_cut_anywhere(kind, monkeypatch):
     generator = seeded(13)
-    visible = masks(kind, 30, generator=generator)
+    visible = mask(kind, 30, generator=generator)
     values = torch.randn(3, 4, 30, 5, generator=generator)
     attention = torch.stack(
         [attention_over(visible, 4, generator, torch.float32) for _ in range(3)]
@@ -439,19 +420,19 @@ def test_sites_and_heads_can_be_stacked_and_cut_anywhere(kind, monkeypatch):
 @pytest.mark.parametrize("kind", ["all", "causal", "any"])
 def test_heads_that_share_their_values_are_projected_like_any_other(kind):
     generator = seeded(14)
-    visible = masks(kind, 30, generator=generator)
+    visible = mask(kind, 30, generator=generator)
     values = torch.randn(2, 30, 5, generator=generator, dtype=torch.float64)
     values = values.repeat_interleave(3, dim=0)
     attention = attention_over(visible, 6, generator)
     expected, rank = row_by_row(attention, values, visible)
-    found = project(attention, values, visible)
-    assert_close(found.effective, expected, rtol=0, atol=1e-11)
-    assert torch.equal(found.rank, rank)
+    projection = project(attention, values, visible)
+    assert_close(projection.effective, expected, rtol=0, atol=1e-11)
+    assert torch.equal(projection.rank, rank)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_looking_changes_neither_the_inputs_nor_the_number_of_threads(dtype):
-    generator, visible = seeded(15), masks("causal", 20)
+    generator, visible = seeded(15), mask("causal", 20)
     attention = attention_over(visible, 2, generator, dtype)
     values = torch.randn(2, 20, 4, generator=generator, dtype=dtype)
     before, threads = (attention.clone(), values.clone(), visible.clone()), torch.get_num_threads()
@@ -461,44 +442,44 @@ def test_looking_changes_neither_the_inputs_nor_the_number_of_threads(dtype):
 
 
 def test_gradients_are_not_recorded():
-    visible = masks("all", 12)
+    visible = mask("all", 12)
     attention = attention_over(visible, 4, seeded(16)).requires_grad_()
     assert not project(attention, torch.randn(4, 12, 3).double(), visible).effective.requires_grad
 
 
 def test_a_long_causal_map_agrees_with_the_rows_taken_one_by_one():
-    generator, n, visible = seeded(17), 300, masks("causal", 300)
+    generator, n, visible = seeded(17), 300, mask("causal", 300)
     values = torch.randn(1, n, 32, generator=generator)
     attention = attention_over(visible, 1, generator, torch.float32)
-    found = project(attention, values, visible)
+    projection = project(attention, values, visible)
     assert_close(
-        found.effective.double(), row_by_row(attention, values, visible, eps=SINGLE)[0],
+        projection.effective.double(), row_by_row(attention, values, visible, eps=SINGLE)[0],
         rtol=0, atol=1e-7,
     )  # fmt: skip
 
 
 def test_ill_conditioned_values_are_still_projected_well():
-    generator, visible = seeded(18), masks("causal", 80)
+    generator, visible = seeded(18), mask("causal", 80)
     fall = torch.logspace(0, -6, 12, dtype=torch.float64)
     turn, _ = torch.linalg.qr(torch.randn(12, 12, generator=generator, dtype=torch.float64))
     values = torch.randn(2, 80, 12, generator=generator, dtype=torch.float64) * fall @ turn
     attention = attention_over(visible, 2, generator)
     expected, rank = row_by_row(attention, values, visible)
-    found = project(attention, values, visible)
-    assert torch.equal(found.rank, rank)
-    assert_close(found.effective, expected, rtol=0, atol=1e-8)
+    projection = project(attention, values, visible)
+    assert torch.equal(projection.rank, rank)
+    assert_close(projection.effective, expected, rtol=0, atol=1e-8)
 
 
 def test_rows_whose_first_keys_are_nearly_dependent_do_not_lose_their_digits():
-    generator, visible = seeded(23), masks("causal", 40)
+    generator, visible = seeded(23), mask("causal", 40)
     values = torch.randn(2, 40, 6, generator=generator, dtype=torch.float64)
     values[:, :12, 5] = values[:, :12, 4] + 1e-7 * values[:, :12, 5]
     attention = attention_over(visible, 2, generator)
     expected, rank = row_by_row(attention, values, visible)
-    found = project(attention, values, visible)
-    assert torch.equal(found.rank, rank)
-    assert bool((found.rank[:, 7:] == 6).all())
-    assert_close(found.effective, expected, rtol=0, atol=1e-8)
+    projection = project(attention, values, visible)
+    assert torch.equal(projection.rank, rank)
+    assert bool((projection.rank[:, 7:] == 6).all())
+    assert_close(projection.effective, expected, rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("kind", ["causal", "sliding", "local"])
@@ -507,49 +488,51 @@ def test_rows_whose_first_keys_are_nearly_dependent_do_not_lose_their_digits():
     [((1, 1, 2e-4, 4e-7), 3), ((1, 1, 1, 4e-6), 3), ((1, 1, 1, 1e-6), 3), ((1, 1, 1, 5e-7), 100)],
 )
 def test_directions_near_the_tolerance_are_dropped_row_by_row(kind, fall, growth):
-    generator, visible = seeded(24), masks(kind, 60)
+    generator, visible = seeded(24), mask(kind, 60)
     values = torch.randn(2, 60, 4, generator=generator, dtype=torch.float64) * torch.tensor(fall)
     values[:, 40:, 3] *= growth  # what is dropped at first may be kept later
     turn, _ = torch.linalg.qr(torch.randn(4, 4, generator=generator, dtype=torch.float64))
     values = values @ turn
     attention = attention_over(visible, 2, generator)
     expected, rank = row_by_row(attention, values, visible, eps=SINGLE)
-    found = project(attention, values, visible, dtype=torch.float32)
-    assert torch.equal(found.rank, rank)
-    assert_close(found.effective, expected, rtol=0, atol=1e-6)
+    projection = project(attention, values, visible, dtype=torch.float32)
+    assert torch.equal(projection.rank, rank)
+    assert_close(projection.effective, expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["all", "causal", "local"])
 def test_pearson_is_the_correlation_over_pairs_that_see_each_other(kind):
-    generator, visible = seeded(19), masks(kind, 30)
+    generator, visible = seeded(19), mask(kind, 30)
     attention = attention_over(visible, 2, generator)
-    found = project(attention, torch.randn(2, 30, 4, generator=generator).double(), visible)
+    projection = project(attention, torch.randn(2, 30, 4, generator=generator).double(), visible)
     for head in range(2):
-        both = torch.stack([attention[head, visible], found.effective[head, visible]])
-        assert float(found.pearson[head]) == pytest.approx(float(torch.corrcoef(both)[0, 1]))
+        both = torch.stack([attention[head, visible], projection.effective[head, visible]])
+        assert float(projection.pearson[head]) == pytest.approx(float(torch.corrcoef(both)[0, 1]))
 
 
 def test_pearson_is_one_as_long_as_tokens_are_no_more_than_dimensions():
     generator = seeded(20)
     for n in range(2, 24):
-        visible = masks("all", n)
+        visible = mask("all", n)
         values = torch.randn(1, n, 12, generator=generator, dtype=torch.float64)
         pearson = float(project(attention_over(visible, 1, generator), values, visible).pearson)
         assert (pearson == 1) == (n <= 12)
 
 
 def test_rows_that_see_nothing_are_nothing():
-    visible = masks("causal, padded left", 12)
-    found = project(attention_over(visible, 2, seeded(21)), torch.randn(2, 12, 3).double(), visible)
-    assert not found.effective[:, :2].any()
-    assert not found.null_fraction[:, :2].any()
-    assert found.rank[:, :2].unique().tolist() == [0]
+    visible = mask("causal, padded left", 12)
+    projection = project(
+        attention_over(visible, 2, seeded(21)), torch.randn(2, 12, 3).double(), visible
+    )
+    assert not projection.effective[:, :2].any()
+    assert not projection.null_fraction[:, :2].any()
+    assert projection.rank[:, :2].unique().tolist() == [0]
 
 
 def test_cross_attention_has_more_queries_than_keys_or_fewer():
     generator = seeded(22)
     for queries, keys in ((4, 20), (20, 4)):
-        visible = masks("padded", queries, keys)
+        visible = mask("padded", queries, keys)
         values = torch.randn(2, keys, 3, generator=generator, dtype=torch.float64)
         attention = attention_over(visible, 2, generator)
         expected, _ = row_by_row(attention, values, visible)
@@ -557,10 +540,10 @@ def test_cross_attention_has_more_queries_than_keys_or_fewer():
 
 
 def test_a_mask_is_read_as_its_different_rows():
-    assert len(key_sets(masks("all", 9))) == 1
-    assert len(key_sets(masks("padded", 9))) == 1
-    causal = key_sets(masks("causal", 9).flip(0))
+    assert len(key_sets(mask("all", 9))) == 1
+    assert len(key_sets(mask("padded", 9))) == 1
+    causal = key_sets(mask("causal", 9).flip(0))
     assert causal.size.tolist() == list(range(1, 10))
-    assert torch.equal(causal.member[causal.of_row], masks("causal", 9).flip(0))
-    assert all(len(block.rows) <= 17 for block in key_sets(masks("causal", 99)).blocks)
-    assert math.prod(key_sets(masks("local", 40)).member.shape) == 40 * 40
+    assert torch.equal(causal.member[causal.of_row], mask("causal", 9).flip(0))
+    assert all(len(block.rows) <= 17 for block in key_sets(mask("causal", 99)).blocks)
+    assert math.prod(key_sets(mask("local", 40)).member.shape) == 40 * 40

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.masks import seeded
 from torch.testing import assert_close
 
 from exhibit_a.methods.identifiability.freedom import degrees_of_freedom
@@ -11,10 +12,6 @@ from exhibit_a.methods.identifiability.projection import project
 from exhibit_a.numerics.parallel import one_thread
 
 law = settings(max_examples=30, deadline=None)
-
-
-def seeded(seed):
-    return torch.Generator().manual_seed(seed)
 
 
 def everything(n):
@@ -25,7 +22,7 @@ def head(n, d_key, d_value, seed=0, dtype=torch.float64, visible=None):
     """A head as a model has it: attention from random queries and keys."""
     generator = seeded(seed)
     draw = [torch.randn(1, n, d, generator=generator) for d in (d_key, d_key, d_value)]
-    queries, keys, values = (part.to(dtype) for part in draw)
+    queries, keys, values = (drawn.to(dtype) for drawn in draw)
     scores = queries @ keys.mT / d_key**0.5
     visible = everything(n) if visible is None else visible
     attention = torch.softmax(scores.masked_fill(~visible, -torch.inf), dim=-1)
@@ -40,12 +37,12 @@ sizes = st.tuples(st.integers(2, 14), st.integers(1, 8), st.integers(1, 8))
 def test_each_demand_leaves_as_much_as_counting_dimensions_says(size, seed):
     n, d_key, d_value = size
     attention, values, keys, _ = head(n, d_key, d_value, seed)
-    found = degrees_of_freedom(attention, values, keys, everything(n))
-    assert found.same_output.unique().tolist() == [max(0, n - d_value)]
-    assert found.same_sum.unique().tolist() == [max(0, n - d_value - 1)]
-    assert found.not_negative.unique().tolist() == [max(0, n - d_value - 1)]
-    assert found.reach.unique().tolist() == [min(d_key, n - 1)]
-    assert found.generated.unique().tolist() == [max(0, min(d_key, n - 1) - min(d_value, n - 1))]
+    freedom = degrees_of_freedom(attention, values, keys, everything(n))
+    assert freedom.same_output.unique().tolist() == [max(0, n - d_value)]
+    assert freedom.same_sum.unique().tolist() == [max(0, n - d_value - 1)]
+    assert freedom.not_negative.unique().tolist() == [max(0, n - d_value - 1)]
+    assert freedom.reach.unique().tolist() == [min(d_key, n - 1)]
+    assert freedom.generated.unique().tolist() == [max(0, min(d_key, n - 1) - min(d_value, n - 1))]
 
 
 @law
@@ -55,12 +52,12 @@ def test_a_further_demand_never_leaves_more(size, seed, repeated):
     attention, values, keys, _ = head(n, d_key, d_value, seed)
     if repeated:
         values[:, -1] = values[:, 0]
-    found = degrees_of_freedom(attention, values, keys, everything(n))
-    assert bool((found.same_output >= found.same_sum).all())
-    assert bool((found.same_sum >= found.not_negative).all())
-    assert bool((found.not_negative >= found.generated).all())
+    freedom = degrees_of_freedom(attention, values, keys, everything(n))
+    assert bool((freedom.same_output >= freedom.same_sum).all())
+    assert bool((freedom.same_sum >= freedom.not_negative).all())
+    assert bool((freedom.not_negative >= freedom.generated).all())
     rank = torch.linalg.matrix_rank(torch.cat([values, torch.ones(1, n, 1)], -1), rtol=1e-10)
-    assert_close(found.same_sum, (n - rank).expand(1, n), check_dtype=False)
+    assert_close(freedom.same_sum, (n - rank).expand(1, n), check_dtype=False)
 
 
 @law
@@ -68,23 +65,23 @@ def test_a_further_demand_never_leaves_more(size, seed, repeated):
 def test_the_local_test_compares_two_ranks(size, seed):
     n, d_key, d_value = size
     attention, values, keys, _ = head(n, d_key, d_value, seed)
-    found = degrees_of_freedom(attention, values, keys, everything(n))
+    freedom = degrees_of_freedom(attention, values, keys, everything(n))
     for query, row in enumerate(attention[0]):
         moves = (row.diag() - torch.outer(row, row)) @ keys[0]
         with one_thread():
             reach = int(torch.linalg.matrix_rank(moves, rtol=1e-10))
-            shown = int(torch.linalg.matrix_rank(values[0].T @ moves, rtol=1e-10))
-        assert found.reach[0, query] == reach
-        assert found.generated[0, query] == reach - shown
+            visible_rank = int(torch.linalg.matrix_rank(values[0].T @ moves, rtol=1e-10))
+        assert freedom.reach[0, query] == reach
+        assert freedom.generated[0, query] == reach - visible_rank
 
 
 @pytest.mark.parametrize(("d_key", "generated"), [(16, 0), (64, 0), (100, 36)])
 def test_narrow_keys_identify_attention_over_many_more_keys_than_dimensions(d_key, generated):
     attention, values, keys, _ = head(128, d_key, 64, seed=1, dtype=torch.float32)
-    found = degrees_of_freedom(attention[:, :8], values, keys, everything(128)[:8])
-    assert found.same_sum.unique().tolist() == [63]
-    assert found.generated.unique().tolist() == [generated]
-    assert bool((found.visibility > 0).all()) == (generated == 0)
+    freedom = degrees_of_freedom(attention[:, :8], values, keys, everything(128)[:8])
+    assert freedom.same_sum.unique().tolist() == [63]
+    assert freedom.generated.unique().tolist() == [generated]
+    assert bool((freedom.visibility > 0).all()) == (generated == 0)
 
 
 def search(attention, values, keys, query, start):
@@ -101,27 +98,27 @@ def search(attention, values, keys, query, start):
 
 def others(layer, index, distance, generator):
     """Rows with the same output that a search from ``distance`` away ends in."""
-    attention, values, keys, queries = (part[0] for part in layer)
+    attention, values, keys, queries = (tensor[0] for tensor in layer)
     row, query = attention[index], queries[index]
     moves = (row.diag() - torch.outer(row, row)) @ keys
     unseen = torch.linalg.svd(values.T @ moves)[2][-1]  # the direction that shows least
     away = torch.randn(len(query), generator=generator, dtype=torch.float64)
     for push in (unseen, -unseen, away / away.norm()):
-        there, error = search(row, values, keys, query, query + distance * push)
+        another, error = search(row, values, keys, query, query + distance * push)
         if error < 1e-10:
-            yield float((there - row).abs().max())
+            yield float((another - row).abs().max())
 
 
 @pytest.mark.parametrize(("d_key", "d_value"), [(2, 4), (4, 4), (3, 6), (5, 4), (6, 3)])
 @pytest.mark.parametrize("seed", range(4))
 def test_searching_finds_another_query_exactly_where_the_local_test_says_so(d_key, d_value, seed):
     layer = head(12, d_key, d_value, seed)
-    found = degrees_of_freedom(*layer[:3], everything(12))
+    freedom = degrees_of_freedom(*layer[:3], everything(12))
     with one_thread():
         for index in range(3):
             gaps = list(others(layer, index, 0.01, seeded(seed)))
             assert gaps
-            assert (max(gaps) > 1e-5) == bool(found.generated[0, index] > 0)
+            assert (max(gaps) > 1e-5) == bool(freedom.generated[0, index] > 0)
 
 
 def test_far_away_there_may_be_another_query_that_a_local_test_cannot_know():
@@ -134,11 +131,11 @@ def test_far_away_there_may_be_another_query_that_a_local_test_cannot_know():
 
 def test_the_visibility_of_a_move_is_how_far_the_output_goes_with_it():
     attention, values, keys, _ = head(9, 3, 5, seed=2)
-    found = degrees_of_freedom(attention, values, keys, everything(9))
+    freedom = degrees_of_freedom(attention, values, keys, everything(9))
     row = attention[0, 4]
     moves, _ = torch.linalg.qr((row.diag() - torch.outer(row, row)) @ keys[0])
     strength = torch.linalg.svdvals(values[0].T @ moves)
-    assert_close(found.visibility[0, 4], strength[-1] / strength[0])
+    assert_close(freedom.visibility[0, 4], strength[-1] / strength[0])
 
 
 def test_an_almost_invisible_move_is_counted_as_visible_but_told():
@@ -147,10 +144,10 @@ def test_an_almost_invisible_move_is_counted_as_visible_but_told():
     moves, _ = torch.linalg.qr((row.diag() - torch.outer(row, row)) @ keys[0])
     hidden = moves[:, -1]
     values[0] -= (1 - 1e-7) * torch.outer(hidden, hidden @ values[0])
-    found = degrees_of_freedom(attention, values, keys, everything(9))
-    assert found.generated[0, 0] == 0
-    assert found.visibility[0, 0] < 1e-6
-    assert found.visibility[0, 1:].min() > found.visibility[0, 0]
+    freedom = degrees_of_freedom(attention, values, keys, everything(9))
+    assert freedom.generated[0, 0] == 0
+    assert freedom.visibility[0, 0] < 1e-6
+    assert freedom.visibility[0, 1:].min() > freedom.visibility[0, 0]
 
 
 def test_rows_with_zero_weights_are_counted_on_their_face():
@@ -158,17 +155,17 @@ def test_rows_with_zero_weights_are_counted_on_their_face():
     attention, values, keys, _ = head(n, 4, d_value, seed=4)
     attention[0, 2, 5:] = 0
     attention[0, 2] /= attention[0, 2].sum()
-    found = degrees_of_freedom(attention, values, keys, everything(n))
-    assert found.same_sum[0, 2] == n - d_value - 1
-    assert found.not_negative[0, 2] == 5 - d_value - 1
-    assert found.not_negative[0, 1] == n - d_value - 1
+    freedom = degrees_of_freedom(attention, values, keys, everything(n))
+    assert freedom.same_sum[0, 2] == n - d_value - 1
+    assert freedom.not_negative[0, 2] == 5 - d_value - 1
+    assert freedom.not_negative[0, 1] == n - d_value - 1
 
 
 def test_a_causal_row_is_counted_as_if_the_text_ended_there():
     n = 14
     visible = everything(n).tril()
     attention, values, keys, _ = head(n, 4, 3, seed=5, visible=visible)
-    found = degrees_of_freedom(attention, values, keys, visible)
+    freedom = degrees_of_freedom(attention, values, keys, visible)
     for last in range(1, n):
         alone = degrees_of_freedom(
             attention[:, last : last + 1, : last + 1],
@@ -177,18 +174,18 @@ def test_a_causal_row_is_counted_as_if_the_text_ended_there():
             visible[last : last + 1, : last + 1],
         )
         for name in ("same_output", "same_sum", "not_negative", "generated", "reach"):
-            assert getattr(found, name)[0, last] == getattr(alone, name)[0, 0]
+            assert getattr(freedom, name)[0, last] == getattr(alone, name)[0, 0]
 
 
 @law
 @given(st.integers(0, 2**31))
 def test_constants_added_to_values_or_keys_change_nothing_that_softmax_keeps(seed):
     attention, values, keys, _ = head(12, 3, 4, seed)
-    here = degrees_of_freedom(attention, values, keys, everything(12))
-    there = degrees_of_freedom(attention, values + 2.0, keys - 1.5, everything(12))
+    plain = degrees_of_freedom(attention, values, keys, everything(12))
+    shifted = degrees_of_freedom(attention, values + 2.0, keys - 1.5, everything(12))
     for name in ("same_sum", "not_negative", "generated", "reach"):
-        assert torch.equal(getattr(here, name), getattr(there, name))
-    assert_close(here.visibility, there.visibility, rtol=1e-6, atol=1e-9)
+        assert torch.equal(getattr(plain, name), getattr(shifted, name))
+    assert_close(plain.visibility, shifted.visibility, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("offset", [0.0, 30.0, 1000.0])
@@ -199,9 +196,9 @@ def test_rounding_of_what_all_keys_or_values_share_is_no_freedom(offset):
     ) + offset
     values = torch.randn(1, 24, 4, generator=generator) + offset
     attention = torch.softmax(torch.randn(1, 24, 24, generator=generator), dim=-1)
-    found = degrees_of_freedom(attention, values, keys, everything(24))
-    assert found.reach.unique().tolist() == [3]
-    assert found.generated.unique().tolist() == [0]
+    freedom = degrees_of_freedom(attention, values, keys, everything(24))
+    assert freedom.reach.unique().tolist() == [3]
+    assert freedom.generated.unique().tolist() == [0]
 
 
 def test_long_rows_in_single_precision_are_judged_like_short_exact_ones():
@@ -218,9 +215,9 @@ def test_long_rows_in_single_precision_are_judged_like_short_exact_ones():
 
 def test_without_keys_the_last_demand_is_left_open():
     attention, values, _, _ = head(9, 3, 5)
-    found = degrees_of_freedom(attention, values, None, everything(9))
-    assert (found.generated, found.reach, found.visibility) == (None, None, None)
-    assert found.same_sum.unique().tolist() == [3]
+    freedom = degrees_of_freedom(attention, values, None, everything(9))
+    assert (freedom.generated, freedom.reach, freedom.visibility) == (None, None, None)
+    assert freedom.same_sum.unique().tolist() == [3]
 
 
 # The two ways of joining heads, as tensors (Bhardwaj et al., 2021).

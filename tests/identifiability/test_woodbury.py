@@ -106,12 +106,12 @@ def test_blocks_that_are_not_asked_for_stay_zero():
     products, owner = weights @ basis, torch.tensor([0])
     asked = torch.zeros(len(sets), dtype=torch.bool)
     asked[sets.blocks[-1].sets] = True
-    some, pivots = coefficients(products, basis, owner, sets, asked)
-    every, _ = coefficients(products, basis, owner, sets, every_set(sets))
+    solution, pivots = coefficients(products, basis, owner, sets, asked)
+    complete, _ = coefficients(products, basis, owner, sets, every_set(sets))
     last = sets.blocks[-1].rows
     others = torch.ones(40, dtype=torch.bool)
     others[last] = False
-    assert torch.equal(some[:, last], every[:, last])
-    assert not some[:, others].any()
+    assert torch.equal(solution[:, last], complete[:, last])
+    assert not solution[:, others].any()
     assert not pivots[:, ~asked].any()
-    assert (every[:, others].abs().amax(-1) > 0).any()
+    assert (complete[:, others].abs().amax(-1) > 0).any()

@@ -49,7 +49,7 @@ def contexts_from(trace, source, site):
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "t5", "vit"])
 def test_contributions_are_those_of_the_jacobian(name):
     trace = precise(name)
-    found = head_mixing(trace)
+    result = head_mixing(trace)
     for site in (trace.sites[1], trace.sites[-1]):
         source = "encoder" if site.kind == "cross" else site.stack
         run = contexts_from(trace, source, site.index)
@@ -58,29 +58,41 @@ def test_contributions_are_those_of_the_jacobian(name):
         )
         norms = jacobian.squeeze(3).square().sum((2, 4)).sqrt()  # (head, query, source)
         expected = norms / norms.sum(-1, keepdim=True)
-        assert_close(found.contribution[site.index], expected, rtol=1e-5, atol=1e-7)
-        assert torch.equal(found.attention[site.index], trace.attention[site.index])
+        assert_close(result.contribution[site.index], expected, rtol=1e-5, atol=1e-7)
+        assert torch.equal(result.attention[site.index], trace.attention[site.index])
 
 
 def test_the_projected_output_is_measured_through_its_weights():
     trace = precise("bert")
-    found = head_mixing(trace, output="projected")
+    result = head_mixing(trace, output="projected")
     run, weight = contexts_from(trace, "encoder", 2), trace.output_weight(2)
     jacobian = torch.autograd.functional.jacobian(
         lambda x: run(x) @ weight, trace.stack_inputs["encoder"], vectorize=True
     )
     norms = jacobian.squeeze(3).square().sum((2, 4)).sqrt()
     expected = norms / norms.sum(-1, keepdim=True)
-    assert_close(found.contribution[2], expected, rtol=1e-9, atol=1e-12)
+    assert_close(result.contribution[2], expected, rtol=1e-9, atol=1e-12)
 
 
 def test_a_first_layer_that_only_averages_takes_from_where_it_looks():
-    found = head_mixing(averaging_only())
-    assert_close(found.contribution[0], found.attention[0])
-    assert_close(found.pearson[0], torch.ones(4))
-    assert_close(found.total_variation[0], torch.zeros(4))
-    assert (found.total_variation[1] > 0.05).all()
-    assert (found.jensen_shannon[2] > found.jensen_shannon[1] * 0).all()
+    result = head_mixing(averaging_only())
+    assert_close(result.contribution[0], result.attention[0])
+    assert_close(result.pearson[0], torch.ones(4))
+    assert_close(result.total_variation[0], torch.zeros(4))
+    assert (result.total_variation[1] > 0.05).all()
+
+
+def test_deeper_layers_that_only_average_take_from_mixtures():
+    trace = averaging_only()
+    result, attention = head_mixing(trace), trace.attention[0][0]
+    step = torch.eye(7, dtype=torch.float64) + attention
+    for layer in range(3):
+        mixed = attention @ torch.linalg.matrix_power(step, layer)
+        expected = (mixed / mixed.sum(-1, keepdim=True)).expand(4, -1, -1)
+        assert_close(result.contribution[layer], expected, rtol=1e-6, atol=1e-9)
+    assert (result.jensen_shannon[1] > 0.01).all()
+    assert (result.jensen_shannon[2] > 1.5 * result.jensen_shannon[1]).all()
+    assert (result.pearson[2] < result.pearson[1]).all()
 
 
 def test_agreement_is_what_scipy_says():
@@ -89,38 +101,38 @@ def test_agreement_is_what_scipy_says():
     local[..., 2] = local[..., 4]  # a tie
     reach = torch.ones_like(local, dtype=torch.bool)
     reach[:, 1, 4:] = False
-    found = agreement(local, wide, reach)
+    scores = agreement(local, wide, reach)
     for head in range(2):
         rows = [(local[head, q][reach[head, q]], wide[head, q][reach[head, q]]) for q in range(3)]
         expected = sum(stats.pearsonr(a, b)[0] for a, b in rows) / 3
-        assert found["pearson"][head] == pytest.approx(expected, abs=1e-5)
+        assert scores["pearson"][head] == pytest.approx(expected, abs=1e-5)
         expected = sum(stats.spearmanr(a, b)[0] for a, b in rows) / 3
-        assert found["spearman"][head] == pytest.approx(expected, abs=1e-5)
+        assert scores["spearman"][head] == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_sketch_comes_close():
     trace = trace_of("bert")
     exact, sketch = head_mixing(trace), head_mixing(trace, probes=16)
-    for one, other in zip(exact.contribution, sketch.contribution, strict=True):
-        assert (one - other).abs().mean() < 0.02
+    for shares, estimate in zip(exact.contribution, sketch.contribution, strict=True):
+        assert (shares - estimate).abs().mean() < 0.02
     assert sketch.checks["probes"] == 16
 
 
 def test_the_future_is_out_of_reach():
-    found = head_mixing(trace_of("llama"), probes=8)
-    assert all((part.triu(1) == 0).all() for part in found.contribution)
+    result = head_mixing(trace_of("llama"), probes=8)
+    assert all((shares.triu(1) == 0).all() for shares in result.contribution)
 
 
 def test_sinks_are_reported():
-    found = head_mixing(trace_of("gpt-oss"), probes=4)
-    assert found.checks["attention_missing_from_rows"] > 0.01
-    assert all(part.isfinite().all() for part in (*found.pearson, *found.jensen_shannon))
+    result = head_mixing(trace_of("gpt-oss"), probes=4)
+    assert result.checks["attention_missing_from_rows"] > 0.01
+    assert all(scores.isfinite().all() for scores in (*result.pearson, *result.jensen_shannon))
 
 
 def test_both_stacks_are_named_and_kept(tmp_path):
     trace = trace_of("t5")
-    found = head_mixing(trace, probes=4)
-    again = read(found.save(tmp_path / "heads.safetensors"))
+    result = head_mixing(trace, probes=4)
+    again = read(result.save(tmp_path / "heads.safetensors"))
     assert again.kind == tuple(site.kind for site in trace.sites)
     cross = again.kind.index("cross")
     assert again.contribution[cross].shape == (4, 5, 7)
@@ -131,8 +143,8 @@ def test_both_stacks_are_named_and_kept(tmp_path):
 
 def test_one_token_leaves_nothing_to_compare():
     inputs = {"input_ids": torch.tensor([[5]]), "attention_mask": torch.tensor([[1]])}
-    found = head_mixing(capture(subject_of("bert"), inputs), probes=2)
-    assert all(part.isnan().all() for part in found.pearson)
+    result = head_mixing(capture(subject_of("bert"), inputs), probes=2)
+    assert all(scores.isnan().all() for scores in result.pearson)
 
 
 def test_an_unknown_output_is_refused():

@@ -90,11 +90,11 @@ def blocks_by_definition(trace, source, stack):
 def test_norms_are_those_of_the_jacobian(name, stack, source):
     trace = precise(name)
     blocks = blocks_by_definition(trace, source, stack)
-    found = hidden_attribution(trace, stack=stack, source=source)
+    result = hidden_attribution(trace, stack=stack, source=source)
     close = 1e-10 if name in ("bert", "gpt2") else 1e-6  # the others have a float32 softmax
-    assert_close(found.norms[1:], blocks.square().sum((-2, -1)).sqrt(), rtol=close, atol=close)
-    assert found.checks["parity"] == 0
-    assert found.checks["adjoint_gap"] < 10 * close
+    assert_close(result.norms[1:], blocks.square().sum((-2, -1)).sqrt(), rtol=close, atol=close)
+    assert result.checks["parity"] == 0
+    assert result.checks["adjoint_gap"] < 10 * close
 
 
 @pytest.mark.parametrize("name", FOLDED)
@@ -116,10 +116,10 @@ def test_tokens_that_meet_outside_attention_are_not_folded(share, distance):
         lambda module, given, output: output + share * output.roll(distance, dims=1)
     )
     trace = capture(load(model), FAMILIES["bert"].inputs())
-    found = hidden_attribution(trace)
-    assert "folded" not in found.checks["mode"]
+    result = hidden_attribution(trace)
+    assert "folded" not in result.checks["mode"]
     blocks = blocks_by_definition(trace, "encoder", "encoder")
-    assert_close(found.norms[1:], blocks.square().sum((-2, -1)).sqrt(), rtol=1e-9, atol=1e-9)
+    assert_close(result.norms[1:], blocks.square().sum((-2, -1)).sqrt(), rtol=1e-9, atol=1e-9)
 
 
 def test_other_norms_are_theirs():
@@ -136,28 +136,28 @@ def test_other_norms_are_theirs():
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "t5", "vit"])
 def test_contributions_share_out_a_whole_and_start_as_the_identity(name):
-    found = exact(name)
-    assert (found.contribution >= 0).all()
-    assert_close(found.contribution.sum(-1), torch.ones(found.contribution.shape[:2]))
-    assert torch.equal(found.contribution[0], torch.eye(found.contribution.shape[1]))
-    assert (found.standard_error == 0).all()
-    assert (found.self_contribution[1] < 1).any()
+    result = exact(name)
+    assert (result.contribution >= 0).all()
+    assert_close(result.contribution.sum(-1), torch.ones(result.contribution.shape[:2]))
+    assert torch.equal(result.contribution[0], torch.eye(result.contribution.shape[1]))
+    assert (result.standard_error == 0).all()
+    assert (result.self_contribution[1] < 1).any()
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_the_future_contributes_nothing(name):
-    found = exact(name).contribution
-    assert (found.triu(1) == 0).all()
-    assert (found[1:].tril(-1).sum(-1)[:, 1:] > 0).all()
+    contribution = exact(name).contribution
+    assert (contribution.triu(1) == 0).all()
+    assert (contribution[1:].tril(-1).sum(-1)[:, 1:] > 0).all()
 
 
 def test_nobody_mixes_without_attention():
     model = FAMILIES["bert"].build()
     for layer in model.bert.encoder.layer:
         nn.init.zeros_(layer.attention.output.dense.weight)
-    found = hidden_attribution(capture(load(model), FAMILIES["bert"].inputs()))
-    assert torch.equal(found.contribution, torch.eye(7).expand_as(found.contribution))
-    assert (found.not_own_top == 0).all()
+    result = hidden_attribution(capture(load(model), FAMILIES["bert"].inputs()))
+    assert torch.equal(result.contribution, torch.eye(7).expand_as(result.contribution))
+    assert (result.not_own_top == 0).all()
 
 
 def test_padding_changes_nothing():
@@ -166,16 +166,16 @@ def test_padding_changes_nothing():
         "input_ids": torch.cat([inputs["input_ids"], torch.zeros(1, 3, dtype=torch.long)], 1),
         "attention_mask": torch.tensor([[1] * 7 + [0] * 3]),
     }
-    found = hidden_attribution(capture(subject_of("bert"), padded))
-    assert found.tokens == exact("bert").tokens
-    assert_close(found.contribution, exact("bert").contribution, rtol=1e-4, atol=1e-6)
+    result = hidden_attribution(capture(subject_of("bert"), padded))
+    assert result.tokens == exact("bert").tokens
+    assert_close(result.contribution, exact("bert").contribution, rtol=1e-4, atol=1e-6)
 
 
 def test_a_linear_model_is_attention_rollout():
     trace = averaging_only()
     step = torch.eye(7, dtype=torch.float64) + trace.attention[0][0]
-    found = hidden_attribution(trace)
-    for layer, contribution in enumerate(found.contribution):
+    result = hidden_attribution(trace)
+    for layer, contribution in enumerate(result.contribution):
         rolled = torch.linalg.matrix_power(step, layer)
         assert_close(contribution, rolled / rolled.sum(-1, keepdim=True), rtol=1e-6, atol=1e-9)
 
@@ -228,31 +228,31 @@ def test_the_gradient_of_a_sum_sees_nothing_where_we_see_everything():
 
 
 def test_special_tokens_can_be_left_out():
-    found = hidden_attribution(trace_of("vit"), probes=4, special=False)
-    assert len(found.tokens) == 16
-    assert not found.special.any()
+    result = hidden_attribution(trace_of("vit"), probes=4, special=False)
+    assert len(result.tokens) == 16
+    assert not result.special.any()
     assert exact("vit").special.tolist() == [True] + [False] * 16
-    assert found.checks["special_tokens"] == "excluded"
+    assert result.checks["special_tokens"] == "excluded"
 
 
 def test_one_token_is_only_itself():
     inputs = {"input_ids": torch.tensor([[5]]), "attention_mask": torch.tensor([[1]])}
     for name in ("bert", "gpt2", "llama"):
-        found = hidden_attribution(capture(subject_of(name), inputs))
-        assert (found.contribution == 1).all()
-        assert (found.neighbours == 1).all()
+        result = hidden_attribution(capture(subject_of(name), inputs))
+        assert (result.contribution == 1).all()
+        assert (result.neighbours == 1).all()
 
 
 def test_cross_stack_results_name_both_sides():
     trace = trace_of("t5")
-    found = hidden_attribution(trace, probes=4, stack="decoder", source="encoder")
-    assert found.contribution.shape == (4, 5, 7)
-    assert (found.contribution[0] == 0).all()
-    table = found.to_pandas().query("field == 'contribution'")
+    result = hidden_attribution(trace, probes=4, stack="decoder", source="encoder")
+    assert result.contribution.shape == (4, 5, 7)
+    assert (result.contribution[0] == 0).all()
+    table = result.to_pandas().query("field == 'contribution'")
     assert set(table["source_token"]) == set(trace.sequences["encoder"].tokens)
     assert set(table["target_token"]) == set(trace.sequences["decoder"].tokens)
     with pytest.raises(NotComputableError, match="Ask with source='decoder'"):
-        _ = found.self_contribution
+        _ = result.self_contribution
 
 
 def test_looking_leaves_the_model_as_it_was():
@@ -261,15 +261,15 @@ def test_looking_leaves_the_model_as_it_was():
     hidden_attribution(capture(subject, FAMILIES["bert"].inputs()), probes=2)
     assert subject.model.config._attn_implementation == before
     assert all(weight.requires_grad for weight in subject.model.parameters())
-    assert all("forward" not in vars(part) for part in subject.model.modules())
+    assert all("forward" not in vars(module) for module in subject.model.modules())
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_gives_nearly_the_same(dtype):
     model = FAMILIES["bert"].build().to(dtype)
-    found = hidden_attribution(capture(load(model), FAMILIES["bert"].inputs()))
-    assert found.contribution.dtype == torch.float32
-    assert (found.contribution - exact("bert").contribution).abs().amax() < 0.05
+    result = hidden_attribution(capture(load(model), FAMILIES["bert"].inputs()))
+    assert result.contribution.dtype == torch.float32
+    assert (result.contribution - exact("bert").contribution).abs().amax() < 0.05
 
 
 @given(st.integers(1, 9), st.integers(1, 3), st.integers(0, 99))
@@ -294,18 +294,18 @@ def test_who_is_displaced():
 
 
 def test_results_survive_the_disk_and_can_be_drawn(tmp_path):
-    found = hidden_attribution(trace_of("bert"), probes=4)
-    again = read(found.save(tmp_path / "mixing.safetensors"))
-    assert torch.equal(again.contribution, found.contribution)
-    assert again.provenance == found.provenance
+    result = hidden_attribution(trace_of("bert"), probes=4)
+    again = read(result.save(tmp_path / "mixing.safetensors"))
+    assert torch.equal(again.contribution, result.contribution)
+    assert again.provenance == result.provenance
     figure = again.plot()
     assert len(figure.axes) == 4
     with pytest.raises(BadRequestError, match="no token 99"):
-        found.plot(token=99)
+        result.plot(token=99)
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "message"),
     [
         ({"norm": "nuclear"}, "choose frobenius, spectral, times_input"),
         ({"norm": "spectral", "probes": 4}, "use probes=None"),
@@ -315,8 +315,8 @@ def test_results_survive_the_disk_and_can_be_drawn(tmp_path):
         ({"source": "middle"}, "found encoder"),
     ],
 )
-def test_bad_requests_are_told_what_exists(asked, said):
-    with pytest.raises(BadRequestError, match=said):
+def test_bad_requests_are_told_what_exists(asked, message):
+    with pytest.raises(BadRequestError, match=message):
         hidden_attribution(trace_of("bert"), **asked)
 
 
@@ -330,7 +330,7 @@ def test_every_family_can_be_pushed_forward(family):
     subject, inputs = family
     trace = capture(subject, inputs)
     for stack in trace.sequences:
-        own = [s.index for s in trace.sites if s.stack == stack and s.kind == "self"]
-        for push in (push_to_layers(trace, stack, stack), push_to_heads(trace, stack, own)):
+        sites = [s.index for s in trace.sites if s.stack == stack and s.kind == "self"]
+        for push in (push_to_layers(trace, stack, stack), push_to_heads(trace, stack, sites)):
             assert push.checks["parity"] <= subject.anatomy.tolerance
             assert push.checks["adjoint_gap"] < 2e-5

@@ -39,14 +39,14 @@ def images(count):
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "t5", "vit"])
 def test_the_input_itself_is_always_found(name, metric):
     texts = images(20) if name == "vit" else sentences(40)
-    found = token_identifiability(subject_of(name), texts, maps=["identity"], metric=metric)
-    assert found.rate["identity"][0] == 1
-    assert found.with_special["identity"][0] == 1
-    assert found.mrr["identity"][0] == 1
-    assert (found.interval["identity"][0] == 1).all()
-    assert (found.rate["identity"] <= found.top["identity"]).all()
-    assert (found.rate["identity"] <= found.mrr["identity"]).all()
-    assert (found.rate["identity"] <= found.same_token["identity"]).all()
+    result = token_identifiability(subject_of(name), texts, maps=["identity"], metric=metric)
+    assert result.rate["identity"][0] == 1
+    assert result.with_special["identity"][0] == 1
+    assert result.mrr["identity"][0] == 1
+    assert (result.interval["identity"][0] == 1).all()
+    assert (result.rate["identity"] <= result.top["identity"]).all()
+    assert (result.rate["identity"] <= result.mrr["identity"]).all()
+    assert (result.rate["identity"] <= result.same_token["identity"]).all()
 
 
 def test_residual_paths_keep_tokens_and_pure_averaging_loses_them():
@@ -56,7 +56,7 @@ def test_residual_paths_keep_tokens_and_pure_averaging_loses_them():
     for layer in model.bert.encoder.layer:
         nn.init.zeros_(layer.attention.self.query.weight)  # everybody looks at everybody
         output = layer.attention.output
-        output.forward = lambda hidden, _, part=output: part.LayerNorm(part.dense(hidden))
+        output.forward = lambda hidden, _, module=output: module.LayerNorm(module.dense(hidden))
     lost = token_identifiability(load(model), sentences(60), maps=["identity", "linear"])
     for rate in lost.rate.values():
         assert (rate[1:] < 1.5 * lost.chance).all()
@@ -70,27 +70,27 @@ def rows(count=400, width=6, target=4, layers=2):
 
 
 def moments(hidden, *targets):
-    found = Moments(len(hidden), hidden.shape[-1], len(targets), targets[0].shape[-1])
-    for part in torch.arange(hidden.shape[1]).split(37):
-        found.add(hidden[:, part], torch.stack(targets)[:, part])
-    return found
+    sums = Moments(len(hidden), hidden.shape[-1], len(targets), targets[0].shape[-1])
+    for chunk in torch.arange(hidden.shape[1]).split(37):
+        sums.add(hidden[:, chunk], torch.stack(targets)[:, chunk])
+    return sums
 
 
 def test_ridge_without_penalty_is_least_squares(monkeypatch):
     hidden, wanted = rows()
     monkeypatch.setattr(token_maps, "PENALTIES", torch.tensor([0.0], dtype=torch.float64))
     whole = moments(hidden, wanted)
-    found = ridge(whole, whole)
+    fitted = ridge(whole, whole)
     for layer in range(2):
         padded = torch.cat([hidden[layer], torch.ones(400, 1)], 1)
         solved = torch.linalg.lstsq(padded, wanted).solution
-        assert_close(found(hidden.float())[layer], (padded @ solved).float(), rtol=1e-4, atol=1e-4)
+        assert_close(fitted(hidden.float())[layer], (padded @ solved).float(), rtol=1e-4, atol=1e-4)
 
 
 def test_ridge_is_the_minimum_and_its_penalty_the_best_on_held_out_rows():
     hidden, wanted = rows(count=60)
     train, held = moments(hidden[:, :12], wanted[:12]), moments(hidden[:, 12:], wanted[12:])
-    found = ridge(train, held)
+    fitted = ridge(train, held)
     by_hand = []
     for penalty in token_maps.PENALTIES:
         centred, offset = hidden[1, :12] - hidden[1, :12].mean(0), wanted[:12].mean(0)
@@ -99,9 +99,9 @@ def test_ridge_is_the_minimum_and_its_penalty_the_best_on_held_out_rows():
         weight = torch.linalg.solve(gram + scale * torch.eye(6), centred.T @ (wanted[:12] - offset))
         guess = (hidden[1, 12:] - hidden[1, :12].mean(0)) @ weight + offset
         by_hand.append((guess - wanted[12:]).square().sum(-1).mean())
-    assert_close(found.loss[1], torch.stack(by_hand).amin().float(), rtol=1e-4, atol=1e-6)
-    guesses = found(hidden[:, 12:].float())[1]
-    assert_close((guesses - wanted[12:]).square().sum(-1).mean(), found.loss[1], check_dtype=False)
+    assert_close(fitted.loss[1], torch.stack(by_hand).amin().float(), rtol=1e-4, atol=1e-6)
+    guesses = fitted(hidden[:, 12:].float())[1]
+    assert_close((guesses - wanted[12:]).square().sum(-1).mean(), fitted.loss[1], check_dtype=False)
 
 
 def test_targets_share_their_sums_but_not_their_maps():
@@ -119,8 +119,8 @@ def test_a_rotation_is_found_again():
     chance = torch.Generator().manual_seed(2)
     hidden = torch.randn(1, 200, 5, generator=chance, dtype=torch.float64)
     turn = torch.linalg.qr(torch.randn(5, 5, generator=chance, dtype=torch.float64))[0]
-    found = rotation(moments(hidden, 3 * hidden[0] @ turn + 1))
-    assert_close(found.weight[0], 3 * turn.float(), rtol=1e-4, atol=1e-5)
+    fitted = rotation(moments(hidden, 3 * hidden[0] @ turn + 1))
+    assert_close(fitted.weight[0], 3 * turn.float(), rtol=1e-4, atol=1e-5)
 
 
 def test_learned_maps_do_not_care_how_the_hidden_space_is_turned():
@@ -133,22 +133,22 @@ def test_learned_maps_do_not_care_how_the_hidden_space_is_turned():
 
 def test_controls_are_at_chance_and_maps_are_not():
     texts = sentences(400, seed=3)
-    found = token_identifiability(
+    result = token_identifiability(
         subject_of("bert"),
         texts,
         maps=["identity", "rotation", "linear", "mlp"],
         epochs=3,
         width=16,
     )
-    assert set(found.control) == {"rotation", "linear", "mlp"}
-    for name, control in found.control.items():
-        assert (control < found.chance + 0.06).all(), name
-        assert (found.rate[name][1:] > 2 * control[1:]).all(), name
-    assert (found.rate["mlp"] >= found.rate["linear"] - 0.1).all()
-    assert found.checks["test_texts"] + 0 > 30
-    bounds = found.interval["linear"]
-    assert (bounds[:, 0] <= found.rate["linear"]).all()
-    assert (found.rate["linear"] <= bounds[:, 1]).all()
+    assert set(result.control) == {"rotation", "linear", "mlp"}
+    for name, control in result.control.items():
+        assert (control < result.chance + 0.06).all(), name
+        assert (result.rate[name][1:] > 2 * control[1:]).all(), name
+    assert (result.rate["mlp"] >= result.rate["linear"] - 0.1).all()
+    assert result.checks["test_texts"] > 30
+    bounds = result.interval["linear"]
+    assert (bounds[:, 0] <= result.rate["linear"]).all()
+    assert (result.rate["linear"] <= bounds[:, 1]).all()
 
 
 @pytest.mark.parametrize("candidates", ["dataset", "vocab"])
@@ -168,22 +168,22 @@ def test_positions_that_start_alike_do_not_compete():
     """Llama's input vectors know no position: the same word twice is the same vector twice."""
     ids = torch.tensor([[5, 5, 5, 9, 9]])
     texts = [{"input_ids": ids, "attention_mask": torch.ones_like(ids)}] * 40
-    found = token_identifiability(subject_of("llama"), texts, maps=["identity"])
-    assert found.rate["identity"][0] == 1
-    assert found.chance == pytest.approx((3 * 1 / 3 + 2 * 1 / 4) / 5)
+    result = token_identifiability(subject_of("llama"), texts, maps=["identity"])
+    assert result.rate["identity"][0] == 1
+    assert result.chance == pytest.approx((3 * 1 / 3 + 2 * 1 / 4) / 5)
 
 
 def test_what_is_counted_is_what_a_loop_counts():
     chance = torch.Generator().manual_seed(5)
-    own, guess = torch.randn(2, 1, 6, 3, generator=chance)
+    vectors, guess = torch.randn(2, 1, 6, 3, generator=chance)
     ids = torch.tensor([[1, 2, 3, 1, 4, 5]])
     special = torch.tensor([[True, False, False, False, False, True]])
     words, real = ~special, torch.ones_like(special)
-    field = Candidates(
-        own, own, torch.eye(6).bool()[None], ids[:, :, None] == ids[:, None], real, words
+    candidates = Candidates(
+        vectors, vectors, torch.eye(6).bool()[None], ids[:, :, None] == ids[:, None], real, words
     )
-    sums = score_candidates(field, guess, "l2", 2, words, special)[:, 0]
-    distance = torch.cdist(guess[0], own[0])
+    sums = score_candidates(candidates, guess, "l2", 2, words, special)[:, 0]
+    distance = torch.cdist(guess[0], vectors[0])
     hits = top = reciprocal = alike = overall = apart = 0.0
     for i in range(6):
         rivals = [j for j in range(6) if j != i and (bool(special[0, i]) or not special[0, j])]
@@ -205,12 +205,12 @@ def test_what_is_counted_is_what_a_loop_counts():
 
 def test_texts_are_split_once_and_for_all():
     data = Texts([f"text {i}" for i in range(300)], seed=1)
-    parts = {name: [e.text for e in data.split(name)] for name in token_states.SPLITS}
-    assert sorted(text for part in parts.values() for text in part) == sorted(
+    splits = {name: [e.text for e in data.split(name)] for name in token_states.SPLITS}
+    assert sorted(text for texts in splits.values() for text in texts) == sorted(
         f"text {i}" for i in range(300)
     )
-    assert 180 < len(parts["train"]) < 240
-    assert parts["test"] == [e.text for e in data.split("test")]
+    assert 180 < len(splits["train"]) < 240
+    assert splits["test"] == [e.text for e in data.split("test")]
 
 
 def test_batches_hold_the_states_of_each_text_alone():
@@ -228,10 +228,10 @@ def test_padding_is_nobody():
     plain = sentences(40)
     padded = [
         {
-            "input_ids": torch.cat([one["input_ids"], torch.zeros(1, 2, dtype=torch.long)], 1),
-            "attention_mask": torch.cat([one["attention_mask"], torch.zeros(1, 2).long()], 1),
+            "input_ids": torch.cat([inputs["input_ids"], torch.zeros(1, 2, dtype=torch.long)], 1),
+            "attention_mask": torch.cat([inputs["attention_mask"], torch.zeros(1, 2).long()], 1),
         }
-        for one in plain
+        for inputs in plain
     ]
     a, b = (token_identifiability(subject_of("bert"), t, maps=["linear"]) for t in (plain, padded))
     assert a.chance == pytest.approx(b.chance, abs=1e-12)
@@ -254,16 +254,16 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("asked", "message"),
     [
-        ({"maps": ["quadratic"]}, "choose from identity, rotation, linear, mlp"),
-        ({"maps": []}, "choose from identity"),
+        ({"maps": ["quadratic"]}, "choose identity, rotation, linear, mlp"),
+        ({"maps": []}, "choose identity"),
         ({"metric": "angle"}, "cosine, l2"),
         ({"candidates": "world"}, "sequence, dataset, vocab"),
     ],
 )
-def test_bad_requests_are_told_what_exists(asked, said):
-    with pytest.raises(BadRequestError, match=said):
+def test_bad_requests_are_told_what_exists(asked, message):
+    with pytest.raises(BadRequestError, match=message):
         token_identifiability(subject_of("bert"), sentences(3), **asked)
 
 

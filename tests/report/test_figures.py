@@ -152,13 +152,13 @@ def cut_off(figure):
     return min(drawn.x0, drawn.y0) < -0.02 or drawn.x1 > width + 0.02 or drawn.y1 > height + 0.02
 
 
-@pytest.mark.parametrize("figsize", [None, "one column", "two columns"])
+@pytest.mark.parametrize("figsize", [None, "one column"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_drawn_readably_at_every_size(kind, figsize):
     figure = every_result()[kind].plot(figsize=figsize)
     assert saved(figure, "png")
-    widths = {"one column": 3.3, "two columns": 6.9}
-    assert figure.get_figwidth() == pytest.approx(widths.get(figsize, figure.get_figwidth()))
+    if figsize is not None:
+        assert figure.get_figwidth() == pytest.approx(3.3)
     assert not cut_off(figure)
     for axes in figure.axes:
         assert not touching(axes.xaxis)
@@ -181,8 +181,7 @@ def test_one_panel_is_drawn_into_the_axes_of_the_caller(kind):
         matplotlib.pyplot.close(figure)
 
 
-@pytest.mark.parametrize("tokens", [12, 60, 250])
-@pytest.mark.parametrize("figsize", [None, "one column"])
+@pytest.mark.parametrize(("tokens", "figsize"), [(60, "one column"), (250, None)])
 @pytest.mark.parametrize("place", range(7))
 def test_names_thin_out_instead_of_touching(tokens, figsize, place):
     figure = of_tokens(tokens)[place].plot(figsize=figsize)
@@ -327,6 +326,7 @@ def test_what_cannot_be_drawn_is_said_in_one_line():
 def test_several_curves_share_a_figure():
     curve = every_result()["PruningCurve"]
     figure = plot_curves([curve, curve], figsize="two columns")
+    assert figure.get_figwidth() == pytest.approx(6.9)
     assert len(figure.axes[0].lines) == 2
 
 

@@ -96,8 +96,8 @@ def test_words_are_exchanged_for_near_ones_and_the_rest_is_left(base):
 
 
 def test_a_reversed_pair_has_no_label_because_nobody_knows_it():
-    (found,) = reversed_pairs([Example("7", "first", "second", "entailment")])
-    assert (found.text, found.pair, found.label) == ("second", "first", None)
+    (pair,) = reversed_pairs([Example("7", "first", "second", "entailment")])
+    assert (pair.text, pair.pair, pair.label) == ("second", "first", None)
 
 
 def archive(files: dict[str, bytes]) -> bytes:

@@ -19,12 +19,12 @@ import exhibit_a as xa
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.explanation.head_permutation import (
     HeadPermutation,
-    _seeded,
     head_permutation,
 )
 from exhibit_a.methods.explanation.shuffling import shuffled
 from exhibit_a.methods.identifiability import alternative_maps as other
 from exhibit_a.methods.identifiability.polytope import polytope
+from exhibit_a.numerics.seeds import generator
 from exhibit_a.subject.subject import load
 from exhibit_a.trace import edits
 from exhibit_a.trace.capture import capture
@@ -202,7 +202,7 @@ def test_permuting_all_heads_in_one_batch_is_permuting_them_one_by_one(family):
 
     for site, head in ((0, 1), (len(trace.sites) - 1, 3)):
         raw, seen = trace.attention[site], trace.visible[site]
-        draws = torch.rand(2, *seen.shape, generator=_seeded(5, site))
+        draws = torch.rand(2, *seen.shape, generator=generator(5, site))
         changes = []
         for draw in draws:
             new = raw.clone().unsqueeze(0)

@@ -46,21 +46,17 @@ class Explain(OneText, Answer):
 
             subject = self.subject()
         with progress_bar("") as bar:
-            outcome = trial(
-                subject,
-                self.text,
-                pair=self.pair,
-                target_text=self.target_text,
-                target=self.target,
-                seed=self.seed,
-                truncate=self.truncate,
-                progress=bar.stage,
-            )
+            outcome = trial(subject, self.text, **self._options(), progress=bar.stage)
         with _timed(spent, "files"):
             self.write(outcome)
             if page is not None:
                 outcome.html(page)
         self._show(outcome, spent, (page, self.out, self.plot))
+
+    def _options(self) -> dict[str, Any]:
+        """What a trial takes, as it was given."""
+        names = ("pair", "target_text", "target", "seed", "truncate")
+        return {name: getattr(self, name) for name in names}
 
     def _show(
         self, outcome: "Trial", spent: dict[str, float], written: tuple[Path | None, ...]

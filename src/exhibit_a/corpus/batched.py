@@ -3,7 +3,8 @@
 Each class is a task of ``tasks.py`` for which a batch of texts of one length costs far less than
 the texts one by one: its fields are the parameters that the batched form knows (with others, the
 method itself is asked, text by text), ``prepared`` makes it ready for a model, and the question
-then takes batches. Numbers of a layer or of a condition become short lists, in the order of the layers.
+then takes batches. Numbers of a layer or of a condition become short lists, in the order of the
+layers.
 """
 
 from dataclasses import dataclass
@@ -186,12 +187,12 @@ class _Permutation(Question):
         batch = run(texts.subject, texts.inputs)
         count = len(texts.inputs)
         length = texts.special.shape[1]
-        again = Rerun(batch, torch.full((count,), length), list(texts.numbers))
-        own = again.own.argmax(-1)
+        rerun = Rerun(batch, torch.full((count,), length), list(texts.numbers))
+        own = rerun.unchanged.argmax(-1)
         change, flips, extreme = [], [], []
         for group in self.groups:
             plan = Shuffling(self.task.what, self.scope, group, self.plan.seed, length)
-            moved, given = again.under(plan, self.task.repeats)
+            moved, given = rerun.measure(plan, self.task.repeats)
             change.append(moved[:, :-1].double().mean(1))
             flips.append((given[:, :-1] != own[:, None]).double().mean(1))
             extreme.append(moved[:, -1].double())

@@ -65,7 +65,7 @@ def finish(folder: Folder, card: Card, subject: Subject, count: int) -> Summary:
             {"site": s.index, "layer": s.layer, "stack": s.stack, "kind": s.kind, "heads": s.heads}
             for s in sites
         ],
-        "checks": {"parity": subject.anatomy.parity} | (PRECISION if aggregates else {}),
+        "checks": {"parity": subject.anatomy.parity, **(PRECISION if aggregates else {})},
         "receipts": [hash_of(folder.receipt_path(number)) for number in range(count)],
     }
     folder.finish(manifest, {UNUSABLE: unusable_lines(totals.receipts)} | aggregates)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ from exhibit_a.corpus.windows import PackedUnusable, Window
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, ExhibitError
 from exhibit_a.examples import Example, Unusable
 from exhibit_a.numerics.parallel import one_thread
+from exhibit_a.shapes import Inputs
 from exhibit_a.subject.encoding import positions
 from exhibit_a.subject.subject import Subject, load
 
@@ -62,7 +63,7 @@ class Shard:
 class _Encoded:
     number: int
     example: Example
-    inputs: dict[str, Any]
+    inputs: Inputs
     names: tuple[str, ...]
     special: Tensor
     truncated: bool
@@ -126,7 +127,7 @@ class Worker:
             encoded.append(_Encoded(window.start + place, example, inputs, names, special, cut))
         return encoded, unusable, too_long
 
-    def _inputs(self, example: Example) -> tuple[dict[str, Any], bool]:
+    def _inputs(self, example: Example) -> tuple[Inputs, bool]:
         """The inputs of an example, and whether its text was truncated."""
         try:
             return self.subject.encode(example.text, example.pair), False

@@ -75,8 +75,8 @@ def pack(models: Mapping[str, Path], folder: Path) -> None:
     _store_tokenizer(next(iter(models.values())), folder)
     for name, tensors in packed.items():
         (folder / name).mkdir(exist_ok=True)
-        others = {key: tensor for key, tensor in tensors.items() if key not in common}
-        save_file(others, folder / name / WEIGHTS)
+        unshared = {key: tensor for key, tensor in tensors.items() if key not in common}
+        save_file(unshared, folder / name / WEIGHTS)
         shutil.copyfile(models[name] / "config.json", folder / name / "config.json")
 
 

@@ -137,8 +137,7 @@ def items_of(source: Iterable[Any]) -> Iterable[Any]:
         raise BadRequestError("A single dictionary is not a data set. Give a list of them.")
     if hasattr(source, "iterrows"):  # a pandas table, whose missing values become None
         table = cast("pandas.DataFrame", source)
-        rows: list[Row] = table.astype(object).where(table.notna(), None).to_dict("records")
-        return rows
+        return table.astype(object).where(table.notna(), None).to_dict("records")
     return source
 
 

@@ -66,7 +66,17 @@ class Diagnosis:
 
 
 def diagnose(subject: Subject, *, length: int = 32) -> Diagnosis:
-    """Say what the model allows, and what each method would cost at ``length`` tokens."""
+    """Say what the model allows, and what each method would cost for a text.
+
+    >>> diagnosis = xa.diagnose(subject, length=16)
+    >>> diagnosis.architecture, diagnosis.heads, diagnosis.d_head
+    ('BertForSequenceClassification', (12,), (32,))
+    >>> [estimate.applies for estimate in diagnosis.methods if estimate.method == "trial"]
+    [True]
+
+    Args:
+        length: the number of tokens for which the costs are estimated.
+    """
     anatomy, limits = subject.anatomy, [subject.anatomy.max_length]
     if subject.model.config.is_encoder_decoder:
         limits.append(decoder_limit(subject.model))

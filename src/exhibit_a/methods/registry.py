@@ -1,7 +1,7 @@
 """What is a method? It says so once, above its function, and everything else follows from that.
 
-    @method(question="How much of attention can reach the output?", room="identifiability",
-            needs=("attention", "values"), cost=Cost(forwards=1), command="effective")
+    @method(question="How much of attention can reach the output?", needs=("attention", "values"),
+            cost=Cost(forwards=1), command="effective")
     def effective_attention(trace: Trace, *, value_bias: ValueBias = "include", …): …
 
 The registry feeds the doctor (does it apply, what does it cost?), the command line (a verb, with
@@ -139,13 +139,16 @@ _known: dict[str, Method] = {}
 def method(
     *,
     question: str,
-    room: str,
+    room: str | None = None,
     needs: Sequence[Need] = (),
     cost: Cost = Cost(),  # noqa: B008 (frozen)
     name: str | None = None,
     **more: Any,
 ) -> Callable[[Callable[Given, Made]], Callable[Given, Made]]:
-    """Say what the function below is; ``more`` are further fields of `Method`."""
+    """Say what the function below is; ``more`` are further fields of `Method`.
+
+    Its room is the folder of its file, unless another is named.
+    """
 
     def declare(function: Callable[Given, Made]) -> Callable[Given, Made]:
         @wraps(function)
@@ -153,20 +156,19 @@ def method(
             check_choices(function, args, kwargs)
             return function(*args, **kwargs)
 
-        add(
-            Method(
-                name or function.__name__,
-                question,
-                room,
-                checked,
-                needs=tuple(needs),
-                cost=cost,
-                **more,
-            )
-        )
+        facts = {"needs": tuple(needs), "cost": cost, **more}
+        place = room or _room(function.__module__)
+        add(Method(name or function.__name__, question, place, checked, **facts))
         return checked
 
     return declare
+
+
+def token_method(
+    name: str, question: str, cost: Cost, *needs: Need
+) -> Callable[[Callable[Given, Made]], Callable[Given, Made]]:
+    """Say what the function below is: a method that gives a score for each token."""
+    return method(name=name, question=question, cost=cost, needs=needs, gives="tokens")
 
 
 def add(entry: Method) -> None:
@@ -296,26 +298,37 @@ def _folders(offer: EntryPoint) -> list[str]:
 def _declarations(file: Path, module: str) -> Iterator[Declaration]:
     """The methods that a file declares."""
     source = file.read_text("utf-8")
-    if "@method(" not in source:
+    if "@method(" not in source and "@token_method(" not in source:
         return
     for node in ast.parse(source).body:
         if not isinstance(node, ast.FunctionDef):
             continue
         for decorator in node.decorator_list:
-            if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "method":
-                facts = {
-                    word.arg: str(word.value.value)
-                    for word in decorator.keywords
-                    if word.arg and isinstance(word.value, ast.Constant)
-                }
+            if isinstance(decorator, ast.Call) and (facts := _facts(decorator)):
                 yield Declaration(
                     name=facts.get("name", node.name),
                     module=module,
                     question=facts["question"],
-                    room=facts["room"],
+                    room=facts.get("room", _room(module)),
                     command=facts.get("command"),
                     does=(ast.get_docstring(node) or "").split("\n")[0],
                 )
+
+
+def _facts(decorator: ast.Call) -> dict[str, str]:
+    """What a decorator says in plain words about a method; another decorator says nothing."""
+    kind = ast.unparse(decorator.func)
+    if kind not in ("method", "token_method"):
+        return {}
+    words = {word.arg: word.value for word in decorator.keywords if word.arg}
+    if kind == "token_method":
+        words |= dict(zip(("name", "question"), decorator.args, strict=False))
+    return {n: str(v.value) for n, v in words.items() if isinstance(v, ast.Constant)}
+
+
+def _room(module: str) -> str:
+    """The folder of a file."""
+    return module.split(".")[-2]
 
 
 def _offers() -> Iterable[EntryPoint]:

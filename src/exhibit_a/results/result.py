@@ -141,7 +141,7 @@ class SiteResult(Result):
         """Queries and keys of a site may be tokens of different stacks."""
         if "site" not in leaf.where:
             return super().tokens_along(leaf)
-        named = dict(zip(("query", "key"), self.tokens_of(leaf.where["site"]), strict=True))
+        named = dict(zip(("query", "key"), self.tokens_of(int(leaf.where["site"])), strict=True))
         return {axis: named[axis] for axis in leaf.dims if axis in named}
 
 

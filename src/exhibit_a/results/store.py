@@ -148,10 +148,10 @@ def _encoded(value: object, path: str, tensors: dict[str, Tensor], classes: Clas
         return {"float": str(value)}
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if type(value) in (tuple, list):
+    if isinstance(value, tuple | list) and type(value) in (tuple, list):
         entries = [within(entry, place) for place, entry in enumerate(value)]
         return {"tuple": entries} if type(value) is tuple else entries
-    if type(value) is dict:
+    if isinstance(value, dict) and type(value) is dict:
         return {"dict": [[within(key, "key"), within(value[key], key)] for key in value]}
     kind = type(value)
     name = kind.__name__

@@ -185,8 +185,8 @@ class _Running:
     def argument(self, name: str) -> object:
         """An argument by name, however it was passed; None where it was not."""
         forward = inspect.signature(type(self.module).forward)
-        given = forward.bind_partial(self.module, *self.args, **self.kwargs).arguments
-        return given.get(name, given.get("kwargs", {}).get(name))
+        arguments = forward.bind_partial(self.module, *self.args, **self.kwargs).arguments
+        return arguments.get(name, arguments.get("kwargs", {}).get(name))
 
 
 class _Watcher(Tap):

@@ -1,7 +1,7 @@
 """What goes into the model, and what are its positions called?
 
 Text, pairs of texts and images become a batch of one; positions get names and are marked as
-special (added by the tokenizer, not written by anybody) or as padding.
+special (added by the tokenizer, and no part of the text) or as padding.
 """
 
 import inspect

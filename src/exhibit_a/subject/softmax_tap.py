@@ -13,16 +13,16 @@ come as ``(batch, head, …)`` or with both axes folded into one; einsum letters
 equation.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 from transformers import PreTrainedModel
 
+from exhibit_a.subject.function_mode import FunctionMode
 from exhibit_a.subject.tap import MASKED, AttentionCall, Scorers, Tap, attention_implementation
 
 Multiply = Callable[[Tensor, Tensor], Tensor]
@@ -54,7 +54,7 @@ class _Pending:
     key: Tensor | None
 
 
-class _SoftmaxMode(TorchFunctionMode):
+class _SoftmaxMode(FunctionMode):
     """Watches products and softmaxes in the order the model makes them."""
 
     def __init__(self, tap: Tap, first: int, scorers: Scorers) -> None:
@@ -64,15 +64,10 @@ class _SoftmaxMode(TorchFunctionMode):
         self.products: list[tuple[Tensor, Tensor]] = []  # since the last attention call
         self.scored = False
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+    def called(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Serve the tap where ``func`` is part of attention, otherwise just call it."""
-        kwargs = kwargs or {}
         if func in _SOFTMAX:
             return self._softmax(func(*args, **kwargs), args[0])
         if func in _PRODUCT and len(args) == 2 and not kwargs:

@@ -21,11 +21,10 @@ from exhibit_a.subject.encoding import Tokenizer
 
 Device = str | torch.device | None
 DType = str | torch.dtype | None
+Options = dict[str, Any]  # of from_pretrained
 
 
-def accept(
-    model: nn.Module, device: Device, dtype: DType, options: dict[str, Any]
-) -> PreTrainedModel:
+def accept(model: nn.Module, device: Device, dtype: DType, options: Options) -> PreTrainedModel:
     """A model object as it is; whatever would have to change about it is refused."""
     if any(_is_compiled(module) for module in model.modules()):
         raise UnsupportedModelError(
@@ -46,7 +45,7 @@ def accept(
 
 
 def fetch(
-    name: str, device: Device, dtype: DType, options: dict[str, Any]
+    name: str, device: Device, dtype: DType, options: Options
 ) -> tuple[PreTrainedModel, Tokenizer]:
     """A model and its tokenizer from the package, a folder or the hub."""
     floating = None if dtype in (None, "auto") else _dtype(dtype)
@@ -106,12 +105,12 @@ def knows_words(tokenizer: Tokenizer) -> bool:
     return any(any(map(str.isalnum, token)) for token in tokenizer.get_vocab().keys() - made_up)
 
 
-def _read(name: str, dtype: DType, options: dict[str, Any]) -> tuple[PreTrainedModel, Tokenizer]:
+def _read(name: str, dtype: DType, options: Options) -> tuple[PreTrainedModel, Tokenizer]:
     # Weights of another size are reported by lacks_a_head, with those that are missing.
     options = {"attn_implementation": "eager", "ignore_mismatched_sizes": True, **options}
     if dtype is not None:
         options["dtype"] = dtype
-    shared: dict[str, Any] = {
+    shared: Options = {
         k: options[k] for k in ("revision", "trust_remote_code", "local_files_only") if k in options
     }
     try:
@@ -155,7 +154,7 @@ def _declared(config: PretrainedConfig) -> Any:
     return declared
 
 
-def _tokenizer_beside(name: str, model: PreTrainedModel, options: dict[str, Any]) -> Tokenizer:
+def _tokenizer_beside(name: str, model: PreTrainedModel, options: Options) -> Tokenizer:
     """The tokenizer or processor saved beside a model, or None."""
     processors: dict[str, Callable[..., Tokenizer]] = {
         "pixel_values": transformers.AutoImageProcessor.from_pretrained,

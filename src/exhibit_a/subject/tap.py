@@ -1,4 +1,4 @@
-"""How do we get inside attention without rewriting anybody's model?
+"""How is attention reached without rewriting any model?
 
 Transformers lets a model look its attention function up by name. We register one name, ours. Our
 function runs the family's own eager attention and stops at four points, where a tap may look at

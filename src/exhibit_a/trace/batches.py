@@ -126,6 +126,11 @@ def grouped(
         tell(progress, len(order), len(order))
 
 
+def lengths_of(inputs: Sequence[Inputs]) -> RowIndex:
+    """How many tokens each of several inputs has."""
+    return torch.tensor([_length(encoding) for encoding in inputs])
+
+
 def stand_alone(subject: Subject) -> bool:
     """Whether examples must run one by one: a causal classifier that knows no padding."""
     causal = subject.anatomy.sites[-1].causal
@@ -164,7 +169,7 @@ def answers_of(subject: Subject, inputs: Sequence[Inputs]) -> Float[Tensor, "row
     with frozen_eval(model):
         for group in grouped(inputs, alone=stand_alone(subject)):
             encodings = [inputs[place] for place in group]
-            lengths = torch.tensor([_length(encoding) for encoding in encodings])
+            lengths = lengths_of(encodings)
             output = model(**without_cache(model, padded(subject, encodings)))
             answers |= dict(zip(group, logits_at(output, lengths - 1).float(), strict=True))
     return torch.stack([answers[place] for place in range(len(inputs))])

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn import Parameter
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel
 
@@ -65,7 +64,7 @@ def fit(
 ) -> list[float]:
     """Train until epochs or patience run out, keep the best weights, return every accuracy."""
     shuffle = generator(schedule.seed)
-    weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    weights: list[Tensor] = [weight for weight in model.parameters() if weight.requires_grad]
     average = [weight.detach().clone() for weight in weights]
     optimizer = torch.optim.AdamW(
         weights, schedule.learning_rate, weight_decay=schedule.weight_decay, fused=True
@@ -168,7 +167,7 @@ def _warm_up_then_decay(steps: int, warmup: float) -> Callable[[int], float]:
 
 
 @torch.no_grad()
-def _follow(average: list[Tensor], weights: list[Parameter], *, step: int, keep: float) -> None:
+def _follow(average: list[Tensor], weights: list[Tensor], *, step: int, keep: float) -> None:
     """Move the running average towards the weights; faster at first, to forget the start."""
     torch._foreach_lerp_(average, weights, 1 - min(keep, (1 + step) / (10 + step)))
 

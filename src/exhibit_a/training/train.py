@@ -198,7 +198,7 @@ class _Lesson:
     def record(self, history: list[float]) -> dict[str, JSON]:
         """What ``training.json`` says about the data and the accuracy after each epoch."""
         return {
-            "teacher": self.teacher and Path(self.teacher).name,
+            "teacher": None if self.teacher is None else Path(self.teacher).name,
             "train_examples": len(self.examples),
             "dev_examples": len(self.aside),
             "dev_accuracy": max(history),

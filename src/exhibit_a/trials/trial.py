@@ -81,7 +81,6 @@ class Trial(SiteResult):
 
 @method(
     question="Is the attention on this text evidence of what the model did?",
-    room="trials",
     cost=Cost(forwards=20, per_layer=58, algebra_per_token=20, maps=7, states=34),
     command="explain",
 )

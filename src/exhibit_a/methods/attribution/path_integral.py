@@ -28,6 +28,7 @@ from numpy.polynomial import legendre
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, require_choice
+from exhibit_a.methods.registry import Cost
 from exhibit_a.numerics.memory import free_bytes
 from exhibit_a.shapes import Context, HasLogits, Scores
 from exhibit_a.subject.tap import AttentionCall
@@ -36,6 +37,7 @@ from exhibit_a.trace.batches import Batch, Maps, RowIndex
 from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.replay import replay
 
+WALK = Cost(forwards=1, per_layer=3.6, backwards=True, maps=2)  # for all sites of one text
 FIRST_POINTS, MOST_POINTS = 3, 96
 ROUGH = 5.0  # points on the path may miss the slopes by this much more than its end
 ENOUGH = 1e-4  # a gap below this is never worth another walk
@@ -281,7 +283,7 @@ def _silence(batch: Batch, site: int, answer: Answer) -> tuple[Scores, float]:
 
 
 def _at_once(batch: Batch, site: int, cost: float) -> int:
-    """How many copies walk together."""
+    """How many copies are replayed together."""
     queries = batch.attention[site].shape[2]
     fitting = MEMORY_SHARE * free_bytes(batch.real.device) / max(cost, 1.0)
     return max(1, min(int(fitting), TOKENS_AT_ONCE // queries))

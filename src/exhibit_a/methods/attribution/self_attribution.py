@@ -18,6 +18,7 @@ from torch import Tensor
 
 from exhibit_a.methods.attribution.path_integral import (
     ENOUGH,
+    WALK,
     PathIntegral,
     Plan,
     RuleName,
@@ -25,7 +26,7 @@ from exhibit_a.methods.attribution.path_integral import (
     wide,
 )
 from exhibit_a.methods.explanation.flow import require_one_stack
-from exhibit_a.methods.registry import Cost, method
+from exhibit_a.methods.registry import method
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteHeads, SiteMap
 from exhibit_a.trace.batches import of_one
@@ -95,9 +96,8 @@ def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
 
 @method(
     question="Which attention edges does the answer rest on?",
-    room="attribution",
     needs=("attention", "values", "hidden", "target"),
-    cost=Cost(forwards=1, per_layer=3.6, backwards=True, maps=2),
+    cost=WALK,
     command="attribute",
     tokens=token_scores,
 )

@@ -31,8 +31,9 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
 from exhibit_a.extras import extra
+from exhibit_a.methods.attribution.path_integral import WALK
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
-from exhibit_a.methods.registry import Cost, method
+from exhibit_a.methods.registry import method
 from exhibit_a.results.result import Result
 
 if TYPE_CHECKING:
@@ -157,11 +158,7 @@ class AttributionTree(Result):
 
 
 @method(
-    question="How did the words reach the answer?",
-    room="attribution",
-    needs=("target",),
-    cost=Cost(forwards=1, per_layer=3.6, backwards=True, maps=2),
-    command="tree",
+    question="How did the words reach the answer?", needs=("target",), cost=WALK, command="tree"
 )
 def attribution_tree(
     attribution: SelfAttribution,

@@ -76,7 +76,6 @@ class AdversarialAttention(Result):
 
 @method(
     question="Could attention have been another, and the answer the same?",
-    room="explanation",
     needs=("attention", "hidden", "distribution"),
     cost=Cost(per_layer=20, backwards=True, maps=6),
     command="adversary",
@@ -94,7 +93,8 @@ def adversarial_attention(
 ) -> AdversarialAttention:
     """Find the attention farthest from the model's whose answer stays within ``epsilon``.
 
-    >>> adversary = xa.adversarial_attention(trace, restarts=1, steps=8)
+    >>> short = xa.capture(subject, "a fine film")
+    >>> adversary = xa.adversarial_attention(short, restarts=1, steps=2)
     >>> adversary.conditions
     ('site 0', 'site 1', 'site 2', 'site 3', 'site 4', 'site 5', 'all')
     >>> bool((adversary.divergence <= adversary.bound).all()), bool(adversary.change.amax() <= 0.01)

@@ -6,20 +6,19 @@ are put in place of the model's, at all sites at once. It is trained on
 
     alpha · cross-entropy(label, answer) − (1 − alpha) · log mean‖k − k'‖²
 
-so it is paid for right answers and for keys far from the model's. The second term can be had for
-nothing: softmax does not see a shift of all keys by one vector, so the distance can grow without
-end while attention stays the same. Beside the poster's distance this file therefore measures what
-counts: the divergence between the attention maps, and the distance between keys after the best
-common shift of each head has been removed.
+so right answers and keys far from the model's lower its loss. The second term can grow for free:
+softmax ignores a shift of all keys by one vector, so the distance can grow without limit while
+attention stays the same. Beside the poster's distance this file therefore measures what counts: the
+divergence between the attention maps, and the distance between keys after the best common shift of
+each head has been removed.
 
 Four controls stand beside the adversary: the model as it is; the ``opposite`` adversary, whose
-distance term has the opposite sign (it is paid for staying near); ``random`` keys with the mean
-and spread of the model's; and the same MLP trained on random keys (``random, trained``).
+distance term has the opposite sign, so that it stays near; ``random`` keys with the mean and spread
+of the model's; and the same MLP trained on random keys (``random, trained``).
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, field
 
 import torch
 from jaxtyping import Float
@@ -34,17 +33,19 @@ from exhibit_a.numerics.intervals import bootstrap_interval
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.progress import Progress, tell
 from exhibit_a.results.result import Result
-from exhibit_a.shapes import Attention, Queries, SharedKeys
+from exhibit_a.shapes import Attention, Inputs, Queries, SharedKeys
 from exhibit_a.subject.guard import frozen_eval, without_cache
-from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap
+from exhibit_a.trace.answers import Logits, logits_at
 from exhibit_a.trace.batches import Source, encoded, grouped, padded, stand_alone
 
-if TYPE_CHECKING:
-    pass
-
 CONDITIONS = ("own", "adversary", "opposite", "random", "random, trained")
+TRAINED = {  # the sign of the distance term, and whether the MLP is given noise
+    "adversary": (-1.0, False),
+    "opposite": (1.0, False),
+    "random, trained": (-1.0, True),
+}
 HELD_OUT = 0.25  # of the examples, where no others are given to judge by
 
 
@@ -65,7 +66,6 @@ class AdversarialKeys(Result):
 
 @method(
     question="Could other keys have given the same answers?",
-    room="explanation",
     needs=("classes",),
     cost=Cost(forwards=16, backwards=True, maps=1),
 )
@@ -83,42 +83,33 @@ def adversarial_keys(
 ) -> AdversarialKeys:
     """Train the poster's adversary and its controls on labelled examples; the model never changes.
 
-    Numbers are from ``held_out``, or from a quarter of the examples that is put aside.
+    >>> keys = xa.adversarial_keys(subject, examples, hidden=8, epochs=1, held_out=examples[:2])
+    >>> keys.conditions
+    ('own', 'adversary', 'opposite', 'random', 'random, trained')
+    >>> float(keys.agreement[0]), float(keys.key_distance[0].sum())  # the model's own keys
+    (1.0, 0.0)
+
+    Args:
+        alpha: the weight of right answers in the loss, from 0 to 1; the rest is for the distance.
+        hidden: the width of the hidden layer of the network that makes the keys.
+        epochs: how often the network sees every example.
+        learning_rate: the step size of its training.
+        held_out: examples to judge by; without, a quarter of the examples is put aside.
+        seed: same seed, same numbers.
+        progress: is called with the number of networks trained, and of how many.
     """
-    if not 0 <= alpha <= 1 or hidden < 1 or epochs < 1:
-        raise BadRequestError("alpha lies between 0 and 1; hidden and epochs are at least 1.")
-    _require_one_width(subject)
+    _check_request(subject, alpha, hidden, epochs)
     before = [weight.clone() for weight in subject.model.state_dict().values()]
     learn, judge = _split(read_examples(examples, labelled=True), held_out, seed)
-    data = _Data(subject, learn, seed)
-    width = subject.anatomy.sites[0].kv_heads * (subject.anatomy.sites[0].d_query or 0)
-    changes: dict[str, _Change] = {"own": _Change(None, False)}
-    curves = {}
-    for number, (name, sign, from_noise) in enumerate(
-        (("adversary", -1.0, False), ("opposite", 1.0, False), ("random, trained", -1.0, True))
-    ):
-        seeded = generator(seed + number)
-        mlp = _mlp(width, hidden, seeded).to(subject.device)
-        changes[name] = _Change(mlp, from_noise)
-        weights = (alpha, sign * (1 - alpha))
-        curves[name] = _train(data, changes[name], weights, epochs, learning_rate)
-        tell(progress, number + 1, 3)
-    changes["random"] = _Change(None, True)
-
-    measured = [_measure(_Data(subject, judge, seed), changes[name]) for name in CONDITIONS]
-    correct = torch.stack([one["correct"] for one in measured])
+    recipe = _Recipe(alpha, hidden, epochs, learning_rate)
+    changes, curves = _trained(_LabelledBatches(subject, learn, seed), recipe, seed, progress)
+    measured = [
+        _measure(_LabelledBatches(subject, judge, seed), changes[name]) for name in CONDITIONS
+    ]
+    correct = torch.stack([numbers["correct"] for numbers in measured])
     _require_untouched(subject, before)
     return AdversarialKeys(
-        provenance=provenance(
-            subject.name,
-            "adversarial_keys",
-            subject.revision,
-            seed,
-            alpha=alpha,
-            hidden=hidden,
-            epochs=epochs,
-            learning_rate=learning_rate,
-        ),
+        provenance=subject.provenance("adversarial_keys", seed, **asdict(recipe)),
         checks={
             "trained on": len(learn),
             "judged on": len(judge),
@@ -127,10 +118,10 @@ def adversarial_keys(
         conditions=CONDITIONS,
         accuracy=correct.mean(-1),
         accuracy_interval=bootstrap_interval(correct, seed=seed),
-        agreement=torch.stack([one["agrees"].mean() for one in measured]),
-        key_distance=torch.stack([one["distance"] for one in measured]),
-        shift_free_distance=torch.stack([one["shift free"] for one in measured]),
-        divergence=torch.stack([one["divergence"] for one in measured]),
+        agreement=torch.stack([numbers["agrees"].mean() for numbers in measured]),
+        key_distance=torch.stack([numbers["distance"] for numbers in measured]),
+        shift_free_distance=torch.stack([numbers["shift free"] for numbers in measured]),
+        divergence=torch.stack([numbers["divergence"] for numbers in measured]),
         curves=curves,
     )
 
@@ -138,38 +129,50 @@ def adversarial_keys(
 def without_shift(
     difference: Float[Tensor, "batch kv_head key d_query"], real: Float[Tensor, "batch key"]
 ) -> Float[Tensor, "batch kv_head key d_query"]:
-    """Key differences after the common shift of each head, which attention cannot see, is gone."""
+    """Key differences without the common shift of each head, which attention ignores."""
     weight = real[:, None, :, None]
     return (
         difference - (difference * weight).sum(2, keepdim=True) / weight.sum(2, keepdim=True)
     ) * weight
 
 
+@dataclass(frozen=True)
+class _Recipe:
+    """How an MLP is trained."""
+
+    alpha: float
+    hidden: int
+    epochs: int
+    learning_rate: float
+
+
 @dataclass(frozen=True, eq=False)
-class _Change:
+class _KeyChange:
     """How keys are replaced: through an MLP or not, from the model's keys or from noise."""
 
     mlp: nn.Module | None
     from_noise: bool
 
     def __call__(self, key: SharedKeys, noise: Tensor) -> SharedKeys:
-        given = noise if self.from_noise else key
+        source = noise if self.from_noise else key
         if self.mlp is None:
-            return given
-        flat = given.transpose(1, 2).flatten(2)  # heads side by side, as the model made them
+            return source
+        flat = source.transpose(1, 2).flatten(2)  # heads side by side, as the model made them
         changed: Tensor = self.mlp(flat.float())
-        return changed.to(key.dtype).reshape(given.transpose(1, 2).shape).transpose(1, 2)
+        return changed.to(key.dtype).reshape(source.transpose(1, 2).shape).transpose(1, 2)
 
 
 @dataclass(frozen=True, eq=False)
 class _Batch:
-    inputs: dict[str, Any]
+    """Some labelled examples, padded, and their places in the data set."""
+
+    inputs: Inputs
     real: Float[Tensor, "batch key"]
     gold: Tensor
     places: list[int]
 
 
-class _Data:
+class _LabelledBatches:
     """Labelled examples in padded batches, in an order that follows from the seed."""
 
     def __init__(self, subject: Subject, examples: Sequence[Example], seed: int) -> None:
@@ -195,8 +198,8 @@ class _Data:
         return drawn * key.std((0, 2), keepdim=True) + key.mean((0, 2), keepdim=True)
 
 
-class _Look(Tap):
-    """Remembers keys and maps of a clean pass."""
+class _KeyRecorder(Tap):
+    """Remembers the keys and maps of a pass."""
 
     def __init__(self) -> None:
         self.keys: list[Tensor] = []
@@ -212,85 +215,115 @@ class _Look(Tap):
         return None
 
 
-class _Replace(_Look):
-    """Puts given keys in place of the model's, and remembers the maps that result."""
+class _KeyReplacer(Tap):
+    """Replaces the keys of all sites, and remembers the maps that result."""
 
-    def __init__(self, given: Sequence[Tensor]) -> None:
-        super().__init__()
-        self.given = given
+    def __init__(self, keys: Sequence[Tensor]) -> None:
+        self.keys = keys
+        self.maps: list[Tensor] = []
 
-    def scoring(self, site: int, query: Queries, key: SharedKeys) -> tuple[Any, Any]:  # type: ignore[override]
+    def scoring(self, site: int, query: Queries, key: SharedKeys) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         """Replace the keys."""
-        self.keys.append(key)
-        return query, self.given[site]
+        return query, self.keys[site]
+
+    def weighting(self, call: AttentionCall) -> Attention | None:
+        """Remember the map."""
+        self.maps.append(call.probs.detach())
+        return None
 
 
-def _passes(data: _Data, batch: _Batch, change: _Change) -> tuple[_Look, _Replace, Any, Any]:
+@dataclass(frozen=True, eq=False)
+class _Compared:
+    """The same batch with the model's keys and with changed ones."""
+
+    clean: _KeyRecorder
+    changed: _KeyReplacer
+    clean_logits: Logits
+    changed_logits: Logits
+
+    @property
+    def gaps(self) -> list[Tensor]:
+        """The difference between the keys of every site."""
+        return [new - old for new, old in zip(self.changed.keys, self.clean.keys, strict=True)]
+
+
+def _compared(data: _LabelledBatches, batch: _Batch, change: _KeyChange) -> _Compared:
     """A clean pass, then a pass with the changed keys of the clean one at all sites."""
-    model, clean = data.subject.model, _Look()
+    model, clean = data.subject.model, _KeyRecorder()
     with frozen_eval(model):
         with torch.no_grad(), data.subject.tapping(clean):
-            own = model(**batch.inputs).logits
-        given = [change(key, data.noise(key)) for key in clean.keys]
-        other = _Replace(given)
-        with data.subject.tapping(other):
-            answer = model(**batch.inputs).logits
-    return clean, other, own, answer
+            clean_logits = logits_at(model(**batch.inputs))
+        changed = _KeyReplacer([change(key, data.noise(key)) for key in clean.keys])
+        with data.subject.tapping(changed):
+            changed_logits = logits_at(model(**batch.inputs))
+    return _Compared(clean, changed, clean_logits, changed_logits)
+
+
+def _trained(
+    data: _LabelledBatches, recipe: _Recipe, seed: int, progress: Progress | None
+) -> tuple[dict[str, _KeyChange], dict[str, Float[Tensor, "_step term"]]]:
+    """The changes of all conditions, and the training curves of those that are trained."""
+    changes = {"own": _KeyChange(None, False), "random": _KeyChange(None, True)}
+    curves = {}
+    site = data.subject.anatomy.sites[0]
+    width = site.kv_heads * (site.d_query or 0)
+    for number, (name, (sign, from_noise)) in enumerate(TRAINED.items()):
+        mlp = _mlp(width, recipe.hidden, generator(seed + number)).to(data.subject.device)
+        changes[name] = _KeyChange(mlp, from_noise)
+        curves[name] = _train(data, changes[name], recipe, sign)
+        tell(progress, number + 1, len(TRAINED))
+    return changes, curves
 
 
 def _train(
-    data: _Data, change: _Change, weights: tuple[float, float], epochs: int, rate: float
+    data: _LabelledBatches, change: _KeyChange, recipe: _Recipe, sign: float
 ) -> Float[Tensor, "step term"]:
     """Train one MLP; the loss terms of every step."""
     assert change.mlp is not None
-    optimiser = torch.optim.Adam(change.mlp.parameters(), lr=rate)
+    optimiser = torch.optim.Adam(change.mlp.parameters(), lr=recipe.learning_rate)
     curve = []
-    for _ in range(epochs):
+    for _ in range(recipe.epochs):
         for batch in data.batches(shuffled=True):
-            clean, other, _, answer = _passes(data, batch, change)
-            right = nn.functional.cross_entropy(answer.float(), batch.gold)
-            far = torch.stack(
-                [
-                    _squares(new - old, batch.real)
-                    for new, old in zip(other.given, clean.keys, strict=True)
-                ]
-            )
-            distance = far.mean().log()
+            compared = _compared(data, batch, change)
+            error = nn.functional.cross_entropy(compared.changed_logits.float(), batch.gold)
+            squares = torch.stack([_mean_square(gap, batch.real) for gap in compared.gaps])
+            distance = squares.mean().log()
             optimiser.zero_grad()
-            torch.autograd.backward(weights[0] * right + weights[1] * distance)
+            torch.autograd.backward(recipe.alpha * error + sign * (1 - recipe.alpha) * distance)
             optimiser.step()
-            curve.append(torch.stack([right.detach(), distance.detach()]).cpu())
+            curve.append(torch.stack([error.detach(), distance.detach()]).cpu())
     return torch.stack(curve)
 
 
 @torch.no_grad()
-def _measure(data: _Data, change: _Change) -> dict[str, Tensor]:
+def _measure(data: _LabelledBatches, change: _KeyChange) -> dict[str, Tensor]:
     """Answers and distances under one change, over all examples."""
     correct, agrees = torch.zeros(data.size), torch.zeros(data.size)
-    far, shift_free, divergence = [], [], []
+    distance, shift_free, divergence = [], [], []
     for batch in data.batches():
-        clean, other, own, answer = _passes(data, batch, change)
-        correct[batch.places] = (answer.argmax(-1) == batch.gold).float().cpu()
-        agrees[batch.places] = (answer.argmax(-1) == own.argmax(-1)).float().cpu()
-        weight = batch.real.sum()
-        gaps = [new - old for new, old in zip(other.given, clean.keys, strict=True)]
-        far.append(torch.stack([_squares(gap, batch.real) for gap in gaps]) * weight)
-        clear = [_squares(without_shift(gap, batch.real), batch.real) for gap in gaps]
+        compared = _compared(data, batch, change)
+        answer = compared.changed_logits.argmax(-1)
+        correct[batch.places] = (answer == batch.gold).float().cpu()
+        agrees[batch.places] = (answer == compared.clean_logits.argmax(-1)).float().cpu()
+        weight, gaps = batch.real.sum(), compared.gaps
+        squares = [_mean_square(gap, batch.real) for gap in gaps]
+        distance.append(torch.stack(squares) * weight)
+        clear = [_mean_square(without_shift(gap, batch.real), batch.real) for gap in gaps]
         shift_free.append(torch.stack(clear) * weight)
-        maps = zip(other.maps, clean.maps, strict=True)
+        maps = zip(compared.changed.maps, compared.clean.maps, strict=True)
         rows = [jensen_shannon(new, old).mean(1) for new, old in maps]
-        divergence.append(torch.stack([(one * batch.real).sum() for one in rows]))
+        divergence.append(torch.stack([(row * batch.real).sum() for row in rows]))
     total = sum(float(batch.real.sum()) for batch in data.batches())
     return {
         "correct": correct,
         "agrees": agrees,
-        "distance": (torch.stack(far).sum(0) / total).sqrt().cpu(),
+        "distance": (torch.stack(distance).sum(0) / total).sqrt().cpu(),
         "shift free": (torch.stack(shift_free).sum(0) / total).sqrt().cpu(),
         "divergence": (torch.stack(divergence).sum(0) / total).cpu(),
     }
 
 
-def _squares(gap: Tensor, real: Tensor) -> Tensor:
+def _mean_square(gap: Tensor, real: Tensor) -> Tensor:
     """The mean square over the entries of real keys."""
     return (gap.square().mean((1, 3)) * real).sum() / real.sum()
 
@@ -307,7 +340,7 @@ def _mlp(width: int, hidden: int, seeded: torch.Generator) -> nn.Sequential:
 
 
 def _split(
-    examples: list[Example], held_out: Any, seed: int
+    examples: list[Example], held_out: Source | None, seed: int
 ) -> tuple[list[Example], list[Example]]:
     """Examples to train on and others to judge by."""
     if held_out is not None:
@@ -315,7 +348,10 @@ def _split(
     return put_aside(examples, HELD_OUT, seed)
 
 
-def _require_one_width(subject: Subject) -> None:
+def _check_request(subject: Subject, alpha: float, hidden: int, epochs: int) -> None:
+    """Refuse options that no training can have, and models whose keys differ in width."""
+    if not 0 <= alpha <= 1 or hidden < 1 or epochs < 1:
+        raise BadRequestError("alpha lies between 0 and 1; hidden and epochs are at least 1.")
     widths = {(site.kv_heads, site.d_query) for site in subject.anatomy.sites}
     if len(widths) > 1 or None in next(iter(widths)):
         raise UnsupportedModelError(

@@ -5,13 +5,13 @@ score for each input token, for one number of the answer. They come in three kin
 
 maps     what can be read off attention maps: raw (the last layer's), rollout, flow,
          attention_gradient, relevance (Chefer et al., 2021);
-vectors  the same with the length of what is handed on: norm (Kobayashi et al., 2020),
+vectors  the same with the length of the vectors counted: norm (Kobayashi et al., 2020),
          norm_residual (2021), alti (Ferrando et al., 2022), value_zeroing (Mohebbi et al., 2023);
 inputs   what happens when the input changes, through captum: gradient_input,
          integrated_gradients, occlusion, lime, kernel_shap.
 
 Maps of single layers become one score for each token by rollout from the positions that the answer
-is read from. ``norm`` leaves the residual out, so half of each step stays put, as in rollout;
+is read from. ``norm`` leaves the residual out, so half of each step is the residual, as in rollout;
 the other vector methods count the residual themselves.
 """
 
@@ -27,9 +27,9 @@ from exhibit_a.extras import extra
 from exhibit_a.methods.explanation.decomposition import alti_maps, norm_maps, value_zeroing_maps
 from exhibit_a.methods.explanation.erasure import (
     Erase,
+    baseline,
     by_presence,
     by_states,
-    nothing_said,
     require_way,
 )
 from exhibit_a.methods.explanation.flow import (
@@ -42,17 +42,16 @@ from exhibit_a.methods.explanation.flow import (
     steps,
 )
 from exhibit_a.methods.own import Checks, Scores, TokenAttribution, attribution_of
-from exhibit_a.methods.registry import Cost, attributions, method
+from exhibit_a.methods.registry import Cost, attributions, method, token_method
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target, choose_target
 
 TOKENS = 4096  # in one pass of copies
-STEPS = 64  # of the path from nothing to the text
+STEPS = 64  # of the path from the baseline to the text
 
 
 @method(
     question="What do other methods say about the same answer?",
-    room="explanation",
     needs=("target",),
     cost=Cost(forwards=600, per_token=2, maps=2),
 )
@@ -78,8 +77,8 @@ def companions(
     Args:
         methods: names of methods; without, all that are registered.
         target: what is explained; without, what the model answers.
-        erase: how occlusion, LIME and SHAP take tokens away.
-        samples: how many texts the last two look at.
+        erase: how occlusion, LIME and SHAP take tokens away: delete, mask or pad.
+        samples: how many texts LIME and SHAP look at.
         seed: same seed, same numbers.
     """
     require_way(trace.subject, erase)
@@ -116,13 +115,8 @@ def _names(methods: Iterable[str] | None, known: Iterable[str]) -> list[str]:
     return names
 
 
-@method(
-    name="raw",
-    gives="tokens",
-    question="Where does the last layer look?",
-    room="explanation",
-    needs=("attention", "target"),
-    cost=Cost(forwards=1, maps=1),
+@token_method(
+    "raw", "Where does the last layer look?", Cost(forwards=1, maps=1), "attention", "target"
 )
 def raw(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """The attention of the last layer, mean over heads, in the rows the answer is read from."""
@@ -130,26 +124,24 @@ def raw(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     return readout(trace, target) @ last, {"read from": "the last layer, mean over heads"}
 
 
-@method(
-    name="rollout",
-    gives="tokens",
-    question="Where do all layers look, one after the other?",
-    room="explanation",
-    needs=("attention", "target"),
-    cost=Cost(forwards=1, maps=1),
+@token_method(
+    "rollout",
+    "Where do all layers look, one after the other?",
+    Cost(forwards=1, maps=1),
+    "attention",
+    "target",
 )
 def attention_rollout(trace: Trace, target: Target) -> Scores:
-    """Attention multiplied through the layers, half of each step staying put."""
+    """Attention multiplied through the layers, where half of each step is the residual."""
     return rollout(readout(trace, target), steps(trace), residual=True)
 
 
-@method(
-    name="flow",
-    gives="tokens",
-    question="How much can run from the answer to each token?",
-    room="explanation",
-    needs=("attention", "target"),
-    cost=Cost(forwards=1, algebra=20, maps=1),
+@token_method(
+    "flow",
+    "How much can run from the answer to each token?",
+    Cost(forwards=1, algebra=20, maps=1),
+    "attention",
+    "target",
 )
 def attention_flow(trace: Trace, target: Target) -> Scores:
     """The largest flow through attention, seen as pipes, from the answer to each token."""
@@ -157,13 +149,12 @@ def attention_flow(trace: Trace, target: Target) -> Scores:
     return flows / flows.sum()
 
 
-@method(
-    name="attention_gradient",
-    gives="tokens",
-    question="Which attention does the answer feel?",
-    room="explanation",
-    needs=("attention", "target"),
-    cost=Cost(forwards=2, backwards=True, maps=2),
+@token_method(
+    "attention_gradient",
+    "Which attention is the answer sensitive to?",
+    Cost(forwards=2, backwards=True, maps=2),
+    "attention",
+    "target",
 )
 def attention_gradient(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """Attention times its gradient, summed over sites, heads and queries."""
@@ -172,13 +163,12 @@ def attention_gradient(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     return scores.sum(0), {"summed over": "sites, heads and queries"}
 
 
-@method(
-    name="relevance",
-    gives="tokens",
-    question="What does attention times gradient add up to?",
-    room="explanation",
-    needs=("attention", "target"),
-    cost=Cost(forwards=2, backwards=True, maps=2),
+@token_method(
+    "relevance",
+    "What does attention times gradient add up to?",
+    Cost(forwards=2, backwards=True, maps=2),
+    "attention",
+    "target",
 )
 def attention_relevance(trace: Trace, target: Target) -> Scores:
     """The positive part of attention times gradient, multiplied through the layers."""
@@ -187,65 +177,67 @@ def attention_relevance(trace: Trace, target: Target) -> Scores:
     return relevance(readout(trace, target), weighted)
 
 
-@method(
-    name="norm",
-    gives="tokens",
-    question="How long are the vectors that attention hands on?",
-    room="explanation",
-    needs=("attention", "values", "projection", "target"),
-    cost=Cost(forwards=1, algebra=1, maps=1),
+@token_method(
+    "norm",
+    "How long are the vectors that attention adds?",
+    Cost(forwards=1, algebra=1, maps=1),
+    "attention",
+    "values",
+    "projection",
+    "target",
 )
 def norm(trace: Trace, target: Target) -> Scores:
-    """Lengths of weighted values, rolled out; half of each step stays put."""
+    """Lengths of weighted values, rolled out; half of each step is the residual."""
     return rollout(readout(trace, target), norm_maps(trace, residual=False), residual=True)
 
 
-@method(
-    name="norm_residual",
-    gives="tokens",
-    question="And with the residual and the norm counted?",
-    room="explanation",
-    needs=("attention", "values", "projection", "target"),
-    cost=Cost(forwards=2, algebra=1, maps=1),
+@token_method(
+    "norm_residual",
+    "And with the residual and the norm counted?",
+    Cost(forwards=2, algebra=1, maps=1),
+    "attention",
+    "values",
+    "projection",
+    "target",
 )
 def norm_residual(trace: Trace, target: Target) -> Scores:
     """Lengths of weighted values and of the residual after the layer norm, rolled out."""
     return rollout(readout(trace, target), norm_maps(trace, residual=True), residual=False)
 
 
-@method(
-    name="alti",
-    gives="tokens",
-    question="Which token's vector brings a layer to its output?",
-    room="explanation",
-    needs=("attention", "values", "projection", "target"),
-    cost=Cost(forwards=2, algebra=1, maps=1),
+@token_method(
+    "alti",
+    "Which token's vector brings a layer to its output?",
+    Cost(forwards=2, algebra=1, maps=1),
+    "attention",
+    "values",
+    "projection",
+    "target",
 )
 def alti(trace: Trace, target: Target) -> Scores:
     """How much nearer each vector brings the output of its layer, rolled out."""
     return rollout(readout(trace, target), alti_maps(trace), residual=False)
 
 
-@method(
-    name="value_zeroing",
-    gives="tokens",
-    question="What if a token's values were zero?",
-    room="explanation",
-    needs=("attention", "values", "target"),
-    cost=Cost(forwards=1, per_token=1, maps=1),
+@token_method(
+    "value_zeroing",
+    "What if a token's values were zero?",
+    Cost(forwards=1, per_token=1, maps=1),
+    "attention",
+    "values",
+    "target",
 )
 def value_zeroing(trace: Trace, target: Target) -> Scores:
     """How far a layer's output turns when a token's values are zero, rolled out."""
     return rollout(readout(trace, target), value_zeroing_maps(trace), residual=False)
 
 
-@method(
-    name="gradient_input",
-    gives="tokens",
-    question="Which inputs does the answer feel?",
-    room="explanation",
-    needs=("hidden", "target"),
-    cost=Cost(forwards=2, backwards=True),
+@token_method(
+    "gradient_input",
+    "Which inputs is the answer sensitive to?",
+    Cost(forwards=2, backwards=True),
+    "hidden",
+    "target",
 )
 def gradient_input(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """The gradient times the input of the first layer."""
@@ -254,24 +246,23 @@ def gradient_input(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     return product[0].sum(-1).detach(), {"differentiated by": "the input of the first layer"}
 
 
-@method(
-    name="integrated_gradients",
-    gives="tokens",
-    question="What does each input add on the way?",
-    room="explanation",
-    needs=("hidden", "target"),
-    cost=Cost(forwards=68, backwards=True),
+@token_method(
+    "integrated_gradients",
+    "What does each input add on the way?",
+    Cost(forwards=68, backwards=True),
+    "hidden",
+    "target",
 )
 def integrated_gradients(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """Gradients along the straight path from a text of masks to the text."""
-    baseline, name = nothing_said(trace)
+    start, name = baseline(trace)
     with by_states(trace, target) as (score, states):
         integrated, gap = (
             extra("captum.attr")
             .IntegratedGradients(score)
             .attribute(
                 states,
-                baselines=baseline,
+                baselines=start,
                 n_steps=STEPS,
                 internal_batch_size=max(1, TOKENS // states.shape[1]),
                 return_convergence_delta=True,
@@ -281,13 +272,8 @@ def integrated_gradients(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     return integrated[0].sum(-1).detach(), checks
 
 
-@method(
-    name="occlusion",
-    gives="tokens",
-    question="What if a token were not there?",
-    room="explanation",
-    needs=("text", "distribution"),
-    cost=Cost(per_token=1),
+@token_method(
+    "occlusion", "What if a token were not there?", Cost(per_token=1), "text", "distribution"
 )
 def occlusion(trace: Trace, target: Target, erase: Erase = "delete") -> tuple[Scores, Checks]:
     """How much the answer loses when each token alone is taken away."""
@@ -300,13 +286,12 @@ def occlusion(trace: Trace, target: Target, erase: Erase = "delete") -> tuple[Sc
     return _spread(change[0], written, erase)
 
 
-@method(
-    name="lime",
-    gives="tokens",
-    question="Which linear model fits the answers nearby?",
-    room="explanation",
-    needs=("text", "distribution"),
-    cost=Cost(forwards=256),
+@token_method(
+    "lime",
+    "Which linear model fits the answers nearby?",
+    Cost(forwards=256),
+    "text",
+    "distribution",
 )
 def lime(
     trace: Trace, target: Target, erase: Erase = "delete", samples: int = 256, seed: int = 0
@@ -317,13 +302,8 @@ def lime(
     return _sampled(surrogate, written, erase, samples, seed)
 
 
-@method(
-    name="kernel_shap",
-    gives="tokens",
-    question="What is each token's fair share?",
-    room="explanation",
-    needs=("text", "distribution"),
-    cost=Cost(forwards=258),
+@token_method(
+    "kernel_shap", "What is each token's fair share?", Cost(forwards=258), "text", "distribution"
 )
 def kernel_shap(
     trace: Trace, target: Target, erase: Erase = "delete", samples: int = 256, seed: int = 0
@@ -349,18 +329,19 @@ class _Ridge:
 
     def fit(self, train_data: Iterable[tuple[Tensor, Tensor, Tensor]]) -> None:
         """Fit coefficients and an intercept; only the coefficients are held small."""
-        rows, said, weight = (torch.cat(part).double() for part in zip(*train_data, strict=True))
+        columns = zip(*train_data, strict=True)
+        rows, answers, weights = (torch.cat(column).double() for column in columns)
         rows = torch.cat([rows, torch.ones_like(rows[:, :1])], 1)
-        heavy = weight.reshape(-1, 1).sqrt()
-        small = self.strength * torch.eye(rows.shape[1], dtype=rows.dtype)[:-1]
-        left = torch.cat([heavy * rows, small.sqrt()])
-        right = torch.cat([heavy * said.reshape(-1, 1), small.new_zeros(len(small), 1)])
+        scale = weights.reshape(-1, 1).sqrt()
+        penalty = self.strength * torch.eye(rows.shape[1], dtype=rows.dtype)[:-1]
+        left = torch.cat([scale * rows, penalty.sqrt()])
+        right = torch.cat([scale * answers.reshape(-1, 1), penalty.new_zeros(len(penalty), 1)])
         self.coefficients = torch.linalg.lstsq(left, right, driver="gelsd").solution[:-1, 0]
 
     def representation(self) -> Tensor:
         """The coefficients."""
-        found: Tensor = self.coefficients.float()
-        return found
+        coefficients: Tensor = self.coefficients.float()
+        return coefficients
 
 
 def _sampled(
@@ -380,7 +361,7 @@ def _sampled(
 
 
 def _spread(scores: Tensor, written: Tensor, erase: str) -> tuple[Scores, Checks]:
-    """Scores of the written tokens at their places; special tokens stay and have none."""
+    """Scores of the text's own tokens at their places; special tokens stay and have none."""
     placed = torch.zeros(len(written))
     placed[written] = scores.float()
     return placed, {"tokens are taken away by": erase, "special tokens": "never taken away"}

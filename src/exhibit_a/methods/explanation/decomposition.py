@@ -1,4 +1,4 @@
-"""How much of each token is in what attention hands on, when vectors are counted, not weights?
+"""How much of each token is in the output of attention, when vectors count and not weights?
 
 A large weight on a short vector moves little (Kobayashi et al., 2020, 2021). The output of an
 attention block is exactly a sum of one vector for each key j, plus what the biases add:
@@ -7,14 +7,14 @@ attention block is exactly a sum of one vector for each key j, plus what the bia
 
 with x the residual and g_i(z) = γ ⊙ (z − mean z) / s_i the linear part of the norm that follows
 (post-norm layers; in pre-norm layers nothing follows and g is the identity). Where the norm stands
-is found by watching a pass: it is the module that eats residual + projection.
+is found by watching a pass: it is the module that consumes residual + projection.
 
 Lengths come from Gram matrices, one for each key: ‖Σ_h α^h f_j^h‖² = αᵀ G_j α with
 G_j = (f_j^h · f_j^g). That takes n·H²·d + n²·H² products instead of n²·H·d, and no tensor of
 n × n vectors.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,10 +22,11 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from exhibit_a.errors import NotComputableError, UnsupportedModelError
 from exhibit_a.methods.explanation.flow import require_one_stack
-from exhibit_a.subject.anatomy import Site, first_hidden
+from exhibit_a.subject.anatomy import Args, Kwargs, Site, first_hidden
 from exhibit_a.subject.guard import Forward, StopEarly, frozen_eval, hooked, wrap_forward
 from exhibit_a.subject.tap import Tap
 from exhibit_a.trace import edits
@@ -45,14 +46,14 @@ class Mixture:
 
     attention: Float[Tensor, "head query key"]
     sources: Float[Tensor, "head key d_model"]  # f, through the norm's γ and centring
-    own: Float[Tensor, "query d_model"]  # the residual, likewise; zero where it is left out
+    residual: Float[Tensor, "query d_model"]  # likewise; zero where it is left out
     shrink: Float[Tensor, " query"]  # 1 / s
     rest: Float[Tensor, "query d_model"]  # what belongs to no key
 
     def total(self) -> Float[Tensor, "query d_model"]:
-        """The sum of all decomposed vectors and the rest: what the block hands on."""
+        """The sum of all decomposed vectors and the rest: the output of the block."""
         mixed = torch.einsum("hqk,hkd->qd", self.attention, self.sources)
-        return (mixed + self.own) * self.shrink[:, None] + self.rest
+        return (mixed + self.residual) * self.shrink[:, None] + self.rest
 
     def norms(self) -> Map:
         """The length of every decomposed vector, through one Gram matrix for each key."""
@@ -60,22 +61,22 @@ class Mixture:
         weights = self.attention.permute(2, 1, 0).double()  # key, query, head
         squares = ((weights @ (vectors @ vectors.mT)) * weights).sum(-1).T
         diagonal = self.attention.diagonal(dim1=1, dim2=2)  # head, query
-        if len(self.own) == squares.shape[1]:
-            stayed = torch.einsum("hq,hqd->qd", diagonal, self.sources)
-            more = (self.own * (self.own + 2 * stayed)).double().sum(-1)
-            squares = squares + more.diag()
+        if len(self.residual) == squares.shape[1]:
+            itself = torch.einsum("hq,hqd->qd", diagonal, self.sources)
+            added = (self.residual * (self.residual + 2 * itself)).double().sum(-1)
+            squares = squares + added.diag()
         return (squares.clamp_min(0).sqrt() * self.shrink[:, None]).to(self.attention.dtype)
 
-    def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "some key d_model"]]]:
+    def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "row key d_model"]]]:
         """The decomposed vectors themselves, a few queries at a time."""
         _, queries, keys = self.attention.shape
-        some = max(1, AT_ONCE // (keys * self.sources.shape[-1]))
-        for first in range(0, queries, some):
-            part = slice(first, min(first + some, queries))
-            vectors = torch.einsum("hqk,hkd->qkd", self.attention[:, part], self.sources)
-            places = torch.arange(part.start, part.stop)
-            vectors[torch.arange(len(places)), places] += self.own[part]
-            yield part, vectors * self.shrink[part, None, None]
+        step = max(1, AT_ONCE // (keys * self.sources.shape[-1]))
+        for first in range(0, queries, step):
+            rows = slice(first, min(first + step, queries))
+            vectors = torch.einsum("hqk,hkd->qkd", self.attention[:, rows], self.sources)
+            places = torch.arange(rows.start, rows.stop)
+            vectors[torch.arange(len(places)), places] += self.residual[rows]
+            yield rows, vectors * self.shrink[rows, None, None]
 
 
 def mixtures(trace: Trace, *, residual: bool = True) -> list[Mixture]:
@@ -86,13 +87,13 @@ def mixtures(trace: Trace, *, residual: bool = True) -> list[Mixture]:
     """
     require_one_stack(trace)
     kept = trace.keeping("attention", "values", "hidden")
-    found = _watch(kept) if residual else [None] * len(kept.sites)
-    return [_mixture(kept, site, block) for site, block in zip(kept.sites, found, strict=True)]
+    blocks = _watch(kept) if residual else [None] * len(kept.sites)
+    return [_mixture(kept, site, block) for site, block in zip(kept.sites, blocks, strict=True)]
 
 
 def norm_maps(trace: Trace, *, residual: bool) -> list[Map]:
     """‖T_ij‖ for every block, every row divided by its sum."""
-    return [_shares(one.norms()) for one in mixtures(trace, residual=residual)]
+    return [_shares(mixture.norms()) for mixture in mixtures(trace, residual=residual)]
 
 
 def alti_maps(trace: Trace) -> list[Map]:
@@ -101,18 +102,18 @@ def alti_maps(trace: Trace) -> list[Map]:
     The contribution of key j to row i is max(0, ‖y_i‖₁ − ‖y_i − T_ij‖₁) (Ferrando et al., 2022).
     """
     maps = []
-    for one in mixtures(trace):
-        output = one.total()
-        nearer = torch.zeros_like(one.attention[0])
-        for part, vectors in one.blocks():
-            here = output[part, None]
-            nearer[part] = here.abs().sum(-1) - (here - vectors).abs().sum(-1)
+    for mixture in mixtures(trace):
+        output = mixture.total()[:, None]
+        nearer = torch.zeros_like(mixture.attention[0])
+        for rows, vectors in mixture.blocks():
+            length = output[rows].abs().sum(-1)
+            nearer[rows] = length - (output[rows] - vectors).abs().sum(-1)
         maps.append(_shares(nearer.clamp_min(0)))
     return maps
 
 
 def value_zeroing_maps(trace: Trace) -> list[Map]:
-    """How far each position's layer output turns when one key's value is nothing, as row shares.
+    """How far each position's layer output turns when one key's value is zero, as row shares.
 
     Only the one layer runs again, for many keys at once (Mohebbi et al., 2023).
     """
@@ -122,14 +123,12 @@ def value_zeroing_maps(trace: Trace) -> list[Map]:
     for site in kept.sites:
         plain = hidden_of_output(kept.layer_outputs[site.call])
         keys = plain.shape[1]
-        some = max(1, TOKENS // keys)
-        parts = []
-        for marks in torch.split(torch.eye(keys, dtype=torch.bool), some):
+        turns = []
+        for marks in torch.split(torch.eye(keys, dtype=torch.bool), max(1, TOKENS // keys)):
             edit = edits.zero_values(site.index, marks)
             turned = _layer_output(kept, edit, site.call, len(marks))
-            parts.append(1 - torch.cosine_similarity(turned, plain, dim=-1))
-        distance = torch.cat(parts).T.clamp_min(0)
-        maps.append(_shares(distance))
+            turns.append(1 - torch.cosine_similarity(turned, plain, dim=-1))
+        maps.append(_shares(torch.cat(turns).T.clamp_min(0)))
     return maps
 
 
@@ -145,66 +144,68 @@ class _Block:
 
 
 @dataclass(eq=False)
-class _Watch:
-    """Follows a pass: projections, what eats residual + projection, and how layers end."""
+class _BlockWatcher:
+    """Follows a pass: projections, what consumes residual + projection, and how layers end."""
 
     sites: tuple[Site, ...]
     names: dict[nn.Module, str]
     entered: list[Tensor | None] = field(default_factory=list)  # states given to running layers
     blocks: list[_Block] = field(default_factory=list)
     open: int = 0  # blocks before this one are closed
-    last: Tensor | None = None  # what the latest norm said
+    last: Tensor | None = None  # the output of the latest norm
 
-    def enter_layer(self, _: nn.Module, args: Any, kwargs: Any) -> None:
+    def enter_layer(self, _: nn.Module, args: Args, kwargs: Kwargs) -> None:
         self.entered.append(first_hidden(args, kwargs))
 
-    def leave_layer(self, _: nn.Module, __: Any, output: Any) -> None:
+    def leave_layer(self, _: nn.Module, __: object, output: Any) -> None:
         self.entered.pop()
         for block in self.blocks[self.open :]:
             block.post_norm = self.last is not None and _same(self.last, hidden_of_output(output))
         self.open = len(self.blocks)
 
-    def leave_leaf(self, module: nn.Module, args: Any, output: Any) -> None:
+    def leave_leaf(self, module: nn.Module, args: Args, output: object) -> None:
         if not isinstance(output, Tensor) or not args or not self.entered:
             return
         following = len(self.blocks)
         if following < len(self.sites) and self.names[module] == self.sites[following].projection:
-            states = self.entered[-1]
-            if states is not None and states.shape == output.shape:
-                self.blocks.append(_Block(states, output))
+            residual = self.entered[-1]
+            if residual is not None and residual.shape == output.shape:
+                self.blocks.append(_Block(residual, output))
             return
-        given = args[0]
-        if _scales(module) and isinstance(given, Tensor):
+        states = args[0]
+        if _scales(module) and isinstance(states, Tensor):
             self.last = output
             for block in self.blocks[self.open :]:
-                if block.norm is None and _same(given, block.residual + block.projected):
+                if block.norm is None and _same(states, block.residual + block.projected):
                     block.norm, block.normed = module, output.reshape(block.residual.shape)
 
 
 @torch.no_grad()
 def _watch(trace: Trace) -> list[_Block]:
-    """One pass of the model with an eye on what follows each attention block."""
+    """One pass of the model in which the norm after each attention block is observed."""
     model = trace.subject.model
-    watch = _Watch(trace.sites, {module: name for name, module in model.named_modules()})
+    watcher = _BlockWatcher(trace.sites, {module: name for name, module in model.named_modules()})
     layers = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
-    handles: list[Any] = []
+    handles: list[RemovableHandle] = []
     with frozen_eval(model), hooked(handles), trace.subject.tapping(Tap()):
         for layer in layers.values():
-            handles.append(layer.register_forward_pre_hook(watch.enter_layer, with_kwargs=True))
-            handles.append(layer.register_forward_hook(watch.leave_layer))
-            leaves = [part for part in layer.modules() if not any(part.children())]
-            handles += [leaf.register_forward_hook(watch.leave_leaf) for leaf in leaves]
+            handles.append(layer.register_forward_pre_hook(watcher.enter_layer, with_kwargs=True))
+            handles.append(layer.register_forward_hook(watcher.leave_layer))
+            leaves = [module for module in layer.modules() if not any(module.children())]
+            handles += [leaf.register_forward_hook(watcher.leave_leaf) for leaf in leaves]
         model(**trace.inputs)
-    if len(watch.blocks) != len(trace.sites) or any(one.norm is None for one in watch.blocks):
+    blocks = watcher.blocks
+    if len(blocks) != len(trace.sites) or any(block.norm is None for block in blocks):
         raise UnsupportedModelError(
             f"In {type(model).__name__} nothing normalises residual + projection right after "
             "attention (parallel branches, a norm in between or a bottleneck), so its blocks "
             "cannot be taken apart. Norms without the residual still can."
         )
-    return watch.blocks
+    return blocks
 
 
 def _mixture(trace: Trace, site: Site, block: _Block | None) -> Mixture:
+    """One attention block, taken apart; without ``block``, without its residual and norm."""
     weight = trace.output_weight(site.index)
     if weight is None:
         raise UnsupportedModelError(
@@ -215,19 +216,20 @@ def _mixture(trace: Trace, site: Site, block: _Block | None) -> Mixture:
     bias = getattr(trace.subject.model.get_submodule(site.projection or ""), "bias", None)
     added = torch.zeros_like(sources[0, 0]) if bias is None else bias.detach()
     if block is None or not block.post_norm:
-        own = torch.zeros_like(attention[0] @ sources[0]) if block is None else block.residual[0]
+        nothing = torch.zeros_like(attention[0] @ sources[0])
+        residual = nothing if block is None else block.residual[0]
         shrink = torch.ones_like(attention[0, :, 0])
-        return Mixture(attention, sources, own, shrink, added.expand_as(own))
+        return Mixture(attention, sources, residual, shrink, added.expand_as(residual))
     linear, shrink, shift = _linear_part(block)
     rest = linear(added) * shrink[:, None] + shift
     return Mixture(attention, linear(sources), linear(block.residual[0]), shrink, rest)
 
 
-def _linear_part(block: _Block) -> tuple[Any, Tensor, Tensor]:
+def _linear_part(block: _Block) -> tuple[Callable[[Tensor], Tensor], Tensor, Tensor]:
     """γ ⊙ centring, 1 / s for every position, and β, read off what the norm did."""
     assert block.norm is not None
     assert block.normed is not None
-    given, said = block.residual[0] + block.projected[0], block.normed[0]
+    entered, normed = block.residual[0] + block.projected[0], block.normed[0]
     gain = block.norm.weight
     bias = getattr(block.norm, "bias", None)
     assert isinstance(gain, Tensor)
@@ -236,14 +238,14 @@ def _linear_part(block: _Block) -> tuple[Any, Tensor, Tensor]:
     def centred(states: Tensor) -> Tensor:
         return gain.detach() * (states - states.mean(-1, keepdim=True))
 
-    def as_it_is(states: Tensor) -> Tensor:
+    def not_centred(states: Tensor) -> Tensor:
         return gain.detach() * states
 
-    rounding = max(1e-3, 16 * torch.finfo(said.dtype).eps)
-    for linear in (centred, as_it_is):
-        mapped = linear(given)
-        shrink = (mapped * (said - shift)).sum(-1) / mapped.square().sum(-1)
-        if torch.allclose(mapped * shrink[:, None] + shift, said, rtol=rounding, atol=rounding):
+    rounding = max(1e-3, 16 * torch.finfo(normed.dtype).eps)
+    for linear in (centred, not_centred):
+        mapped = linear(entered)
+        shrink = (mapped * (normed - shift)).sum(-1) / mapped.square().sum(-1)
+        if torch.allclose(mapped * shrink[:, None] + shift, normed, rtol=rounding, atol=rounding):
             return linear, shrink, shift
     raise NotComputableError(
         f"{type(block.norm).__name__} after attention is no layer norm that can be taken apart."
@@ -256,10 +258,11 @@ def _scales(module: nn.Module) -> bool:
     return bool(weights) and all(weight.ndim == 1 for weight in weights)
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
-    if one.numel() != other.numel():  # OPT folds batch and token into one axis
+def _same(first: Tensor, second: Tensor) -> bool:
+    if first.numel() != second.numel():
         return False
-    return torch.allclose(one.reshape(other.shape), other, rtol=1e-4, atol=1e-5)
+    folded = first.reshape(second.shape)  # OPT folds batch and token into one axis
+    return torch.allclose(folded, second, rtol=1e-4, atol=1e-5)
 
 
 def _shares(rows: Map) -> Map:
@@ -268,11 +271,11 @@ def _shares(rows: Map) -> Map:
 
 @torch.no_grad()
 def _layer_output(trace: Trace, edit: edits.Edit, call: int, copies: int) -> Tensor:
-    """What one layer call hands on under ``edit``; nothing after it is run."""
+    """The output of one layer call with ``edit`` in place; nothing after it is run."""
     outputs: list[Tensor] = []
 
     def stop(forward: Forward) -> Forward:
-        def layer(*args: Any, **kwargs: Any) -> Any:
+        def layer(*args: object, **kwargs: object) -> object:
             outputs.append(hidden_of_output(forward(*args, **kwargs)))
             raise StopEarly
 

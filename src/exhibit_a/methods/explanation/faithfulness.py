@@ -1,8 +1,8 @@
 """Does an attribution name the tokens that the answer really rests on?
 
 Take the tokens away in the order in which the attribution ranks them and watch the probability p of
-the model's own answer (DeYoung et al., 2020; Samek et al., 2017). Only tokens that somebody wrote
-are ever taken away, word piece by word piece; ties go to the earlier token.
+the model's own answer (DeYoung et al., 2020; Samek et al., 2017). Only tokens of the text itself
+are ever taken away, word piece by word piece; of equal scores, the earlier token goes first.
 
 comprehensiveness  p(x) − p(x without the top k), mean over k = 1, 5, 10, 20, 50 %: high is good
 sufficiency        p(x) − p(only the top k), over the same k: low is good
@@ -19,7 +19,7 @@ of the paired difference.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -42,15 +42,12 @@ from exhibit_a.numerics.intervals import bootstrap_interval, sign_flip_p_value
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.progress import Progress, tell
 from exhibit_a.results.result import Result
-from exhibit_a.subject.provenance import provenance
+from exhibit_a.shapes import Inputs
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import require_distribution
-from exhibit_a.trace.batches import Source, encoded
+from exhibit_a.trace.batches import Source, encoded, lengths_of
 from exhibit_a.trace.capture import Trace, capture
 from exhibit_a.trace.targets import Target, choose_target
-
-if TYPE_CHECKING:
-    pass
 
 BINS = (0.01, 0.05, 0.1, 0.2, 0.5)
 CURVE = tuple(step / 10 for step in range(11))
@@ -101,7 +98,6 @@ class Faithfulness(Result):
 
 @method(
     question="Which attribution names the tokens that the answer rests on?",
-    room="explanation",
     needs=("distribution",),
     cost=Cost(forwards=100, per_token=1),
     command="faithful",
@@ -121,9 +117,24 @@ def faithfulness(
 ) -> Faithfulness:
     """Judge one or several attributions by what happens when the tokens they name are gone.
 
-    ``attribution`` is a name (any companion, or effective, hidden_attribution, self_attribution),
-    several names, a function from a trace and a target to a score for each token, or several of
-    those by name. ``erase`` is delete, mask or pad; ``rankings`` random orders are the baseline.
+    >>> result = xa.faithfulness(subject, examples[:2], attribution=["raw", "occlusion"])
+    >>> result.attributions
+    ('raw', 'occlusion', 'random')
+    >>> tuple(result.mean.shape), result.metrics[0]
+    ((3, 7), 'comprehensiveness')
+    >>> def first(trace, target):  # a function of your own: the first word is all that counts
+    ...     return torch.arange(len(trace.tokens)) == 1.0
+    >>> xa.faithfulness(subject, examples[:2], attribution=first).attributions
+    ('first', 'random')
+
+    Args:
+        attribution: the name of a method that scores tokens, or several; or a function from a trace
+            and a target to a score for each token, or several of them by name.
+        erase: how tokens are taken away: delete, mask or pad.
+        rankings: how many random orders are the baseline.
+        samples: how many texts LIME and SHAP look at.
+        seed: same seed, same numbers.
+        progress: is called with the number of examples done, and of how many.
     """
     require_distribution(subject)
     require_way(subject, erase)
@@ -131,39 +142,18 @@ def faithfulness(
     data = read_examples(examples)
     encodings = encoded(subject, data)
     seeded = generator(seed)
-    cases = []
+    judged = []
     for number, encoding in enumerate(encodings, start=1):
-        trace = capture(subject, encoding)
-        target = choose_target(trace)
-        written = removable(trace)
-        scores = {
-            name: _checked(explain(trace, target), written, name)
-            for name, explain in explainers.items()
-        }
-        luck = torch.rand(rankings, int(written.sum()), generator=seeded, dtype=torch.float64)
-        cases.append(_judge(_Case(trace, target, written, erase), scores, luck))
+        judged.append(_judged(_Case.of(subject, encoding, erase), explainers, rankings, seeded))
         tell(progress, number, len(encodings))
     names = (*explainers, RANDOM)
-    table = {name: torch.stack([case[name][0] for case in cases]) for name in names}
-    curves = {name: torch.stack([case[name][1] for case in cases]) for name in names}
+    table = {name: torch.stack([case[name].metrics for case in judged]) for name in names}
+    curves = {name: torch.stack([case[name].curves for case in judged]) for name in names}
     values = torch.stack([table[name].T for name in names])  # attribution, metric, example
+    options = {"attribution": list(explainers), "erase": erase, "rankings": rankings}
     return Faithfulness(
-        provenance=provenance(
-            subject.name,
-            "faithfulness",
-            subject.revision,
-            seed,
-            attribution=list(explainers),
-            erase=erase,
-            rankings=rankings,
-        ),
-        checks={
-            "examples": len(data),
-            "tokens are taken away by": erase,
-            "special tokens": "never taken away",
-            "ties": "the earlier token first",
-            "cut at the model's length": cut_short(subject, _lengths(encodings)),
-        },
+        provenance=subject.provenance("faithfulness", seed, **options),
+        checks=_checks(subject, encodings, erase),
         attributions=names,
         erase=erase,
         mean=values.nanmean(-1),
@@ -177,74 +167,99 @@ def faithfulness(
 
 @dataclass(frozen=True, eq=False)
 class _Case:
-    """One text, the answer that is watched, and how tokens leave it."""
+    """One text, the answer that is watched, and how tokens are taken away."""
 
     trace: Trace
     target: Target
     written: Bool[Tensor, " token"]
     erase: str
 
-    def answers(self, gone: Sequence[Sequence[int]]) -> Float[Tensor, "way answer"]:
+    @classmethod
+    def of(cls, subject: Subject, encoding: Inputs, erase: str) -> "_Case":
+        """The case of one text, whose answer is the model's own."""
+        trace = capture(subject, encoding)
+        return cls(trace, choose_target(trace), removable(trace), erase)
+
+    def answers(self, removed: Sequence[Sequence[int]]) -> Float[Tensor, "way answer"]:
         """The model's answers with each list of written tokens taken away."""
         subject, places = self.trace.subject, self.written.nonzero()[:, 0]
         texts = []
-        for leaving in gone:
+        for tokens in removed:
             marks = torch.zeros_like(self.written)
-            marks[places[list(leaving)]] = True
+            marks[places[list(tokens)]] = True
             texts.append(erased(subject, self.trace.inputs, marks, self.erase))
         return answers_to(subject, texts).cpu()
 
 
-def _judge(
-    case: _Case, scores: Mapping[str, Tensor], luck: Float[Tensor, "ranking token"]
-) -> dict[str, tuple[Tensor, Tensor]]:
-    """All metrics of one text, and its two curves, for every attribution and for random orders.
+@dataclass(frozen=True, eq=False)
+class _Judgement:
+    """How good one ranking of the tokens of one text is."""
+
+    metrics: Float[Tensor, " metric"]
+    curves: Float[Tensor, "2 fraction"]  # of deletion and of insertion
+
+
+def _judged(
+    case: _Case, explainers: Mapping[str, Explainer], rankings: int, seeded: torch.Generator
+) -> dict[str, _Judgement]:
+    """Every attribution of one text, and the mean of random rankings."""
+    scores = [
+        _checked(explain(case.trace, case.target), case.written, name)
+        for name, explain in explainers.items()
+    ]
+    count = int(case.written.sum())
+    random = torch.rand(rankings, count, generator=seeded, dtype=torch.float64)
+    judgements = _judge(case, [*scores, *random])
+    by_chance = judgements[len(scores) :]
+    mean = _Judgement(
+        torch.stack([judgement.metrics for judgement in by_chance]).nanmean(0),
+        torch.stack([judgement.curves for judgement in by_chance]).mean(0),
+    )
+    return dict(zip(explainers, judgements, strict=False)) | {RANDOM: mean}
+
+
+def _judge(case: _Case, scores: Sequence[Float[Tensor, " token"]]) -> list[_Judgement]:
+    """The metrics and curves of every ranking of one text.
 
     Every shortened text that any ranking asks for is run in the same few passes.
     """
-    count = int(case.written.sum())
+    count, index = int(case.written.sum()), case.target.index
     sizes = [math.ceil(share * count - 1e-9) for share in FRACTIONS]
-    orders = [
-        one.argsort(descending=True, stable=True).tolist() for one in (*scores.values(), *luck)
-    ]
-    gone: list[Sequence[int]] = [[token] for token in range(count)]
+    orders = [ranking.argsort(descending=True, stable=True).tolist() for ranking in scores]
+    removed: list[Sequence[int]] = [[token] for token in range(count)]
     for order in orders:
-        gone += [order[:size] for size in sizes] + [order[size:] for size in sizes]
-    every = case.answers(gone)
-    alone = every[:count, case.target.index]
-    shaped = every[count:].reshape(len(orders), 2, len(sizes), -1)
-    own = case.answers([[]])[0]
-    found = [
-        _metrics(own, answers, ranks, own[case.target.index] - alone, case.target.index)
-        for answers, ranks in zip(shaped, (*scores.values(), *luck), strict=True)
+        removed += [order[:size] for size in sizes] + [order[size:] for size in sizes]
+    answers = case.answers(removed)
+    unchanged = case.answers([[]])[0]
+    single = unchanged[index] - answers[:count, index]  # what each token changes alone
+    ranked = answers[count:].reshape(len(orders), 2, len(sizes), -1)
+    return [
+        _Judgement(_metrics(unchanged, shortened, ranking, single, index), shortened[..., index])
+        for shortened, ranking in zip(ranked, scores, strict=True)
     ]
-    curves = shaped[..., case.target.index]
-    judged = {name: (found[i], curves[i]) for i, name in enumerate(scores)}
-    by_chance = torch.stack(found[len(scores) :]).nanmean(0)
-    return judged | {RANDOM: (by_chance, curves[len(scores) :].mean(0))}
 
 
 def _metrics(
-    own: Float[Tensor, " answer"],
-    answers: Float[Tensor, "2 fraction answer"],
-    ranks: Float[Tensor, " token"],
+    unchanged: Float[Tensor, " answer"],
+    shortened: Float[Tensor, "2 fraction answer"],
+    scores: Float[Tensor, " token"],
     single: Float[Tensor, " token"],
     index: int,
 ) -> Float[Tensor, " metric"]:
     """The numbers of one ranking of one text, in the order of METRICS."""
-    without_top, only_top = answers[..., index]
+    without_top, only_top = shortened[..., index]
     bins = [FRACTIONS.index(share) for share in BINS]
     curve = [FRACTIONS.index(share) for share in CURVE]
-    flips = answers[0].argmax(-1) != own.argmax()
+    flips = shortened[0].argmax(-1) != unchanged.argmax()
     shares = torch.tensor(FRACTIONS)
-    enough = len(ranks) > 2 and ranks.std() > 0 and single.std() > 0
+    enough = len(scores) > 2 and scores.std() > 0 and single.std() > 0
     return torch.tensor(
         [
-            float((own[index] - without_top[bins]).mean()),
-            float((own[index] - only_top[bins]).mean()),
+            float((unchanged[index] - without_top[bins]).mean()),
+            float((unchanged[index] - only_top[bins]).mean()),
             float(torch.trapezoid(without_top[curve], torch.tensor(CURVE))),
             float(torch.trapezoid(only_top[curve], torch.tensor(CURVE))),
-            float(kendalltau(ranks.numpy(), single.numpy()).statistic) if enough else math.nan,
+            float(kendalltau(scores.numpy(), single.numpy()).statistic) if enough else math.nan,
             float(flips[1]),
             float(shares[flips].amin()) if bool(flips.any()) else 1.0,
         ]
@@ -283,5 +298,11 @@ def _checked(scores: Tensor, written: Tensor, name: str) -> Float[Tensor, " toke
     return scores.detach().cpu().double()[written]
 
 
-def _lengths(encodings: Sequence[dict[str, Any]]) -> Tensor:
-    return torch.tensor([one["input_ids"].shape[1] for one in encodings])
+def _checks(subject: Subject, encodings: Sequence[Inputs], erase: str) -> dict[str, int | str]:
+    return {
+        "examples": len(encodings),
+        "tokens are taken away by": erase,
+        "special tokens": "never taken away",
+        "ties": "the earlier token first",
+        "cut at the model's length": cut_short(subject, lengths_of(encodings)),
+    }

@@ -67,7 +67,7 @@ def steps(trace: Trace) -> list[Map]:
 
 
 def rollout(start: Row, maps: Sequence[Map], *, residual: bool) -> Row:
-    """The product of all steps seen from ``start``; ``residual`` averages each with staying."""
+    """The product of all steps seen from ``start``; ``residual`` averages each with no step."""
     row = start
     for attention in reversed(maps):
         moved = row @ attention

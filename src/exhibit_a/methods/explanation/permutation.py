@@ -15,15 +15,15 @@ Wallace, 2019; for keys of a Transformer, the poster "Is Attention Explanation i
    A permutation is drawn anew for every ``row``, ``head`` or ``example``, or once for all examples
    (``global``); ``shuffling.py`` says how.
 3. The answer is compared with the model's own: total variation, flips, accuracy. As the extreme,
-   every row is also made uniform, which removes what attention says altogether.
+   every row is also made uniform, which removes all that attention adds.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
@@ -43,13 +43,10 @@ from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.intervals import bootstrap_interval, sign_flip_p_value
 from exhibit_a.progress import Progress
 from exhibit_a.results.result import Result
-from exhibit_a.subject.provenance import provenance
+from exhibit_a.shapes import Inputs
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import require_distribution
-from exhibit_a.trace.batches import Source, encoded, grouped, run, stand_alone
-
-if TYPE_CHECKING:
-    pass
+from exhibit_a.trace.batches import Source, encoded, grouped, lengths_of, run, stand_alone
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -81,7 +78,6 @@ class PermutationTest(Result):
 
 @method(
     question="Does it matter which key gets which weight?",
-    room="explanation",
     needs=("distribution",),
     cost=Cost(forwards=21, per_layer=12.5, maps=1),
     command="permute",
@@ -98,10 +94,23 @@ def permutation_test(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> PermutationTest:
-    """Shuffle attention at each site alone and at all ``sites`` together, and see what changes.
+    """Shuffle attention at each site alone and at all sites together, and see what changes.
 
-    ``what`` is attention, keys or features; ``scope`` is row, head, example or global. Keys belong
-    to all rows of a head, so for keys and features ``row`` means ``head``.
+    >>> test = xa.permutation_test(subject, examples[:4], repeats=2, sites=[0, 5])
+    >>> test.conditions, tuple(test.change.shape)
+    (('site 0', 'site 5', 'all 2'), (3, 2, 4))
+    >>> keys = xa.permutation_test(subject, examples[:4], what="keys", repeats=2, sites=[5])
+    >>> keys.scope, float(keys.own_accuracy)
+    ('head', 0.75)
+
+    Args:
+        what: what is shuffled: attention, keys or features.
+        scope: a permutation is drawn anew for every row, head or example, or once (global). Keys
+            belong to all rows of a head, so for keys and features row means head.
+        sites: the sites to shuffle; without, all of them.
+        repeats: how many permutations are drawn.
+        seed: same seed, same numbers.
+        progress: is called with the number of examples done, and of how many.
     """
     data = read_examples(examples)
     chosen = chosen_sites(subject, what, scope, sites)
@@ -110,50 +119,70 @@ def permutation_test(
         raise BadRequestError(f"{repeats} repeats were asked for; give at least 1.")
     require_distribution(subject)
     encodings = encoded(subject, data)
-    lengths = torch.tensor([one["input_ids"].shape[1] for one in encodings])
-    groups = conditions(chosen)
-
-    size, answers = len(data), torch.zeros(len(data), dtype=torch.long)
-    change = torch.zeros(len(groups), repeats + 1, size)  # the last place is the uniform extreme
-    chose = torch.zeros(len(groups), repeats + 1, size, dtype=torch.long)
-    alone = stand_alone(subject)
-    for places in grouped(encodings, TOKENS // repeats, alone=alone, progress=progress):
-        batch = run(subject, [encodings[place] for place in places])
-        again = Rerun(batch, lengths[places], places)
-        answers[places] = again.own.argmax(-1).cpu()
-        for row, group in enumerate(groups):
-            plan = Shuffling(what, used_scope, group, seed, int(lengths.amax()))
-            moved, given = again.under(plan, repeats)
-            change[row][:, places] = moved.T.to("cpu", change.dtype)
-            chose[row][:, places] = given.T.cpu()
-
+    longest = int(lengths_of(encodings).amax())
+    plans = [Shuffling(what, used_scope, group, seed, longest) for group in conditions(chosen)]
+    unchanged, answers, change = _shuffled_answers(subject, encodings, plans, repeats, progress)
     labelled = data[0].label is not None
-    gold = classes_of(subject, data).cpu() if labelled else answers
-    checks = {
-        "examples": size,
-        "cut at the model's length": cut_short(subject, lengths),
-        "labels": "given" if labelled else "none: correct is the model's own answer",
-    }
+    gold = classes_of(subject, data).cpu() if labelled else unchanged
+    checks = _checks(subject, encodings, labelled)
     if used_scope != scope:
         checks["scope"] = f"{used_scope}: {what} are shared by all rows of a head"
     options = {"what": what, "scope": used_scope, "sites": chosen, "repeats": repeats}
-    source = provenance(subject.name, "permutation_test", subject.revision, seed, **options)
     together = (f"all {len(chosen)}",) if len(chosen) > 1 else ()
-    found = _summed_up(answers == gold, chose == gold, chose != answers, change, seed)
+    averages = _averages(unchanged == gold, answers == gold, answers != unchanged, change, seed)
     if not labelled:
-        found["p_value"] = torch.full_like(found["p_value"], torch.nan)
+        averages["p_value"] = torch.full_like(averages["p_value"], torch.nan)
     return PermutationTest(
-        provenance=source,
+        provenance=subject.provenance("permutation_test", seed, **options),
         checks=checks,
         what=what,
         scope=used_scope,
         conditions=(*(f"site {site}" for site in chosen), *together),
-        **found,
+        **averages,
     )
 
 
-def _summed_up(
-    own: Bool[Tensor, " example"],
+def _shuffled_answers(
+    subject: Subject,
+    encodings: list[Inputs],
+    plans: list[Shuffling],
+    repeats: int,
+    progress: Progress | None,
+) -> tuple[
+    Int[Tensor, " example"],
+    Int[Tensor, "condition repeat example"],
+    Float[Tensor, "condition repeat example"],
+]:
+    """The model's own answers, its answers under every plan, and how far those moved.
+
+    The last repeat of each plan is the uniform extreme.
+    """
+    lengths = lengths_of(encodings)
+    unchanged = torch.zeros(len(encodings), dtype=torch.long)
+    answers = torch.zeros(len(plans), repeats + 1, len(encodings), dtype=torch.long)
+    change = torch.zeros(len(plans), repeats + 1, len(encodings))
+    alone = stand_alone(subject)
+    for places in grouped(encodings, TOKENS // repeats, alone=alone, progress=progress):
+        batch = run(subject, [encodings[place] for place in places])
+        rerun = Rerun(batch, lengths[places], places)
+        unchanged[places] = rerun.unchanged.argmax(-1).cpu()
+        for condition, plan in enumerate(plans):
+            moved, answered = rerun.measure(plan, repeats)
+            change[condition][:, places] = moved.T.to("cpu", change.dtype)
+            answers[condition][:, places] = answered.T.cpu()
+    return unchanged, answers, change
+
+
+def _checks(subject: Subject, encodings: list[Inputs], labelled: bool) -> dict[str, int | str]:
+    return {
+        "examples": len(encodings),
+        "cut at the model's length": cut_short(subject, lengths_of(encodings)),
+        "labels": "given" if labelled else "none: correct is the model's own answer",
+    }
+
+
+def _averages(
+    own_correct: Bool[Tensor, " example"],
     correct: Bool[Tensor, "condition repeat example"],
     flipped: Bool[Tensor, "condition repeat example"],
     change: Float[Tensor, "condition repeat example"],
@@ -161,16 +190,16 @@ def _summed_up(
 ) -> dict[str, Any]:
     """Averages over repeats and examples, with their intervals; the last repeat is uniform."""
     right, extreme = correct[:, :-1].float().mean(1), correct[:, -1]
-    lost = own.float() - right
+    lost = own_correct.float() - right
     return {
         "change": change[:, :-1],
         "flipped": flipped[:, :-1],
         "correct": correct[:, :-1],
-        "own_correct": own,
+        "own_correct": own_correct,
         "uniform_change": change[:, -1],
         "uniform_correct": extreme,
-        "own_accuracy": float(own.float().mean()),
-        "own_accuracy_interval": bootstrap_interval(own.float(), seed=seed),
+        "own_accuracy": float(own_correct.float().mean()),
+        "own_accuracy_interval": bootstrap_interval(own_correct.float(), seed=seed),
         "accuracy": right.mean(-1),
         "accuracy_interval": bootstrap_interval(right, seed=seed),
         "drop": lost.mean(-1),

@@ -1,9 +1,9 @@
-"""How are attention, keys or their features shuffled, the same way whoever asks?
+"""How are attention, keys or their features shuffled, so that the batch makes no difference?
 
 A permutation of a set of keys is the order of random numbers, one for each key, so that one draw
 serves texts of every length and every mask. Draws depend on the seed, the site, the repeat and the
-text's place in the data set, and on nothing else of its batch. What the shuffling is for is told in
-``permutation.py``.
+text's place in the data set, and on nothing else of its batch. ``permutation.py`` says what the
+shuffling is for.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from exhibit_a.errors import NotComputableError, require_choice
+from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
 from exhibit_a.numerics.distances import total_variation
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Attention, Queries, SharedKeys
@@ -71,13 +71,13 @@ class Shuffling:
         drawn = torch.ones(len(texts.places), len(repeats), heads, rows, keys)
         for index, place in enumerate(texts.places):
             length = int(texts.lengths[index]) if positions else keys
-            own = (heads, length if self.scope == "row" else 1, length)
+            shape = (heads, length if self.scope == "row" else 1, length)
             if self.scope == "global":
-                place, own = 0, (1, 1, self.longest if positions else keys)
+                place, shape = 0, (1, 1, self.longest if positions else keys)
             for copy, repeat in enumerate(repeats):
                 seeded = generator(self.seed, site, repeat, place)
-                draw = torch.rand(own, generator=seeded)
-                drawn[index, copy, :, : own[1], :length] = draw[..., :length]
+                draw = torch.rand(shape, generator=seeded)
+                drawn[index, copy, :, : shape[1], :length] = draw[..., :length]
         return drawn.flatten(0, 1)
 
 
@@ -120,6 +120,8 @@ class _Shuffle(Tap):
 
 
 class _Uniform(Tap):
+    """Gives every visible key of some sites the same weight."""
+
     def __init__(self, sites: frozenset[int]) -> None:
         self.sites = sites
 
@@ -132,36 +134,36 @@ class Rerun:
 
     def __init__(self, batch: Batch, lengths: Tensor, places: list[int]) -> None:
         self.batch, self.texts = batch, _Texts(places, lengths)
-        self.own = distributions(batch.subject, batch.output, lengths)
+        self.unchanged = distributions(batch.subject, batch.output, lengths)
 
     def answers(
         self, tap: Tap, sites: frozenset[int], copies: int
     ) -> Float[Tensor, "text copy answer"]:
-        """The answers with ``tap`` at work; copies of a text stand next to each other."""
+        """The answers with ``tap`` in place; copies of a text stand next to each other."""
         index = torch.arange(len(self.batch)).repeat_interleave(copies)
-        trace = self.batch.rows(index)
-        output = replay(trace, tap, start=trace.sites[min(sites)].call)
-        found = distributions(trace.subject, output, self.texts.lengths[index])
-        return found.reshape(len(self.batch), copies, -1)
+        batch = self.batch.rows(index)
+        output = replay(batch, tap, start=batch.sites[min(sites)].call)
+        answers = distributions(batch.subject, output, self.texts.lengths[index])
+        return answers.reshape(len(self.batch), copies, -1)
 
     def shuffled(self, plan: Shuffling, repeats: int) -> Float[Tensor, "text repeat answer"]:
         """The answers of all repeats, a few at a time where the text is long."""
         tokens = len(self.batch) * int(self.texts.lengths.amax())
         together = max(1, min(repeats, TOKENS // tokens))
-        parts = []
+        answers = []
         for first in range(0, repeats, together):
-            some = range(first, min(first + together, repeats))
-            tap = _Shuffle(plan, self.texts, some)
-            parts.append(self.answers(tap, plan.sites, len(some)))
-        return torch.cat(parts, 1)
+            chunk = range(first, min(first + together, repeats))
+            tap = _Shuffle(plan, self.texts, chunk)
+            answers.append(self.answers(tap, plan.sites, len(chunk)))
+        return torch.cat(answers, 1)
 
-    def under(
+    def measure(
         self, plan: Shuffling, repeats: int
     ) -> tuple[Float[Tensor, "text repeat"], Int[Tensor, "text repeat"]]:
         """How far each answer moved and what it was, in every repeat; the last is uniform."""
         extreme = self.answers(_Uniform(plan.sites), plan.sites, 1)
-        given = torch.cat([self.shuffled(plan, repeats), extreme], 1)
-        return total_variation(given, self.own[:, None]), given.argmax(-1)
+        answers = torch.cat([self.shuffled(plan, repeats), extreme], 1)
+        return total_variation(answers, self.unchanged[:, None]), answers.argmax(-1)
 
 
 def chosen_sites(subject: Subject, what: str, scope: str, sites: Sequence[int] | None) -> list[int]:
@@ -170,12 +172,14 @@ def chosen_sites(subject: Subject, what: str, scope: str, sites: Sequence[int] |
     require_choice("scope", scope, get_args(Scope))
     count = len(subject.anatomy.sites)
     chosen = list(range(count) if sites is None else dict.fromkeys(sites))
-    for site in chosen or [-1]:
-        check_site(subject.anatomy.sites, site)
-        here = subject.anatomy.sites[site]
-        if what == "keys" and (here.causal or here.window is not None):
+    if not chosen:
+        raise BadRequestError(f"No sites were named; this model has 0 to {count - 1}.")
+    for number in chosen:
+        check_site(subject.anatomy.sites, number)
+        site = subject.anatomy.sites[number]
+        if what == "keys" and (site.causal or site.window is not None):
             raise NotComputableError(
-                f"At site {site} each row sees keys of its own (a causal mask or a window), and "
+                f"At site {number} not all rows see the same keys (a causal mask or a window), and "
                 'moving keys would show it hidden ones. Shuffle "attention" instead.'
             )
     return chosen

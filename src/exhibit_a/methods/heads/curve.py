@@ -76,7 +76,6 @@ class PruningCurve(Result):
 
 @method(
     question="How many heads can go before the answers go with them?",
-    room="heads",
     needs=("classes",),
     cost=Cost(forwards=11),
     command="prune",
@@ -109,12 +108,12 @@ def pruning_curve(
         scope: rank all heads together (global), or silence the same share of every site (site).
         overlap: also judge by examples that the importance was measured on.
     """
-    given = read_examples(examples)
+    data = read_examples(examples)
     ranking, by, used = _ranking(subject, importance)
-    data = [example for example in given if overlap or fingerprint(example) not in used]
-    if not data:
+    unseen = [example for example in data if overlap or fingerprint(example) not in used]
+    if not unseen:
         raise BadRequestError(
-            f"All {len(given)} examples were used to rank the heads. Evaluate on others, or say "
+            f"All {len(data)} examples were used to rank the heads. Evaluate on others, or say "
             "overlap=True."
         )
     points = [
@@ -122,12 +121,11 @@ def pruning_curve(
         for count in _steps(len(ranking), fractions, counts)
     ]
     source = subject.provenance("pruning_curve", order=order, by=by, scope=scope, overlap=overlap)
-    return _curve(subject, data, points, source, {"left out": len(given) - len(data)})
+    return _curve(subject, unseen, points, source, {"left out": len(data) - len(unseen)})
 
 
 @method(
     question="Does a ranking of each example's own find the heads it needs?",
-    room="heads",
     needs=("classes",),
     cost=Cost(forwards=13, per_layer=3.6, backwards=True, maps=1),
 )

@@ -25,8 +25,8 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
 from exhibit_a.examples import Example, fingerprint, read_examples
 from exhibit_a.examples.labels import classes_of, limited
-from exhibit_a.methods.attribution.path_integral import ENOUGH, attribute_classes, wide
-from exhibit_a.methods.registry import Cost, method
+from exhibit_a.methods.attribution.path_integral import ENOUGH, WALK, attribute_classes, wide
+from exhibit_a.methods.registry import method
 from exhibit_a.progress import Progress
 from exhibit_a.results.result import Result
 from exhibit_a.subject.anatomy import Site
@@ -81,13 +81,7 @@ class HeadSimilarity(Result):
     names: tuple[str, str]
 
 
-@method(
-    question="Which heads does the model need?",
-    room="heads",
-    needs=("classes",),
-    cost=Cost(forwards=1, per_layer=3.6, backwards=True, maps=1),
-    command="heads",
-)
+@method(question="Which heads does the model need?", needs=("classes",), cost=WALK, command="heads")
 def head_importance(
     subject: Subject,
     examples: Source,

@@ -79,7 +79,6 @@ class Pruning(Result):
 
 @method(
     question="What is left of the model without these heads?",
-    room="heads",
     needs=("projection",),
     cost=Cost(forwards=4),
 )

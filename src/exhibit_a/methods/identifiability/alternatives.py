@@ -47,7 +47,6 @@ class AlternativeAttention(Result):
 
 @method(
     question="Which other attention would have given the same answer?",
-    room="identifiability",
     needs=("attention", "values"),
     cost=Cost(forwards=18, maps=1),
 )

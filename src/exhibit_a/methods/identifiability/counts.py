@@ -54,7 +54,6 @@ class AttentionIdentifiability(Result):
 
 @method(
     question="Was this attention the only one possible?",
-    room="identifiability",
     needs=("attention", "values", "keys"),
     cost=Cost(forwards=2, algebra=28, maps=2),
 )
@@ -118,7 +117,6 @@ class IdentifiabilityByLength(Result):
 
 @method(
     question="From which length on is it not?",
-    room="identifiability",
     needs=("text",),
     cost=Cost(forwards=12, maps=3),
 )

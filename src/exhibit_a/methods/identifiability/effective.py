@@ -21,7 +21,7 @@ from exhibit_a.methods.explanation.flow import readout, require_one_stack
 from exhibit_a.methods.identifiability.projection import project
 from exhibit_a.methods.identifiability.ranks import singular_values
 from exhibit_a.methods.identifiability.value_bias import value_bias as observed_bias
-from exhibit_a.methods.registry import Cost, method
+from exhibit_a.methods.registry import Cost, method, token_method
 from exhibit_a.numerics.parallel import one_thread
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteHeads, SiteMap, SiteRows
@@ -65,13 +65,13 @@ class EffectiveAttention(SiteResult):
         return "padding" if code == PADDING else VERDICTS[code]
 
 
-@method(
-    name="effective",
-    gives="tokens",
-    question="Where does the last layer look, as far as its output shows?",
-    room="identifiability",
-    needs=("attention", "values", "target"),
-    cost=Cost(forwards=1, algebra=1, maps=3),
+@token_method(
+    "effective",
+    "Where does the last layer look, as far as its output shows?",
+    Cost(forwards=1, algebra=1, maps=3),
+    "attention",
+    "values",
+    "target",
 )
 def effective_tokens(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     """Effective attention of the last layer, signs dropped, in the rows the answer is read from."""
@@ -82,7 +82,6 @@ def effective_tokens(trace: Trace, target: Target) -> Float[Tensor, " token"]:
 
 @method(
     question="How much of attention can reach the output?",
-    room="identifiability",
     needs=("attention", "values"),
     cost=Cost(forwards=1, algebra=1, maps=3),
     command="effective",

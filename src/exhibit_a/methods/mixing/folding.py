@@ -54,8 +54,8 @@ class Fold(Tap):
         return self.contexts[1]
 
     def through(
-        self, call: int, forward: Forward, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+        self, call: int, forward: Forward, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
         """The output of a layer call, by two matrices where that is possible."""
         before = first_hidden(args, kwargs)
         # With two sites in a layer, the queries of the second depend on the context of the first,

@@ -66,7 +66,6 @@ class HeadMixing(Result):
 
 @method(
     question="Does a head take from the tokens it looks at?",
-    room="mixing",
     needs=("attention", "hidden"),
     cost=Cost(forwards=3, algebra_per_direction=1.1, states=17),
 )
@@ -83,7 +82,7 @@ def head_mixing(
     Cross-attention is compared with the input of the other stack.
 
     Args:
-        probes: number of random directions pushed per token; without it all directions are,
+        probes: number of random directions pushed per token; none stands for all directions,
             which is exact and takes a pass for each.
         seed: seed of the random directions.
         output: what counts as a head's output: what it averaged, or that projected by its part of

@@ -95,7 +95,6 @@ def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
 
 @method(
     question="What is left of a token in its hidden vector?",
-    room="mixing",
     needs=("hidden",),
     cost=Cost(forwards=3, algebra_per_direction=1.1, states=17),
     command="mixing",
@@ -115,7 +114,7 @@ def hidden_attribution(
     """Contributions of the input tokens to every hidden vector of a stack, at every layer.
 
     Args:
-        probes: number of random directions pushed per token; without it all directions are,
+        probes: number of random directions pushed per token; none stands for all directions,
             which is exact and takes a pass for each.
         norm: how a Jacobian is measured: its frobenius or spectral norm (the latter without
             probes only), or times_input, which multiplies every input component by its value.

@@ -17,7 +17,6 @@ takes seconds), but all can be differentiated backwards, and transposing twice i
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -169,7 +168,7 @@ def _run_from(
     states: list[Tensor] = []
 
     def watch(forward: Forward) -> Forward:
-        def layer(*args: Any, **kwargs: Any) -> Any:
+        def layer(*args: object, **kwargs: object) -> object:
             if len(states) == first:
                 args, kwargs = _starting_from(entry, args, kwargs)
             if fold is None:
@@ -214,8 +213,8 @@ class _HeadRecorder(Tap):
 
 
 def _starting_from(
-    entry: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    entry: Tensor, args: tuple[object, ...], kwargs: dict[str, object]
+) -> tuple[tuple[object, ...], dict[str, object]]:
     """A layer's arguments with ``entry`` in the place of its hidden states."""
     hidden = first_hidden(args, kwargs)
     return (

@@ -18,23 +18,19 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
+
+from exhibit_a.subject.function_mode import FunctionMode
 
 LinearMap = Callable[[Tensor, Tensor], Tensor]
 
 
-class FirstOrder(TorchFunctionMode):
+class FirstOrder(FunctionMode):
     """Puts value + slope · change in the place of curved kernels: the same to first order."""
 
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
+    def called(
+        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Call ``func``, or its tangent where that is known and a derivative is wanted."""
-        kwargs = kwargs or {}
         argument = args[0] if args else kwargs.get("input")
         if not (isinstance(argument, Tensor) and argument.requires_grad):
             return func(*args, **kwargs)
@@ -94,7 +90,7 @@ def _mapped(change: Tensor, linear: LinearMap, constant: Tensor) -> Tensor:
     return mapped
 
 
-def _activation(func: Callable[..., Tensor], input: Tensor, **options: Any) -> Tensor:
+def _activation(func: Callable[..., Tensor], input: Tensor, **options: object) -> Tensor:
     """An activation as value + slope 1 · change; autograd gives f′ at this point."""
     point = input.detach().requires_grad_()
     value = func(point, **options)

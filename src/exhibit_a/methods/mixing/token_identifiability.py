@@ -81,7 +81,6 @@ class TokenIdentifiability(Result):
 
 @method(
     question="Can a token be found again from its hidden vector?",
-    room="mixing",
     needs=("text",),
     cost=Cost(forwards=6, states=1),
     command="tokens",
@@ -122,7 +121,7 @@ def token_identifiability(
     True
     """
     if not maps:
-        raise BadRequestError(f"No map was named; choose from {', '.join(MAPS)}.")
+        raise BadRequestError(f"No map was named; choose {', '.join(MAPS)}.")
     data = Texts(texts, seed)
     task = _Task(subject, data, metric, candidates, seed, top, _vocabulary(subject, candidates))
     fitted, controls, facts = _fit(task, maps, width or subject.anatomy.d_model, epochs)

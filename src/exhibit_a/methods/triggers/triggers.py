@@ -25,7 +25,7 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.examples import read_examples
 from exhibit_a.examples.labels import classes_of, limited
-from exhibit_a.methods.attribution.path_integral import attribute_classes
+from exhibit_a.methods.attribution.path_integral import WALK, attribute_classes
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.methods.triggers.insertion import Pattern, inserted, token_at, written
 from exhibit_a.numerics.intervals import wilson
@@ -82,9 +82,8 @@ class Attack(Result):
 
 @method(
     question="Do the strongest edges make words that turn any text?",
-    room="triggers",
     needs=("classes",),
-    cost=Cost(forwards=1, per_layer=3.6, backwards=True, maps=2),
+    cost=WALK,
     command="triggers",
 )
 def find_triggers(
@@ -139,7 +138,6 @@ def find_triggers(
 
 @method(
     question="How often do the patterns turn other texts?",
-    room="triggers",
     needs=("classes",),
     cost=Cost(forwards=30),
 )

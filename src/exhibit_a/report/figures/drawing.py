@@ -102,17 +102,16 @@ class Canvas:
     def finished(self, axes: Axes) -> Figure:
         """The figure around these axes, with the text of a paper if it has the width of one."""
         figure = figure_of(axes)
-        if self.ax is None and isinstance(self.figsize, str):
+        if self.ax is not None or not isinstance(figure, PaperFigure):
+            return figure
+        if isinstance(self.figsize, str):
             for text in figure.findobj(Text):
                 text.set_fontsize(float(text.get_fontsize()) * IN_A_COLUMN)
-            for panel in figure.axes:
-                for axis in (panel.xaxis, panel.yaxis):
-                    axis.set_tick_params(labelsize=text_size(axis))
-        if self.ax is None:
-            for _ in range(2):  # the layout settles, on which the room for text depends
-                figure.draw_without_rendering()
-                _wrap(figure)
-            figure.draw_without_rendering()
+            for axis in (axis for panel in figure.axes for axis in (panel.xaxis, panel.yaxis)):
+                axis.set_tick_params(labelsize=text_size(axis))
+        figure.settle()
+        while _wrap(figure):
+            figure.settle()
         return figure
 
     def labels(self, tokens: Sequence[str], stack: str = "") -> list[str]:
@@ -311,9 +310,9 @@ def evenly(count: int, most: int) -> set[int]:
     return set(np.linspace(0, count - 1, min(count, most)).round().astype(int).tolist())
 
 
-def _wrap(figure: Figure) -> None:
-    """Break titles and names of axes that are longer than the figure into lines."""
-    whole = figure.bbox
+def _wrap(figure: Figure) -> bool:
+    """Break titles and names of axes that are longer than the figure; whether there were any."""
+    whole, any_broken = figure.bbox, False
     for panel in figure.axes:
         for text in (panel.title, panel.xaxis.label, panel.yaxis.label):
             box = text.get_window_extent()
@@ -324,6 +323,8 @@ def _wrap(figure: Figure) -> None:
             if length > room > 0 and "\n" not in text.get_text():
                 letters = int(len(text.get_text()) * room / length)
                 text.set_text(fill(text.get_text(), max(letters, WORD)))
+                any_broken = any_broken or "\n" in text.get_text()
+    return any_broken
 
 
 def _root(numbers: Any) -> Any:

@@ -72,10 +72,10 @@ def alternative_attention(result: AlternativeAttention, canvas: Canvas) -> Axes:
     places = range(len(result.key_tokens))
     axes = canvas.axes(min(max(5.0, 2.0 + 0.16 * len(places)), 10.0), 3.4)
     low, high = numbers_of(result.low), numbers_of(result.high)
-    own, other = canvas.series(2)
+    usual, other = canvas.series(2)
     size = 4 if len(places) < 100 else 2
     axes.bar(places, high - low, bottom=low, width=0.9, color=PALE, label="possible")
-    axes.plot(places, numbers_of(result.row), "o", ms=size, color=own, label="the model's")
+    axes.plot(places, numbers_of(result.row), "o", ms=size, color=usual, label="the model's")
     axes.plot(places, numbers_of(result.farthest), "x", ms=size, color=other, label="farthest")
     name_ticks(axes.xaxis, canvas.labels(result.key_tokens), weights=high.tolist())
     root_scale(axes)

@@ -47,19 +47,24 @@ def hidden_attribution(
 
     Without ``token``, the token with the least of itself left at the end.
     """
-    own = result.self_contribution
-    chosen = int(own[-1].argmin()) if token is None else token
-    if not 0 <= chosen < own.shape[1]:
-        raise BadRequestError(f"There is no token {chosen}; valid are 0 to {own.shape[1] - 1}.")
+    self_shares = result.self_contribution
+    chosen = int(self_shares[-1].argmin()) if token is None else token
+    if not 0 <= chosen < self_shares.shape[1]:
+        raise BadRequestError(
+            f"There is no token {chosen}; valid are 0 to {self_shares.shape[1] - 1}."
+        )
     boxes, profile, story = canvas.panels(3, (12.0, 3.6), ratios=(1, 1, 1.4))
     boxes.boxplot(
-        numbers_of(own.T), positions=range(len(own)), widths=0.6, medianprops={"color": VERMILION}
+        numbers_of(self_shares.T),
+        positions=range(len(self_shares)),
+        widths=0.6,
+        medianprops={"color": VERMILION},
     )
-    name_ticks(boxes.xaxis, range(len(own)))
+    name_ticks(boxes.xaxis, range(len(self_shares)))
     boxes.set(xlabel="layer", ylabel="contribution of the token itself", ylim=(0, 1.02))
-    named = evenly(len(own), 5)
+    named = evenly(len(self_shares), 5)
     for layer, (row, colour) in enumerate(
-        zip(numbers_of(result.neighbours), canvas.shades(len(own)), strict=True)
+        zip(numbers_of(result.neighbours), canvas.shades(len(self_shares)), strict=True)
     ):
         profile.plot(row, color=colour, label=f"layer {layer}" if layer in named else None)
     profile.set(xlabel="distance", ylabel="share of contribution")
@@ -70,7 +75,7 @@ def hidden_attribution(
     image.axes.set_aspect("auto")
     names = canvas.labels(result.source_tokens, result.source)
     name_ticks(story.xaxis, names, weights=shares.amax(0).tolist())
-    name_ticks(story.yaxis, range(len(own)))
+    name_ticks(story.yaxis, range(len(self_shares)))
     story.set_ylabel("layer")
     story.set_title(f"what is in “{literal(names[chosen])}” ({chosen})", fontsize="medium")
     colour_bar(image, story, "contribution")

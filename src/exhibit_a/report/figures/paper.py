@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import Locator
 
-TEXT_AS_TEXT = {"svg.fonttype": "none", "pdf.fonttype": 42, "ps.fonttype": 42}
 PAD = 0.07  # inches around each panel
 LINE = 1.2  # the height of a line of text, in font sizes
 
@@ -27,9 +26,15 @@ class PaperFigure(Figure):
     def __init__(self, size: tuple[float, float]) -> None:
         super().__init__(figsize=size, layout=ConstrainedLayoutEngine(h_pad=PAD, w_pad=PAD))
 
+    def settle(self) -> None:
+        """Lay the figure out, so that sizes and places are known before it is drawn."""
+        engine = self.get_layout_engine()
+        assert engine is not None
+        engine.execute(self)
+
     def savefig(self, fname: Any, **options: Any) -> None:
         """Save the figure, as matplotlib does it."""
-        with rc_context(TEXT_AS_TEXT):
+        with rc_context({"svg.fonttype": "none", "pdf.fonttype": 42, "ps.fonttype": 42}):
             super().savefig(fname, **options)
 
 

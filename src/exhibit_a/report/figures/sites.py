@@ -32,7 +32,7 @@ def choose_head(
 
 def site_name(site: Site, sites: Sequence[Site]) -> str:
     """A site as "layer 3"; with its stack and kind where there are several of them."""
-    return layer_name((site.stack, site.layer, site.kind), {one.stack for one in sites})
+    return layer_name((site.stack, site.layer, site.kind), {other.stack for other in sites})
 
 
 def layer_name(place: tuple[str, int, str], stacks: set[str]) -> str:
