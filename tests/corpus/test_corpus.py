@@ -536,11 +536,10 @@ def test_help_does_not_wait_for_heavy_libraries():
     assert started(f"from exhibit_a.commands import main as cli; {look}").stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("library", ["pyarrow", "pydantic"])
-def test_a_missing_library_is_named_with_the_extra_that_brings_it(library):
+def test_a_missing_library_is_named_with_the_extra_that_brings_it():
     ask = "from exhibit_a.commands.main import main; main(['corpus', 'summary', 'folder'])"
-    process = started(f"sys.modules['{library}'] = None; {ask}")
-    line = f"error: {library} is missing: pip install 'exhibit-a[corpus]'\n"
+    process = started(f"sys.modules['pyarrow'] = None; {ask}")
+    line = "error: pyarrow is missing: pip install 'exhibit-a[corpus]'\n"
     assert (process.returncode, process.stdout, process.stderr) == (2, "", line)
 
 

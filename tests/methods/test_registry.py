@@ -201,6 +201,13 @@ def test_bad_maps_are_one_line_with_their_name(forgotten, maps, message):
         result_of("bad_maps", xa.capture(xa.load("sentiment"), TEXT))
 
 
+def test_workers_do_not_know_a_method_of_this_session(forgotten, tmp_path):
+    xa.register(lambda trace: torch.ones(len(trace.tokens)), name="here_only")
+    with pytest.raises(BadRequestError, match="'here_only' was registered in this session"):
+        xa.corpus.run("sentiment", ["a film"], "here_only", tmp_path / "run", workers=1)
+    assert not (tmp_path / "run").exists()
+
+
 def test_only_a_function_with_a_name_can_be_registered():
     with pytest.raises(BadRequestError, match="letters, digits"):
         xa.register(len, name="no name")

@@ -16,7 +16,7 @@ from exhibit_a.commands.verb import Verb, option
 from exhibit_a.progress import progress_bar
 
 if TYPE_CHECKING:
-    from exhibit_a.methods.registry import Method, Option
+    from exhibit_a.methods.registry import Method, Option, Options
     from exhibit_a.results.result import Result
 
 AUTOMATIC = ("seed",)  # options that need no words of their own
@@ -27,7 +27,7 @@ def verb_of(method: "Method") -> type[Verb]:
     """A verb with everything that a method takes and offers."""
     group = OneText if _about_one_text(method) else DataSet
 
-    def run(self: Any) -> None:
+    def run(self: Answer) -> None:
         self.answer(result(method, self))
 
     named = {"run": run, "name": method.command, "method": method.name, "__doc__": method.does}
@@ -56,7 +56,7 @@ def with_options(kind: type[Verb], method: "Method") -> type[Verb]:
     return made
 
 
-def given(method: "Method", verb: Any) -> dict[str, Any]:
+def given(method: "Method", verb: object) -> "Options":
     """What was said on the command line, as the method's options take it."""
     return {
         name: parsed(entry, getattr(verb, name))
@@ -65,7 +65,7 @@ def given(method: "Method", verb: Any) -> dict[str, Any]:
     }
 
 
-def result(method: "Method", verb: Any, **changed: Any) -> "Result":
+def result(method: "Method", verb: object, **changed: Any) -> "Result":
     """Run the method on what the verb was given; ``changed`` options replace what was said."""
     options = given(method, verb) | changed
     with progress_bar(method.does.rstrip(".")) as bar:
@@ -73,7 +73,7 @@ def result(method: "Method", verb: Any, **changed: Any) -> "Result":
     return made
 
 
-def _call(method: "Method", verb: Any, options: dict[str, Any], bar: Callable[..., None]) -> Any:
+def _call(method: "Method", verb: Any, options: "Options", bar: Callable[..., None]) -> Any:
     from exhibit_a.methods.own import result_of
     from exhibit_a.trace.targets import chosen_target
 

@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
+from types import ModuleType
 from typing import Any
 
 from exhibit_a.corpus.claims import Claim, claim_of, on_gpu
@@ -63,7 +64,7 @@ class RayEngine:
                 yield from self._wave(ray, card, wave)
                 wave = list(islice(windows, WAVE))
 
-    def _wave(self, ray: Any, card: Card, wave: list[Window]) -> Iterator[Shard]:
+    def _wave(self, ray: ModuleType, card: Card, wave: list[Window]) -> Iterator[Shard]:
         items = [{"window": window.packed()} for window in wave]
         cpus, gpus = _total(ray, "CPU"), _total(ray, "GPU")
         claim = claim_of(cpus, gpus, workers=self.workers, device=self.device)
@@ -91,7 +92,7 @@ class RayEngine:
                 f"Ray ended without shards {sorted(missing)[:5]}. What is done is kept: resume."
             )
 
-    def _next(self, ray: Any, arrived: Arrived, claim: Claim) -> Row | None:
+    def _next(self, ray: ModuleType, arrived: Arrived, claim: Claim) -> Row | None:
         try:
             row = arrived.get(timeout=self.patience)
         except queue.Empty:
@@ -188,11 +189,11 @@ def _connected(address: str | None) -> Iterator[Any]:
             ray.shutdown()
 
 
-def _total(ray: Any, kind: str) -> float:
+def _total(ray: ModuleType, kind: str) -> float:
     return float(ray.cluster_resources().get(kind, 0))
 
 
-def _free(ray: Any) -> float:
+def _free(ray: ModuleType) -> float:
     return float(ray.available_resources().get("CPU", 0))
 
 

@@ -25,6 +25,7 @@ from exhibit_a.corpus.windows import Window, windows
 from exhibit_a.corpus.work import Receipt
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.examples import stream_examples
+from exhibit_a.methods.registry import is_of_this_session
 from exhibit_a.subject.subject import Subject, load
 
 Source = str | Path | Iterable[Any]
@@ -68,6 +69,7 @@ def run(
     columns = {name: parameters.pop(name) for name in COLUMNS if name in parameters}
     given = {name: value for name, value in parameters.items() if value is not None}
     task = task_named(method, given)
+    _require_known_to_workers(method, engine, workers)
     plan = checked_plan(method=method, parameters=task.model_dump(mode="json"), **settings)
     if plan.dense and not task.can_be_dense:
         raise BadRequestError(f"{method} has no maps to keep; leave dense out.")
@@ -127,6 +129,15 @@ def _damage(folder: Folder) -> list[str]:
         return folder.damage()
     except BrokenInvariantError as problem:
         return [str(problem)]
+
+
+def _require_known_to_workers(method: str, engine: str, workers: int) -> None:
+    """Refuse a method of this session where other processes would have to know it."""
+    if (engine != "local" or workers > 0) and is_of_this_session(method):
+        raise BadRequestError(
+            f"The method {method!r} was registered in this session, and worker processes do not "
+            "know it. Offer it by entry point (exhibit_a.methods), or run with workers=0."
+        )
 
 
 def _same_model(card: Card, subject: Subject | str | None) -> Subject:

@@ -29,7 +29,7 @@ from exhibit_a.corpus.findings import Findings, listed
 from exhibit_a.corpus.plan import Plan, complaint
 from exhibit_a.errors import BadRequestError, require_choice
 from exhibit_a.examples import Example
-from exhibit_a.methods.registry import Method, Option, find, methods
+from exhibit_a.methods.registry import Method, Option, Options, find, methods
 from exhibit_a.results.result import Result
 from exhibit_a.results.store import read
 from exhibit_a.subject.guard import frozen_eval, without_cache
@@ -49,12 +49,12 @@ class Texts:
     """Texts of one length, encoded, with their places in the data."""
 
     subject: Subject
-    inputs: Sequence[dict[str, Any]]
+    inputs: Sequence[Options]
     numbers: Sequence[int]
     special: Bool[Tensor, "batch token"]
 
     @property
-    def together(self) -> dict[str, Any]:
+    def together(self) -> Options:
         """All of them as one set of inputs; nothing is padded."""
         return without_cache(self.subject.model, padded(self.subject, self.inputs))
 
@@ -152,7 +152,7 @@ def names() -> list[str]:
     return list(dict.fromkeys([*BATCHED, *tasks()]))
 
 
-def task_named(name: str, parameters: dict[str, Any]) -> Task:
+def task_named(name: str, parameters: Options) -> Task:
     """The task with its parameters, or what is wrong with them."""
     from exhibit_a.corpus.batched import BATCHED
 
@@ -174,7 +174,7 @@ def task_named(name: str, parameters: dict[str, Any]) -> Task:
 def task_of(method: Method) -> type[Task]:
     """The task of a method: its parameters are those of its signature that JSON can say."""
     base = OneByOne if method.takes in ONE_TEXT else SetTask
-    fields: dict[str, Any] = {
+    fields: Options = {
         option.name: (hint, ... if option.default is inspect.Parameter.empty else option.default)
         for option in method.options.values()
         if option.name != "seed" and (hint := _json_type(option)) is not None

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError, first_line, require_choice
-from exhibit_a.methods.registry import Cost, Gives, Method, add, find
+from exhibit_a.methods.registry import Cost, Function, Gives, Method, Options, add, find
 from exhibit_a.results.result import Result, SiteResult
 from exhibit_a.shapes import SiteMap
 from exhibit_a.trace.capture import Trace
@@ -48,7 +48,7 @@ class HeadMaps(SiteResult):
 
 
 def register(
-    function: Callable[..., Any],
+    function: Function,
     *,
     name: str | None = None,
     gives: Gives = "tokens",
@@ -56,7 +56,7 @@ def register(
     needs: Sequence[str] = (),
     cost: Cost = Cost(forwards=1),  # noqa: B008 (frozen)
     command: str | None = None,
-) -> Callable[..., Any]:
+) -> Function:
     """Make a function of your own a method, everywhere a method can be named.
 
     >>> def length(trace):
@@ -77,7 +77,7 @@ def register(
         cost: what one text costs.
         command: its verb on the command line; without, its name.
     """
-    title: str = name or getattr(function, "__name__", "")
+    title = str(name or getattr(function, "__name__", ""))
     if not callable(function) or not title.replace("-", "_").isidentifier():
         raise BadRequestError(
             f"A method is a function with a name made of letters, digits and _; {title!r} is none."
@@ -182,10 +182,10 @@ def _last_rows(entry: Method) -> Callable[..., Scores]:
 
 def _called(
     entry: Method,
-    function: Callable[..., Any],
+    function: Function,
     trace: Trace,
     target: Target | None,
-    options: dict[str, Any],
+    options: Options,
 ) -> Any:
     """What the function returns, given what it has parameters for."""
     places = inspect.signature(function).parameters

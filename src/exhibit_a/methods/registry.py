@@ -31,6 +31,8 @@ from exhibit_a.errors import ExhibitError, first_line, require_choice
 GROUP = "exhibit_a.methods"
 WORDS = "Args:"  # the section of a docstring that says what each option means
 
+Function = Callable[..., Any]
+Options = dict[str, Any]
 Gives = Literal["result", "tokens", "maps"]
 Need = Literal[
     "attention", "values", "hidden", "keys", "target", "distribution", "classes", "text",
@@ -100,14 +102,14 @@ class Method:
     name: str
     question: str
     room: str
-    function: Callable[..., Any]
+    function: Function
     gives: Gives = "result"
     needs: tuple[str, ...] = ()
     cost: Cost = field(default_factory=Cost)
     command: str | None = None
     flags: Mapping[str, str] = field(default_factory=dict)  # names of options on the command line
-    defaults: Mapping[str, Any] = field(default_factory=dict)  # and their defaults there
-    tokens: Callable[..., Any] | None = None  # (trace, target, …) to a score for each token
+    defaults: Mapping[str, object] = field(default_factory=dict)  # and their defaults there
+    tokens: Function | None = None  # (trace, target, …) to a score for each token
 
     @property
     def takes(self) -> tuple[str, ...]:
@@ -199,6 +201,14 @@ def find(name: str, among: str = "method") -> Method:
     return _known[name]
 
 
+def is_of_this_session(name: str) -> bool:
+    """Whether a method is known to this process alone: neither ours nor of an installed package."""
+    if name in declared() or name not in _known:
+        return False
+    package = _known[name].function.__module__.partition(".")[0]
+    return all(offer.module.partition(".")[0] != package for offer in _offers())
+
+
 def attributions() -> dict[str, Method]:
     """Every method that gives, or can be read as, a score for each token."""
     return {name: entry for name, entry in methods().items() if entry.tokens is not None}
@@ -254,9 +264,7 @@ def with_command(verb: str) -> Method:
     return next(entry for entry in methods().values() if entry.command == verb)
 
 
-def check_choices(
-    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> None:
+def check_choices(function: Function, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     """Refuse a word that is none of those in the signature, and list them."""
     hints = _hints(function)
     for name, value in inspect.signature(function).bind_partial(*args, **kwargs).arguments.items():
@@ -268,7 +276,7 @@ def check_choices(
             require_choice(name.replace("_", " "), word, words)
 
 
-def option_help(function: Callable[..., Any]) -> dict[str, str]:
+def option_help(function: Function) -> dict[str, str]:
     """What each option means, from the section ``Args:`` of the docstring."""
     lines = (inspect.getdoc(function) or "").split("\n")
     if WORDS not in lines:
@@ -361,7 +369,7 @@ def _must_be_given(place: inspect.Parameter) -> bool:
 
 
 @cache
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def _hints(function: Function) -> Options:
     return get_type_hints(function)
 
 

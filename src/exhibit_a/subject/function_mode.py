@@ -1,10 +1,14 @@
 """How is every torch function that a model calls seen, and perhaps answered in another way?"""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch.overrides import TorchFunctionMode
+
+Function = Callable[..., Any]
+Arguments = tuple[Any, ...]
+Options = dict[str, Any]
 
 
 class FunctionMode(TorchFunctionMode):
@@ -12,16 +16,14 @@ class FunctionMode(TorchFunctionMode):
 
     def __torch_function__(
         self,
-        func: Callable[..., Any],
+        func: Function,
         types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
+        args: Arguments = (),
+        kwargs: Options | None = None,
     ) -> Any:
         """Hand the call on."""
         return self.called(func, args, dict(kwargs or {}))
 
     @abstractmethod
-    def called(
-        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def called(self, func: Function, args: Arguments, kwargs: Options) -> Any:
         """Answer the call, or just make it."""

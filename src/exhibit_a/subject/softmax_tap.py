@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from exhibit_a.subject.function_mode import FunctionMode
+from exhibit_a.subject.function_mode import Arguments, Function, FunctionMode, Options
 from exhibit_a.subject.tap import MASKED, AttentionCall, Scorers, Tap, attention_implementation
 
 Multiply = Callable[[Tensor, Tensor], Tensor]
@@ -64,9 +64,7 @@ class _SoftmaxMode(FunctionMode):
         self.products: list[tuple[Tensor, Tensor]] = []  # since the last attention call
         self.scored = False
 
-    def called(
-        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def called(self, func: Function, args: Arguments, kwargs: Options) -> Any:
         """Serve the tap where ``func`` is part of attention, otherwise just call it."""
         if func in _SOFTMAX:
             return self._softmax(func(*args, **kwargs), args[0])

@@ -118,7 +118,7 @@ def trial(
     if probes < 2:
         raise BadRequestError(f"An error needs at least 2 probes, {probes} were asked for.")
     stages = Stages(progress)
-    options = {"pair": pair, "target_text": target_text, "truncate": truncate}
+    options: dict[str, Any] = {"pair": pair, "target_text": target_text, "truncate": truncate}
     trace = stages.run("capture", lambda: capture(subject, text, keep=KEPT, **options))
     asked = _asked(trace, target, stages.skipped)
     examination = examine(trace, asked, stages, probes=probes, seed=seed)

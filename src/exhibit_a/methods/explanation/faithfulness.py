@@ -209,16 +209,15 @@ def _judged(
     ]
     count = int(case.written.sum())
     random = torch.rand(rankings, count, generator=seeded, dtype=torch.float64)
-    judgements = _judge(case, [*scores, *random])
-    by_chance = judgements[len(scores) :]
-    mean = _Judgement(
-        torch.stack([judgement.metrics for judgement in by_chance]).nanmean(0),
-        torch.stack([judgement.curves for judgement in by_chance]).mean(0),
-    )
-    return dict(zip(explainers, judgements, strict=False)) | {RANDOM: mean}
+    metrics, curves = _judge(case, [*scores, *random])
+    judged = {name: _Judgement(metrics[i], curves[i]) for i, name in enumerate(explainers)}
+    first = len(scores)  # of the random rankings
+    return judged | {RANDOM: _Judgement(metrics[first:].nanmean(0), curves[first:].mean(0))}
 
 
-def _judge(case: _Case, scores: Sequence[Float[Tensor, " token"]]) -> list[_Judgement]:
+def _judge(
+    case: _Case, scores: Sequence[Float[Tensor, " token"]]
+) -> tuple[Float[Tensor, "ranking metric"], Float[Tensor, "ranking 2 fraction"]]:
     """The metrics and curves of every ranking of one text.
 
     Every shortened text that any ranking asks for is run in the same few passes.
@@ -233,10 +232,11 @@ def _judge(case: _Case, scores: Sequence[Float[Tensor, " token"]]) -> list[_Judg
     unchanged = case.answers([[]])[0]
     single = unchanged[index] - answers[:count, index]  # what each token changes alone
     ranked = answers[count:].reshape(len(orders), 2, len(sizes), -1)
-    return [
-        _Judgement(_metrics(unchanged, shortened, ranking, single, index), shortened[..., index])
+    metrics = [
+        _metrics(unchanged, shortened, ranking, single, index)
         for shortened, ranking in zip(ranked, scores, strict=True)
     ]
+    return torch.stack(metrics), ranked[..., index]
 
 
 def _metrics(

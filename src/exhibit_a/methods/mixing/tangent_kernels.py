@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from exhibit_a.subject.function_mode import FunctionMode
+from exhibit_a.subject.function_mode import Arguments, Function, FunctionMode, Options
 
 LinearMap = Callable[[Tensor, Tensor], Tensor]
 
@@ -27,9 +27,7 @@ LinearMap = Callable[[Tensor, Tensor], Tensor]
 class FirstOrder(FunctionMode):
     """Puts value + slope · change in the place of curved kernels: the same to first order."""
 
-    def called(
-        self, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> Any:
+    def called(self, func: Function, args: Arguments, kwargs: Options) -> Any:
         """Call ``func``, or its tangent where that is known and a derivative is wanted."""
         argument = args[0] if args else kwargs.get("input")
         if not (isinstance(argument, Tensor) and argument.requires_grad):

@@ -327,12 +327,14 @@ def _wrap(figure: Figure) -> bool:
     return any_broken
 
 
-def _root(numbers: Any) -> Any:
-    return np.sign(numbers) * np.sqrt(np.abs(numbers))
+def _root(numbers: np.ndarray) -> np.ndarray:
+    rooted: np.ndarray = np.sign(numbers) * np.sqrt(np.abs(numbers))
+    return rooted
 
 
-def _square(numbers: Any) -> Any:
-    return numbers * np.abs(numbers)
+def _square(numbers: np.ndarray) -> np.ndarray:
+    squared: np.ndarray = numbers * np.abs(numbers)
+    return squared
 
 
 def _unmarked(token: str) -> str:
