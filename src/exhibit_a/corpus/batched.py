@@ -50,11 +50,11 @@ class EffectiveTask(TextTask):
 
 @dataclass(frozen=True, eq=False)
 class _Effective(Question):
-    narrow: list[dict[int, Tensor]]
+    deficient: list[dict[int, Tensor]]
 
     def __call__(self, texts: Texts) -> Findings:
         convention = Convention(self.task.simplex, self.task.rtol)
-        summary = EffectiveSummary(texts.special, self.narrow, convention, self.plan.dense)
+        summary = EffectiveSummary(texts.special, self.deficient, convention, self.plan.dense)
         answer = watched(texts, summary)
         heads = {name: [site[name] for site in summary.numbers] for name in summary.numbers[0]}
         shown = ("null_fraction", "pearson", "identifiable")

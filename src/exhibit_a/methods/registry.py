@@ -272,8 +272,9 @@ def check_choices(function: Function, args: Sequence[object], kwargs: Mapping[st
         asked = [value] if isinstance(value, str) else value
         if not words or not isinstance(asked, list | tuple) or _takes_any_text(hints[name]):
             continue
+        thing = name if isinstance(value, str) else name.removesuffix("s")
         for word in asked:
-            require_choice(name.replace("_", " "), word, words)
+            require_choice(thing.replace("_", " "), word, words)
 
 
 def option_help(function: Function) -> dict[str, str]:

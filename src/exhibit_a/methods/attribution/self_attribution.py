@@ -111,7 +111,8 @@ def self_attribution(
 ) -> SelfAttribution:
     """Attribute an answer to the attention edges of every site.
 
-    ``rule="riemann", steps=20`` is the paper, ``rule="left", steps=64`` the released code.
+    ``rule="riemann", steps=20`` is the paper, ``rule="left", steps=64`` the released code. The
+    target may also be a ``Target``, as ``choose_target`` gives it.
 
     >>> attribution = xa.self_attribution(trace)
     >>> attribution.target, len(attribution.scores), tuple(attribution.scores[0].shape)
@@ -123,7 +124,7 @@ def self_attribution(
     tensor([8, 8, 8, 8, 8, 8])
 
     Args:
-        target: what is explained: a label, a token or a Target; without, what the model answers.
+        target: the label or token to explain; without, what the model answers.
         rule: the points of the path: gauss, riemann (the paper) or left (its released code).
         steps: how many points; auto takes as many as the tolerance needs.
         tolerance: the gap that is allowed, as a share of what a site changes.

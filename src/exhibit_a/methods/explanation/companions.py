@@ -276,7 +276,11 @@ def integrated_gradients(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     "occlusion", "What if a token were not there?", Cost(per_token=1), "text", "distribution"
 )
 def occlusion(trace: Trace, target: Target, erase: Erase = "delete") -> tuple[Scores, Checks]:
-    """How much the answer loses when each token alone is taken away."""
+    """How much the answer loses when each token alone is taken away.
+
+    Args:
+        erase: how tokens are taken away: delete, mask or pad.
+    """
     score, written = by_presence(trace, target, erase)
     change = (
         extra("captum.attr")
@@ -296,7 +300,13 @@ def occlusion(trace: Trace, target: Target, erase: Erase = "delete") -> tuple[Sc
 def lime(
     trace: Trace, target: Target, erase: Erase = "delete", samples: int = 256, seed: int = 0
 ) -> tuple[Scores, Checks]:
-    """The weights of a ridge regression on which tokens are there."""
+    """The weights of a ridge regression on which tokens are there.
+
+    Args:
+        erase: how tokens are taken away: delete, mask or pad.
+        samples: how many texts with tokens taken away are run.
+        seed: same seed, same numbers.
+    """
     score, written = by_presence(trace, target, erase)
     surrogate = extra("captum.attr").Lime(score, interpretable_model=_Ridge(1e-2))
     return _sampled(surrogate, written, erase, samples, seed)
@@ -308,7 +318,13 @@ def lime(
 def kernel_shap(
     trace: Trace, target: Target, erase: Erase = "delete", samples: int = 256, seed: int = 0
 ) -> tuple[Scores, Checks]:
-    """Shapley values of the tokens, estimated by weighted least squares."""
+    """Shapley values of the tokens, estimated by weighted least squares.
+
+    Args:
+        erase: how tokens are taken away: delete, mask or pad.
+        samples: how many texts with tokens taken away are run.
+        seed: same seed, same numbers.
+    """
     score, written = by_presence(trace, target, erase)
     count = int(written.sum())
     ends = score(torch.stack([torch.ones(count), torch.zeros(count)]))

@@ -128,8 +128,8 @@ def faithfulness(
     ('first', 'random')
 
     Args:
-        attribution: the name of a method that scores tokens, or several; or a function from a trace
-            and a target to a score for each token, or several of them by name.
+        attribution: names of methods that score tokens; in Python also a function from a trace and
+            a target to a score for each token, or several of them by name.
         erase: how tokens are taken away: delete, mask or pad.
         rankings: how many random orders are the baseline.
         samples: how many texts LIME and SHAP look at.

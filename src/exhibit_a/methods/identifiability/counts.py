@@ -116,7 +116,7 @@ class IdentifiabilityByLength(Result):
 
 
 @method(
-    question="From which length on is it not?",
+    question="From which length on is attention not unique?",
     needs=("text",),
     cost=Cost(forwards=12, maps=3),
 )
