@@ -12,6 +12,8 @@ import transformers
 from support.subjects import subject_of
 from support.zoo import FAMILIES
 
+from exhibit_a.methods import registry
+
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 # Two processes share two cores: one thread each, or they wait for each other.
@@ -24,3 +26,13 @@ hypothesis.settings.load_profile("repeatable")
 @pytest.fixture(params=sorted(FAMILIES))
 def family(request):
     return subject_of(request.param), FAMILIES[request.param].inputs()
+
+
+@pytest.fixture(autouse=True)
+def _methods_of_one_test():
+    """What a test registers is gone after it."""
+    before = set(registry._known)
+    yield
+    for name in set(registry._known) - before:
+        if registry._known[name].room == registry.YOURS:
+            del registry._known[name]

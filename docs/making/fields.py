@@ -1,16 +1,28 @@
-"""What does a field mean? The comment beside or above it says, and the API pages should too."""
+"""What does a field mean, and where is an example? The API pages should say both.
+
+A field without a docstring gets the comment beside or above it; examples in a docstring become
+blocks of code.
+"""
 
 import re
 from typing import Any
 
-from griffe import Attribute, Docstring, Extension
+from griffe import Attribute, Docstring, Extension, Function
 
 BESIDE = re.compile(r"\s# (?!noqa|type:)(.+)$")
 ABOVE = re.compile(r"\s*# (.+)$")
 
 
+EXAMPLE = re.compile(r"((?:^>>> .*\n?(?:^(?!\s*$|>>> ).*\n?)*)+)", re.M)
+
+
 class FieldComments(Extension):
-    """Gives a field without a docstring the comment that was written for it."""
+    """Gives a field without a docstring the comment that was written for it; fences examples."""
+
+    def on_function(self, *, func: Function, **_: Any) -> None:
+        """Put the examples of a docstring into blocks of code."""
+        if func.docstring is not None and ">>> " in func.docstring.value:
+            func.docstring.value = EXAMPLE.sub(_fenced, func.docstring.value)
 
     def on_attribute(self, *, attr: Attribute, **_: Any) -> None:
         """Look at the line on which the field is declared, and at those before it."""
@@ -29,3 +41,7 @@ def _comment(lines: list[str], place: int) -> str:
         told.insert(0, above[1])
         place -= 1
     return " ".join(told)
+
+
+def _fenced(example: re.Match[str]) -> str:
+    return f"```pycon\n{example[1].rstrip()}\n```\n"

@@ -453,7 +453,7 @@ def test_the_help_names_what_there_is(capsys, monkeypatch):
     [
         (("attribute", "a fine film", "--rule", "foo"), "no rule 'foo'; choose gauss, riemann"),
         (("attribute", "a fine film", "--rule", "riemann"), "--steps"),
-        (("tokens", "DATA", "--maps", ""), "No map was named; choose from identity, rotation"),
+        (("tokens", "DATA", "--maps", ""), "No map was named; choose identity, rotation"),
         (("tokens", "DATA", "--maps", "foo"), "There is no map 'foo'; choose identity, rotation"),
         (("effective", "", "--by-length"), "empty"),
         (("effective", "film", "--by-length"), "too short to be cut: it has 3 tokens"),

@@ -48,15 +48,6 @@ PLUGIN = '''def shout(trace):
 '''
 
 
-@pytest.fixture
-def forgotten():
-    """Methods that a test registers are gone after it."""
-    before = dict(registry._known)
-    yield
-    registry._known.clear()
-    registry._known.update(before)
-
-
 ASKING = """
 import contextlib, io, json, sys
 from exhibit_a.commands.main import main
@@ -152,7 +143,7 @@ def test_a_package_that_cannot_be_imported_is_one_line(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
-def test_maps_of_your_own_are_saved_shown_and_judged(forgotten, tmp_path):
+def test_maps_of_your_own_are_saved_shown_and_judged(tmp_path):
     subject = xa.load("sentiment")
     trace = xa.capture(subject, TEXT)
     xa.register(lambda t: [m**2 for m in t.attention], name="squared", gives="maps")
@@ -178,7 +169,7 @@ def test_maps_of_your_own_are_saved_shown_and_judged(forgotten, tmp_path):
         (lambda trace: 1 / 0, "failed: ZeroDivisionError: division by zero"),
     ],
 )
-def test_a_bad_method_is_one_line_with_its_name(forgotten, function, message):
+def test_a_bad_method_is_one_line_with_its_name(function, message):
     xa.register(function, name="bad_one")
     trace = xa.capture(xa.load("sentiment"), TEXT)
     with pytest.raises(BadRequestError, match="bad_one") as refused:
@@ -195,13 +186,13 @@ def test_a_bad_method_is_one_line_with_its_name(forgotten, function, message):
         (lambda trace: 3, "no shape"),
     ],
 )
-def test_bad_maps_are_one_line_with_their_name(forgotten, maps, message):
+def test_bad_maps_are_one_line_with_their_name(maps, message):
     xa.register(maps, name="bad_maps", gives="maps")
     with pytest.raises(BadRequestError, match=f"'bad_maps'.*{message}"):
         result_of("bad_maps", xa.capture(xa.load("sentiment"), TEXT))
 
 
-def test_workers_do_not_know_a_method_of_this_session(forgotten, tmp_path):
+def test_workers_do_not_know_a_method_of_this_session(tmp_path):
     xa.register(lambda trace: torch.ones(len(trace.tokens)), name="here_only")
     with pytest.raises(BadRequestError, match="'here_only' was registered in this session"):
         xa.corpus.run("sentiment", ["a film"], "here_only", tmp_path / "run", workers=1)

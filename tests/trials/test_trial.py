@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import subprocess
 import sys
+from dataclasses import fields
 
 import pytest
 import torch
@@ -31,6 +32,7 @@ from exhibit_a.trace.capture import capture
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import choose_target
 from exhibit_a.trials import stages
+from exhibit_a.trials.examination import Examination
 from exhibit_a.trials.head_numbers import HeadNumbers, head_numbers, rank_agreement
 from exhibit_a.trials.verdict import (
     CONTESTED,
@@ -92,7 +94,9 @@ def test_no_interval_leaves_what_a_change_can_be():
         together_error=1.0,
         repeats=8,
     )
-    for one in head_numbers(trace, None, None, None, wide, None):
+    empty = dict.fromkeys(part.name for part in fields(Examination))
+    examined = Examination(**empty | {"trace": trace, "permutation": wide})
+    for one in head_numbers(examined):
         assert (one.change_low, one.change, one.change_high) == (0.0, 0.5, 1.0)
 
 

@@ -18,13 +18,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError, first_line, require_choice
-from exhibit_a.methods.registry import Cost, Function, Gives, Method, Options, add, find
+from exhibit_a.methods.registry import YOURS, Cost, Function, Method, Options, add, find
 from exhibit_a.results.result import Result, SiteResult
 from exhibit_a.shapes import SiteMap
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target, choose_target
-
-ROOM = "yours"
 
 Scores = Float[Tensor, " token"]
 Checks = dict[str, Any]
@@ -51,7 +49,7 @@ def register(
     function: Function,
     *,
     name: str | None = None,
-    gives: Gives = "tokens",
+    gives: str = "tokens",
     question: str = "",
     needs: Sequence[str] = (),
     cost: Cost = Cost(forwards=1),  # noqa: B008 (frozen)
@@ -83,9 +81,10 @@ def register(
             f"A method is a function with a name made of letters, digits and _; {title!r} is none."
         )
     require_choice("kind of method", gives, ("tokens", "maps"))
+    kind: Gives = "maps" if gives == "maps" else "tokens"
     asked = question or (inspect.getdoc(function) or title).split("\n")[0]
     verb = command or title.replace("_", "-")
-    entry = Method(title, asked, ROOM, function, gives, tuple(needs), cost, verb)
+    entry = Method(title, asked, YOURS, function, kind, tuple(needs), cost, verb)
     add(Method(**{**vars(entry), "tokens": _last_rows(entry) if gives == "maps" else function}))
     return function
 
@@ -199,7 +198,7 @@ def _called(
     except ExhibitError:
         raise
     except Exception as problem:  # somebody else's code can fail in any way
-        if entry.room != ROOM:
+        if entry.room != YOURS:
             raise
         raise BadRequestError(
             f"The method {entry.name!r} failed: {type(problem).__name__}: {first_line(problem)}"

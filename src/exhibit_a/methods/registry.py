@@ -29,6 +29,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 from exhibit_a.errors import ExhibitError, first_line, require_choice
 
 GROUP = "exhibit_a.methods"
+YOURS = "yours"  # the room of methods that are not ours
 WORDS = "Args:"  # the section of a docstring that says what each option means
 
 Function = Callable[..., Any]
@@ -115,7 +116,8 @@ class Method:
     def takes(self) -> tuple[str, ...]:
         """The names of what it must be given: trace, or subject and examples, …"""
         places = inspect.signature(self.function).parameters.values()
-        return tuple(place.name for place in places if _must_be_given(place))
+        names = tuple(place.name for place in places if _must_be_given(place))
+        return ("trace", *names[1:]) if self.room == YOURS else names
 
     @property
     def options(self) -> dict[str, Option]:

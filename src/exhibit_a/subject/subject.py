@@ -137,7 +137,7 @@ def examine(model: PreTrainedModel, tokenizer: Tokenizer = None, tap: str = "aut
     if not parity <= tolerance:
         raise BrokenInvariantError(
             f"{type(model).__name__} changes its answer by {parity:.2g} when its attention is "
-            f"put back unchanged (rounding explains {tolerance:.1g}): it does more with its "
+            f"handed back unchanged (rounding explains {tolerance:.1g}): it does more with its "
             "probabilities than averaging values. No numbers are given for such a model."
         )
     return Anatomy(
