@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError, first_line, require_choice
-from exhibit_a.methods.registry import YOURS, Cost, Function, Method, Options, add, find
+from exhibit_a.methods.registry import YOURS, Cost, Function, Gives, Method, Options, add, find
 from exhibit_a.results.result import Result, SiteResult
 from exhibit_a.shapes import SiteMap
 from exhibit_a.trace.capture import Trace
