@@ -23,7 +23,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
-from types import ModuleType
 from typing import Any
 
 from exhibit_a.corpus.claims import Claim, claim_of, on_gpu
@@ -34,6 +33,8 @@ from exhibit_a.corpus.work import Shard, Worker
 from exhibit_a.errors import BadRequestError, ExhibitError, first_line
 from exhibit_a.extras import extra
 from exhibit_a.subject.subject import Subject
+
+Library = Any  # ray itself, which is imported when it is used, or a part of it
 
 WAVE = 128  # windows that are given to Ray at once
 PATIENCE = 900.0  # seconds without any shard after which the run ends with an error
@@ -64,7 +65,7 @@ class RayEngine:
                 yield from self._wave(ray, card, wave)
                 wave = list(islice(windows, WAVE))
 
-    def _wave(self, ray: ModuleType, card: Card, wave: list[Window]) -> Iterator[Shard]:
+    def _wave(self, ray: Library, card: Card, wave: list[Window]) -> Iterator[Shard]:
         items = [{"window": window.packed()} for window in wave]
         cpus, gpus = _total(ray, "CPU"), _total(ray, "GPU")
         claim = claim_of(cpus, gpus, workers=self.workers, device=self.device)
@@ -92,7 +93,7 @@ class RayEngine:
                 f"Ray ended without shards {sorted(missing)[:5]}. What is done is kept: resume."
             )
 
-    def _next(self, ray: ModuleType, arrived: Arrived, claim: Claim) -> Row | None:
+    def _next(self, ray: Library, arrived: Arrived, claim: Claim) -> Row | None:
         try:
             row = arrived.get(timeout=self.patience)
         except queue.Empty:
@@ -147,7 +148,7 @@ class Actor:
         return {"head": [reply.head], "files": [reply.files]}
 
 
-def _fill(data: Any, arrived: Arrived) -> None:
+def _fill(data: Library, arrived: Arrived) -> None:
     """Put every row into the queue and then None, or the exception that ended the rows."""
     try:
         for row in data.iter_rows():
@@ -158,7 +159,7 @@ def _fill(data: Any, arrived: Arrived) -> None:
 
 
 @contextmanager
-def _connected(address: str | None) -> Iterator[Any]:
+def _connected(address: str | None) -> Iterator[Library]:
     """Ray, connected to a cluster or to a local one that ends with the block."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_DATA_DISABLE_PROGRESS_BARS", "1")
@@ -189,11 +190,11 @@ def _connected(address: str | None) -> Iterator[Any]:
             ray.shutdown()
 
 
-def _total(ray: ModuleType, kind: str) -> float:
+def _total(ray: Library, kind: str) -> float:
     return float(ray.cluster_resources().get(kind, 0))
 
 
-def _free(ray: ModuleType) -> float:
+def _free(ray: Library) -> float:
     return float(ray.available_resources().get("CPU", 0))
 
 

@@ -83,7 +83,7 @@ def erased(
 def answers_to(subject: Subject, encodings: Sequence[Inputs]) -> Float[Tensor, "text answer"]:
     """The model's distribution for every encoding; equal encodings are run once."""
     first: dict[tuple[int, ...], int] = {}
-    place_of = [first.setdefault(_fingerprint(encoding), len(first)) for encoding in encodings]
+    place_of = [first.setdefault(_ids_of(encoding), len(first)) for encoding in encodings]
     different: list[Inputs] = [{} for _ in first]
     for place, encoding in zip(place_of, encodings, strict=True):
         different[place] = encoding
@@ -174,5 +174,5 @@ def _visible_length(encoding: Inputs) -> int:
     return int(encoding["input_ids"].shape[1] if mask is None else mask[0].nonzero()[-1] + 1)
 
 
-def _fingerprint(encoding: Inputs) -> tuple[int, ...]:
+def _ids_of(encoding: Inputs) -> tuple[int, ...]:
     return tuple(number for name in sorted(encoding) for number in encoding[name][0].tolist())
