@@ -127,7 +127,7 @@ def test_an_installed_package_offers_a_method(tmp_path):
     (place / "shouting.py").write_text(PLUGIN)
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: shouting\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text("[exhibit_a.methods]\nshout = shouting:shout\n")
-    found_everywhere(place, "shout", "shout", tmp_path)
+    assert "Which tokens are special?" in found_everywhere(place, "shout", "shout", tmp_path)
 
 
 def test_a_package_that_cannot_be_imported_is_one_line(tmp_path):
