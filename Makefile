@@ -3,8 +3,11 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+PLAIN := build/plain
 READY := $(VENV)/.ready
 DATA ?= ../shared/data
+KEPT := $(addprefix tests/results/test_,files.py store.py result.py older_files.py resealed.py types.py) \
+	$(addprefix tests/corpus/test_,damage.py resume.py sink.py)
 REVIEW := "a gripping , beautifully shot film , though the plot is a little thin at the end , some jokes \
 	fall flat and the hero never finds a reason to be there ."
 
@@ -13,7 +16,7 @@ export TOKENIZERS_PARALLELISM = false
 export OMP_WAIT_POLICY = passive
 export NO_MKDOCS_2_WARNING = 1
 
-.PHONY: demo viewer test slow check format bench families models docs map notebooks clean
+.PHONY: demo viewer test slow cover plain check format fuzz trust bench families models docs map notebooks clean
 
 demo: $(READY)  ## explain a sentence with the embedded model
 	mkdir -p build
@@ -31,6 +34,22 @@ test: $(READY)  ## every test but the slow sweeps, on both cores
 
 slow: $(READY)  ## the sweeps that take their time
 	$(BIN)/python -m pytest -q -m slow --numprocesses 2 --dist loadgroup
+
+cover: $(READY)  ## every branch of the code that keeps results is taken by a test
+	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 --dist loadgroup --cov --cov-report term $(KEPT)
+
+fuzz: $(READY)  ## attack files, folders, command lines, calls, requests and texts (SEED=, ATTEMPTS=)
+	PYTHONPATH=tests $(BIN)/python -m support.fuzz --seed $(or $(SEED),0) --attempts $(or $(ATTEMPTS),200)
+
+trust: $(READY)  ## attack everything at length, and write docs/trust.md
+	PYTHONPATH=tests $(BIN)/python docs/making/trust.py --try
+
+plain:  ## the wheel alone in a new environment: what needs no extra works, the rest names its extra
+	rm -rf $(PLAIN)
+	$(PYTHON) -m venv $(PLAIN)
+	$(PLAIN)/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(PLAIN)/wheel .
+	$(PLAIN)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PLAIN)/wheel/*.whl
+	$(PLAIN)/bin/python tests/plain/run.py
 
 check: $(READY)  ## format, lint, types, import direction
 	$(BIN)/ruff format --check .
@@ -54,9 +73,11 @@ models: $(READY)  ## train the embedded models again (DATA=folder with SST-2, MN
 docs: $(READY)  ## the documentation as a site, into site/index.html
 	$(BIN)/mkdocs build --quiet --strict
 
-map: $(READY)  ## the architecture page and the tables of methods, from the package itself
+map: $(READY)  ## the architecture page, the tables of methods and the list of licences
 	$(BIN)/python docs/making/architecture.py
 	$(BIN)/python docs/making/methods.py
+	$(BIN)/python docs/making/verdict.py
+	$(BIN)/python docs/making/licences.py
 
 notebooks: $(READY)  ## run the tutorials again, and keep what they said
 	$(BIN)/python docs/making/notebooks.py

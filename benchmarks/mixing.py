@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 import transformers
+from support.quiet import one_quiet_thread
 from torch import Tensor
 
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution, hidden_attribution
@@ -40,9 +41,7 @@ def main() -> None:
     asked.add_argument("--tokens", type=int, default=16)
     asked.add_argument("--large", action="store_true")
     options = asked.parse_args()
-    torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    one_quiet_thread()
 
     if options.large:
         _large()

@@ -13,8 +13,8 @@ import time
 from typing import Any
 
 import torch
-import transformers
 from mixing import _bert
+from support.quiet import one_quiet_thread
 from torch import Tensor
 
 from exhibit_a.examples import read_examples
@@ -31,9 +31,7 @@ def main() -> None:
     asked.add_argument("--data", help="file of texts; default: random tokens")
     asked.add_argument("--texts", type=int, default=1000)
     options = asked.parse_args()
-    torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    one_quiet_thread()
 
     subject = load(options.base or _bert(384, 6, 12))
     data = Texts(

@@ -4,8 +4,8 @@
 
 1. alternatives for every row of every head: all rows of a site at once, against a linear program
    for each row (timed on a few, scaled to all);
-2. the effect of permuting each head: copies of one batch on the cached prefix, against a whole pass
-   for each head and repeat (timed on the heads of one site, scaled to all).
+2. the reliance on each head: one joint path, against sampled orders of all heads (timed on a few,
+   scaled to the number that is as exact).
 
 Everything runs on one thread, and seconds are processor seconds.
 """
@@ -14,16 +14,17 @@ import argparse
 import time
 
 import torch
-import transformers
+from support.quiet import one_quiet_thread
 
 import exhibit_a as xa
-from exhibit_a.methods.explanation.head_permutation import head_permutation
-from exhibit_a.methods.explanation.shuffling import shuffled
+from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
+from exhibit_a.methods.attribution.head_orders import orders
 from exhibit_a.methods.identifiability.alternative_maps import alternative_maps
+from exhibit_a.numerics.seeds import generator
 
 WORDS = "the film is slow but the acting is superb and nobody will look at a watch before the end"
 SOLVED = 12  # linear programs that are timed
-REPEATS = 4
+ORDERS, TRUTH = 4, 16  # orders that are timed, and that are as exact as the path
 
 
 def main() -> None:
@@ -31,16 +32,14 @@ def main() -> None:
     asked.add_argument("--model", default="sentiment")
     asked.add_argument("--tokens", type=int, default=48)
     options = asked.parse_args()
-    torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    one_quiet_thread()
     words = (WORDS.split() * options.tokens)[: options.tokens - 2]
     trace = xa.capture(
         xa.load(options.model), " ".join(words), keep=("attention", "values", "hidden", "keys")
     )
     print(f"{trace.subject.name}, {len(trace.tokens)} tokens, one thread")
     alternatives(trace)
-    permutations(trace)
+    reliance(trace)
 
 
 def alternatives(trace: xa.Trace) -> None:
@@ -71,24 +70,17 @@ def alternatives(trace: xa.Trace) -> None:
 
 
 @torch.no_grad()
-def permutations(trace: xa.Trace) -> None:
-    target = xa.choose_target(trace)
+def reliance(trace: xa.Trace) -> None:
     start = time.process_time()
-    head_permutation(trace, target, repeats=REPEATS)
+    result = xa.reliance(trace, by="path")
     spent = time.process_time() - start
-    site, heads = len(trace.sites) // 2, len(trace.attention[0])
-    chance = torch.Generator().manual_seed(0)
+    game = HeadGame(trace, margin_of(xa.choose_target(trace)))
     start = time.process_time()
-    for head in range(heads):
-        for _ in range(REPEATS):
-            probs = trace.attention[site].clone()
-            draw = torch.rand(probs[head].shape, generator=chance)
-            probs[head] = shuffled(probs[None, head : head + 1], None, draw)[0, 0]
-            xa.replay(trace, xa.edits.replace(site, probs), start=0)
-    slow = (time.process_time() - start) * len(trace.sites)
-    print(f"\npermuting each of {heads * len(trace.sites)} heads, {REPEATS} times")
-    print(f"  a whole pass each (scaled from one site) {slow:7.1f} s")
-    print(f"  copies on the cached prefix              {spent:7.1f} s  {slow / spent:8.1f}x")
+    orders(game, ORDERS // 2, generator(0))
+    slow = (time.process_time() - start) / ORDERS * TRUTH
+    print(f"\nreliance on each of {len(game)} heads, gap {result.gap:.3f} of {result.whole:.3f}")
+    print(f"  {TRUTH} sampled orders (scaled from {ORDERS})   {slow:9.1f} s")
+    print(f"  one path, every head alone         {spent:9.1f} s  {slow / spent:8.0f}x")
 
 
 if __name__ == "__main__":

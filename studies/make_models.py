@@ -36,6 +36,7 @@ class Recipe:
     title: str
     task: str
     data: str
+    licences: str  # of the data, as their owners state them
     limits: str
     taught: bool = False  # by a teacher, with more pairs than have labels
 
@@ -107,6 +108,7 @@ def write_card(name: str, trained: Path, data: Path, folder: Path) -> None:
             title=recipe.title,
             task=recipe.task,
             data=recipe.data,
+            licences=recipe.licences,
             limits=recipe.limits,
         ),
         encoding="utf-8",
@@ -179,6 +181,8 @@ RECIPES = {
         task="text-classification",
         data="SST-2 (Socher et al., 2013): 67,349 phrases and sentences of film reviews. 500 whole "
         "sentences, and every phrase cut out of them, were put aside to choose the best epoch.",
+        licences="none is stated for SST, neither on its page nor with GLUE; its sentences come "
+        "from reviews by critics (Pang and Lee, 2005), whose own terms may apply.",
         limits="It has only seen single sentences of English film reviews, written before 2013 and "
         "lower-cased. There is no neutral label: a sentence without an opinion gets one anyway. "
         "Irony, and praise of one thing by way of blaming another, are often missed.",
@@ -198,6 +202,9 @@ RECIPES = {
         "of each of them, and of 12,599 pairs made from those of MNLI by exchanging some words or "
         "the two texts. Both bases had learnt to embed sentences from pairs of these two "
         "collections, among many others.",
+        licences="SNLI: CC BY-SA 4.0 (its page at Stanford). MNLI: the licence of the Open "
+        "American National Corpus for most of it; its fiction is under CC BY 3.0, CC BY-SA 3.0 and "
+        "others (its authors' paper and card).",
         limits="It has seen about 18,000 pairs, a small part of the full collections, and is well "
         "below models trained on all of them. Both collections are known to give the answer away "
         "in the second text alone (negations, for one); the model will have learnt that too.",
@@ -231,6 +238,7 @@ The development examples were used for nothing else.
   embeddings and its vocabulary are unchanged.
 * Data: {data}
 * Recipe: `make models`, which is `studies/make_models.py`; it also wrote this card.
+* Licences of the data: {licences}
 * Licence of these weights: Apache-2.0. The data are not part of the package.
 
 ## Limits

@@ -3,7 +3,8 @@
     python studies/screenshots.py [--figures docs/figures] [--result SAVED]
 
 Examines one sentence with the embedded model (or reads a saved trial), opens its page in chromium
-with no network, and takes three pictures: desktop, dark, and the width of a phone.
+with no network, and takes three pictures: desktop, dark, and the width of a phone. Then the pages
+of three texts for docs/verdict.md.
 """
 
 import argparse
@@ -21,11 +22,13 @@ TEXT = (
     "the story is thin and the middle drags , the jokes are old , and still , against my better "
     "judgement , i liked it , mostly because the two leads are so good together"
 )
+JUDGED = ("it 's slow -- very , very slow .", "a gripping , beautifully shot film", TEXT)
 LARGEST = 300_000  # bytes of a picture
 PICTURES = {
     "page-desktop": (1280, 1080, "light"),
     "page-dark": (1280, 1080, "dark"),
     "page-phone": (390, 1500, "light"),
+    "verdict": (1200, 1706, "light"),
 }
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]
 
@@ -40,11 +43,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         address = found.html(Path(folder) / "page.html").as_uri()
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        best = max(found.verdicts, key=lambda one: (one.distance or 0) * (one.share or 0))
-        for name in PICTURES:
+        best = max(found.verdicts, key=lambda one: (one.distance or 0) * abs(one.reliance or 0))
+        for name in list(PICTURES)[:3]:
             data = small(taken(browser, address, name, found.verdicts.index(best)))
             (options.figures / f"{name}.png").write_bytes(data)
             print(f"{name}.png: {len(data) / 1000:.0f} kB")
+        for number, text in enumerate(JUDGED, start=1):
+            judged = found if text == TEXT else xa.trial(xa.load("sentiment"), text)
+            address = judged.html(Path(folder) / f"{number}.html").as_uri()
+            data = small(taken(browser, address, "verdict", 0))
+            (options.figures / f"verdict-{number}.png").write_bytes(data)
         browser.close()
 
 

@@ -10,7 +10,7 @@ import exhibit_a
 
 ROOT = Path(exhibit_a.__file__).parent
 ORDER = [  # as in docs/architecture.md; a room imports from itself and from what stands before it
-    {"errors", "shapes"},
+    {"errors", "shapes", "visible"},
     {"extras", "progress"},
     {"numerics"},
     {"embedded"},

@@ -9,5 +9,6 @@ export default defineConfig({
     emptyOutDir: true,
     modulePreload: false,
     lib: { entry: "src/main.ts", formats: ["es"], fileName: () => "viewer.js" },
+    rolldownOptions: { output: { minify: true } }, // a library's white space is kept unless asked
   },
 });

@@ -16,7 +16,13 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/exhibit_a"
 PAGE, PICTURE = ROOT / "docs/architecture.md", ROOT / "docs/figures/architecture.svg"
-EVERYWHERE = ("errors", "shapes", "extras", "progress")  # used by all, so drawn with no arrow
+EVERYWHERE = (
+    "errors",
+    "shapes",
+    "visible",
+    "extras",
+    "progress",
+)  # used by all, so drawn with no arrow
 WIDTH, HEIGHT, GAP, STEP = 116, 34, 46, 14
 TEXT = "a gripping , beautifully shot film"
 
@@ -224,8 +230,8 @@ The methods have a room for each question:
 ## Arrows
 
 An arrow leads from a room to one that it imports; what it reaches through another room is not drawn again. Imports
-only point to the left, and a test sees to it. `errors`, `shapes`, `extras` and `progress` are used everywhere and stand
-outside the picture. Rooms to the left that need one to the right ask for it by entry point (`results/providers.py`).
+only point to the left, and a test sees to it. `errors`, `shapes`, `visible`, `extras` and `progress` are used everywhere
+and stand outside the picture. Rooms to the left that need one to the right ask for it by entry point (`results/providers.py`).
 
 ![The rooms of the package and the imports between them](figures/architecture.svg)
 

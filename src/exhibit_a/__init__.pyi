@@ -6,6 +6,8 @@ from .errors import NotComputableError as NotComputableError
 from .errors import UnsupportedModelError as UnsupportedModelError
 from .examples import Example as Example
 from .examples import read_examples as read_examples
+from .methods.attribution.reliance import Reliance as Reliance
+from .methods.attribution.reliance import reliance as reliance
 from .methods.attribution.self_attribution import SelfAttribution as SelfAttribution
 from .methods.attribution.self_attribution import self_attribution as self_attribution
 from .methods.attribution.tree import AttributionTree as AttributionTree
@@ -21,6 +23,9 @@ from .methods.explanation.faithfulness import Faithfulness as Faithfulness
 from .methods.explanation.faithfulness import faithfulness as faithfulness
 from .methods.explanation.permutation import PermutationTest as PermutationTest
 from .methods.explanation.permutation import permutation_test as permutation_test
+from .methods.explanation.pictures import Picture as Picture
+from .methods.explanation.pictures import Pictures as Pictures
+from .methods.explanation.pictures import pictures as pictures
 from .methods.heads.curve import PruningCurve as PruningCurve
 from .methods.heads.curve import effectiveness as effectiveness
 from .methods.heads.curve import pruning_curve as pruning_curve

@@ -1,5 +1,5 @@
 """``python -m exhibit_a`` is the command ``exhibit-a``."""
 
-from exhibit_a.commands.main import main
+from exhibit_a.commands.start import main
 
 main()

@@ -48,7 +48,7 @@ def kind_of(problem: ExhibitError) -> str:
     return next(cls.__name__ for cls in type(problem).__mro__ if cls.__name__ in KINDS)
 
 
-def first_line(problem: Exception) -> str:
+def first_line(problem: BaseException) -> str:
     """What an error of somebody else's says, in one line."""
     return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
 

@@ -25,6 +25,7 @@ BROUGHT_BY = {
     "traitlets": "notebook",
     "uvicorn": "web",
     "xarray": "viz",
+    "xxhash": "corpus",
 }
 
 

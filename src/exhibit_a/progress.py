@@ -6,6 +6,8 @@ Work tells a ``Progress`` how much is done and of how much; the bar adds an esti
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from exhibit_a.visible import visible as shown
+
 Progress = Callable[[int, int | None], None]  # is told how much is done, and of how much if known
 
 
@@ -27,15 +29,15 @@ class Bar:
 
     def title(self, words: str) -> None:
         """What is being done now."""
-        self._update(description=words)
+        self._update(description=shown(words, lines=False))
 
     def stage(self, words: str, done: int, total: int) -> None:
         """What is being done now, and how much of all stages is done."""
-        self._update(description=words, completed=done, total=total)
+        self._update(description=shown(words, lines=False), completed=done, total=total)
 
     def note(self, words: str) -> None:
         """Something that is known so far."""
-        self._update(note=words)
+        self._update(note=shown(words, lines=False))
 
 
 @contextmanager
@@ -56,5 +58,5 @@ def progress_bar(title: str, *, visible: bool = True) -> Iterator[Bar]:
         transient=True,
         disable=not (visible and screen.is_terminal),
     ) as columns:
-        task = columns.add_task(title, total=None, note="")
+        task = columns.add_task(shown(title, lines=False), total=None, note="")
         yield Bar(lambda **changes: columns.update(task, **changes))

@@ -1,13 +1,14 @@
 """The laws of self-attention attribution, each from its definition, none from our code."""
 
 import gc
+import re
 import weakref
 
 import pytest
 import torch
 from captum.attr import IntegratedGradients
 from support.subjects import subject_of
-from support.zoo import FAMILIES
+from support.zoo import FAMILIES, Family
 from torch.testing import assert_close
 
 from exhibit_a.errors import BadRequestError, NotComputableError
@@ -172,8 +173,82 @@ def test_rotating_values_and_undoing_it_in_the_output_changes_nothing():
 def test_experts_that_jump_are_named():
     found = self_attribution(trace_of("gpt-oss"))
     assert 0 in found.checks["incomplete sites"]
-    assert "does not shrink with more points" in found.checks["completeness"]
-    assert found.points.max() == paths.MOST_POINTS
+    assert not found.complete[0]
+    assert "the target jumps by" in found.reasons[0]
+    assert found.reasons[0] in found.checks["completeness"]
+
+
+class Switch(torch.nn.Module):
+    """Adds a constant as soon as what comes in is longer than a limit."""
+
+    def __init__(self, module, limit, height):
+        super().__init__()
+        self.module, self.limit, self.height = module, limit, height
+
+    def forward(self, states):
+        result = self.module(states)
+        long = states.norm(dim=-1, keepdim=True) > self.limit
+        return result + self.height * torch.where(long, torch.arange(result.shape[-1]) % 2, 0.0)
+
+
+def test_a_switch_on_the_way_is_located_and_its_site_marked(tmp_path):
+    model, inputs = FAMILIES["bert"].build(), FAMILIES["bert"].inputs()
+    output = model.bert.encoder.layer[-1].attention.output
+    contexts = []
+    hook = output.dense.register_forward_hook(lambda _, given, __: contexts.append(given[0]))
+    with torch.no_grad():
+        model(**inputs)
+    hook.remove()
+    length = float(contexts[0][0, 0].norm())  # only the first token is read
+    output.dense = Switch(output.dense, 0.3 * length, 5.0)
+    found = self_attribution(capture(load(model), inputs))
+    assert found.complete == (True, True, False)
+    assert "the target jumps by" in found.reasons[-1]
+    start, stop = map(float, re.search(r"α = (\S+) and ([^;]+);", found.reasons[-1]).groups())
+    assert start - 1e-5 <= 0.3 <= stop + 1e-5 < start + 0.01
+    again = read(found.save(tmp_path / "found.safetensors"))
+    assert (again.complete, again.reasons) == (found.complete, found.reasons)
+
+
+@pytest.mark.parametrize("name", ["gemma2", "olmo2"])
+def test_a_norm_after_attention_closes(name):
+    """The norm makes a small context large: all of the change happens at α ≈ 0."""
+    family = FAMILIES.get(name) or Family(
+        "Olmo2ForCausalLM", "Olmo2Config", FAMILIES["llama"].options
+    )
+    model = family.build()
+    with torch.no_grad():
+        for layer in model.model.layers:
+            layer.self_attn.o_proj.weight *= 100
+    trace = capture(load(model), family.inputs())
+    target = choose_target(trace, scale="logit")
+    found = self_attribution(trace, target=target)
+    assert all(found.complete), found.reasons
+    for site, scores in enumerate(found.scores):
+        with torch.no_grad():
+            silenced = target(replay(trace, edits.scale(site, 0.0)))
+        change = float(target(trace.output) - silenced)
+        assert float(scores.sum()) == pytest.approx(change, rel=0.011)
+    plain = self_attribution(trace, target=target, steps=paths.MOST_POINTS)
+    assert plain.gap[0] > 0.02 * plain.change[0].abs()  # which is why it takes panels
+    assert not plain.complete[0]
+    assert found.points[0] < paths.MOST_POINTS
+
+
+def test_an_unlikely_target_is_attributed_as_carefully_as_a_likely_one():
+    model = FAMILIES["llama"].build()
+    with torch.no_grad():
+        model.lm_head.weight *= 20
+    trace = capture(load(model), FAMILIES["llama"].inputs())
+    chances = trace.output.logits.softmax(-1)[0, -1]
+    token = 74
+    assert 1e-8 < chances[token] < 1e-6
+    found = self_attribution(trace, target=token)
+    assert all(found.complete)
+    assert (found.gap <= 0.01 * found.change.abs()).all()
+    three = self_attribution(trace, target=token, steps=3)
+    assert not three.complete[0]
+    assert three.checks["largest gap as a share of the change"] > 1  # and it is told as it is
 
 
 def test_crossing_attention_is_attributed_between_two_sequences():

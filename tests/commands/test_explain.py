@@ -8,6 +8,7 @@ from support.zoo import FAMILIES
 
 from exhibit_a.commands.main import main
 from exhibit_a.results.store import read
+from exhibit_a.trials.verdict import WORDS
 
 LONG = "the plot is not great but acting saves it . really a very fine film , not dull"
 
@@ -58,7 +59,10 @@ def test_for_machines_and_for_later(capsys, folder, here):
     assert code == 0
     assert told["target"] == "probability of LABEL_2"
     assert len(told["heads"]) == 12
-    assert told["heads"][0]["word"] in ("evidence", "partial", "contested", "no effect")
+    assert told["heads"][0]["word"] in WORDS
+    assert told["advice"]
+    assert told["reliance"]["target"] == "log odds of LABEL_2"
+    assert all(len(picture["scores"]) == len(picture["words"]) for picture in told["pictures"])
     assert len(told["token_scores"]) == len(told["tokens"])
     assert told["written"] == ["trial", "trial.svg"]
     assert "seconds" not in told  # so that the same seed gives the same bytes

@@ -486,3 +486,37 @@ def test_files_of_the_same_name_are_told_apart(capsys, folder, reviews, tmp_path
     assert list(rows[0]) == ["site", "head", "one/dev", "two/dev"]
     rows = rows_of(capsys, "heads", reviews, "--against", reviews, "--model", folder, *by)
     assert list(rows[0])[2:] == ["reviews.tsv", "reviews.tsv (again)"]
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("effective", "a film", "--out", "same.svg", "--plot", "same.svg"), "--out and --plot"),
+        (
+            ("effective", "a film", "--out", "./same.svg", "--plot", "here/same.svg"),
+            "--out and --plot",
+        ),
+        (("explain", "a film", "--out", "page.html", "--html", "page.html"), "--out and --html"),
+        (("explain", "a film", "--out", "report.html"), "--out and --html"),
+        (("view", "kept.safetensors", "--html", "kept.safetensors"), "RESULT and --html"),
+        (("permute", "texts.tsv", "--out", "texts.tsv"), "DATA and --out"),
+        (("prune", "texts.tsv", "--save", "smaller", "--out", "smaller"), "--save and --out"),
+    ],
+)
+def test_two_options_cannot_name_one_file(capsys, tmp_path, monkeypatch, words, names):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").symlink_to(tmp_path)
+    for name in ("kept.safetensors", "texts.tsv"):
+        (tmp_path / name).write_text("mine")
+    error = refusal(capsys, *words)
+    assert all(name in error for name in names.split(" and "))
+    assert "name one file" in error
+    assert (tmp_path / "kept.safetensors").read_text() == "mine"
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_without_a_page_its_name_is_free(capsys, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ("explain", "a film", "--model", folder, "--no-html", "--out", "report.html", "--json")
+    assert run(capsys, *words)[0] == 0
+    assert read(tmp_path / "report.html").tokens

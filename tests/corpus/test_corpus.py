@@ -483,7 +483,8 @@ def test_a_device_is_for_workers_and_must_exist(subject, tmp_path):
     model = save_model(tmp_path / "model")
     with pytest.raises(BadRequestError, match="The model cannot be put on 'abacus'"):
         corpus.run(model, ["fine"], METHOD, tmp_path / "run", workers=1, device="abacus")
-    corpus.resume(tmp_path / "run", examples=["fine"], workers=1, device="cpu")
+    assert not (tmp_path / "run").exists()
+    corpus.run(model, ["fine"], METHOD, tmp_path / "run", workers=1, device="cpu")
 
 
 # The command line

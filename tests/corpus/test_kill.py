@@ -77,6 +77,15 @@ def committed(out):
     return len(list((out / "receipts").glob("*.json"))) if (out / "receipts").is_dir() else 0
 
 
+def started(tmp_path, material, shards, **how):
+    """A run that has committed so many shards, and its folder."""
+    out = tmp_path / "run"
+    process = start("run", out, material, **how)
+    while committed(out) < shards:
+        time.sleep(0.001)
+    return process, out
+
+
 def kill_when(process, ready, delay=0.0):
     """SIGKILL when ``ready`` says so and a moment has passed, or let it end if it is faster."""
     while not process.ended() and not ready():
@@ -100,10 +109,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path, material, shards):
 
 
 def test_killed_workers_are_replaced_and_none_outlives_a_killed_parent(tmp_path, material):
-    out = tmp_path / "run"
-    process = start("run", out, material, workers=2)
-    while committed(out) < 2:
-        time.sleep(0.001)
+    process, out = started(tmp_path, material, 2, workers=2)
     (first, second) = children(process.pid)
     os.kill(first, signal.SIGKILL)
     before = committed(out)
@@ -122,10 +128,7 @@ def test_killed_workers_are_replaced_and_none_outlives_a_killed_parent(tmp_path,
 
 
 def test_the_holder_of_a_folder_is_named_until_it_is_killed(tmp_path, material):
-    out = tmp_path / "run"
-    process = start("run", out, material, pause=PAUSE)
-    while committed(out) < 1:
-        time.sleep(0.001)
+    process, out = started(tmp_path, material, 1, pause=PAUSE)
     holder = f"{out} is being written by process {process.pid} on {socket.gethostname()}."
     with pytest.raises(BadRequestError, match=re.escape(holder)):
         corpus.resume(out)
@@ -135,10 +138,7 @@ def test_the_holder_of_a_folder_is_named_until_it_is_killed(tmp_path, material):
 
 
 def test_an_interrupted_run_resumes(tmp_path, material):
-    out = tmp_path / "run"
-    process = start("run", out, material, pause=PAUSE)
-    while committed(out) < 2:
-        time.sleep(0.001)
+    process, out = started(tmp_path, material, 2, pause=PAUSE)
     process.kill(signal.SIGINT)
     assert process.code != 0
     assert not (out / "manifest.json").exists()

@@ -24,6 +24,20 @@ def test_the_tables_of_methods_are_those_of_the_registry():
     assert made.PAGE.read_text("utf-8") == made.page()
 
 
+def test_the_licences_are_those_of_what_is_installed():
+    made = script("licences")
+    page = made.page()
+    assert made.PAGE.read_text("utf-8") == page
+    for name in ("torch", "transformers", "rich", "captum", "starlette", "pytest"):
+        assert f"\n| {name} | " in page
+    assert "| not stated" not in page
+
+
+def test_the_page_about_the_verdict_is_what_the_data_of_the_study_give():
+    made = script("verdict")
+    assert made.PAGE.read_text("utf-8") == made.page()
+
+
 def test_the_picture_of_the_rooms_is_that_of_the_package():
     made = script("architecture")
     assert made.PICTURE.read_text("utf-8") == made.picture()

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from make_models import RECIPES
 
 from exhibit_a.embedded.weights import (
     EMBEDDED,
@@ -115,6 +116,24 @@ def test_the_card_states_the_measured_accuracy(embedded):
     assert low < share < high
     assert all(label in card for label in model.config.label2id)
     assert "Apache-2.0" in card
+
+
+@pytest.mark.parametrize("name", embedded_names())
+def test_the_card_names_the_licences_of_the_data(name):
+    """Also of a model that is added: every collection it learnt from, or that none is stated."""
+    card = (EMBEDDED / name / "README.md").read_text(encoding="utf-8")
+    (data,) = re.findall(r"^\* Data: (.*)$", card, re.MULTILINE)
+    (licences,) = re.findall(r"^\* Licences of the data: (.*)$", card, re.MULTILINE)
+    collections = set(re.findall(r"\b(SST|SNLI|MNLI)\b", data))
+    assert collections
+    assert all(name in licences for name in collections)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_the_recipe_writes_the_same_licences(name):
+    card = (EMBEDDED / name / "README.md").read_text(encoding="utf-8")
+    assert f"* Licences of the data: {RECIPES[name].licences}\n" in card
+    assert f"* Data: {RECIPES[name].data}\n" in card
 
 
 def test_an_unknown_name_lists_the_embedded_ones():

@@ -15,11 +15,13 @@ from exhibit_a.methods.explanation.faithfulness import (
     FRACTIONS,
     METRICS,
     RANDOM,
+    _Case,
+    _judge,
     faithfulness,
 )
 from exhibit_a.results.store import read
 from exhibit_a.trace.capture import capture
-from exhibit_a.trace.targets import choose_target
+from exhibit_a.trace.targets import Target, choose_target
 
 TEN = "w1 w2 w3 w4 w5 w6 w7 w8 w9 w10"
 FOUR = "w3 w14 w15 w9"
@@ -135,6 +137,22 @@ def test_flips_are_counted_where_the_answer_turns():
     one = _answers(trace, [[0]])[0]
     assert scores["first_flip"] == float(one < 0.5)
     assert trace.output.logits.argmax() == index
+
+
+def test_the_first_flip_is_that_of_one_token_in_a_long_text_too():
+    """Of 150 tokens, 1 % would be two; the answer turns with the second."""
+
+    class TurnsWithTheSecond(_Case):
+        def answers(self, removed):
+            turned = torch.tensor([float(len(tokens) >= 2) for tokens in removed])
+            return torch.stack([1 - turned, turned], 1)
+
+    trace, written = capture(opinionated(), TEN), torch.ones(150, dtype=torch.bool)
+    case = TurnsWithTheSecond(trace, Target(0), written, "delete")
+    metrics, _ = _judge(case, [torch.arange(150.0)])
+    named = dict(zip(METRICS, metrics[0].tolist(), strict=True))
+    assert named["first_flip"] == 0
+    assert named["flip_fraction"] == pytest.approx(0.01)
 
 
 def test_how_tokens_leave_is_stated_and_matters():

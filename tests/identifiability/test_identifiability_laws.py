@@ -29,6 +29,15 @@ def head(n, d_key, d_value, seed=0, dtype=torch.float64, visible=None):
     return attention, values, keys, queries / d_key**0.5
 
 
+def counted(size, seed, repeated=False):
+    """A head of n tokens, two of which may have the same values, and its degrees of freedom."""
+    attention, values, keys, queries = head(*size, seed)
+    if repeated:
+        values[:, -1] = values[:, 0]
+    freedom = degrees_of_freedom(attention, values, keys, everything(size[0]))
+    return (attention, values, keys, queries), freedom
+
+
 sizes = st.tuples(st.integers(2, 14), st.integers(1, 8), st.integers(1, 8))
 
 
@@ -36,8 +45,7 @@ sizes = st.tuples(st.integers(2, 14), st.integers(1, 8), st.integers(1, 8))
 @given(sizes, st.integers(0, 2**31))
 def test_each_demand_leaves_as_much_as_counting_dimensions_says(size, seed):
     n, d_key, d_value = size
-    attention, values, keys, _ = head(n, d_key, d_value, seed)
-    freedom = degrees_of_freedom(attention, values, keys, everything(n))
+    _, freedom = counted(size, seed)
     assert freedom.same_output.unique().tolist() == [max(0, n - d_value)]
     assert freedom.same_sum.unique().tolist() == [max(0, n - d_value - 1)]
     assert freedom.not_negative.unique().tolist() == [max(0, n - d_value - 1)]
@@ -48,11 +56,8 @@ def test_each_demand_leaves_as_much_as_counting_dimensions_says(size, seed):
 @law
 @given(sizes, st.integers(0, 2**31), st.booleans())
 def test_a_further_demand_never_leaves_more(size, seed, repeated):
-    n, d_key, d_value = size
-    attention, values, keys, _ = head(n, d_key, d_value, seed)
-    if repeated:
-        values[:, -1] = values[:, 0]
-    freedom = degrees_of_freedom(attention, values, keys, everything(n))
+    n = size[0]
+    (_, values, _, _), freedom = counted(size, seed, repeated)
     assert bool((freedom.same_output >= freedom.same_sum).all())
     assert bool((freedom.same_sum >= freedom.not_negative).all())
     assert bool((freedom.not_negative >= freedom.generated).all())
@@ -63,9 +68,7 @@ def test_a_further_demand_never_leaves_more(size, seed, repeated):
 @law
 @given(sizes, st.integers(0, 2**31))
 def test_the_local_test_compares_two_ranks(size, seed):
-    n, d_key, d_value = size
-    attention, values, keys, _ = head(n, d_key, d_value, seed)
-    freedom = degrees_of_freedom(attention, values, keys, everything(n))
+    (attention, values, keys, _), freedom = counted(size, seed)
     for query, row in enumerate(attention[0]):
         moves = (row.diag() - torch.outer(row, row)) @ keys[0]
         with one_thread():

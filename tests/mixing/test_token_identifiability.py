@@ -13,6 +13,7 @@ from exhibit_a.methods.mixing.token_identifiability import token_identifiability
 from exhibit_a.methods.mixing.token_maps import Moments, ridge, rotation
 from exhibit_a.methods.mixing.token_search import Candidates, score_candidates
 from exhibit_a.methods.mixing.token_states import Texts, states
+from exhibit_a.report.summaries import summary_rows
 from exhibit_a.results.store import read
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture
@@ -149,6 +150,30 @@ def test_controls_are_at_chance_and_maps_are_not():
     bounds = result.interval["linear"]
     assert (bounds[:, 0] <= result.rate["linear"]).all()
     assert (result.rate["linear"] <= bounds[:, 1]).all()
+
+
+def test_a_control_that_could_memorise_noise_still_finds_nothing():
+    """Few texts and wide vectors: the probe learns its training noise, and no test word."""
+    result = token_identifiability(subject_of("bert"), sentences(60, seed=5), maps=["linear"])
+    memorised = result.memorised["linear"]
+    assert (memorised > 1.5 * result.memorised_chance).all()
+    assert (result.control["linear"] < result.chance + 0.1).all()
+    assert_close(result.selectivity["linear"], result.rate["linear"] - result.control["linear"])
+    (row, *_) = summary_rows(result).rows
+    assert row["selectivity"] == pytest.approx(float(result.selectivity["linear"][0]))
+    assert row["memorised by the control"] == pytest.approx(float(memorised[0]))
+
+
+def test_a_control_is_as_free_as_the_map_it_controls():
+    hidden, wanted = rows()
+    noise = torch.randn(wanted.shape, generator=CHANCE, dtype=torch.float64)
+    train, held = (
+        moments(hidden[:, part], wanted[part], noise[part])
+        for part in (slice(0, 200), slice(200, 400))
+    )
+    own = ridge(train, held, 0)
+    assert ridge(train, held, 1).penalty[0] > own.penalty[0]  # left to itself it learns nothing
+    assert_close(ridge(train, held, 1, like=own).penalty, own.penalty)
 
 
 @pytest.mark.parametrize("candidates", ["dataset", "vocab"])

@@ -1,4 +1,4 @@
-"""The numbers of version 0.1.0, method by method, are still the numbers."""
+"""The numbers of version 0.1.0, method by method, are still the numbers; its verdict is not."""
 
 import json
 import math
@@ -17,6 +17,7 @@ HERE = Path(__file__).parent
 STORED = json.loads((HERE / "numbers.json").read_text())
 REFUSED = json.loads((HERE / "refused.json").read_text())
 SEARCHES = ("adversarial", "keys")  # a step more or less of a search on another processor
+RESIDUE = 1e-4  # a gap is what rounding leaves: another processor leaves something else
 QUICK = ("bert",)
 
 
@@ -54,5 +55,6 @@ def compare(key, result, folder):
         now = described(saved[tensor])
         assert now[0] == stored[0], (key, tensor)
         scale = max(1e-6, abs(stored[2]) / max(1, math.prod(stored[0])))
+        scale = max(scale, RESIDUE) if tensor == "gap" else scale
         for before, after in zip(stored[1:], now[1:], strict=True):
             assert after == pytest.approx(before, rel=loose, abs=loose * scale * 10), (key, tensor)

@@ -24,6 +24,7 @@ from exhibit_a.methods.explanation.adversarial import adversarial_attention
 from exhibit_a.methods.explanation.adversarial_keys import adversarial_keys
 from exhibit_a.methods.explanation.faithfulness import faithfulness
 from exhibit_a.methods.explanation.permutation import permutation_test
+from exhibit_a.methods.explanation.pictures import pictures
 from exhibit_a.methods.heads.curve import pruning_curve
 from exhibit_a.methods.heads.importance import head_importance, head_similarity
 from exhibit_a.methods.heads.removal import measure_pruning, prune
@@ -49,6 +50,7 @@ PANELS = {
     "Faithfulness": 2,
     "HiddenAttribution": 3,
     "IdentifiabilityByLength": 3,
+    "Reliance": 2,
     "Trial": 2,
 }
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "version-0.1.0"
@@ -110,6 +112,7 @@ def every_result():
     importance = head_importance(subject, examples, by="attention")
     results = [
         *of_tokens(12),
+        long_trial(12).reliance,
         adversarial_attention(trace, restarts=1, steps=1),
         adversarial_keys(subject, examples, held_out=examples, epochs=1, hidden=4),
         alternative_attention(trace, site=1, head=2, samples=1),
@@ -121,6 +124,7 @@ def every_result():
         importance,
         measure_pruning(subject, prune(subject, [(0, 0)]), [(0, 0)], examples, repeats=1),
         permutation_test(subject, examples, repeats=2),
+        pictures(trace, methods=["raw", "mean_attention", "attention_gradient"]),
         pruning_curve(subject, examples, importance, fractions=[0, 1], overlap=True),
         read(FIXTURES / "bert.tokens.safetensors"),
         *of_patterns(),
@@ -259,6 +263,16 @@ def test_the_effective_map_shown_is_the_one_that_differs_most():
     special = tuple(shares.clone() for shares in effective.special_raw)
     special[0][1] = 0.0
     assert "layer 0, head 1" in title(changed(effective, moved=same, special_raw=special).plot())
+
+
+def test_shares_that_are_like_chance_are_not_painted():
+    reliance = long_trial(12).reliance
+    heads = tuple(torch.tensor([0.5, -0.5, 0.015, 0.0]) for _ in reliance.heads)  # 0.01 by chance
+    result = changed(reliance, heads=heads)
+    share, alone = (axes.images[0].get_array() for axes in result.plot().axes[:2])
+    scale = result.size
+    assert np.allclose(share, [[0.5 / scale, -0.5 / scale, 0, 0]] * 2)
+    assert np.allclose(alone, 0.01 / scale)
 
 
 def test_sites_of_two_stacks_are_told_apart():

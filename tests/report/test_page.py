@@ -1,6 +1,7 @@
 """The page in a real browser with no network: it says what the result says, its controls work."""
 
 import csv
+import html
 import json
 import re
 import shutil
@@ -17,10 +18,17 @@ from support.chromium import chromium, visit
 
 import exhibit_a as xa
 from exhibit_a.report.html import page, script
+from exhibit_a.report.sentences import (
+    MARKS,
+    carriers_sentence,
+    most_important,
+    of_margin,
+    ranked_pictures,
+    reliance_sentences,
+)
 from exhibit_a.report.view import view
 from exhibit_a.subject.provenance import Provenance
-from exhibit_a.trials.head_numbers import HeadNumbers
-from exhibit_a.trials.verdict import Thresholds, judge
+from exhibit_a.trials.verdict import WORDS
 
 ROOT = Path(__file__).parents[2]
 SWITCH = """async places => {
@@ -113,31 +121,58 @@ def test_tokens_cannot_break_out_of_the_page(browser, tiny, tmp_path):
 
 
 def test_the_page_says_what_the_trial_says(seen, tiny):
-    words = seen.text("header.summary")
-    sentence = " ".join(words.split())
-    assert tiny.verdict.split(". Of")[0] in sentence
+    sentence = " ".join(seen.text("header.summary").split())
+    assert " ".join(seen.text("h1").split()) == tiny.advice
+    assert tiny.verdict in sentence
+    assert all(rests in sentence for rests in reliance_sentences(tiny.reliance, tiny.answer))
     assert all(label in sentence for label in tiny.answer)
+    assert seen.text(".finding .verdict") == tiny.word
+    assert seen.text(".carriers") == carriers_sentence(tiny)
     assert seen[".cell"].count() == len(tiny.verdicts) == 12
     for place, head in enumerate(tiny.verdicts):
         assert seen[".cell"].nth(place).get_attribute("data-word") == head.word
     assert all(name in seen.text("footer") for name in tiny.checks)
 
 
-def test_the_legend_demands_no_more_than_the_verdict(tiny):
+def test_advice_then_answer_then_heads_then_pictures_then_maps(seen):
+    parts = ("h1", ".answer", ".overview", ".pictures", "section.head", ".story")
+    places = [seen[part].bounding_box()["y"] for part in parts]
+    assert places == sorted(places)
+
+
+def test_every_picture_has_its_advice_as_a_sign_and_a_word(seen, tiny):
+    rows = seen[".pictures tbody tr"]
+    assert rows.count() == len(tiny.pictures)
+    for place, picture in enumerate(ranked_pictures(tiny.pictures)):
+        cells = [" ".join(text.split()) for text in rows.nth(place).locator("td").all_inner_texts()]
+        assert cells[:2] == [picture.label, f"{MARKS[picture.advice]} {picture.advice}"]
+        assert cells[4].split() == " ".join(picture.words).split()
+
+
+def test_faint_scores_and_pictures_that_should_not_be_shown_get_no_colour(browser, large):
+    trial, path, _ = large
+    scores = trial.pictures.scores.clone()
+    scores[:, 0], scores[:, 1] = 4.0, 0.2
+    few = replace(trial.pictures, words=trial.pictures.words[:3], scores=scores[:, :3].clamp(-1, 4))
+    address = few.html(path.with_name("few.html")).as_uri()
+    with visit(browser, address) as seen:
+        shades = seen[".pictures tr"].filter(has_text="✓ show").locator(".shade")
+        colours = [shade.evaluate("e => e.style.backgroundColor") for shade in shades.all()]
+        assert colours[0] != ""
+        assert colours[1] == ""  # a twentieth of the strongest
+        refused = seen[".pictures tr"].filter(has_text="✗ do not show").locator(".shade")
+        assert all(not e.evaluate("e => e.style.backgroundColor") for e in refused.all())
+        assert "grey" in refused.first.get_attribute("class")
+        assert seen.complaints == []
+
+
+def test_the_legend_explains_every_word(tiny):
     legend = {entry["word"]: entry["meaning"] for entry in view(tiny).header["maps"]["words"]}
-    speaks = {"null_fraction": 0.1, "change": 0.2, "change_low": 0.1, "change_high": 0.3}
-    speaks |= {"share": 0.5, "agreement": 0.9, "unique": 0.0}
-    words = [
-        judge(HeadNumbers(0, 0, distance=away, **speaks), 4, Thresholds()).word
-        for away in (0.05, 0.2)
-    ]
-    assert words == ["evidence", "contested"]
-    assert "unique" not in legend["evidence"]
-    assert "no distant alternative" in legend["evidence"]
-    assert "a distant alternative" in legend["contested"]
+    assert tuple(legend) == WORDS
+    assert all(legend.values())
 
 
-@pytest.mark.parametrize("mode", ["raw", "effective", "attribution"])
+@pytest.mark.parametrize("mode", ["raw", "effective", "attribution", "reliance"])
 def test_the_numbers_of_a_map_arrive(seen, tiny, mode):
     open_head(seen, 1, 2)
     seen[f"[data-mode={mode}]"].click()
@@ -148,6 +183,7 @@ def test_the_numbers_of_a_map_arrive(seen, tiny, mode):
         "raw": tiny.attention,
         "effective": tiny.effective.effective,
         "attribution": tiny.attribution.scores,
+        "reliance": tiny.reliance.edges,
     }[mode][1][2].numpy()
     assert numbers.shape == source.shape
     np.testing.assert_allclose(numbers, source, atol=2e-5 * np.abs(source).max(), rtol=2e-5)
@@ -155,11 +191,11 @@ def test_the_numbers_of_a_map_arrive(seen, tiny, mode):
 
 def test_every_mode_is_another_picture(seen):
     pictures = {}
-    for mode in ("raw", "effective", "attribution", "difference"):
+    for mode in ("raw", "effective", "attribution", "reliance", "difference"):
         seen[f"[data-mode={mode}]"].click()
         pictures[mode] = seen.pixels()
         assert seen[f"[data-mode={mode}]"].get_attribute("aria-checked") == "true"
-    assert len(set(pictures.values())) == 4
+    assert len(set(pictures.values())) == 5
 
 
 def test_options_change_what_is_drawn(seen):
@@ -270,9 +306,9 @@ def test_thresholds_and_penalties_make_different_trees(seen):
 
 
 def test_the_table_sorts_and_opens_heads(seen, tiny):
-    column = "attribution"
+    column = "share of the margin"
     seen[f".heads th button:text-is('{column}')"].click()
-    shares = [head.share for head in tiny.verdicts]
+    shares = [head.reliance for head in tiny.verdicts]
     best = int(np.argmax(shares))
     first = seen[".heads tbody tr"].first
     assert first.get_attribute("data-place") == str(best)
@@ -317,7 +353,7 @@ def test_everything_works_from_the_keyboard(seen):
     assert press("ArrowUp")[1]
     assert press("ArrowLeft")[1]
     assert "Layer 1, head 1" in seen.text(".head-name")
-    for key in "2341":
+    for key in "23451":
         assert press(key)[0]
     assert press("j")[2]
     assert press("k")[2]
@@ -407,10 +443,14 @@ def test_two_widgets_do_not_disturb_each_other(browser, tiny):
 
 def test_without_scripts_a_notebook_still_shows_something(tiny):
     text = tiny._repr_html_()
-    assert tiny.verdict.split(".")[0] in text
+    assert html.escape(tiny.verdict) in text
     assert text.count('src="data:image/png;base64,') == 3
-    head = max(tiny.verdicts, key=lambda head: head.share)
-    assert f"{head.change:.3f} [{head.change_low:.3f}, {head.change_high:.3f}]" in text
+    assert html.escape(tiny.advice) in text
+    head = most_important(tiny)[0]
+    assert f"<td>{head.word}</td><td>{of_margin(tiny, head.reliance):+.1%}</td>" in text
+    assert all(
+        f"<td>{html.escape(picture.label)}</td>" in text for picture in tiny.pictures.values()
+    )
     assert not re.search(r"<script|style=|<svg|on\w+=|https?:", text)
 
 
@@ -441,6 +481,7 @@ def other_results(trial):
     )
     assert origin.method == "trial"
     parts = ("effective", "identifiability", "hidden", "mixing", "attribution", "tree")
+    parts += ("reliance", "pictures")
     return [*(getattr(trial, name) for name in parts), curve, lengths]
 
 
@@ -478,10 +519,13 @@ def test_a_page_of_512_tokens_and_144_heads_is_small_and_quickly_made(large):
 
 def test_what_was_left_out_is_measured(large):
     trial, _, _ = large
-    head = next(h for h in view(trial).header["maps"]["heads"] if (h["site"], h["head"]) == (3, 4))
+    maps = view(trial).header["maps"]
+    head = next(h for h in maps["heads"] if (h["site"], h["head"]) == (3, 4))
+    count = next(group["count"] for group in maps["groups"] if "raw" in group["modes"])
+    assert count >= 5
     raw = trial.attention[3][4]
     size = torch.maximum(raw.abs(), trial.effective.effective[3][4].abs())
-    kept = raw.gather(-1, size.topk(7).indices).sum() / raw.sum()
+    kept = raw.gather(-1, size.topk(count).indices).sum() / raw.sum()
     assert head["kept"]["raw"] == pytest.approx(float(kept), rel=1e-4)
 
 

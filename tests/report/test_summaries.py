@@ -18,7 +18,8 @@ from exhibit_a.results.result import Result
 from exhibit_a.subject.provenance import Provenance
 
 ORIGIN = Provenance("made-up", "toy_method")
-PARTS = ("effective", "identifiability", "hidden", "mixing", "attribution", "tree")
+PARTS = ("effective", "identifiability", "hidden", "mixing", "attribution", "tree", "reliance")
+PARTS += ("pictures",)
 WITHOUT = {"Result", "SiteResult", "HeadMaps"}  # shown as any result
 
 
@@ -77,11 +78,28 @@ def test_rows_say_what_the_result_says(tiny):
 
 def test_a_trial_is_summed_up_by_the_heads_that_carry_most(tiny):
     summary = summary_rows(tiny, top=2)
-    assert summary.title == tiny.verdict
-    heads = sorted(tiny.verdicts, key=lambda head: -head.share)[:2]
+    assert summary.title == tiny.advice
+    heads = sorted(tiny.verdicts, key=lambda head: -abs(head.reliance))[:2]
     assert [(row["site"], row["head"]) for row in summary.rows] == [
         (head.site, head.head) for head in heads
     ]
+
+
+def test_a_reliance_is_summed_up_by_its_largest_shares(tiny):
+    rows = summary_rows(tiny.reliance, top=3).rows
+    shares = sorted(abs(float(share)) for site in tiny.reliance.heads for share in site)
+    assert [abs(row["share"]) for row in rows] == shares[::-1][:3]
+    assert rows[0]["of_margin"] == pytest.approx(rows[0]["share"] / tiny.reliance.size)
+
+
+def test_pictures_are_summed_up_with_the_advice_as_a_sign_and_a_word(tiny):
+    summary = summary_rows(tiny.pictures)
+    assert summary.title == tiny.pictures.advice
+    by_label = {picture.label: picture for picture in tiny.pictures.values()}
+    assert len(summary.rows) == len(by_label)
+    for row in summary.rows:
+        assert row["advice"].endswith(f" {by_label[row['picture']].advice}")
+        assert row["p"] == by_label[row["picture"]].p_value
 
 
 def test_a_class_is_summed_up_like_the_one_it_extends(tiny):

@@ -13,8 +13,15 @@ from support.words import tokenizer
 from support.zoo import FAMILIES
 
 import exhibit_a as xa
+from exhibit_a.report.sentences import (
+    MARKS,
+    carriers_sentence,
+    most_important,
+    of_margin,
+    reliance_sentences,
+)
 from exhibit_a.report.table import cell, table
-from exhibit_a.report.terminal import GLYPHS, most_important, say, show, timing
+from exhibit_a.report.terminal import GLYPHS, say, show, timing
 from exhibit_a.subject.subject import load
 
 LONG = "the plot is not great but acting saves it . really a very fine film , not dull"
@@ -41,8 +48,11 @@ def test_it_fits_in_80_columns_and_is_plain_in_a_file(trial):
 def test_it_says_everything(trial):
     output = printed(trial)
     flat = " ".join(output.split())
+    assert " ".join(trial.advice.split()) in flat
     assert " ".join(trial.verdict.split()) in flat
     assert f"verdict: {trial.word}" in flat
+    for sentence in (*reliance_sentences(trial.reliance, trial.answer), carriers_sentence(trial)):
+        assert sentence in flat
     for label, share in trial.answer.items():
         assert f"{label} {share:.3f}" in flat
     for head in most_important(trial)[:5]:
@@ -50,11 +60,25 @@ def test_it_says_everything(trial):
             line for line in output.splitlines() if line.strip().startswith(f"{_name(head)} ")
         )
         assert head.word in row
-        assert f"{head.change:.3f} [{head.change_low:.3f}, {head.change_high:.3f}]" in row
-        assert f"{head.share:.1%}" in row
+        assert f"{of_margin(trial, head.reliance):+.1%}" in row
+        assert f"{of_margin(trial, head.one_head):+.1%}" in row
+        assert f"{'yes' if head.points else 'no'} {head.pointing:.2f}" in row
+    for picture in trial.pictures.values():
+        row = next(line for line in output.splitlines() if f" {picture.label} " in line)
+        assert row.strip().startswith(f"{MARKS[picture.advice]} {picture.advice}")
+        assert f"{picture.probability_loss:.2f}" in row
     for doubt in ("parity", "largest gap", "rows searched"):
         assert doubt in output
     assert trial.tree.text().splitlines()[0] in output
+
+
+def test_advice_comes_first_then_the_text_the_answer_the_heads_and_the_pictures(trial):
+    lines = printed(trial).splitlines()
+    sections = [line for line in lines if line and not line.startswith(" ")]
+    assert sections[1:5] == ["text", "answer", f"verdict: {trial.word}", "heads"]
+    assert sections[6:] == ["pictures of the text", "tree", "doubts"]
+    assert lines[1].strip() in trial.advice
+    assert lines.index("tree") <= 60  # what a person who decides needs is on one screen
 
 
 def _name(head):
@@ -68,10 +92,32 @@ def test_the_grid_has_a_sign_for_every_head_and_the_counts_agree(trial):
     assert signs == [GLYPHS[head.word] for head in trial.verdicts]
     for word, glyph in GLYPHS.items():
         count = sum(head.word == word for head in trial.verdicts)
-        assert re.search(rf"{glyph} {word} +{count} heads", output)
+        assert (f"{glyph} {count} {word}" in output) == (count > 0)
 
 
-def test_the_sign_of_a_token_is_told_without_colour(trial):
+@pytest.fixture
+def shaded(trial):
+    """The trial before its pictures were judged: its words are shaded whatever they say."""
+    return dataclasses.replace(trial, pictures=None)
+
+
+def advised(trial, advice):
+    pictures = trial.pictures
+    place = pictures.names.index("self_attribution")
+    advices = (*pictures.advices[:place], advice, *pictures.advices[place + 1 :])
+    return dataclasses.replace(trial, pictures=dataclasses.replace(pictures, advices=advices))
+
+
+def test_words_are_not_shaded_where_that_picture_should_not_be_shown(trial):
+    shown, refused = (printed(advised(trial, advice)) for advice in ("show", "do not show"))
+    assert "⁺⁺" in shown or "⁻⁻" in shown
+    assert "⁺" not in refused
+    assert "⁻" not in refused
+    assert "The words are not shaded by self-attribution" in refused
+
+
+def test_the_sign_of_a_token_is_told_without_colour(shaded):
+    trial = shaded
     output, scores = printed(trial), trial.token_scores
     strongest = int(scores.abs().argmax())
     mark = "⁺⁺" if scores[strongest] > 0 else "⁻⁻"
@@ -80,7 +126,8 @@ def test_the_sign_of_a_token_is_told_without_colour(trial):
     assert f"{side}: {trial.tokens[strongest]} {float(scores[strongest]):+.2f}" in output
 
 
-def test_a_terminal_gets_colours_that_mean_the_same(trial):
+def test_a_terminal_gets_colours_that_mean_the_same(shaded):
+    trial = shaded
     output = printed(trial, force_terminal=True, color_system="truecolor")
     scores = trial.token_scores
     strongest = float(scores[scores.abs().argmax()])
@@ -95,7 +142,7 @@ def test_what_was_not_examined_is_said_with_its_reason():
     output = printed(xa.trial(subject_of("clip-text"), inputs, probes=4))
     flat = " ".join(output.split())
     assert "not examined" in flat
-    assert "permutation: CLIPTextModel answers with hidden states only" in flat
+    assert "reliance: CLIPTextModel answers with hidden states only" in flat
     assert "? " in output  # numbers that are not known
     assert "None" not in output
 
@@ -126,6 +173,13 @@ def test_other_results_have_a_summary(trial, capsys):
     assert "effective_attention" in capsys.readouterr().out
     trial.show()
     assert "verdict" in capsys.readouterr().out
+    trial.reliance.show()
+    said = " ".join(capsys.readouterr().out.split())
+    assert reliance_sentences(trial.reliance, {})[1] in said
+    trial.pictures.show()
+    said = " ".join(capsys.readouterr().out.split())
+    assert trial.pictures.advice in said
+    assert all(picture.label in said for picture in trial.pictures.values())
 
 
 METRICS = "comprehensiveness", "sufficiency", "deletion", "insertion", "leave_one_out", "first_flip"

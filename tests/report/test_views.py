@@ -69,3 +69,13 @@ def test_a_header_has_the_fields_of_its_class(tiny):
     for result in (tiny, replace(tiny, hidden=None, tree=None), tiny.effective, toy()):
         names = set(view(result).header)
         assert required <= names <= required | Header.__optional_keys__
+
+
+def test_words_are_shaded_only_where_self_attribution_may_be_shown(tiny):
+    pictures = tiny.pictures
+    place = pictures.names.index("self_attribution")
+    for advice, many in (("show", len(tiny.tokens)), ("do not show", 0)):
+        advices = (*pictures.advices[:place], advice, *pictures.advices[place + 1 :])
+        summary = view(replace(tiny, pictures=replace(pictures, advices=advices))).header["summary"]
+        assert len(summary["shares"]) == many
+        assert ("not shaded by self-attribution" in summary["caption"]) == (many == 0)

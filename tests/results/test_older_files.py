@@ -49,6 +49,14 @@ def test_an_older_result_opens_as_its_class_with_finite_numbers(stored):
     assert result.provenance.versions["exhibit_a"] == "0.1.0"
 
 
+def test_an_older_trial_still_has_a_page_a_figure_and_a_screen(tmp_path, capsys):
+    trial = xa.read(OLDER / "bert.trial.safetensors")
+    assert trial.verdict in trial.html(tmp_path / "page.html").read_text("utf-8")
+    trial.show()
+    assert " ".join(trial.verdict.split()) in " ".join(capsys.readouterr().out.split())
+    assert trial.plot().axes
+
+
 def test_an_older_result_can_be_summed_up_and_put_in_a_table(stored):
     result, kind = stored
     assert result.summary().startswith(f"{kind.__name__}: {result.provenance.method} on ")
@@ -118,4 +126,4 @@ def test_an_older_finished_run_is_left_as_it_is(tmp_path):
 
 def test_the_shards_of_an_older_run_count_as_done(tmp_path):
     shutil.copytree(EFFECTIVE, tmp_path / "run")
-    assert sorted(Folder(tmp_path / "run").receipts()) == [0, 1]
+    assert [receipt["shard"] for receipt in Folder(tmp_path / "run").complete()] == [0, 1]

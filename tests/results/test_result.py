@@ -3,9 +3,13 @@
 import inspect
 
 import pytest
+from matplotlib.figure import Figure
 
 import exhibit_a
+from exhibit_a.errors import ExhibitError
 from exhibit_a.report.figures import draw
+from exhibit_a.results.plain import plain
+from exhibit_a.results.providers import provider
 from exhibit_a.results.result import Result
 from exhibit_a.subject.provenance import provenance
 
@@ -33,3 +37,51 @@ def test_long_texts_are_cut_in_summaries():
     made = provenance("tiny", "nothing")
     words = tuple(f"w{number}" for number in range(1000))
     assert len(Result(tokens=words, provenance=made).summary()) < 600
+
+
+def test_a_result_finds_who_draws_it(monkeypatch, tmp_path):
+    asked, page, figure = [], tmp_path / "page.html", Figure()
+    answers = {"screen": None, "figure": figure, "page": page}
+
+    def drawer(name):
+        def drawn(result, *rest, **options):
+            asked.append((name, rest, options))
+            return answers[name]
+
+        return drawn
+
+    monkeypatch.setattr("exhibit_a.results.result.provider", drawer)
+    result = Result(provenance=provenance("tiny", "nothing"))
+    assert result.show() is None
+    assert result.plot(cmap="grey") is figure
+    assert result.html(page) is page
+    assert asked == [
+        ("screen", (), {}),
+        ("figure", (), {"cmap": "grey"}),
+        ("page", (page,), {}),
+    ]
+
+
+def test_a_result_may_have_words_of_its_own():
+    try:
+
+        class Worded(Result):
+            def __repr__(self):
+                return "in other words"
+
+        assert repr(Worded(provenance=provenance("tiny", "nothing"))) == "in other words"
+    finally:
+        del Result.kinds["Worded"]
+
+
+def test_what_nobody_provides_is_named():
+    with pytest.raises(ExhibitError, match="No package provides 'sculpture' for results"):
+        provider("sculpture")
+
+
+def test_any_value_becomes_one_that_json_can_hold(tmp_path):
+    assert plain({1: (float("nan"), 0.125, True, None), "a": [tmp_path]}) == {
+        "1": [None, 0.125, True, None],
+        "a": [str(tmp_path)],
+    }
+    assert plain(1 / 3, digits=3) == 0.333

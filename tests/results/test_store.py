@@ -491,3 +491,18 @@ def test_provenance_says_how_to_make_it_again():
     assert (made.model, made.method, made.revision, made.seed) == ("tiny", "rollout", None, 1)
     assert made.parameters == {"steps": 8}
     assert set(made.versions) == {"exhibit_a", "torch", "transformers", "python"}
+
+
+def test_a_text_that_is_too_long_for_one_file_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("exhibit_a.results.store._LONGEST_HEADER", 10)
+    with pytest.raises(
+        BadRequestError, match="too many parts for one file; keep numbers in large tensors"
+    ):
+        sample().save(tmp_path / "r")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_entries_with_different_axes_are_no_data_set():
+    mixed = everything(anything=(torch.rand(2, 3), torch.rand(3)))
+    with pytest.raises(NotComputableError, match="of anything do not have the same axes"):
+        mixed.to_xarray()

@@ -1,20 +1,27 @@
 """The server: which requests it refuses, how ten clients share one model, what leaving frees."""
 
+import contextlib
 import http.client
 import json
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
 
 import pytest
-import uvicorn
 from support.cases import TEXT, tiny_subject, tiny_trial
 from support.chromium import chromium, visit
+from support.corpora import save_model
 
 from exhibit_a.commands.main import main
+from exhibit_a.commands.web import distinct_names
 from exhibit_a.serve import jobs as serve_jobs
 from exhibit_a.serve.application import Limits, application
+from exhibit_a.serve.connections import Patience, Server
 
 
 @pytest.fixture(scope="module")
@@ -28,13 +35,12 @@ def tiny():
 
 
 @contextmanager
-def served(subject, **limits):
+def served(subject, patience=Patience(end=1), **limits):  # noqa: B008 (frozen)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     app = application({"tiny": subject}, frozenset({f"127.0.0.1:{port}"}), Limits(**limits))
-    config = uvicorn.Config(app, "127.0.0.1", port, log_level="error", timeout_graceful_shutdown=1)
-    server = uvicorn.Server(config)
+    server = Server(app, patience, host="127.0.0.1", port=port)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     while not server.started:
@@ -299,6 +305,156 @@ def test_an_unexpected_failure_is_reported_without_details(subject, monkeypatch)
         assert status == 200
         assert messages[-1]["state"] == "failed"
         assert "secret" not in json.dumps(messages)
+
+
+def test_a_kind_of_content_is_named_in_any_case(subject, worker):
+    asked = json.dumps({"text": "a", "model": "tiny"})
+    with served(subject) as (port, _):
+        for kind in (
+            "Application/JSON",
+            "application/json; charset=UTF-8",
+            "APPLICATION/JSON ;x=1",
+        ):
+            assert request(port, "POST", "/explain", asked, content_type=kind)[0].status == 200
+        for kind in ("application/jsonp", "text/json"):
+            assert request(port, "POST", "/explain", asked, content_type=kind)[0].status == 415
+
+
+def half_open(port, sent=b"POST /explain HTTP/1.1\r\nHost: 127.0.0.1"):
+    client = socket.create_connection(("127.0.0.1", port))
+    client.sendall(sent)
+    return client
+
+
+def mid_body(port):
+    """A client that promises more than it sends."""
+    head = (
+        f"POST /explain HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+        "Content-Length: 1000\r\n\r\n"
+    )
+    return half_open(port, head.encode() + b'{"text": "a')
+
+
+def test_a_client_that_vanishes_in_mid_body_is_one_line_of_log(subject, worker, caplog, capfd):
+    with served(subject) as (port, _):
+        client = mid_body(port)
+        time.sleep(0.2)
+        client.close()
+        until(lambda: "disconnected in the middle" in caplog.text)
+        assert explain(port)[0] == 200
+    assert len(caplog.records) == 1
+    assert "Traceback" not in caplog.text + capfd.readouterr().err
+
+
+def test_a_body_that_is_damaged_after_good_headers_is_no_traceback(subject, worker, capfd, caplog):
+    with served(subject) as (port, _):
+        host = f"Host: 127.0.0.1:{port}\r\n"
+        for line in (f"TRACE * HTTP/1.1\r\n{host}", "GET / HTTP/1.1\r\nHost: other\r\n"):
+            sent = f"{line}Transfer-Encoding: chunked\r\n\r\n[[[[[[\r\n"
+            with half_open(port, sent.encode()) as client, contextlib.suppress(OSError):
+                client.settimeout(8)
+                client.recv(1000)
+        assert explain(port)[0] == 200
+    assert not [record for record in caplog.records if record.exc_info]
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_half_open_connections_keep_nobody_out(subject, worker):
+    with served(subject) as (port, _):
+        clients = [half_open(port) for _ in range(80)] + [mid_body(port) for _ in range(80)]
+        start = time.monotonic()
+        assert [explain(port)[0] for _ in range(3)] == [200] * 3
+        assert time.monotonic() - start < 5
+        for client in clients:
+            client.close()
+
+
+def test_a_request_must_arrive_in_time_however_slowly(subject, worker):
+    with served(subject, Patience(request=0.5, end=1)) as (port, _):
+        silent, body, drip = half_open(port, b""), mid_body(port), half_open(port)
+        start = time.monotonic()
+        with contextlib.suppress(OSError):  # cut, while it still sends
+            while time.monotonic() - start < 8:
+                drip.sendall(b"x")
+                time.sleep(0.05)
+        for client in (silent, body):
+            client.settimeout(8)
+            with contextlib.suppress(ConnectionResetError):  # an end is as good as a reset
+                assert client.recv(10) == b""
+        assert time.monotonic() - start < 4
+        assert explain(port)[0] == 200
+        for client in (silent, body, drip):
+            client.close()
+
+
+def test_a_client_that_does_not_read_is_cut(subject, worker, caplog):
+    with served(subject, Patience(reading=0.5, end=1)) as (port, _):
+        name = explain(port)[1][-1]["id"]
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", port))
+        asked = f"GET /page/{name} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
+        client.sendall(asked * 40)
+        until(lambda: "did not read its answer" in caplog.text)
+        assert explain(port)[0] == 200
+        client.close()
+
+
+def test_two_models_of_one_folder_name_have_names_of_their_own():
+    assert distinct_names(["a/model", "b/model"]) == {"a/model": "a/model", "b/model": "b/model"}
+    assert distinct_names(["model", "b/model"]) == {"model": "model", "b/model": "b/model"}
+    assert distinct_names(["x/b/model", "b/model"]) == {
+        "x/b/model": "x/b/model",
+        "b/model": "b/model",
+    }
+    assert distinct_names(["/one", "two/", "two"]) == {"one": "/one", "two": "two"}
+    assert distinct_names(["nli", "nli"]) == {"nli": "nli"}
+
+
+LONG_WORK = """
+import sys, time
+from exhibit_a.serve import jobs
+
+def trial(subject, text, *, pair=None, progress):
+    progress("a stage", 0, 1)
+    time.sleep(60)  # a stage that looks at nothing else
+
+jobs.trial = trial
+from exhibit_a.commands.start import main
+main()
+"""
+
+
+def test_ctrl_c_ends_the_server_in_the_middle_of_a_computation(tmp_path):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    words = ["serve", "--model", save_model(tmp_path / "tiny"), "--port", str(port)]
+    server = subprocess.Popen(
+        [sys.executable, "-c", LONG_WORK, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    assert "answers at" in server.stdout.readline()
+    client = leaving(port, "a fine film")  # the folder's name is the model's
+    waiting, half = leaving(port, "another"), mid_body(port)
+    try:
+        until(lambda: b"a stage" in client.recv(1000))
+        start = time.monotonic()
+        server.send_signal(signal.SIGINT)
+        _, problems = server.communicate(timeout=30)
+        assert time.monotonic() - start < 3
+        assert server.returncode == 130
+        assert "Traceback" not in problems
+        assert problems.strip().splitlines()[-1] == "interrupted"
+        assert b"The server was stopped." in client.recv(1000)
+    finally:
+        server.kill()
+        server.communicate()
+        for connection in (client, waiting, half):
+            connection.close()
 
 
 def test_a_saved_result_is_shown(tiny, tmp_path, capsys, monkeypatch):

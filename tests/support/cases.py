@@ -1,15 +1,20 @@
 """Trials to look at: a real one of a tiny model, and a made-up one as large as they come."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.attribution.tree import AttributionTree, TreeEdge
+from exhibit_a.methods.explanation.pictures import Pictures
 from exhibit_a.methods.identifiability.effective import EffectiveAttention
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject, load
+from exhibit_a.trials.carriers import Carriers
 from exhibit_a.trials.trial import Trial, trial
 from exhibit_a.trials.verdict import WORDS, HeadVerdict, Thresholds
 from support.words import tokenizer
@@ -95,26 +100,79 @@ def large_trial(tokens: int = 512, layers: int = 12, heads: int = 12, width: int
         layers=layers,
         target="probability of good",
     )
+    examined = {"effective": found, "hidden": hidden, "attribution": attribution, "tree": tree}
+    not_examined = {"identifiability": None, "mixing": None}
     return Trial(
-        **shared,
+        **(shared | examined | not_examined),
+        reliance=_reliance(shared, scores),
+        carriers=Carriers(((0, 1), (1, 2)), 2.0, 0.4, 0.1, 0.05, 12),
+        pictures=_pictures(words[1:-1], seeded),
+        advice="Do not show this for that answer: it was made up.",
         special=special,
         target="probability of good",
         answer={"bad": 0.2, "good": 0.8},
         attention=tuple(raw),
         values=tuple(values),
-        effective=found,
-        identifiability=None,
-        hidden=hidden,
-        mixing=None,
-        attribution=attribution,
-        tree=tree,
         alternative=tuple(other),
-        permutation_change=(),
-        permutation_error=(),
         thresholds=Thresholds(),
         verdicts=tuple(_verdict(site, head) for site in range(layers) for head in range(heads)),
         word="contested",
-        verdict="Attention here is contested. Of 144 heads: 36 evidence, 36 partial.",
+        verdict="Attention here is contested. Of what heads add, 25% is evidence.",
+    )
+
+
+def _reliance(shared: dict[str, Any], scores: list[Tensor]) -> Reliance:
+    """As if every edge counted by what it contributes."""
+    edges = tuple(1e2 * site for site in scores)
+    heads = tuple(site.sum((1, 2)) for site in edges)
+    some = tuple(torch.full_like(site, 0.01) for site in heads)
+    names = ("one_head", "standard_error", "null", "alignment", "pointing")
+    return Reliance(
+        **shared,
+        **dict.fromkeys(names, some),
+        heads=heads,
+        edges=edges,
+        margin=1.4,
+        even_margin=-0.8,
+        permuted_margin=-0.5,
+        permuted_error=0.1,
+        gap=0.0,
+        by="path",
+        determined=True,
+        reason="",
+        target="log odds of good",
+    )
+
+
+def _pictures(words: tuple[str, ...], seeded: torch.Generator) -> Pictures:
+    """Three pictures, one for each advice."""
+    names, count = ("raw", "flow", "lime"), len(words)
+    numbers = torch.tensor([0.01, 0.03, 0.5])
+    cuts = torch.full((3, 2), 0.4)
+    return Pictures(
+        tokens=words,
+        provenance=provenance("made-up", "pictures"),
+        words=words,
+        names=names,
+        labels=("last-layer attention", "attention flow", "LIME"),
+        target="probability of good",
+        sizes=(1, 2),
+        margin=1.4,
+        probability=0.8,
+        scores=torch.randn(3, count, generator=seeded),
+        margins=cuts,
+        probabilities=cuts,
+        random_margins=cuts,
+        loss=1 - numbers,
+        percentile=1 - numbers,
+        p_value=numbers,
+        adjusted=numbers,
+        advices=("show", "caution", "do not show"),
+        reasons=("made up",) * 3,
+        advice="Do not show LIME for this answer. Show last-layer attention.",
+        passes=12,
+        orders=40,
+        exact=False,
     )
 
 
@@ -132,37 +190,28 @@ def _alternative(weights: Tensor, values: Tensor, seeded: torch.Generator) -> Te
 
 
 def _site(layer: int, heads: int, width: int) -> Site:
-    return Site(
-        index=layer,
-        layer=layer,
-        call=layer,
-        stack="encoder",
-        kind="self",
-        heads=heads,
-        kv_heads=heads,
-        d_head=width,
-        d_query=width,
-        causal=False,
-        window=None,
-        variants=(),
-        module="",
-        projection="",
-        projection_problem=None,
-    )
+    place = {"index": layer, "layer": layer, "call": layer, "stack": "encoder", "kind": "self"}
+    shape = {"heads": heads, "kv_heads": heads, "d_head": width, "d_query": width}
+    mask = {"causal": False, "window": None, "variants": ()}
+    code = {"module": "", "projection": "", "projection_problem": None}
+    return Site(**place, **shape, **mask, **code)
 
 
 def _verdict(site: int, head: int) -> HeadVerdict:
     return HeadVerdict(
         site=site,
         head=head,
-        word=WORDS[(site + head) % 4],
+        word=WORDS[(site + head) % len(WORDS)],
         reason="made up",
         unique=0.0,
         distance=0.3 + 0.01 * head,
         null_fraction=0.5,
-        change=0.01,
-        change_low=0.005,
-        change_high=0.02,
-        share=(head + 1) / (78 * 12),
-        agreement=0.4,
+        reliance=(head + 1) / 100,
+        error=0.0,
+        one_head=0.01,
+        chance=0.01,
+        pointing=0.9,
+        shared=head == 1,
+        determined=False,
+        points=True,
     )

@@ -2,9 +2,11 @@ import json
 import math
 import random
 import sys
+import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -22,7 +24,8 @@ from exhibit_a.errors import BadRequestError, ExhibitError, NotComputableError
 from exhibit_a.examples import Example
 from exhibit_a.progress import Bar
 from exhibit_a.training.fit import Encoded, _batches, _target, answers
-from exhibit_a.training.train import RECORD, accuracy, encode, split, train
+from exhibit_a.training.saving import RECORD, UnsavedModelError
+from exhibit_a.training.train import accuracy, encode, split, train
 
 FAST = {"learning_rate": 3e-3, "batch_size": 8, "epochs": 5, "progress": False}
 
@@ -338,13 +341,51 @@ def test_what_lies_beside_is_left_alone(base, tmp_path):
     assert names == [".model.partial", "model", "there"]
 
 
-def test_nothing_half_written_stays_after_a_failure(base, tmp_path, monkeypatch):
+def test_a_model_that_cannot_be_written_where_it_should_is_saved_elsewhere(
+    base, tmp_path, monkeypatch
+):
+    real, times = PreTrainedTokenizerFast.save_pretrained, iter(range(9))
+
+    def full_at_first(self, *args, **kwargs):
+        if next(times) == 0:
+            raise OSError(28, "No space left on device")
+        return real(self, *args, **kwargs)
+
+    (tmp_path / "spare").mkdir()
+    monkeypatch.setattr(PreTrainedTokenizerFast, "save_pretrained", full_at_first)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "spare"))
+    with pytest.raises(UnsavedModelError, match=r"No space left on device\. It is in") as caught:
+        train(base, reviews(16), out=tmp_path / "model", **{**FAST, "epochs": 1})
+    assert [file.name for file in tmp_path.iterdir()] == ["spare"]
+    assert [caught.value.folder] == list((tmp_path / "spare").iterdir())
+    assert str(caught.value.folder) in str(caught.value)
+    assert loaded(caught.value.folder)[0].config.label2id == {"negative": 0, "positive": 1}
+    assert (caught.value.folder / RECORD).is_file()
+
+
+def test_a_model_that_can_be_written_nowhere_is_in_the_error(base, tmp_path, monkeypatch):
     def broken(*args, **kwargs):
-        raise OSError("no space left on device")
+        raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(PreTrainedTokenizerFast, "save_pretrained", broken)
-    with pytest.raises(OSError, match="no space"):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(UnsavedModelError, match="this error holds it") as caught:
         train(base, reviews(16), out=tmp_path / "model", **{**FAST, "epochs": 1})
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.undo()
+    (tmp_path / "after").mkdir()
+    caught.value.trained.save(tmp_path / "after")
+    assert loaded(tmp_path / "after")[0].num_labels == 2
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_a_disk_that_is_too_small_is_refused_before_the_work(base, tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
+    with pytest.raises(
+        BadRequestError, match=r"needs [0-9.]+ MB and .* has 0.001 MB left. Make room"
+    ):
+        train(base, reviews(16), out=tmp_path / "model", **FAST)
     assert list(tmp_path.iterdir()) == []
 
 

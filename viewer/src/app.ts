@@ -2,12 +2,13 @@
 
 import { chartView } from "./chart";
 import type { Context, Opened } from "./context";
-import { h } from "./dom";
+import { caption, h } from "./dom";
 import { listen } from "./keyboard";
 import { matrixView } from "./matrix";
 import type { Header, Maps } from "./model";
 import { overviewView } from "./overview";
 import { Payload } from "./payload";
+import { picturesView } from "./pictures";
 import { rowView } from "./rowview";
 import { Slides } from "./slides";
 import { slideView } from "./slideview";
@@ -52,6 +53,8 @@ export function mount(host: HTMLElement, header: Header, text: string, options: 
       theme.button,
     ),
     summaryView(context),
+    header.maps && apart(header) ? overviewView(context, header.maps) : null,
+    header.pictures ? picturesView(context, header.pictures) : null,
     header.maps ? exhibit(context, header.maps) : null,
     header.story ? storyView(context, header.story) : null,
     header.tree ? treeView(context, header.tree) : null,
@@ -99,9 +102,20 @@ function exhibit(context: Context, maps: Maps): HTMLElement {
   return h(
     "div",
     { class: "exhibit" },
-    h("div", { class: "side" }, maps.heads.length > 1 && overviewView(context, maps), ...beside.slice(1), unique && nothingToSlide()),
+    h(
+      "div",
+      { class: "side" },
+      maps.heads.length > 1 && !apart(header) && overviewView(context, maps),
+      ...beside.slice(1),
+      unique && nothingToSlide(),
+    ),
     h("div", { class: "centre" }, matrix, beside[0]),
   );
+}
+
+/** Whether the heads stand by themselves, before the pictures, and not beside the map of one. */
+function apart(header: Header): boolean {
+  return header.pictures !== undefined && (header.maps?.heads.length ?? 0) > 1;
 }
 
 function nothingToSlide(): HTMLElement {
@@ -109,14 +123,14 @@ function nothingToSlide(): HTMLElement {
     "section",
     { class: "slide", "aria-label": "same output, other attention" },
     h("h3", {}, "Same output, other attention"),
-    h("p", { class: "caption" }, "None was found: no row of this text could be moved without changing what its head passes on."),
+    caption("None was found: no row of this text could be moved without changing what its head passes on."),
   );
 }
 
 /** The choices a page opens with: the head and the row that say most. */
 function beginning(header: Header): State {
   const heads = header.maps?.heads ?? [];
-  const weight = (place: number) => heads[place].numbers["share"] ?? 0;
+  const weight = (place: number) => Math.abs(heads[place].numbers["share"] ?? 0);
   const head = heads.reduce((best, _, place) => (weight(place) > weight(best) ? place : best), 0);
   const token = header.tree?.root ?? 0;
   return {
@@ -145,7 +159,7 @@ function origin(header: Header): HTMLElement {
       "section",
       { "aria-label": "checks" },
       h("h2", {}, "How far to trust these numbers"),
-      header.checks.length ? list(header.checks) : h("p", { class: "caption" }, "This result carries no checks."),
+      header.checks.length ? list(header.checks) : caption("This result carries no checks."),
     ),
     h("section", { "aria-label": "origin" }, h("h2", {}, "Where they come from"), list(header.about)),
     h(
@@ -154,7 +168,7 @@ function origin(header: Header): HTMLElement {
       "Keys: ",
       ...([
         ["← → ↑ ↓", "heads"],
-        ["1–4", "modes"],
+        ["1–5", "modes"],
         ["j k", "rows"],
         ["[ ]", "slide"],
         ["s", "special tokens"],

@@ -1,7 +1,7 @@
 // Lines and dots over one axis, with a rule where something changes.
 
 import type { Context } from "./context";
-import { fill, h, s } from "./dom";
+import { caption, fill, h, s } from "./dom";
 import { copy, csv, saveSvg } from "./files";
 import { number } from "./format";
 import type { Chart } from "./model";
@@ -25,7 +25,7 @@ export function chartView(context: Context, chart: Chart): HTMLElement {
     "section",
     { class: "chart", "aria-label": chart.title },
     h("h2", {}, chart.title),
-    h("p", { class: "caption" }, chart.caption),
+    caption(chart.caption),
     holder,
     h(
       "ul",

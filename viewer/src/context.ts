@@ -13,6 +13,12 @@ export interface Opened {
   slides: Slides | null;
 }
 
+/** A part of the page that shows the head it is given. */
+export interface HeadView {
+  element: HTMLElement;
+  show(opened: Opened): void;
+}
+
 export interface Context {
   payload: Payload;
   header: Header;

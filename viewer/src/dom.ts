@@ -13,6 +13,10 @@ export function h<K extends keyof HTMLElementTagNameMap>(
   return dressed(document.createElement(tag), props, children);
 }
 
+export function caption(...children: Child[]): HTMLElement {
+  return h("p", { class: "caption" }, ...children);
+}
+
 export function s<K extends keyof SVGElementTagNameMap>(
   tag: K,
   props: Props = {},

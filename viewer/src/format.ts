@@ -29,6 +29,11 @@ export function percent(share: number | null | undefined): string {
   return `${value < 0 ? "−" : ""}${Math.abs(value).toFixed(digits)} %`;
 }
 
+/** The answer to a question that may not have been asked. */
+export function yesOrNo(answer: boolean | null): string {
+  return answer === null ? "–" : answer ? "yes" : "no";
+}
+
 /** A token without the tokenizer's marks for spaces and line ends. */
 export function word(token: string): string {
   const bare = token.replace(/[ĠĀ▁ ]/gu, " ").replace(/[Ċ\n]/gu, "⏎");

@@ -3,6 +3,7 @@
 import { SignedScale } from "./colour";
 import {
   type Context,
+  type HeadView,
   modeOf,
   nameOf,
   type Opened,
@@ -12,7 +13,7 @@ import {
 import { css, fill, h, s } from "./dom";
 import { cellAt, draw, type Ink, pixels, type Plan, planned } from "./drawing";
 import { copy, csv, savePng, saveSvg } from "./files";
-import { brief, number, percent, word } from "./format";
+import { brief, number, percent, word, yesOrNo } from "./format";
 import type { Column, Head, Maps } from "./model";
 import { oncePerFrame } from "./frames";
 import { type Grid, shown } from "./payload";
@@ -27,11 +28,6 @@ export function isBound(column: Column): boolean {
 function interval(head: Head, column: Column): string {
   const [low, high] = ["low", "high"].map((end) => head.numbers[`${column.key}_${end}`]);
   return low === undefined || low === null ? "" : ` (${number(low)} to ${number(high)})`;
-}
-
-export interface MatrixView {
-  element: HTMLElement;
-  show(opened: Opened): void;
 }
 
 export function inkOf(element: Element): Ink {
@@ -55,7 +51,7 @@ export function limitOf(opened: Opened, maps: Maps, key: string, own: boolean): 
   return Math.max(...sharing.map((one) => opened.head.scales[one] ?? 0)) || mode.limit;
 }
 
-export function matrixView(context: Context, maps: Maps): MatrixView {
+export function matrixView(context: Context, maps: Maps): HeadView {
   const { store } = context;
   let opened: Opened | null = null;
   let plan: Plan | null = null;
@@ -169,6 +165,9 @@ export function matrixView(context: Context, maps: Maps): MatrixView {
             interval(head, column),
           ),
         ),
+      ...Object.entries(head.answers ?? {}).map(([name, answer]) =>
+        h("span", { class: "fact" }, `${name} `, h("b", {}, yesOrNo(answer))),
+      ),
     );
     const mode = modeOf(maps, store.now.mode);
     const kept = head.kept[mode.minus?.[0] ?? mode.key];

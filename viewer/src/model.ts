@@ -35,6 +35,7 @@ export interface Head {
   word?: string;
   reason?: string;
   numbers: Record<string, number | null>;
+  answers?: Record<string, boolean | null>; // questions about it; null: could not be asked
 }
 
 export interface Column {
@@ -120,10 +121,31 @@ export interface Table {
   caption: string;
 }
 
+export interface Picture {
+  label: string;
+  advice: string; // show, caution, do not show
+  mark: string; // the same as a sign
+  reason: string;
+  p: number;
+  probability: number; // that the answer loses without its first words, mean over the cuts
+  loss: number; // the same in log-odds
+  scores: number[]; // of every word
+}
+
+export interface Pictures {
+  words: string[];
+  pictures: Picture[];
+  caption: string;
+}
+
 export interface Summary {
+  advice: string; // the headline; empty where none was given
   answer: [string, number][];
   target: string;
+  word: string;
   verdict: string;
+  reliance: string[]; // sentences
+  carriers: string; // a sentence about the heads that carry the answer
   sequence: string;
   shares: number[]; // of every token, signed
   caption: string;
@@ -136,6 +158,7 @@ export interface Header {
   title: string;
   sequences: Record<string, Sequence>;
   summary?: Summary;
+  pictures?: Pictures;
   maps?: Maps;
   slider?: Slider;
   story?: Story;

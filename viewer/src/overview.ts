@@ -2,7 +2,7 @@
 
 import { SignedScale } from "./colour";
 import { type Context, nameOf } from "./context";
-import { css, fill, h } from "./dom";
+import { caption, css, fill, h } from "./dom";
 import { number } from "./format";
 import { isBound } from "./matrix";
 import type { Head, Maps } from "./model";
@@ -35,6 +35,7 @@ export function overviewView(context: Context, maps: Maps): HTMLElement {
         role: "gridcell",
         tabindex: -1,
         "aria-label": `${nameOf(site, head)}${head.word ? `: ${head.word}` : ""}`,
+        "data-shared": head.answers?.["shared with others"] === true,
         on: { click: () => store.set({ head: index }) },
       });
       cell.title = described(maps, head, nameOf(site, head));
@@ -76,25 +77,41 @@ export function overviewView(context: Context, maps: Maps): HTMLElement {
     ...maps.columns.filter((one) => !isBound(one)).map((column) => h("option", { value: column.key }, column.name)),
   );
   choice.value = store.now.colourBy;
+  const chosen = h("div", { class: "chosen", "aria-live": "polite" });
+  store.watch(["head"], () => fill(chosen, ...chosenHead(maps, maps.heads[store.now.head])));
+  const carriers = context.header.summary?.carriers;
   return h(
     "section",
     { class: "overview", "aria-label": "overview of all heads" },
-    h("h2", {}, maps.words.length ? "Every head, judged" : "Every head"),
     h(
-      "p",
-      { class: "caption" },
-      "A row is a layer, a square is a head. Choose one, or walk with the arrow keys.",
+      "div",
+      {},
+      h("h2", {}, maps.words.length ? "Every head, judged" : "Every head"),
+      caption("A row is a layer, a square is a head. Choose one, or walk with the arrow keys."),
+      (judged || maps.columns.length > 0) && h("label", { class: "choice" }, "Colour by ", choice),
+      grid,
     ),
-    (judged || maps.columns.length > 0) && h("label", { class: "choice" }, "Colour by ", choice),
-    grid,
-    legend,
+    h("div", { class: "beside" }, carriers && h("p", { class: "carriers" }, carriers), legend, judged && chosen),
   );
+}
+
+function chosenHead(maps: Maps, head: Head): Node[] {
+  const toMap = (event: Event) => {
+    const root = (event.target as HTMLElement).getRootNode() as ShadowRoot;
+    root.querySelector("section.head")?.scrollIntoView({ block: "start" });
+  };
+  return [
+    h("b", {}, `${nameOf(maps.sites[head.site], head)}: `),
+    document.createTextNode(`${head.reason ?? ""}. `),
+    h("button", { type: "button", class: "quiet", on: { click: toMap } }, "See its map"),
+  ];
 }
 
 function legendOf(context: Context, maps: Maps): Node[] {
   const { colourBy } = context.store.now;
-  if (!colourBy)
-    return maps.words.map(({ word, meaning }) => {
+  if (!colourBy) {
+    const shared = maps.heads.filter((head) => head.answers?.["shared with others"]).length;
+    const list = maps.words.map(({ word, meaning }) => {
       const count = maps.heads.filter((head) => head.word === word).length;
       return h(
         "li",
@@ -105,6 +122,19 @@ function legendOf(context: Context, maps: Maps): Node[] {
         meaning,
       );
     });
+    if (shared)
+      list.push(
+        h(
+          "li",
+          {},
+          h("span", { class: "swatch shared" }),
+          h("b", {}, "shared "),
+          h("span", { class: "count" }, `${shared} · `),
+          "other heads stand in for it when it alone looks evenly",
+        ),
+      );
+    return list;
+  }
   const column = maps.columns.find((one) => one.key === colourBy)!;
   const values = maps.heads.map((head) => head.numbers[colourBy] ?? 0);
   const range = `${number(Math.min(...values))} to ${number(Math.max(...values))}`;

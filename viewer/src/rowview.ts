@@ -1,8 +1,8 @@
 // One row of the chosen map: from one query to the keys it looks at, in reading order.
 
 import { SignedScale } from "./colour";
-import { type Context, modeOf, type Opened, shownOf, tokensOf } from "./context";
-import { fill, h, s } from "./dom";
+import { type Context, type HeadView, modeOf, type Opened, shownOf, tokensOf } from "./context";
+import { caption, fill, h, s } from "./dom";
 import { number, shorter, word } from "./format";
 import { oncePerFrame } from "./frames";
 import { gridOf, limitOf } from "./matrix";
@@ -12,15 +12,12 @@ const HEIGHT = 132;
 const LEFT = 34; // room for the first label, which leans out
 const NARROWEST = 15; // CSS pixels a bar
 
-export function rowView(
-  context: Context,
-  maps: Maps,
-): { element: HTMLElement; show(opened: Opened): void } {
+export function rowView(context: Context, maps: Maps): HeadView {
   const { store } = context;
   let opened: Opened | null = null;
   const title = h("h3", {});
   const holder = h("div", { class: "bars" });
-  const note = h("p", { class: "caption" });
+  const note = caption();
 
   const redraw = oncePerFrame(() => {
     if (!opened) return;

@@ -1,16 +1,13 @@
 // Same output, other attention: the slider that no output can feel.
 
 import { SignedScale } from "./colour";
-import { type Context, nameOf, type Opened, tokensOf } from "./context";
-import { fill, h } from "./dom";
+import { type Context, type HeadView, nameOf, type Opened, tokensOf } from "./context";
+import { caption, fill, h } from "./dom";
 import { number, word } from "./format";
 import type { Slider } from "./model";
 import { distance, largestChange } from "./slides";
 
-export function slideView(
-  context: Context,
-  slider: Slider,
-): { element: HTMLElement; show(opened: Opened): void } {
+export function slideView(context: Context, slider: Slider): HeadView {
   const { store } = context;
   let opened: Opened | null = null;
   const range = h("input", {
@@ -42,7 +39,7 @@ export function slideView(
     h("div", { class: "strips" }, h("span", {}, "output"), before, h("span", {}, "output now"), after),
     said,
   );
-  const missing = h("p", { class: "caption" });
+  const missing = caption();
 
   function redraw(): void {
     if (!opened) return;
@@ -100,14 +97,10 @@ export function slideView(
       "section",
       { class: "slide", "aria-label": "same output, other attention" },
       h("h3", {}, "Same output, other attention"),
-      h(
-        "p",
-        { class: "caption" },
-        "Each step is a proper attention map: no weight is negative, rows keep their sum. What the head passes on does not move.",
-      ),
+      caption("Each step is a proper attention map: no weight is negative, rows keep their sum. What the head passes on does not move."),
       body,
       missing,
-      slider.note && h("p", { class: "caption" }, slider.note),
+      slider.note && caption(slider.note),
     ),
     show(fresh) {
       opened = fresh;

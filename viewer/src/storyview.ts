@@ -2,7 +2,7 @@
 
 import { SignedScale } from "./colour";
 import { type Context, shownOf, tokensOf } from "./context";
-import { fill, h } from "./dom";
+import { caption, fill, h } from "./dom";
 import { cellAt, draw, type Plan, planned } from "./drawing";
 import { copy, csv, savePng } from "./files";
 import { percent, word } from "./format";
@@ -128,11 +128,7 @@ export function storyView(context: Context, story: Story): HTMLElement {
     "section",
     { class: "story", "aria-label": "token story" },
     h("h2", {}, "Who is in this vector?"),
-    h(
-      "p",
-      { class: "caption" },
-      "How strongly a hidden vector reacts to every input token, as shares of one. A token’s own share falls as layers mix their neighbours in.",
-    ),
+    caption("How strongly a hidden vector reacts to every input token, as shares of one. A token’s own share falls as layers mix their neighbours in."),
     h(
       "div",
       { class: "options" },
@@ -141,7 +137,7 @@ export function storyView(context: Context, story: Story): HTMLElement {
     ),
     frame,
     said,
-    story.note && h("p", { class: "caption" }, story.note),
+    story.note && caption(story.note),
     h(
       "div",
       { class: "exports" },

@@ -1,9 +1,10 @@
-// The top of the page: what was examined, what the model answered, what the verdict is.
+// The top of the page: what to do, what the model answered, and whether that rests on attention.
 
 import { SignedScale } from "./colour";
 import type { Context } from "./context";
-import { css, fill, h } from "./dom";
+import { caption, css, fill, h } from "./dom";
 import { number, percent, word } from "./format";
+import type { Summary } from "./model";
 
 export function summaryView(context: Context): HTMLElement {
   const { header, store } = context;
@@ -16,33 +17,37 @@ export function summaryView(context: Context): HTMLElement {
       h("p", { class: "kicker" }, header.kind, " · ", model),
       h("h1", {}, header.title),
     );
-  const [verdict, counts] = summary.verdict.split(/(?<=[.!?]) (?=Of )/u);
   const text = h("p", { class: "text", "aria-label": "the text, shaded by contribution" });
   store.watch(["token", "noSpecial"], () => fill(text, ...words(context)));
+  const shaded = summary.shares.length > 0 || summary.verdict !== "";
   return h(
     "header",
     { class: "summary" },
     h("p", { class: "kicker" }, header.title),
-    h("h1", {}, verdict),
-    counts && h("p", { class: "counts" }, counts),
+    h("h1", { class: "advice" }, summary.advice || summary.verdict),
     h(
       "div",
       { class: "case" },
-      h(
-        "div",
-        {},
-        h("h2", { class: "label" }, "The text"),
-        text,
-        h("p", { class: "caption" }, summary.caption),
-      ),
-      h(
-        "div",
-        {},
-        h("h2", { class: "label" }, "The answer"),
-        answer(summary.answer),
-        h("p", { class: "caption" }, summary.target && `Explained below: the ${summary.target}.`),
-      ),
+      shaded &&
+        h(
+          "div",
+          {},
+          h("h2", { class: "label" }, "The text"),
+          text,
+          caption(summary.caption),
+        ),
+      (summary.answer.length > 0 || summary.reliance.length > 0 || summary.verdict !== "") &&
+        h(
+          "div",
+          {},
+          h("h2", { class: "label" }, "The answer"),
+          answer(summary.answer),
+          summary.reliance.length > 0 &&
+            h("div", { class: "rests" }, ...summary.reliance.map((sentence) => h("p", {}, sentence))),
+          caption(summary.target && `Explained below: the ${summary.target}.`),
+        ),
     ),
+    summary.advice && summary.verdict && rests(summary),
     summary.skipped.length > 0 &&
       h(
         "details",
@@ -54,6 +59,22 @@ export function summaryView(context: Context): HTMLElement {
           ...summary.skipped.flatMap(([name, reason]) => [h("dt", {}, name), h("dd", {}, reason)]),
         ),
       ),
+  );
+}
+
+/** Whether the answer rests on attention: the word, and the sentence behind it. */
+function rests(summary: Summary): HTMLElement {
+  return h(
+    "div",
+    { class: "finding" },
+    h("h2", { class: "label" }, "Is the attention evidence?"),
+    h(
+      "p",
+      { class: "counts" },
+      h("span", { class: "verdict", "data-word": summary.word }, summary.word),
+      " ",
+      summary.verdict,
+    ),
   );
 }
 
@@ -71,7 +92,7 @@ function words(context: Context): Node[] {
       {
         class: "token",
         type: "button",
-        title: `${token}: ${number(share, true)}`,
+        title: summary.shares.length ? `${token}: ${number(share, true)}` : token,
         "aria-pressed": String(store.now.token === place),
         on: { click: () => store.set({ token: place, query: place }) },
       },

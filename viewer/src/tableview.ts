@@ -1,9 +1,9 @@
 // Tables: all heads, sortable; and the numbers of results that have no picture.
 
 import { type Context, nameOf } from "./context";
-import { fill, h } from "./dom";
+import { caption, fill, h } from "./dom";
 import { copy, csv } from "./files";
-import { number } from "./format";
+import { number, yesOrNo } from "./format";
 import type { Maps, Table } from "./model";
 
 type Cell = string | number | null;
@@ -11,11 +11,13 @@ type Cell = string | number | null;
 export function headTable(context: Context, maps: Maps): HTMLElement {
   const { store } = context;
   const judged = maps.heads.some((head) => head.word);
-  const columns = ["head", ...(judged ? ["verdict"] : []), ...maps.columns.map((one) => one.name)];
+  const asked = Object.keys(maps.heads[0]?.answers ?? {});
+  const columns = ["head", ...(judged ? ["verdict"] : []), ...maps.columns.map((one) => one.name), ...asked];
   const rows = maps.heads.map((head) => [
     nameOf(maps.sites[head.site], head),
     ...(judged ? [head.word ?? ""] : []),
     ...maps.columns.map((one) => head.numbers[one.key] ?? null),
+    ...asked.map((name) => yesOrNo(head.answers?.[name] ?? null)),
   ]);
   const helps = ["", ...(judged ? [""] : []), ...maps.columns.map((one) => one.help)];
   const { element, body } = sortable(context, columns, rows, helps, (place) => store.set({ head: place }));
@@ -27,7 +29,7 @@ export function headTable(context: Context, maps: Maps): HTMLElement {
     "section",
     { class: "heads", "aria-label": "table of heads" },
     h("h2", {}, "All heads in numbers"),
-    h("p", { class: "caption" }, "Choose a heading to sort by it, a row to open its head."),
+    caption("Choose a heading to sort by it, a row to open its head."),
     element,
     maps.columns.length > 0 &&
       h(
@@ -43,7 +45,7 @@ export function tableView(context: Context, table: Table): HTMLElement {
     "section",
     { class: "table", "aria-label": table.title },
     h("h2", {}, table.title),
-    table.caption && h("p", { class: "caption" }, table.caption),
+    table.caption && caption(table.caption),
     sortable(context, table.columns, table.rows, [], null).element,
   );
 }

@@ -6,9 +6,12 @@ export function themed(host: HTMLElement, changed: () => void) {
   const system = matchMedia("(prefers-color-scheme: dark)");
   const isDark = () => (host.dataset.theme ? host.dataset.theme === "dark" : system.matches);
   const button = h("button", { type: "button", class: "quiet theme", on: { click: () => toggle() } });
-  const name = () => (button.textContent = isDark() ? "Light" : "Dark");
+  const show = () => {
+    host.toggleAttribute("data-dark", isDark());
+    button.textContent = isDark() ? "Light" : "Dark";
+  };
   const update = () => {
-    name();
+    show();
     changed();
   };
   function toggle(): void {
@@ -16,6 +19,6 @@ export function themed(host: HTMLElement, changed: () => void) {
     update();
   }
   system.addEventListener("change", update);
-  name();
+  show();
   return { isDark, button, toggle, forget: () => system.removeEventListener("change", update) };
 }

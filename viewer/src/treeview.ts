@@ -1,7 +1,7 @@
 // The attribution tree, drawn: words along the bottom in reading order, layers upwards.
 
 import { type Context, tokensOf } from "./context";
-import { fill, h, s } from "./dom";
+import { caption, fill, h, s } from "./dom";
 import { copy, csv, saveSvg } from "./files";
 import { number, shorter, word } from "./format";
 import type { Tree } from "./model";
@@ -131,11 +131,7 @@ export function treeView(context: Context, tree: Tree): HTMLElement {
   ];
   section.append(
     h("h2", {}, "By what way did the words reach the answer?"),
-    h(
-      "p",
-      { class: "caption" },
-      "Edges of all heads together that contributed to the answer. τ: share of the layer’s largest edge that an edge must exceed. λ: what an edge must be worth.",
-    ),
+    caption("Edges of all heads together that contributed to the answer. τ: share of the layer’s largest edge that an edge must exceed. λ: what an edge must be worth."),
     h(
       "div",
       { class: "options" },
@@ -144,7 +140,7 @@ export function treeView(context: Context, tree: Tree): HTMLElement {
     ),
     holder,
     said,
-    h("p", { class: "caption" }, tree.note),
+    caption(tree.note),
     h(
       "div",
       { class: "exports" },

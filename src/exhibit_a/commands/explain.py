@@ -13,6 +13,8 @@ from exhibit_a.commands.verb import option
 from exhibit_a.progress import progress_bar
 
 if TYPE_CHECKING:
+    from exhibit_a.methods.attribution.reliance import Reliance
+    from exhibit_a.methods.explanation.pictures import Pictures
     from exhibit_a.trials.trial import Trial
 
 PAGE = Path("report.html")
@@ -29,7 +31,7 @@ class Explain(OneText, Answer):
     target_text: str | None = option(
         None, help="What a model with two stacks says; without, its own words."
     )
-    html: Path = option(PAGE, help="Write the page to this file.")
+    html: Path = option(PAGE, help="Write the page to this file.", writes=True)
     no_html: bool = option(False, help="Write no page.")
     timing: bool = option(False, help="Say how long each stage took.")
     seed: int = option(0, help="Same seed, same numbers.")
@@ -52,6 +54,11 @@ class Explain(OneText, Answer):
             if page is not None:
                 outcome.html(page)
         self._show(outcome, spent, (page, self.out, self.plot))
+
+    def files(self) -> dict[str, Path]:
+        """No page, no file of a page."""
+        named = super().files()
+        return {name: named[name] for name in named if name != "html" or not self.no_html}
 
     def _options(self) -> dict[str, Any]:
         """What a trial takes, as it was given."""
@@ -94,11 +101,24 @@ def _facts(outcome: "Trial") -> dict[str, Any]:
         "token_scores": None if scores is None else scores.tolist(),
         "answer": outcome.answer,
         "target": outcome.target,
+        "advice": outcome.advice,
         "word": outcome.word,
         "verdict": outcome.verdict,
+        "reliance": None if outcome.reliance is None else _reliance(outcome.reliance),
+        "carriers": None if outcome.carriers is None else asdict(outcome.carriers),
+        "pictures": None if outcome.pictures is None else _pictures(outcome.pictures),
         "heads": [asdict(verdict) for verdict in outcome.verdicts],
         "tree": None if outcome.tree is None else [asdict(edge) for edge in outcome.tree.edges],
         "thresholds": asdict(outcome.thresholds),
         "checks": outcome.checks,
         "skipped": outcome.skipped,
     }
+
+
+def _reliance(reliance: "Reliance") -> dict[str, Any]:
+    names = ("target", "margin", "even_margin", "permuted_margin", "permuted_error", "by")
+    return {name: getattr(reliance, name) for name in (*names, "determined", "reason")}
+
+
+def _pictures(pictures: "Pictures") -> list[dict[str, Any]]:
+    return [{**vars(picture), "scores": picture.scores.tolist()} for picture in pictures.values()]

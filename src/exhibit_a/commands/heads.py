@@ -69,7 +69,7 @@ class Prune(_Ranking):
     )
     rank_on: int = option(RANKED_ON, min=1, help="Rank on so many examples; the others are judged.")
     remove: float | None = option(None, min=0, max=1, help="Take this share of heads out for good.")
-    save: Path | None = option(None, help="Folder for the smaller model.")
+    save: Path | None = option(None, help="Folder for the smaller model.", writes=True)
 
     def run(self) -> None:
         """Answer."""
@@ -144,14 +144,13 @@ class Prune(_Ranking):
         """Take heads out of the model, save what is left, and compare."""
         from exhibit_a.methods.heads.removal import measure_pruning, prune
         from exhibit_a.results.files import folder_beside, free_folder
+        from exhibit_a.training.saving import save_model
 
         with progress_bar("taking heads out"):
             smaller = prune(subject, gone)
         if self.save is not None:
             with folder_beside(free_folder(self.save)) as folder:
-                smaller.model.save_pretrained(folder)
-                if smaller.tokenizer is not None:
-                    smaller.tokenizer.save_pretrained(folder)
+                save_model(folder, smaller.model, smaller.tokenizer)
         with progress_bar("comparing"):
             measured = measure_pruning(subject, smaller, gone, examples[:COMPARED_ON])
         title = f"without {len(gone)} heads" + (f", saved in {self.save}" if self.save else "")

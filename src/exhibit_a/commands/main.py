@@ -5,17 +5,22 @@ Verbs of registered methods are there by themselves: their names and first lines
 registry, and the rest when one of them is called.
 """
 
+import contextlib
+import os
 import sys
 from importlib.metadata import version
-from typing import Annotated, Any
+from traceback import format_exc
+from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from exhibit_a.commands import corpus, explain, heads, model, text, web
+from exhibit_a.commands.start import INTERRUPTED, was_interrupted
 from exhibit_a.commands.verb import Verb, function_of
 from exhibit_a.errors import ExhibitError
+from exhibit_a.visible import visible
 
 WRITTEN: dict[str, type[Verb]] = {
     kind.name: kind
@@ -128,24 +133,42 @@ def main(arguments: list[str] | None = None) -> None:
             prog_name="exhibit-a",
             standalone_mode=False,
         )
+        sys.stdout.flush()  # a full device is noticed here, not when Python ends
     except ExhibitError as mistake:
         if debug:
-            raise
+            _trace()
         _refuse(str(mistake))
+    except OSError as problem:
+        if debug:
+            _trace()
+        _refuse(f"{problem.filename or 'The answer cannot be written'}: {problem.strerror}.")
     except (typer.Abort, KeyboardInterrupt):
-        typer.echo("interrupted", err=True)
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except Exception as mistake:
         format_message = getattr(mistake, "format_message", None)  # typer's own usage errors
         message = format_message() if format_message else None
         if message == "":  # nothing was asked, and typer has answered with the help
             sys.exit(0)
         if debug or message is None:
-            raise
+            _trace()
         _refuse(message)
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _refuse(message: str) -> None:
-    typer.echo(f"error: {' '.join(message.split())}", err=True)
+def _refuse(message: str) -> NoReturn:
+    """One line and exit code 2, also where there is nowhere to write."""
+    with contextlib.suppress(OSError):
+        typer.echo(f"error: {visible(' '.join(message.split()))}", err=True)
+    try:
+        sys.stdout.flush()
+    except OSError:  # what is left of the answer has no place; Python must not try again at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(2)
+
+
+def _trace() -> NoReturn:
+    """Say where an error came from, unless from an interrupt; its words may be of any origin."""
+    if was_interrupted():
+        sys.exit(INTERRUPTED)
+    typer.echo(visible(format_exc()), err=True, nl=False)
+    sys.exit(1)

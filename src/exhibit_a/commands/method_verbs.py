@@ -152,5 +152,5 @@ def _field(method: "Method", entry: "Option") -> Any:
     if entry.name == "attribution":
         words = f"{words} With commas: {', '.join(attributions())}.".strip()
     flag = f"--{method.flags.get(entry.name, entry.name).replace('_', '-')}"
-    metavar = {"metavar": "|".join(entry.choices)} if entry.choices else {}
+    metavar: dict[str, Any] = {"metavar": "|".join(entry.choices)} if entry.choices else {}
     return option(default, help=words[:1].upper() + words[1:], flag=flag, **metavar)

@@ -127,10 +127,13 @@ class Answer(Verb):
 
     json: bool = option(False, help="Answer in JSON, for machines.")
     out: Path | None = option(
-        None, short="-o", help="Save the result to this file.", callback=check_place
+        None, short="-o", help="Save the result to this file.", callback=check_place, writes=True
     )
     plot: Path | None = option(
-        None, help="Draw the result into this file (svg, png, pdf).", callback=check_picture
+        None,
+        help="Draw the result into this file (svg, png, pdf).",
+        callback=check_picture,
+        writes=True,
     )
 
     def write(self, result: "Result") -> None:

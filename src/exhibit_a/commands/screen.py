@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from exhibit_a.visible import visible_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def console() -> "Console":
-    """Where people read. Words are printed as they are: in texts and paths, [bold] is no order."""
-    from rich.console import Console
+    """Where people read."""
+    from exhibit_a.report.console import Screen
 
-    return Console(highlight=False, markup=False, emoji=False)
+    return Screen()
 
 
 def print_json(value: Any) -> None:
     """Answer a machine."""
-    typer.echo(dumps(value, ensure_ascii=False, indent=2))
+    typer.echo(visible_json(value))
 
 
 def print_table(title: str, rows: Sequence[dict[str, Any]], **how: Any) -> None:
@@ -67,13 +68,5 @@ def present(
 
 
 def save_figure(result: "Result", path: Path) -> None:
-    """Draw a result into a file that is either complete or not there; its words stay text."""
-    import io
-
-    from exhibit_a.extras import extra
-    from exhibit_a.results.files import write_whole
-
-    drawn = io.BytesIO()
-    with extra("matplotlib").rc_context({"svg.fonttype": "none", "pdf.fonttype": 42}):
-        result.plot().savefig(drawn, format=path.suffix.removeprefix("."), bbox_inches="tight")
-    write_whole(path, drawn.getvalue())
+    """Draw a result into a file that is either complete or not there."""
+    result.plot().savefig(path, bbox_inches="tight")

@@ -17,6 +17,8 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import MISSING, Field, field, fields
+from itertools import combinations
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_type_hints
 
 import typer
@@ -30,11 +32,15 @@ def option(
     help: str,
     flag: str | None = None,
     short: str | None = None,
+    writes: bool = False,
     **details: Any,
 ) -> Any:
-    """A field that is an option; ``details`` are typer's (min, max, callback, metavar …)."""
+    """A field that is an option; ``details`` are typer's (min, max, callback, metavar …).
+
+    ``writes`` says that the option names a file to be written.
+    """
     said = {"help": help, "flag": flag, "short": short, "details": details}
-    return field(default=default, metadata={"option": said})
+    return field(default=default, metadata={"option": said, "writes": writes})
 
 
 def argument(default: Any = MISSING, *, help: str) -> Any:
@@ -52,12 +58,19 @@ class Verb(ABC):
     def run(self) -> None:
         """Do it, and answer."""
 
+    def files(self) -> dict[str, Path]:
+        """The files that were named, by their fields."""
+        named = {entry.name: getattr(self, entry.name) for entry in fields(self)}  # type: ignore[arg-type]
+        return {name: path for name, path in named.items() if isinstance(path, Path)}
+
 
 def function_of(kind: type[Verb]) -> Callable[..., None]:
     """The function that typer reads: a parameter for every field."""
 
     def run(**given: Any) -> None:
-        kind(**given).run()
+        verb = kind(**given)
+        _require_distinct(verb)
+        verb.run()
 
     hints = get_type_hints(kind)
     places = [_place(entry, hints[entry.name]) for entry in fields(kind)]  # type: ignore[arg-type]
@@ -68,13 +81,35 @@ def function_of(kind: type[Verb]) -> Callable[..., None]:
     return run
 
 
+def _require_distinct(verb: Verb) -> None:
+    """Refuse to write one file twice, or over a file that is read: one of the two would be lost."""
+    from exhibit_a.errors import BadRequestError
+
+    entries = {entry.name: entry for entry in fields(verb)}  # type: ignore[arg-type]
+    for pair in combinations(verb.files().items(), 2):
+        (first, path), (second, other) = ((entries[name], path) for name, path in pair)
+        written = first.metadata.get("writes") or second.metadata.get("writes")
+        if written and path.resolve() == other.resolve():
+            raise BadRequestError(
+                f"{_flag(first)} and {_flag(second)} name one file ({path}); give each its own."
+            )
+
+
+def _flag(entry: "Field[Any]") -> str:
+    """What a field is called on the command line."""
+    said = entry.metadata.get("option")
+    if said is None:
+        return entry.name.upper()
+    return said["flag"] or f"--{entry.name.strip('_').replace('_', '-')}"
+
+
 def _place(entry: "Field[Any]", hint: Any) -> inspect.Parameter:
     """The parameter of a field."""
     said = entry.metadata.get("option")
     if said is None:
         shown = typer.Argument(help=entry.metadata["argument"]["help"])
     else:
-        flag = said["flag"] or f"--{entry.name.strip('_').replace('_', '-')}"
+        flag = _flag(entry)
         names = (flag, said["short"]) if said["short"] else (flag,)
         shown = typer.Option(*names, help=said["help"], **said["details"])
     default = inspect.Parameter.empty if entry.default is MISSING else entry.default

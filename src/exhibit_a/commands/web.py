@@ -1,5 +1,6 @@
 """Verbs that open a page: a saved result, or a server to ask."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -11,8 +12,6 @@ from exhibit_a.commands.verb import Verb, argument, option
 if TYPE_CHECKING:
     import socket
 
-KEEP_ALIVE, SHUTDOWN = 5, 3  # seconds
-
 
 @dataclass(frozen=True, kw_only=True)
 class View(Verb):
@@ -21,7 +20,10 @@ class View(Verb):
     name: ClassVar[str] = "view"
     result: Path = argument(help="A saved result.")
     html: Path | None = option(
-        None, help="Write the page here, not to a temporary file.", callback=check_place
+        None,
+        help="Write the page here, not to a temporary file.",
+        callback=check_place,
+        writes=True,
     )
     open_: bool = option(True, flag="--open/--no-open", help="Open a browser.")
 
@@ -58,31 +60,44 @@ class Serve(Verb):
         """Listen, load, and answer until interrupted."""
         from exhibit_a.extras import extra
 
-        uvicorn = extra("uvicorn")
+        extra("uvicorn")
         extra("starlette")
         from exhibit_a.serve.application import application
+        from exhibit_a.serve.connections import Server
 
         with _listening(self.host, self.port) as listening:
-            subjects = {Path(name).name or name: load_quietly(name) for name in self.model}
+            names = distinct_names(self.model)
+            subjects = {name: load_quietly(source) for name, source in names.items()}
             console().print(
                 f"Exhibit A answers at http://{self.host}:{self.port} (Ctrl-C ends it)",
                 soft_wrap=True,
             )
-            config = uvicorn.Config(
-                application(subjects, self._names()),
-                log_level="warning",
-                server_header=False,
-                limit_concurrency=64,
-                timeout_keep_alive=KEEP_ALIVE,
-                timeout_graceful_shutdown=SHUTDOWN,
-            )
-            uvicorn.Server(config).run(sockets=[listening])
+            Server(application(subjects, self._names())).run(sockets=[listening])
 
     def _names(self) -> frozenset[str]:
         """The names, with the port, that the server answers to."""
         names = {self.host, "127.0.0.1", "localhost", "[::1]"} - {"0.0.0.0", "::"}
         hosts = {f"{name}:{self.port}" for name in names}
         return frozenset(host.lower() for host in hosts | (names if self.port == 80 else set()))
+
+
+def distinct_names(sources: Iterable[str]) -> dict[str, str]:
+    """Models by a short name: the last folder, with as many before it as tell it from others.
+
+    >>> distinct_names(["runs/one/model", "runs/two/model"])
+    {'one/model': 'runs/one/model', 'two/model': 'runs/two/model'}
+    >>> distinct_names(["sentiment", "runs/model", "sentiment"])
+    {'sentiment': 'sentiment', 'model': 'runs/model'}
+    """
+    paths = {Path(source).parts: source for source in sources}
+    names: dict[str, str] = {}
+    for path, source in paths.items():
+        others = [other for other in paths if other != path]
+        length = 1
+        while length < len(path) and any(path[-length:] == other[-length:] for other in others):
+            length += 1
+        names["/".join(path[-length:]) or source] = source
+    return names
 
 
 def _listening(host: str, port: int) -> "socket.socket":

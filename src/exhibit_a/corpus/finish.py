@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import safetensors.torch
 import torch
 
@@ -17,14 +16,14 @@ from exhibit_a.corpus.aggregates import ACCURACY, Cell, Table, ids_digest, poiss
 from exhibit_a.corpus.aggregates import REPLICATES as DRAWS
 from exhibit_a.corpus.findings import EXAMPLES, HEADS, parquet
 from exhibit_a.corpus.plan import Card
-from exhibit_a.corpus.read import Run, Summary
+from exhibit_a.corpus.read import Run, Summary, table_of
+from exhibit_a.corpus.seals import digest, sealed
 from exhibit_a.corpus.sink import (
     AGGREGATES,
     REPLICATES,
     UNUSABLE,
     Folder,
     Manifest,
-    hash_of,
     unusable_lines,
 )
 from exhibit_a.corpus.work import Receipt
@@ -66,7 +65,7 @@ def finish(folder: Folder, card: Card, subject: Subject, count: int) -> Summary:
             for s in sites
         ],
         "checks": {"parity": subject.anatomy.parity, **(PRECISION if aggregates else {})},
-        "receipts": [hash_of(folder.receipt_path(number)) for number in range(count)],
+        "receipts": [digest(sealed(receipt)) for receipt in totals.receipts],
     }
     folder.finish(manifest, {UNUSABLE: unusable_lines(totals.receipts)} | aggregates)
     return Run(folder).summary()
@@ -94,15 +93,17 @@ class _Totals:
         if EXAMPLES not in receipt["files"]:  # one result for the whole data set
             self.examples += receipt["examples"]
             return
-        examples = pq.read_table(folder.file(EXAMPLES, number))
+        examples = table_of(folder.read(EXAMPLES, receipt))
         names = examples["id"].to_pylist()
         self.ids = ids_digest(self.ids, names)
         self.examples += len(names)
+        if not names:  # none of its texts could be used
+            return
         self.truncated += int(np.sum(examples["truncated"].to_numpy()))
         weights = poisson_weights(names)
         self.tables[EXAMPLES].add(_numbers(examples), weights)
         if HEADS in receipt["files"]:
-            heads = pq.read_table(folder.file(HEADS, number))
+            heads = table_of(folder.read(HEADS, receipt))
             self.tables[HEADS].add(_numbers(heads), weights)
 
 

@@ -10,13 +10,13 @@ import json
 import platform
 from collections.abc import Iterator
 from importlib.metadata import version
-from pathlib import Path
 from typing import Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, JsonValue, PositiveInt, ValidationError
 
 from exhibit_a.errors import BadRequestError
+from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.results.plain import JSON
 from exhibit_a.subject.subject import Subject
 
@@ -75,11 +75,12 @@ class Data(_Fixed):
     pair: str | None = None
     label: str | None = None
     identity: str | None = None
+    windows: tuple[str, ...] | None = None  # a digest of each, where the data can be read twice
 
     @property
     def columns(self) -> dict[str, str | None]:
         """The names of the columns, as keyword arguments of ``stream_examples``."""
-        return self.model_dump(exclude={"source"})
+        return self.model_dump(exclude={"source", "windows"})
 
 
 class Card(_Fixed):
@@ -90,6 +91,7 @@ class Card(_Fixed):
     model: Model
     data: Data
     versions: dict[str, str]
+    device: str | None = None  # the kind of device on which the numbers are computed
 
     def differences(self, other: "Card") -> list[str]:
         """Every entry in which another card differs, as "name: stored here, other asked"."""
@@ -116,25 +118,14 @@ def weights_hash(model: torch.nn.Module) -> str:
     return digest.hexdigest()
 
 
-def read_card(path: Path) -> Card:
-    """The card of a run folder."""
-    if not path.is_file():
-        raise BadRequestError(f"{path.parent} holds no corpus run (there is no {path.name}).")
-    try:
-        return Card.model_validate_json(path.read_bytes())
-    except ValidationError as problem:
-        reason = complaint(problem)
-    except OSError as problem:
-        reason = str(problem)
-    raise BadRequestError(f"{path} is damaged or was written by another version: {reason}")
-
-
 def checked_plan(**settings: JSON) -> Plan:
     """A plan with these settings; settings that are not valid are refused in one line."""
     try:
-        return Plan.model_validate(settings)
+        plan = Plan.model_validate(settings)
     except ValidationError as problem:
         raise BadRequestError(f"This cannot be planned: {complaint(problem)}") from None
+    require_seed(plan.seed)
+    return plan
 
 
 def complaint(problem: ValidationError) -> str:

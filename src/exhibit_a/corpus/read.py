@@ -3,10 +3,13 @@
 ``open`` gives a finished run: its tables for pandas, polars or DuckDB (all of them read Parquet
 files in place), its summary, and dense maps where they were stored. ``diff`` compares two runs over
 the same examples; both were resampled alike, so the difference of two means has its own interval.
+
+Every file is compared with its hash as it is read, and the error names the one that is missing or
+damaged. What other tools are to read in place is compared before they get it.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +21,11 @@ import safetensors.torch
 from torch import Tensor
 
 from exhibit_a.corpus.aggregates import INTERVAL
-from exhibit_a.corpus.findings import DENSE, EXAMPLES, HEADS, RESULT
+from exhibit_a.corpus.findings import DENSE, EXAMPLES, RESULT
 from exhibit_a.corpus.plan import Card
+from exhibit_a.corpus.seals import hash_of, read_checked
 from exhibit_a.corpus.sink import AGGREGATES, REPLICATES, Folder, Manifest
+from exhibit_a.corpus.work import Receipt
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.extras import extra
 from exhibit_a.results.plain import JSON
@@ -60,6 +65,7 @@ class Run:
     """A finished run."""
 
     folder: Folder
+    _maps: dict[int, dict[str, Tensor]] = field(default_factory=dict, repr=False)  # of one shard
 
     def __repr__(self) -> str:
         return f"Run: {self.card.plan.method} of {self.card.model.name} in {self.folder.path}."
@@ -74,25 +80,30 @@ class Run:
         """The plan, the model, the data and the library versions of the run."""
         return Card.model_validate(self.manifest["run"])
 
-    def files(self, table: str = EXAMPLES) -> list[Path]:
-        """The Parquet files of a table (examples, heads) in order, for other tools to read."""
-        kinds = (EXAMPLES, HEADS, DENSE, RESULT)
-        stored = sorted(kind for kind in kinds if (self.folder.path / kind).is_dir())
-        if table not in stored:
-            raise BadRequestError(f"This run has no {table!r}; it has {', '.join(stored)}.")
-        numbers = range(len(self.manifest["receipts"]))
-        return [path for n in numbers if (path := self.folder.file(table, n)).is_file()]
+    @cached_property
+    def receipts(self) -> list[Receipt]:
+        """What every shard holds, each receipt compared with its hash in the manifest."""
+        expected = enumerate(self.manifest["receipts"])
+        return [self.folder.receipt(number, digest) for number, digest in expected]
 
-    def batches(self, table: str = EXAMPLES) -> Iterator[pa.Table]:
-        """The rows of a table, a shard at a time."""
-        yield from (pq.read_table(path) for path in self.files(table))
+    def files(self, table: str = EXAMPLES) -> list[Path]:
+        """The Parquet files of a table (examples, heads) in order, for other tools to read.
+
+        Each is compared with its hash before it is handed over.
+        """
+        shards = self._shards(table)
+        paths = {self.folder.file(table, r["shard"]): r["files"][table] for r in shards}
+        self._refuse([path for path, expected in paths.items() if hash_of(path) != expected])
+        return list(paths)
+
+    def batches(self, table: str = EXAMPLES, **options: Any) -> Iterator[pa.Table]:
+        """The rows of a table, a shard at a time; ``options`` are those of ``to_pandas``."""
+        for receipt in self._shards(table):
+            yield table_of(self.folder.read(table, receipt), **options)
 
     def to_pandas(self, table: str = EXAMPLES, **options: Any) -> "pandas.DataFrame":
-        """A table as one pandas frame; ``columns=[…]`` and ``filters=[…]`` read a part of it."""
-        joined = pa.concat_tables(
-            [pq.read_table(path, **options) for path in self.files(table)],
-            promote_options="default",
-        )
+        """A table as one pandas frame; ``columns=[…]`` and ``filters=[…]`` keep a part of it."""
+        joined = pa.concat_tables(self.batches(table, **options), promote_options="default")
         frame: pandas.DataFrame = joined.to_pandas()
         return frame
 
@@ -105,17 +116,24 @@ class Run:
         return extra("duckdb").read_parquet([str(path) for path in self.files(table)])
 
     def dense(self, example: int) -> dict[str, Tensor]:
-        """The whole maps of one example, by its number."""
-        window = self.card.plan.window
-        path = self.folder.file(DENSE, example // window)
-        if not path.is_file():
-            raise BadRequestError("This run stored no maps; run it with dense=True.")
-        from safetensors import safe_open
+        """The whole maps of one example, by its number.
 
-        with safe_open(path, "pt") as file:
-            prefix = f"{example}/"
-            names = [name for name in file.keys() if name.startswith(prefix)]  # noqa: SIM118
-            return {name.removeprefix(prefix): file.get_tensor(name) for name in names}
+        The maps of a shard are read and checked together, and kept until those of another shard are
+        asked for.
+        """
+        number = example // self.card.plan.window
+        receipt = next((r for r in self.receipts if r["shard"] == number), None)
+        if receipt is None or DENSE not in receipt["files"]:
+            raise BadRequestError("This run stored no maps; run it with dense=True.")
+        if number not in self._maps:
+            self._maps.clear()
+            self._maps[number] = safetensors.torch.load(self.folder.read(DENSE, receipt))
+        prefix = f"{example}/"
+        return {
+            name.removeprefix(prefix): tensor.clone()
+            for name, tensor in sorted(self._maps[number].items())
+            if name.startswith(prefix)
+        }
 
     @property
     def result(self) -> Result:
@@ -124,22 +142,45 @@ class Run:
 
     def verify(self) -> None:
         """Compare every file with its hash."""
-        if damaged := self.folder.damage():
+        self._refuse(self.folder.damage())
+
+    def over_all(self, name: str) -> bytes:
+        """A file about all shards, compared with its hash in the manifest."""
+        expected = self.manifest.get("quick", self.manifest["files"])
+        return read_checked(self.folder.path / name, expected[name])
+
+    def _refuse(self, damaged: Sequence[str | Path]) -> None:
+        if damaged:
+            names = ", ".join(map(str, damaged[:3])) + (" …" if len(damaged) > 3 else "")
             raise BrokenInvariantError(
-                f"{self.folder.path} is damaged: {', '.join(damaged[:3])}"
-                f"{' …' if len(damaged) > 3 else ''} not as written. Resume the run to repair it."
+                f"{self.folder.path} is damaged: {names} not as written. Resume the run to "
+                "repair it."
             )
+
+    def _shards(self, table: str) -> list[Receipt]:
+        """The receipts of the shards that have a table."""
+        stored = sorted({kind for receipt in self.receipts for kind in receipt["files"]})
+        if table not in stored:
+            raise BadRequestError(f"This run has no {table!r}; it has {', '.join(stored)}.")
+        return [receipt for receipt in self.receipts if table in receipt["files"]]
 
     def summary(self) -> Summary:
         """The aggregates, with the counts and the checks."""
-        path = self.folder.path / AGGREGATES
-        rows = pq.read_table(path).to_pylist() if path.is_file() else []
-        manifest = self.manifest
+        manifest, rows = self.manifest, []
+        if AGGREGATES in manifest["files"]:  # not with one result for the whole data set
+            rows = table_of(self.over_all(AGGREGATES)).to_pylist()
         return Summary(self.folder.path, self.card, manifest["counts"], rows, manifest["checks"])
 
 
+def table_of(data: bytes, **options: Any) -> pa.Table:
+    """The table in the bytes of a Parquet file."""
+    return pq.read_table(pa.BufferReader(data), **options)
+
+
 def open(path: str | Path) -> Run:
-    """A finished run, its manifest checked; ``run.verify()`` checks every file.
+    """A finished run, its manifest checked; other files are checked as they are read.
+
+    ``run.verify()`` checks them all at once.
 
     >>> made = xa.corpus.run(subject, ["a fine film"], "effective_attention", tmp_path / "films")
     >>> run = xa.corpus.open(tmp_path / "films")
@@ -218,4 +259,4 @@ def _key(row: Row) -> tuple[str | int | None, ...]:
 
 
 def _replicates(run: Run) -> np.ndarray:
-    return safetensors.torch.load_file(run.folder.path / REPLICATES)["means"].numpy()
+    return safetensors.torch.load(run.over_all(REPLICATES))["means"].numpy()

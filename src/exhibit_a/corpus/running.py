@@ -1,15 +1,20 @@
 """How does a run start, resume after a crash, and end?
 
-1. The first window is read before anything is written, so that bad input leaves no folder behind.
+1. The data are read before anything is written, so that bad input leaves no folder behind. Every
+   window's digest goes into the card. Of an iterator, which can be read only once, the first window
+   is read and no digest is known.
 2. The folder is locked and the card is written.
-3. The data are read, always from the start. A window whose shard exists is compared with it and
-   skipped; the engine processes the others, and each shard is committed as it arrives.
+3. The data are read, always from the start, and every window is compared with the card. A window
+   whose shard exists is compared with that and skipped; the engine processes the others, and each
+   shard is committed as it arrives.
 4. The aggregates are computed over the shards in their order, and the manifest is written.
 
-Resuming repeats steps 2 to 4 with the card in the folder.
+Resuming repeats steps 2 to 4 with the card in the folder. A run that is refused before it has a
+shard with an example leaves no folder.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import chain
 from os import PathLike
 from pathlib import Path
@@ -19,13 +24,21 @@ from exhibit_a.corpus.engines import Engine, engine_named
 from exhibit_a.corpus.finish import finish
 from exhibit_a.corpus.plan import Card, Data, Model, Plan, checked_plan, versions
 from exhibit_a.corpus.read import Run, Summary
-from exhibit_a.corpus.sink import Folder
+from exhibit_a.corpus.sink import CARD, Folder
 from exhibit_a.corpus.tasks import SetTask, task_named
 from exhibit_a.corpus.windows import Window, windows
 from exhibit_a.corpus.work import Receipt
-from exhibit_a.errors import BadRequestError, BrokenInvariantError
+from exhibit_a.errors import (
+    BadRequestError,
+    BrokenInvariantError,
+    ExhibitError,
+    NotComputableError,
+    UnsupportedModelError,
+    require_choice,
+)
 from exhibit_a.examples import stream_examples
 from exhibit_a.methods.registry import is_of_this_session
+from exhibit_a.subject.modes import usual_modes
 from exhibit_a.subject.subject import Subject, load
 
 Source = str | Path | Iterable[Any]
@@ -33,8 +46,11 @@ Progress = Callable[[int], None]  # is called with the number of examples that a
 
 PLANNED = ("seed", "dense", "window", "tokens", "too_long", "unusable")
 COLUMNS = ("text", "pair", "label", "identity")
+REFUSALS = (BadRequestError, NotComputableError, UnsupportedModelError)
+SHORT = 16  # characters of a window's digest in the card
 
 
+@usual_modes()
 def run(
     subject: Subject | str | Path,
     examples: Source,
@@ -75,15 +91,16 @@ def run(
         raise BadRequestError(f"{method} has no maps to keep; leave dense out.")
     chosen = engine_named(engine, workers, address, device)
     data = Data(source=str(examples) if isinstance(examples, str | Path) else None, **columns)
-    todo = _not_empty(_windows(examples, data, plan), examples)
+    data, todo = _read_through(examples, data, plan)
     loaded = subject if isinstance(subject, Subject) else load(subject)
-    card = Card(plan=plan, model=Model.of(loaded), data=data, versions=versions())
+    card = _card(plan, loaded, data, device)
     folder = Folder(Path(out))
-    with folder.locked(new=True):
+    with folder.locked(new=True), _removed_if_refused(folder):
         folder.begin(card)
         return _process(folder, card, loaded, todo, chosen, progress)
 
 
+@usual_modes()
 def resume(
     path: str | PathLike[str],
     *,
@@ -94,10 +111,13 @@ def resume(
     address: str | None = None,
     device: str | None = None,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> Summary:
     """Continue a run that was interrupted, or repair a finished one whose files are damaged.
 
-    A model or data that were given as objects have to be given again; they must be the same.
+    A model or data that were given as objects have to be given again; they must be the same. The
+    engine and the number of workers may be others: they change no number. ``settings`` of the plan
+    (seed, window, tokens …) need not be repeated; where they are, they must be the same.
 
     >>> texts = ["a fine film", "dull and far too long"]
     >>> summary = xa.corpus.run(subject, texts, "effective_attention", tmp_path / "killed")
@@ -112,14 +132,20 @@ def resume(
     folder, chosen = Folder(Path(path)), engine_named(engine, workers, address, device)
     with folder.locked():
         card = folder.card
-        if folder.finished and not _damage(folder):
+        asked = card.plan.model_copy(update=_planned(settings))
+        _require_same(card, card.model_copy(update={"plan": asked}))
+        damaged = _damage(folder) if folder.finished else []
+        if folder.finished and not damaged:
             return Run(folder).summary()
+        if CARD in damaged:
+            folder.begin(card)
         source = card.data.source if examples is None else examples
         if source is None:
             raise BadRequestError(
                 "The examples of this run came from memory; give them again with examples=."
             )
-        loaded = _same_model(card, subject)
+        loaded = subject if isinstance(subject, Subject) else load(subject or card.model.name)
+        _require_same(card, _card(card.plan, loaded, card.data, device))
         todo = _not_empty(_windows(source, card.data, card.plan), source)
         return _process(folder, card, loaded, todo, chosen, progress)
 
@@ -140,16 +166,48 @@ def _require_known_to_workers(method: str, engine: str, workers: int) -> None:
         )
 
 
-def _same_model(card: Card, subject: Subject | str | None) -> Subject:
-    """The card's model, with the card's library versions; anything else is refused."""
-    loaded = subject if isinstance(subject, Subject) else load(subject or card.model.name)
-    now = Card(plan=card.plan, model=Model.of(loaded), data=card.data, versions=versions())
+def _card(plan: Plan, subject: Subject, data: Data, device: str | None) -> Card:
+    """A run of today: the versions that are installed, the device on which the work is done."""
+    kind = (device or str(subject.device)).partition(":")[0]
+    return Card(plan=plan, model=Model.of(subject), data=data, versions=versions(), device=kind)
+
+
+def _require_same(card: Card, now: Card) -> None:
+    """Refuse to go on where something that decides the numbers is no longer what it was."""
     if differences := card.differences(now):
         raise BadRequestError(
             f"This run cannot go on, because something changed: {'; '.join(differences)}. "
             "Numbers from both would not belong together."
         )
-    return loaded
+
+
+def _planned(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings, if all of them are of the plan."""
+    for name in settings:
+        require_choice("setting of the plan", name, PLANNED)
+    return settings
+
+
+@contextmanager
+def _removed_if_refused(folder: Folder) -> Iterator[None]:
+    """Leave nothing of a run that is refused before it has an example, or cannot begin."""
+    try:
+        yield
+    except ExhibitError as problem:
+        begun = (folder.path / CARD).is_file()
+        empty = not any(receipt["examples"] for receipt in folder.complete())
+        if not begun or (empty and isinstance(problem, REFUSALS)):
+            folder.discard()
+        raise
+
+
+def _read_through(examples: Source, data: Data, plan: Plan) -> tuple[Data, Iterator[Window]]:
+    """The data with the digest of every window, if they can be read twice, and their windows."""
+    if isinstance(examples, Iterator):
+        return data, _not_empty(_windows(examples, data, plan), examples)
+    passed = _not_empty(_windows(examples, data, plan), examples)
+    digests = tuple(window.digest[:SHORT] for window in passed)
+    return data.model_copy(update={"windows": digests}), _windows(examples, data, plan)
 
 
 def _windows(source: Source, data: Data, plan: Plan) -> Iterator[Window]:
@@ -179,8 +237,8 @@ def _process(
     progress: Progress | None,
 ) -> Summary:
     """Steps 3 and 4."""
-    done = folder.receipts()
-    reading = _Reading(todo, done, progress or (lambda _: None))
+    done = {receipt["shard"]: receipt for receipt in folder.complete()}
+    reading = _Reading(_unchanged(todo, card.data), done, progress or (lambda _: None))
     for shard in engine.shards(card, subject, reading):
         folder.commit(shard)
         reading.finished(shard.receipt["examples"])
@@ -190,6 +248,32 @@ def _process(
             "already there. Start a new run in another folder."
         )
     return finish(folder, card, subject, reading.count)
+
+
+def _unchanged(todo: Iterator[Window], data: Data) -> Iterator[Window]:
+    """The windows as they are read, each compared with what was there when the run began."""
+    if data.windows is None:
+        yield from todo
+        return
+    count = 0
+    for window in todo:
+        if window.number >= len(data.windows) or window.digest[:SHORT] != data.windows[count]:
+            raise _changed(window, "what this run began with")
+        yield window
+        count += 1
+    if count < len(data.windows):
+        raise BadRequestError(
+            f"The data changed: they now make {count} shards, and {len(data.windows)} when this "
+            "run began. Start a new run in another folder."
+        )
+
+
+def _changed(window: Window, before: str) -> BadRequestError:
+    last = window.start + max(len(window.examples) - 1, 0)
+    return BadRequestError(
+        f"The data changed: examples {window.start} to {last} are not {before}. Start a new run in "
+        "another folder."
+    )
 
 
 class _Reading:
@@ -209,11 +293,7 @@ class _Reading:
                 yield window
                 continue
             if receipt["window"] != window.digest:
-                raise BadRequestError(
-                    f"The data changed: examples {window.start} to "
-                    f"{window.start + len(window.examples) - 1} are not those of shard "
-                    f"{window.number}. Start a new run in another folder."
-                )
+                raise _changed(window, f"those of shard {window.number}")
             self.finished(receipt["examples"])
 
     def finished(self, examples: int) -> None:

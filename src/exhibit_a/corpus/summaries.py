@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from exhibit_a.corpus.findings import Findings, listed
+from exhibit_a.methods.explanation.pictures import USUAL
 from exhibit_a.methods.own import HeadMaps, TokenAttribution, result_of
 from exhibit_a.methods.registry import Method, find
 from exhibit_a.results.result import Result
@@ -97,7 +98,16 @@ def _(result: HeadMaps) -> TextSummary:
 def _(result: Trial) -> TextSummary:
     """The word for the text, and the numbers behind each head's word."""
     verdicts = result.verdicts
-    measured = ("unique", "distance", "null_fraction", "change", "share", "agreement")
+    measured = (
+        "reliance",
+        "error",
+        "one_head",
+        "chance",
+        "pointing",
+        "unique",
+        "distance",
+        "null_fraction",
+    )
     heads = {
         name: [
             torch.tensor([_number(getattr(v, name)) for v in verdicts if v.site == site.index])
@@ -106,7 +116,23 @@ def _(result: Trial) -> TextSummary:
         for name in measured
     }
     words = {f"heads {word}": float(sum(v.word == word for v in verdicts)) for word in WORDS}
-    return TextSummary({"word": result.word, **words}, heads=heads)
+    return TextSummary({"word": result.word, **words, **_rests(result)}, heads=heads)
+
+
+def _rests(result: Trial) -> Numbers:
+    """What the answer of a trial rests on, and what was advised: always the same columns."""
+    reliance, carriers, pictures = result.reliance, result.carriers, result.pictures
+    margins = {
+        name: _number(None if reliance is None else getattr(reliance, name))
+        for name in ("margin", "even_margin", "permuted_margin")
+    }
+    judged = {} if pictures is None else dict(zip(pictures.names, pictures.advices, strict=True))
+    return {
+        "advice": result.advice,
+        **margins,
+        "carriers": _number(None if carriers is None else len(carriers.heads)),
+        **{f"picture {name}": judged.get(name, "") for name in USUAL},
+    }
 
 
 def joined(summaries: Sequence[TextSummary], *, dense: bool) -> Findings:
@@ -133,4 +159,4 @@ def _mean(leaf: Leaf, keep: int) -> Tensor:
 
 
 def _number(value: float | None) -> float:
-    return float("nan") if value is None else value
+    return float("nan") if value is None else float(value)

@@ -11,18 +11,18 @@ All of it runs on one thread: sums over several threads depend on how many there
 """
 
 import ctypes
-import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import torch
 from torch import Tensor
 
 from exhibit_a.corpus.findings import RESULT, ExampleFindings, files_of, rows_of
 from exhibit_a.corpus.plan import Card, Model
+from exhibit_a.corpus.seals import digest, quick_digest
 from exhibit_a.corpus.tasks import Question, SetTask, Texts, TextTask, task_named
 from exhibit_a.corpus.windows import PackedUnusable, Window
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, ExhibitError
@@ -44,6 +44,7 @@ class Receipt(TypedDict):
     examples: int
     unusable: list[PackedUnusable]
     files: dict[str, str]  # the hash, by kind
+    quick: NotRequired[dict[str, str]]  # the faster hash; version 0.1.0 had none
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +167,8 @@ def receipt_of(
         "window": window.digest,
         "examples": examples,
         "unusable": [{"where": row.where, "reason": row.reason} for row in unusable],
-        "files": {kind: hashlib.sha256(data).hexdigest() for kind, data in sorted(files.items())},
+        "files": {kind: digest(data) for kind, data in sorted(files.items())},
+        "quick": {kind: quick_digest(data) for kind, data in sorted(files.items())},
     }
 
 

@@ -9,7 +9,7 @@ once, beside them. Loading turns everything back into float32.
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedT
 from transformers.utils import logging
 
 from exhibit_a.errors import BadRequestError
+from exhibit_a.numerics.parallel import Together
 
 EMBEDDED = Path(__file__).parent
 SHARED = "shared.safetensors"
@@ -109,16 +110,32 @@ def quantise(matrix: Matrix) -> tuple[Stored, Scales]:
 @contextmanager
 def quietly(*, bars: bool = False) -> Iterator[None]:
     """Silence transformers while it loads or saves: its messages do not apply here."""
-    level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    with _UNTOLD, nullcontext() if bars else _UNDRAWN:
+        yield
+
+
+@contextmanager
+def _without_messages() -> Iterator[None]:
+    level = logging.get_verbosity()
     logging.set_verbosity_error()
-    if not bars:
-        logging.disable_progress_bar()
     try:
         yield
     finally:
         logging.set_verbosity(level)
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
         if shown:
             logging.enable_progress_bar()
+
+
+_UNTOLD, _UNDRAWN = Together(_without_messages), Together(_without_bars)
 
 
 def _store_tokenizer(saved: Path, folder: Path) -> None:

@@ -39,7 +39,7 @@ class Unusable:
 def paths_of(source: str | Path) -> list[Path]:
     """The path itself, or where it is a pattern, all files that match it, in order."""
     path = Path(source)
-    if path.exists() or not has_magic(str(source)):
+    if _is_there(path) or not has_magic(str(source)):
         return [path]
     paths = [Path(name) for name in sorted(glob(str(source), recursive=True))]  # noqa: PTH207 - absolute patterns too
     if not paths:
@@ -49,10 +49,12 @@ def paths_of(source: str | Path) -> list[Path]:
 
 def rows_of(path: Path) -> Iterator[Row | Unusable]:
     """The rows of a file, in the format of its ending, or of a folder with a saved data set."""
+    if not _is_there(path):
+        raise BadRequestError(f'There is no file "{path}". Check the path.')
     if path.is_dir():
         return _saved_dataset(path)
-    if not path.is_file():
-        raise BadRequestError(f'There is no file "{path}". Check the path.')
+    if not path.is_file():  # to open a pipe would be to wait until somebody writes to it
+        raise BadRequestError(f'"{path}" is a pipe or a device. Save the data in a file first.')
     if path.suffix.lower() not in READERS:
         raise BadRequestError(
             f"Cannot tell the format of {path.name} by its ending. "
@@ -61,6 +63,14 @@ def rows_of(path: Path) -> Iterator[Row | Unusable]:
     if path.stat().st_size == 0:
         raise BadRequestError(f"{path.name} is empty. Give a file with at least one example.")
     return READERS[path.suffix.lower()](path)
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError) as problem:  # too long, or with a zero byte in it
+        reason = getattr(problem, "strerror", None) or problem
+        raise BadRequestError(f'No file is called "{str(path)[:60]}…": {reason}.') from problem
 
 
 def columns_of(path: Path) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ TEXT_NAMES = ("sentence", "text", "sentence1", "premise", "question1", "question
 PAIR_NAMES = ("sentence2", "pair", "hypothesis", "question2", "#2 String")
 LABEL_NAMES = ("label", "labels", "gold_label", "class", "target", "Quality")
 ID_NAMES = ("id", "idx", "index")
+HALF = "holds half a character (a lone surrogate) in its {name}. Write it anew as UTF-8."
 EMPTY = "has an empty text. Fill or remove it."
 
 Columns = tuple[str | None, str | None, str | None]  # of the text, the pair and the label
@@ -143,11 +144,12 @@ def items_of(source: Iterable[Any]) -> Iterable[Any]:
 
 def example_of_item(item: object, number: int, columns: Columns) -> "Example | Unusable":
     """The example made from an entry of a list."""
-    if isinstance(item, Example):
-        return item
     where = f"item {number}"
+    if isinstance(item, Example):
+        return _writable(item, where)
     if isinstance(item, str):
-        return Example(str(number), item) if item.strip() else Unusable(where, EMPTY)
+        whole = _writable(Example(str(number), item), where)
+        return whole if item.strip() else Unusable(where, EMPTY)
     if isinstance(item, Mapping):
         example = next(examples_of_rows(iter([item]), where, columns))
         if isinstance(example, Unusable) or _first(item, ID_NAMES):
@@ -155,7 +157,8 @@ def example_of_item(item: object, number: int, columns: Columns) -> "Example | U
         return replace(example, id=str(number))
     if isinstance(item, tuple | list) and len(item) == 2 and all(isinstance(s, str) for s in item):
         text, pair = item
-        return Example(str(number), text, pair) if text.strip() else Unusable(where, EMPTY)
+        whole = _writable(Example(str(number), text, pair), where)
+        return whole if text.strip() else Unusable(where, EMPTY)
     raise BadRequestError(
         f"Item {number} of the list is a {type(item).__name__}. "
         f"Give strings, pairs of strings, dictionaries or Examples."
@@ -184,7 +187,16 @@ def examples_of_rows(
             continue
         text, pair, label = (None if cell is None else str(cell) for cell in cells)
         example_id = str(number) if identity is None else str(row.get(identity, number))
-        yield Example(example_id, str(text), pair, (label or "").strip() or None)
+        example = Example(example_id, str(text), pair, (label or "").strip() or None)
+        yield _writable(example, f"{name}, row {number + 1}")
+
+
+def _writable(example: Example, where: str) -> "Example | Unusable":
+    """The example, if all of it is text: half a character can be neither encoded nor stored."""
+    for name, value in vars(example).items():
+        if any("\ud800" <= character <= "\udfff" for character in value or ""):
+            return Unusable(where, HALF.format(name=name))
+    return example
 
 
 def _cell(row: Row, column: str | None) -> object:

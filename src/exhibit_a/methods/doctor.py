@@ -17,6 +17,7 @@ from exhibit_a.methods.registry import Cost, methods
 from exhibit_a.subject.anatomy import Anatomy, causal_and_window
 from exhibit_a.subject.encoding import decoder_limit, probe
 from exhibit_a.subject.guard import frozen_eval, without_cache
+from exhibit_a.subject.modes import method_modes
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap, attention_implementation
 from exhibit_a.trace.answers import require_distribution
@@ -65,6 +66,7 @@ class Diagnosis:
         return asdict(self)
 
 
+@method_modes()
 def diagnose(subject: Subject, *, length: int = 32) -> Diagnosis:
     """Say what the model allows, and what each method would cost for a text.
 

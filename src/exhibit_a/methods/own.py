@@ -21,11 +21,13 @@ from exhibit_a.errors import BadRequestError, ExhibitError, first_line, require_
 from exhibit_a.methods.registry import YOURS, Cost, Function, Gives, Method, Options, add, find
 from exhibit_a.results.result import Result, SiteResult
 from exhibit_a.shapes import SiteMap
+from exhibit_a.subject.modes import method_modes
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target, choose_target
 
 Scores = Float[Tensor, " token"]
 Checks = dict[str, Any]
+STANDARD_ERROR = "standard error"  # among the checks of a method: one for each token
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,6 +37,7 @@ class TokenAttribution(Result):
     method: str
     target: str
     scores: Scores
+    standard_error: Scores | None = None  # of the scores, where they are estimates
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -89,6 +92,7 @@ def register(
     return function
 
 
+@method_modes()
 def result_of(
     method: Method | str, trace: Trace, target: Target | None = None, **options: Any
 ) -> Result:
@@ -116,15 +120,18 @@ def attribution_of(entry: Method, trace: Trace, target: Target, **options: Any) 
     """A method's score for each token, as a result."""
     scores, checks = token_scores(entry, trace, target, **options)
     used = {name: value for name, value in options.items() if name != "seed"}
+    doubts = dict(checks)
+    error = doubts.pop(STANDARD_ERROR, None)
     return TokenAttribution(
         tokens=trace.tokens,
         provenance=trace.subject.provenance(
             entry.name, options.get("seed"), target=str(target), **used
         ),
-        checks=checks,
+        checks=doubts,
         method=entry.name,
         target=str(target),
         scores=scores.detach().cpu(),
+        standard_error=error,
     )
 
 
@@ -194,7 +201,8 @@ def _called(
         given["target"] = target
     kept = [name for name in ("attention", "values", "hidden", "keys") if name in entry.needs]
     try:
-        return function(trace.keeping(*kept), **given)
+        with method_modes():
+            return function(trace.keeping(*kept), **given)
     except ExhibitError:
         raise
     except Exception as problem:  # somebody else's code can fail in any way

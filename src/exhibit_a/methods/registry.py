@@ -157,8 +157,11 @@ def method(
     def declare(function: Callable[Given, Made]) -> Callable[Given, Made]:
         @wraps(function)
         def checked(*args: Given.args, **kwargs: Given.kwargs) -> Made:
+            from exhibit_a.subject.modes import method_modes  # with torch, which --help can spare
+
             check_choices(function, args, kwargs)
-            return function(*args, **kwargs)
+            with method_modes():
+                return function(*args, **kwargs)
 
         facts = {"needs": tuple(needs), "cost": cost, **more}
         place = room or _room(function.__module__)

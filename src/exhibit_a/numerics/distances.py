@@ -3,7 +3,9 @@
 Answers are compared by total variation, ½ Σ|p − q|: the most by which the two can disagree about
 any event. Attention rows are compared by the Jensen–Shannon divergence with the natural logarithm,
 ½ KL(p‖m) + ½ KL(q‖m) with m = ½(p + q), which is 0 for equal rows and at most ln 2, reached when
-the rows share no key (Jain & Wallace, 2019).
+the rows share no key (Jain & Wallace, 2019). Vectors are compared by the angle between them,
+1 − cos = ½ ‖a/‖a‖ − b/‖b‖‖²: the difference of directions loses no digits where they nearly agree,
+unlike the subtraction from one.
 """
 
 import math
@@ -31,6 +33,21 @@ def jensen_shannon(
     """
     middle = (first + second) / 2
     return 0.5 * (_relative(first, middle) + _relative(second, middle)).clamp_min(0)
+
+
+def cosine_distance(
+    first: Float[Tensor, "*rows width"], second: Float[Tensor, "*others width"]
+) -> Float[Tensor, "..."]:
+    """One minus the cosine along the last axis, in double precision; 1 where a vector is zero."""
+    first, second = first.double(), second.double()
+    lengths = first.norm(dim=-1), second.norm(dim=-1)
+    tiny = torch.finfo(torch.float64).tiny
+    ways = [
+        it / size.clamp_min(tiny).unsqueeze(-1)
+        for it, size in zip((first, second), lengths, strict=True)
+    ]
+    distance = 0.5 * (ways[0] - ways[1]).square().sum(-1)
+    return torch.where((lengths[0] > 0) & (lengths[1] > 0), distance, 1.0)
 
 
 def farthest_divergence(

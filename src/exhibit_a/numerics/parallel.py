@@ -7,13 +7,37 @@ other, so each core takes heads of its own and no operation waits.
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from threading import Lock
 from typing import TypeVar
 
 import torch
 
 Part = TypeVar("Part")
 Done = TypeVar("Done")
+
+
+class Together:
+    """A change to the whole process: the first thread in makes it, the last one out undoes it.
+
+    Where each thread made and undid it by itself, one would put back what another had changed.
+    """
+
+    def __init__(self, change: Callable[[], AbstractContextManager[object]]) -> None:
+        self._change, self._undo = change, ExitStack()
+        self._lock, self._inside = Lock(), 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._inside == 0:
+                self._undo.enter_context(self._change())
+            self._inside += 1
+
+    def __exit__(self, *problem: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._undo.close()
 
 
 @contextmanager
@@ -33,7 +57,11 @@ def spread(work: Callable[[Part], Done], parts: Sequence[Part], device: torch.de
     if device.type != "cpu" or threads < 2:
         return [_quietly(work, part) for part in parts]
     with one_thread(), ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(lambda part: _quietly(work, part), parts))
+        try:
+            return list(pool.map(lambda part: _quietly(work, part), parts))
+        except BaseException:  # an interrupt too: nobody waits for what is no longer wanted
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def _quietly(work: Callable[[Part], Done], part: Part) -> Done:

@@ -8,6 +8,10 @@ from hashlib import blake2b
 
 import torch
 
+from exhibit_a.errors import BadRequestError
+
+LEAST, LARGEST = -(2**63), 2**64 - 1  # what torch takes
+
 
 def generator(*numbers: int) -> torch.Generator:
     """Randomness that belongs to these numbers; a single number is torch's own seed.
@@ -16,9 +20,21 @@ def generator(*numbers: int) -> torch.Generator:
     True
     >>> bool(torch.rand(1, generator=generator(7, 1)) == torch.rand(1, generator=generator(7, 2)))
     False
+    >>> generator(2**64)
+    Traceback (most recent call last):
+    exhibit_a.errors.BadRequestError: A seed has 64 bits: 18446744073709551616 is none; take ...
     """
+    for number in numbers:
+        require_seed(number)
     seed = numbers[0] if len(numbers) == 1 else _mixed(numbers)
     return torch.Generator().manual_seed(seed)
+
+
+def require_seed(seed: int) -> None:
+    """Refuse a number that torch cannot take as a seed."""
+    if not LEAST <= seed <= LARGEST:
+        shown = str(seed) if abs(seed) < 10**40 else f"a number of {seed.bit_length()} bits"
+        raise BadRequestError(f"A seed has 64 bits: {shown} is none; take one up to {LARGEST}.")
 
 
 def _mixed(numbers: tuple[int, ...]) -> int:

@@ -53,6 +53,7 @@ class Head(TypedDict):
     word: NotRequired[str]
     reason: NotRequired[str]
     numbers: dict[str, float | None]
+    answers: NotRequired[dict[str, bool | None]]  # questions about it; null: could not be asked
 
 
 class Column(TypedDict):
@@ -172,12 +173,37 @@ class Table(TypedDict):
     caption: str
 
 
-class Summary(TypedDict):
-    """What stands at the top: the answer, the verdict and the shaded text."""
+class Picture(TypedDict):
+    """One heat map of the words, and whether it may be shown."""
 
+    label: str
+    advice: str  # show, caution, do not show
+    mark: str  # the same as a sign
+    reason: str
+    p: float
+    probability: float  # that the answer loses without its first words, mean over the cuts
+    loss: float  # the same in log-odds
+    scores: list[float]  # of every word
+
+
+class Pictures(TypedDict):
+    """All heat maps that were judged, the best first."""
+
+    words: list[str]
+    pictures: list[Picture]
+    caption: str
+
+
+class Summary(TypedDict):
+    """What stands at the top: the advice, the answer, what it rests on and the shaded text."""
+
+    advice: str  # the headline; empty where none was given
     answer: list[tuple[str, float]]
     target: str
+    word: str
     verdict: str
+    reliance: list[str]  # sentences
+    carriers: str  # a sentence about the heads that carry the answer
     sequence: str
     shares: list[float]  # of every token, signed
     caption: str
@@ -192,6 +218,7 @@ class Header(TypedDict):
     title: str
     sequences: dict[str, Sequence]
     summary: NotRequired[Summary]
+    pictures: NotRequired[Pictures]
     maps: NotRequired[Maps]
     slider: NotRequired[Slider]
     story: NotRequired[Story]
@@ -208,6 +235,7 @@ class Panels(TypedDict, total=False):
 
     sequences: dict[str, Sequence]
     summary: Summary
+    pictures: Pictures
     maps: Maps
     slider: Slider
     story: Story

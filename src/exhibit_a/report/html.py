@@ -54,7 +54,8 @@ def write_page(result: Result, path: str | PathLike[str]) -> Path:
     Traceback (most recent call last):
     exhibit_a.errors.BadRequestError: ...
     """
-    return write_whole(path, page(result).encode())
+    written = page(result).encode("utf-8", "backslashreplace")  # a label may hold half a character
+    return write_whole(path, written)
 
 
 def page(result: Result) -> str:

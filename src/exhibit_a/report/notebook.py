@@ -5,6 +5,7 @@ of cells do not disturb each other. ``static_html`` is for places where no scrip
 GitHub or after nbconvert: pictures and a table, no style, no script.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from html import escape
 from typing import TYPE_CHECKING
@@ -12,6 +13,16 @@ from typing import TYPE_CHECKING
 from exhibit_a.extras import extra
 from exhibit_a.report.html import script
 from exhibit_a.report.picture import data_uri, enlarged, shaded, word_squares
+from exhibit_a.report.sentences import (
+    MARKS,
+    carriers_sentence,
+    head_name,
+    most_important,
+    of_margin,
+    p_text,
+    ranked_pictures,
+    reliance_sentences,
+)
 from exhibit_a.report.view import view
 from exhibit_a.results.result import Result
 from exhibit_a.trials.trial import Trial
@@ -21,6 +32,7 @@ if TYPE_CHECKING:
     import anywidget
 
 SHOWN = 6  # heads in the table
+FIRST_WORDS = 3  # of every picture
 SIDE = 360  # pixels of a map, about
 
 
@@ -57,12 +69,15 @@ def static_html(trial: Trial) -> str:
     True
     """
     answer = ", ".join(f"{escape(label)} {share:.3f}" for label, share in trial.answer.items())
-    ranked = sorted(trial.verdicts, key=lambda head: head.share or 0.0, reverse=True)
+    ranked = most_important(trial)
+    rests = [] if trial.reliance is None else reliance_sentences(trial.reliance, trial.answer)
     return (
-        f"<div><p><b>{escape(trial.verdict)}</b></p>"
+        f"<div><p><b>{escape(trial.advice or trial.verdict)}</b></p>"
         f"<p>{escape(' '.join(trial.tokens or ()))}</p>"
-        f"<p>Answer: {answer or 'none'}</p>"
-        f"{_heads(trial)}{_maps(trial, ranked[0])}{_table(ranked[:SHOWN])}"
+        f"<p>Answer: {answer or 'none'}. {escape(' '.join(rests))}</p>"
+        f"<p><b>{escape(trial.word)}</b>: {escape(trial.verdict)}</p>"
+        f"{_heads(trial)}<p>{escape(carriers_sentence(trial))}</p>"
+        f"{_table(trial, ranked[:SHOWN])}{_pictures(trial)}{_maps(trial, ranked[0])}"
         "<p>For the interactive page: <code>exhibit_a.widget(trial)</code> or "
         "<code>trial.html(path)</code>.</p></div>"
     )
@@ -75,7 +90,8 @@ def _heads(trial: Trial) -> str:
     picture = data_uri(enlarged(word_squares(list(words.values())), 18, 2))
     return (
         f'<p><img alt="verdicts, a row for every layer" src="{picture}"><br>'
-        "green: evidence, yellow: partial, red: contested, grey: no effect</p>"
+        "green: evidence, yellow: contested, red: misleading, grey: no effect, blue: "
+        "undetermined</p>"
     )
 
 
@@ -94,23 +110,51 @@ def _maps(trial: Trial, head: HeadVerdict) -> str:
     return f"<p>Site {head.site}, head {head.head}:</p><table><tr>{pictures}</tr></table>"
 
 
-def _table(heads: list[HeadVerdict]) -> str:
-    names = ("site", "head", "word", "unique", "distance", "null_fraction", "change", "share")
-    heading = "".join(f"<th>{name.replace('_', ' ')}</th>" for name in names)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{_cell(head, name)}</td>" for name in names) + "</tr>"
+def _table(trial: Trial, heads: Sequence[HeadVerdict]) -> str:
+    names = ("head", "verdict", "of margin", "alone", "shared", "determined", "points")
+    rows = [
+        (
+            head_name(trial, head.site, head.head),
+            head.word,
+            _cell(of_margin(trial, head.reliance), "+.1%"),
+            _cell(of_margin(trial, head.one_head), "+.1%"),
+            "yes" if head.shared else "no",
+            _cell(head.determined),
+            _cell(head.points),
+        )
         for head in heads
-    )
-    return f"<table><tr>{heading}</tr>{rows}</table>"
+    ]
+    return _rows(names, rows)
 
 
-def _cell(head: HeadVerdict, name: str) -> str:
-    value = getattr(head, name)
+def _pictures(trial: Trial) -> str:
+    if trial.pictures is None:
+        return ""
+    rows = [
+        (
+            f"{MARKS[picture.advice]} {picture.advice}",
+            picture.label,
+            p_text(picture.p_value),
+            _cell(picture.probability_loss, ".2f"),
+            ", ".join(picture.words[place] for place in picture.ranking[:FIRST_WORDS]),
+        )
+        for picture in ranked_pictures(trial.pictures)
+    ]
+    return _rows(("advice", "picture", "p", "answer loses", "first words"), rows)
+
+
+def _rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    heading = "".join(f"<th>{name}</th>" for name in names)
+    lines = ("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><tr>{heading}</tr>{''.join(lines)}</table>"
+
+
+def _cell(value: float | bool | None, form: str = "") -> str:
     if value is None:
         return "–"
-    if name == "change":
-        return f"{value:.3f} [{head.change_low:.3f}, {head.change_high:.3f}]"
-    return f"{value:.3f}" if isinstance(value, float) else escape(str(value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return format(value, form)
 
 
 @cache

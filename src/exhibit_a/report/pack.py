@@ -25,6 +25,7 @@ INDEX_COST, VALUE_COST = 0.95, 0.85  # bytes after deflate, as measured
 
 Bits = Literal[8, 16]
 SiteMaps = tuple[Float[Tensor, "_head _row _column"], ...]
+Modes = dict[str, SiteMaps]
 SIZES: tuple[Bits, ...] = (16, 8)
 
 
@@ -64,7 +65,7 @@ class Packed:
 def pack(
     blocks: Blocks,
     name: str,
-    modes: dict[str, SiteMaps],
+    modes: Modes,
     *,
     together: Sequence[Sequence[str]],
     budget: int,
@@ -106,7 +107,7 @@ class _HeadBytes:
         }
 
 
-def _dense(blocks: Blocks, name: str, modes: dict[str, SiteMaps], bits: Bits) -> Packed:
+def _dense(blocks: Blocks, name: str, modes: Modes, bits: Bits) -> Packed:
     """Every entry of every map."""
     heads = []
     for site, maps in enumerate(zip(*modes.values(), strict=True)):
@@ -121,11 +122,7 @@ def _dense(blocks: Blocks, name: str, modes: dict[str, SiteMaps], bits: Bits) ->
 
 
 def _sparse(
-    blocks: Blocks,
-    name: str,
-    modes: dict[str, SiteMaps],
-    together: Sequence[Sequence[str]],
-    count: int,
+    blocks: Blocks, name: str, modes: Modes, together: Sequence[Sequence[str]], count: int
 ) -> Packed:
     """The ``count`` largest entries of every row, and the mean of the others."""
     heads, visible = [], list[str | None]()

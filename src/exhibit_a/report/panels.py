@@ -19,12 +19,15 @@ _CAPTIONS = {
     "the head’s values multiply away. It gives the same output; it may be negative.",
     "attribution": "Attribution: what each weight contributed to the answer, for (orange) or "
     "against it (blue).",
+    "reliance": "Reliance: what this weight, in place of an even look at all words, added to the "
+    "answer (orange) or took from it (blue), while all heads go from even to what they were.",
     "difference": "Effective minus raw: the part of attention that cannot be seen in the output.",
 }
 _NAMES = {
     "raw": "Raw",
     "effective": "Effective",
     "attribution": "Attribution",
+    "reliance": "Reliance",
     "difference": "Difference",
 }
 

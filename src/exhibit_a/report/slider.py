@@ -71,7 +71,7 @@ def _values_size(trial: Trial, site: int, bits: int) -> int:
 
 
 def _importance(head: HeadVerdict) -> tuple[float, float]:
-    return (head.share or 0.0) * (head.distance or 0.0), head.distance or 0.0
+    return abs(head.reliance or 0.0) * (head.distance or 0.0), head.distance or 0.0
 
 
 def _rows(trial: Trial, site: int, head: int) -> Tensor:

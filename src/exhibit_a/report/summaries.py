@@ -8,15 +8,21 @@ class it extends. To summarise a new kind of result, register one function with
 ``top`` limits the rows where a result ranks them: attention edges, heads, patterns, tokens.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import singledispatch
 
+import torch
+from torch import Tensor
+
+from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.attribution.tree import AttributionTree
 from exhibit_a.methods.explanation.adversarial import AdversarialAttention
 from exhibit_a.methods.explanation.adversarial_keys import AdversarialKeys
 from exhibit_a.methods.explanation.faithfulness import Faithfulness
 from exhibit_a.methods.explanation.permutation import PermutationTest
+from exhibit_a.methods.explanation.pictures import Pictures
 from exhibit_a.methods.heads.curve import PruningCurve
 from exhibit_a.methods.heads.importance import HeadImportance, HeadSimilarity
 from exhibit_a.methods.heads.removal import Pruning
@@ -32,14 +38,21 @@ from exhibit_a.methods.mixing.token_identifiability import TokenIdentifiability
 from exhibit_a.methods.own import TokenAttribution
 from exhibit_a.methods.triggers.triggers import Attack, Triggers
 from exhibit_a.report.any_rows import any_rows
+from exhibit_a.report.sentences import (
+    MARKS,
+    most_important,
+    of_margin,
+    ranked_pictures,
+    reliance_sentences,
+)
 from exhibit_a.report.table import Rows
-from exhibit_a.report.terminal import most_important
 from exhibit_a.results.result import Result
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.trials.trial import Trial
 
 TOP = 12  # edges and heads
 PATTERNS = 3  # triggers of each class
+FIRST_WORDS = 3  # of a picture
 DEMANDS = ("same_output", "same_sum", "not_negative", "as_keys_allow")
 
 
@@ -66,16 +79,38 @@ def _(result: Trial, top: int | None = None) -> Summary:
             "site": head.site,
             "head": head.head,
             "verdict": head.word,
-            "unique": head.unique,
+            "of_margin": of_margin(result, head.reliance),
+            "alone": of_margin(result, head.one_head),
+            "shared": head.shared,
+            "determined": head.determined,
+            "points": head.points,
             "distance": head.distance,
-            "null_fraction": head.null_fraction,
-            "change": head.change,
-            "share": head.share,
-            "agreement": head.agreement,
         }
         for head in most_important(result)[: TOP if top is None else top]
     ]
-    return Summary(result.verdict, rows)
+    return Summary(result.advice or result.verdict, rows)
+
+
+@summary_rows.register
+def _(result: Reliance, top: int | None = None) -> Summary:
+    by_size = torch.cat(result.heads).abs().argsort(descending=True, stable=True).tolist()
+    places = [(site, head) for site, heads in enumerate(result.heads) for head in range(len(heads))]
+    chosen = [places[place] for place in by_size[: TOP if top is None else top]]
+    rows: Rows = [
+        {
+            "site": _site_name(result.sites[site]),
+            "head": head,
+            "share": float(result.heads[site][head]),
+            "of_margin": float(result.heads[site][head]) / (result.size or 1.0),
+            "alone": float(result.one_head[site][head]),
+            "error": float(result.standard_error[site][head]),
+            "by_chance": float(result.null[site][head]),
+            "points": float(result.pointing[site][head]),
+        }
+        for site, head in chosen
+    ]
+    doubt = "" if result.determined else f" Not determined: {result.reason}."
+    return Summary(" ".join(reliance_sentences(result, {})) + doubt, rows)
 
 
 @summary_rows.register
@@ -186,13 +221,20 @@ def _(result: TokenIdentifiability, top: int | None = None) -> Summary:  # noqa:
             "layer": layer,
             "found": float(rate[layer]),
             "interval": tuple(result.interval[name][layer].tolist()),
-            "control": float(result.control[name][layer]) if name in result.control else None,
+            "control": _at(result.control, name, layer),
+            "selectivity": _at(result.selectivity, name, layer),
+            "memorised by the control": _at(result.memorised, name, layer),
             "chance": result.chance,
         }
         for name, rate in result.rate.items()
         for layer in range(len(rate))
     ]
     return Summary(f"tokens found again ({result.metric})", rows)
+
+
+def _at(by_map: Mapping[str, Tensor], name: str, layer: int) -> float | None:
+    """The number of a map at a layer, for maps that have one."""
+    return float(by_map[name][layer]) if name in by_map else None
 
 
 @summary_rows.register
@@ -391,6 +433,25 @@ def _(result: TokenAttribution, top: int | None = None) -> Summary:
         for place in (range(len(ranked)) if top is None else ranked[:top])
     ]
     return Summary(f"tokens by {result.method} for the {result.target}", rows)
+
+
+@summary_rows.register
+def _(result: Pictures, top: int | None = None) -> Summary:
+    shown = FIRST_WORDS if top is None else top
+    rows: Rows = [
+        {
+            "picture": picture.label,
+            "advice": f"{MARKS[picture.advice]} {picture.advice}",
+            "p": picture.p_value,
+            "adjusted": picture.adjusted,
+            "percentile": picture.percentile,
+            "loss": picture.loss,
+            "probability_loss": picture.probability_loss,
+            "first_words": ", ".join(picture.words[place] for place in picture.ranking[:shown]),
+        }
+        for picture in ranked_pictures(result)
+    ]
+    return Summary(result.advice, rows)
 
 
 @summary_rows.register

@@ -16,6 +16,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from exhibit_a.report.console import words
+from exhibit_a.visible import visible
+
 Cell = str | int | float | bool | None | tuple[float, ...] | list[float]
 Row = dict[str, Cell]
 Rows = list[Row]
@@ -28,6 +31,8 @@ def cell(value: object) -> str:
 
     >>> cell(0.123456), cell(None), cell((True, 1e-5))
     ('0.123', '–', 'yes, 1e-05')
+    >>> cell("\x1b[2J")
+    '\\\\x1b[2J'
     """
     if value is None:
         return "–"
@@ -37,7 +42,7 @@ def cell(value: object) -> str:
         return f"{value:.4g}" if abs(value) < 1e-3 and value else f"{value:.3f}"
     if isinstance(value, tuple | list):
         return ", ".join(map(cell, value))
-    return str(value)
+    return visible(str(value), lines=False)
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ def table(
         _column(name, [row[name] for row in rows], text_of) for name in (rows[0] if rows else ())
     ]
     tables = (_drawn(side_by_side, width) for side_by_side in _split(columns, width))
-    return Group(Text(title, style="table.title"), *tables)
+    return Group(words(title, style="table.title"), *tables)
 
 
 def longest(texts: Iterable[str]) -> int:
@@ -80,7 +85,7 @@ def longest(texts: Iterable[str]) -> int:
 
 
 def _column(name: str, values: list[Cell], text_of: Callable[[Cell], str]) -> Column:
-    heading = name.replace("_", "\n")
+    heading = visible(name, lines=False).replace("_", "\n")
     for word, short in SHORT.items():
         heading = heading.replace(word, short)
     has_words = any(isinstance(value, str) for value in values)

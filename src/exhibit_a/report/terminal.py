@@ -1,38 +1,54 @@
 """How is a trial summed up on one screen?
 
-The text with its tokens shaded by attribution, the answer, a grid of all heads, the heads that
-carry most, the tree, and the doubts. Everything that a colour shows is shown by a sign as well, so
-that nothing is lost in a pipe, in a file or to the colour-blind, in 80 columns.
+The advice, the text with its tokens shaded by attribution, the answer and what it rests on, the
+heads, the pictures; then the tree and the doubts. Everything that a colour shows is shown by a
+sign as well, so that nothing is lost in a pipe, in a file or to the colour-blind, in 80 columns.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from rich.box import SIMPLE_HEAD
+from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from exhibit_a.report.palette import AGAINST, AGAINST_SHADES, FOR_SHADES, OF_WORD
+from exhibit_a.methods.attribution.reliance import Reliance
+from exhibit_a.methods.explanation.pictures import Pictures
+from exhibit_a.report.console import Screen, Visible, words
+from exhibit_a.report.palette import AGAINST, AGAINST_SHADES, FOR_SHADES, OF_ADVICE, OF_WORD
+from exhibit_a.report.sentences import (
+    MARKS,
+    carriers_sentence,
+    head_name,
+    most_important,
+    of_margin,
+    p_text,
+    ranked_pictures,
+    reliance_sentences,
+    site_name,
+    unshaded,
+)
 from exhibit_a.results.result import Result
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import (
     CONTESTED,
     EVIDENCE,
+    MISLEADING,
     NO_EFFECT,
-    PARTIAL,
+    UNDETERMINED,
     WORDS,
-    HeadVerdict,
-    carried,
 )
 
 SHOWN_HEADS = 5
+PICTURE_WORDS = 3  # first words of a picture that are named
 NAMED_TOKENS = 4  # named with their number, for and against
 SPREAD_UP_TO = 32  # heads; more stand without a space between them
 TREE_LINES = 24
 
-GLYPHS = {EVIDENCE: "■", PARTIAL: "□", CONTESTED: "≠", NO_EFFECT: "·"}
+GLYPHS = {EVIDENCE: "■", CONTESTED: "≠", MISLEADING: "×", NO_EFFECT: "·", UNDETERMINED: "?"}
 
 # The share of the largest score from which a token is shaded, its marks either way, its letters.
 SHADES = (
@@ -57,28 +73,42 @@ def show(result: Result, *, console: Console | None = None) -> None:
     >>> (tmp_path / "tree.txt").read_text()[:34]
     'AttributionTree: attribution_tree '
     """
-    say(story(result) if isinstance(result, Trial) else Text(result.summary()), console=console)
+    if isinstance(result, Trial):
+        say(story(result), console=console)
+    elif isinstance(result, Pictures):
+        say(
+            Group(words(result.summary()), _advised(result.advice), _pictures(result)),
+            console=console,
+        )
+    elif isinstance(result, Reliance):
+        sentences = " ".join(reliance_sentences(result, {}))
+        say(Group(words(result.summary()), words(sentences)), console=console)
+    else:
+        say(words(result.summary()), console=console)
 
 
 def say(content: RenderableType, *, console: Console | None = None) -> None:
     """Print to a terminal as it is, and to a file without the spaces that fill its lines."""
-    screen = console or Console(highlight=False)
+    screen = console or Screen()
     if screen.is_terminal:
-        screen.print(content)
+        screen.print(Visible(content))
         return
     with screen.capture() as printed:
-        screen.print(content)
+        screen.print(Visible(content))
     screen.file.writelines(f"{line.rstrip()}\n" for line in printed.get().splitlines())
 
 
 def story(trial: Trial) -> RenderableType:
     """The summary of a trial."""
+    pictures = trial.pictures
     sections: list[tuple[str, RenderableType]] = [
-        (_title(trial), _words(trial)),
+        *([(_title(trial), _advised(trial.advice))] if trial.advice else []),
+        ("text" if trial.advice else _title(trial), _words(trial)),
         ("answer", _answer(trial)),
+        (f"verdict: {trial.word}", words(trial.verdict)),
         ("heads", _grid(trial)),
-        (f"verdict: {trial.word}", Text(trial.verdict)),
         (_chosen_by(trial), _heads(trial)),
+        *([("pictures of the text", _pictures(pictures))] if pictures is not None else []),
         ("tree", _tree(trial)),
         ("doubts", _listed(_doubts(trial))),
     ]
@@ -101,13 +131,13 @@ def timing(trial: Trial, **more: float) -> RenderableType:
 
 def _section(name: str, body: RenderableType) -> RenderableType:
     inside = Padding(body, (0, 0, 1, 2), expand=False)
-    return Group(Text(name, style="bold"), inside)
+    return Group(words(name, style="bold"), inside)
 
 
 def _listed(lines: Iterable[str]) -> RenderableType:
     table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
     for line in lines:
-        table.add_row("·", Text(line))
+        table.add_row("·", words(line))
     return table
 
 
@@ -115,11 +145,15 @@ def _title(trial: Trial) -> str:
     return f"Exhibit A · {trial.provenance.model} · {len(trial.tokens or ())} tokens"
 
 
+def _advised(advice: str) -> RenderableType:
+    return words(advice, style="bold")
+
+
 def _words(trial: Trial) -> RenderableType:
     """The text, shaded, and its strongest tokens by name and number."""
-    tokens, scores = trial.tokens or (), trial.token_scores
-    if scores is None:
-        return Text(" ".join(tokens))
+    tokens, scores, reason = trial.tokens or (), trial.token_scores, unshaded(trial)
+    if scores is None or reason:
+        return Group(words(" ".join(tokens)), words(reason, style="dim"))
     numbers = scores.tolist()
     largest = max(map(abs, numbers)) or 1.0
     text = Text(" ").join(_shaded(*pair, largest) for pair in zip(tokens, numbers, strict=True))
@@ -128,7 +162,7 @@ def _words(trial: Trial) -> RenderableType:
     for side, sign in (("for", 1), ("against", -1)):
         named = [f"{token} {score:+.2f}" for score, token in ranked if score * sign > 0]
         if named:
-            lines.append(Text(f"{side}: {', '.join(named[:NAMED_TOKENS])}", style="dim"))
+            lines.append(words(f"{side}: {', '.join(named[:NAMED_TOKENS])}", style="dim"))
     return Group(*lines)
 
 
@@ -136,8 +170,8 @@ def _shaded(token: str, score: float, largest: float) -> Text:
     shades = FOR_SHADES if score > 0 else AGAINST_SHADES
     for (least, more, less, letters), shade in zip(SHADES, shades, strict=True):
         if abs(score) >= least * largest:
-            return Text(token + (more if score > 0 else less), style=f"{letters} on {shade}")
-    return Text(token)
+            return words(token + (more if score > 0 else less), style=f"{letters} on {shade}")
+    return words(token)
 
 
 def _answer(trial: Trial) -> RenderableType:
@@ -146,14 +180,16 @@ def _answer(trial: Trial) -> RenderableType:
     table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
     for name, share in trial.answer.items():
         bar = "█" * round(30 * min(max(share, 0), 1)) if "output" not in trial.answer else ""
-        table.add_row(Text(name), f"{share:.3f}", Text(bar, style=AGAINST))
-    return Group(table, Text(f"examined: the {trial.target}", style="dim"))
+        table.add_row(words(name), f"{share:.3f}", Text(bar, style=AGAINST))
+    sentences = [] if trial.reliance is None else reliance_sentences(trial.reliance, trial.answer)
+    rests = [words(" ".join(sentences))] if sentences else []
+    return Group(table, *rests, words(f"examined: the {trial.target}", style="dim"))
 
 
 def _grid(trial: Trial) -> RenderableType:
     """Every head as one sign, a row for each site; then what the signs mean."""
     rows: list[RenderableType] = []
-    names = [f"layer {site_name(trial, site.index)}" for site in trial.sites]
+    names = [f"layer {site_name(trial, site)}" for site in trial.sites]
     for site, name in zip(trial.sites, names, strict=True):
         heads = [head for head in trial.verdicts if head.site == site.index]
         gap = " " if site.heads <= SPREAD_UP_TO else ""
@@ -161,73 +197,75 @@ def _grid(trial: Trial) -> RenderableType:
         for head in heads:
             line.append(GLYPHS[head.word] + gap, style=f"not dim {OF_WORD[head.word]}")
         rows.append(line)
-    counts, weights = Counter(head.word for head in trial.verdicts), carried(trial.verdicts)
-    of = "the attribution" if trial.attribution is not None else "heads"
-    for word in WORDS:
-        count = f" {word:<10}{counts[word]:>4} heads, {weights[word]:>4.0%} of {of}"
-        rows.append(Text.assemble((GLYPHS[word], OF_WORD[word]), count))
+    counts = Counter(head.word for head in trial.verdicts)
+    legend = [
+        Text.assemble((GLYPHS[word], OF_WORD[word]), f" {counts[word]} {word}")
+        for word in WORDS
+        if counts[word]
+    ]
+    rows.append(Columns(legend, padding=(0, 2)))
+    if sentence := carriers_sentence(trial):
+        rows.append(words(sentence))
     return Group(*rows)
 
 
-def site_name(trial: Trial, index: int) -> str:
-    """A site in a few letters: the stack where there are two, the layer, and whether it crosses."""
-    site = trial.sites[index]
-    stack = f"{site.stack[:3]} " if len(trial.sequences) > 1 else ""
-    return f"{stack}{site.layer}" + "x" * (site.kind == "cross")
-
-
-def head_name(trial: Trial, head: HeadVerdict) -> str:
-    """A head in a few letters: its layer and its number in it."""
-    return f"{site_name(trial, head.site)}.{head.head}"
-
-
-def most_important(trial: Trial) -> Sequence[HeadVerdict]:
-    """All heads by what they carry of the attribution, or move of the answer, or by distance."""
-
-    def weight(head: HeadVerdict) -> float:
-        known = (head.share, head.change, head.distance)
-        return next((number for number in known if number is not None), 0.0)
-
-    return sorted(trial.verdicts, key=lambda head: -weight(head))
-
-
 def _chosen_by(trial: Trial) -> str:
-    by = "most of the attribution" if trial.attribution is not None else "the farthest alternatives"
-    return f"the {SHOWN_HEADS} heads (layer.head) with {by}"
+    by = "that carry most" if trial.reliance is not None else "with the farthest alternatives"
+    return f"the {SHOWN_HEADS} heads (layer.head) {by}"
 
 
 def _heads(trial: Trial) -> RenderableType:
-    """One line of numbers for each head, then what keeps some from being evidence."""
+    """One line for each head; then the reasons that no column tells."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for name in ("head", "verdict"):
         table.add_column(name, no_wrap=True)
-    for name in ("unique", "other", "null", "change if permuted", "share", "agree"):
+    for name in ("of margin", "alone", "shared", "determined", "points"):
         table.add_column(name, justify="right", no_wrap=True)
     heads = most_important(trial)[:SHOWN_HEADS]
     for head in heads:
         table.add_row(
-            head_name(trial, head),
+            head_name(trial, head.site, head.head),
             Text(f"{GLYPHS[head.word]} {head.word}", style=OF_WORD[head.word]),
-            _number(head.unique, ".0%"),
-            _number(head.distance, ".2f"),
-            _number(head.null_fraction, ".2f"),
-            _interval(head),
-            _number(head.share, ".1%"),
-            _number(head.agreement, ".2f"),
+            _number(of_margin(trial, head.reliance), "+.1%"),
+            _number(of_margin(trial, head.one_head), "+.1%"),
+            "yes" if head.shared else "no",
+            _said(head.determined, head.distance),
+            _said(head.points, head.pointing),
         )
-    return Group(
-        table, _listed(f"{head_name(trial, head)} {head.word}: {head.reason}" for head in heads)
-    )
+    unclear = [head for head in heads if head.word == UNDETERMINED]
+    reasons = dict.fromkeys(head.reason for head in unclear)
+    return Group(table, *([_listed(f"?: {reason}" for reason in reasons)] if unclear else []))
+
+
+def _said(answer: bool | None, number: float | None) -> str:
+    """Yes or no, and the number it follows from."""
+    if answer is None or number is None:
+        return "?"
+    return f"{'yes' if answer else 'no'} {number:.2f}"
 
 
 def _number(value: float | None, form: str) -> str:
     return "?" if value is None else format(value, form)
 
 
-def _interval(head: HeadVerdict) -> str:
-    if head.change is None or head.change_low is None or head.change_high is None:
-        return "?"
-    return f"{head.change:.3f} [{head.change_low:.3f}, {head.change_high:.3f}]"
+def _pictures(pictures: Pictures) -> RenderableType:
+    """One line for each picture: may it be shown, how far from luck, what the answer loses."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    table.add_column("advice", no_wrap=True, min_width=13)
+    table.add_column("picture", no_wrap=True, overflow="ellipsis", min_width=27)
+    table.add_column("p", justify="right", no_wrap=True, min_width=4)
+    table.add_column("loses", justify="right", no_wrap=True, min_width=5)
+    table.add_column("its first words", no_wrap=True, overflow="ellipsis")
+    for picture in ranked_pictures(pictures):
+        first = [picture.words[place] for place in picture.ranking[:PICTURE_WORDS]]
+        table.add_row(
+            Text(f"{MARKS[picture.advice]} {picture.advice}", style=OF_ADVICE[picture.advice]),
+            words(picture.label),
+            p_text(picture.p_value),
+            f"{picture.probability_loss:.2f}",
+            words(", ".join(first)),
+        )
+    return table
 
 
 def _tree(trial: Trial) -> RenderableType:
@@ -236,7 +274,7 @@ def _tree(trial: Trial) -> RenderableType:
     lines = trial.tree.text().splitlines()
     more = len(lines) - TREE_LINES
     shown = lines[:TREE_LINES] + ([f"… and {more} more"] if more > 0 else [])
-    return Text("\n".join(shown), no_wrap=True, overflow="ellipsis")
+    return words("\n".join(shown), no_wrap=True, overflow="ellipsis")
 
 
 def _doubts(trial: Trial) -> list[str]:

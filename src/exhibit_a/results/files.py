@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
 
-from exhibit_a.errors import BadRequestError, ExhibitError
+from exhibit_a.errors import BadRequestError, ExhibitError, first_line
 
 
 def write_whole(path: str | PathLike[str], *parts: bytes | memoryview) -> Path:
@@ -42,11 +42,38 @@ def write_whole(path: str | PathLike[str], *parts: bytes | memoryview) -> Path:
     return path
 
 
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say in one line why something cannot be written, whichever library writes it.
+
+    >>> with writing(tmp_path / "weights"):
+    ...     raise OSError(28, "No space left on device")
+    Traceback (most recent call last):
+    exhibit_a.errors.ExhibitError: ...weights cannot be written: No space left on device.
+    >>> with writing(tmp_path / "weights"):
+    ...     raise Exception("os error 5")
+    Traceback (most recent call last):
+    exhibit_a.errors.ExhibitError: ...weights cannot be written: os error 5.
+    """
+    try:
+        yield
+    except ExhibitError:
+        raise
+    except Exception as problem:  # writers in Rust (safetensors, tokenizers) have their own errors
+        reason = getattr(problem, "strerror", None) or first_line(problem)
+        raise ExhibitError(f"{path} cannot be written: {reason.rstrip('.')}.") from problem
+
+
 def require_place(path: Path) -> None:
     """Refuse a path at which no file can be written; cheap enough to check before the work."""
-    if not path.parent.is_dir():
+    try:
+        folder, taken = path.parent.is_dir(), path.exists() and not path.is_file()
+    except (OSError, ValueError) as problem:  # too long, or with a zero byte in it
+        reason = getattr(problem, "strerror", None) or problem
+        raise BadRequestError(f"{str(path)[:60]}… cannot be written: {reason}.") from problem
+    if not folder:
         raise BadRequestError(f"{path} cannot be written: there is no folder {path.parent}.")
-    if path.exists() and not path.is_file():
+    if taken:
         raise BadRequestError(f"{path} cannot be written: what has that name is not a file.")
     if not os.access(path.parent, os.W_OK):
         raise BadRequestError(f"{path} cannot be written: {path.parent} may not be written to.")
@@ -54,6 +81,8 @@ def require_place(path: Path) -> None:
 
 def free_folder(path: Path) -> Path:
     """The same path, if there is no file and no folder with content at it."""
+    if path == Path():  # also what an empty name becomes
+        raise BadRequestError("The current folder cannot be replaced. Name a new one.")
     with _makeable(path):
         taken = path.exists() and (not path.is_dir() or any(path.iterdir()))
     if taken:
@@ -70,7 +99,8 @@ def free_folder(path: Path) -> Path:
 def folder_beside(target: Path) -> Iterator[Path]:
     """A folder next to the target that is renamed to it at the end, or removed after an error.
 
-    Its name is unique, because two runs with the same target may be under way for hours.
+    Its name is unique, because two runs with the same target may be under way for hours. Its files
+    are on the disk before it gets its name.
     """
     with _makeable(target):
         place = target.resolve()  # where a link points: a folder cannot replace a link
@@ -81,6 +111,9 @@ def folder_beside(target: Path) -> Iterator[Path]:
             folder.mkdir(parents=True)
         yield folder
         with _makeable(target):
+            for path in filter(Path.is_file, folder.rglob("*")):
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
             folder.rename(place)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -16,12 +16,13 @@ import contextlib
 import hashlib
 import json
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, BinaryIO, get_args, get_type_hints
 
 import safetensors.torch
 import torch
@@ -29,10 +30,12 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError
+from exhibit_a.numerics.memory import free_bytes
 from exhibit_a.results.files import write_whole
 from exhibit_a.results.plain import JSON
 from exhibit_a.results.providers import provider
 from exhibit_a.results.result import Result
+from exhibit_a.results.types import require_types
 
 SCHEMA = 1
 
@@ -41,6 +44,8 @@ _START = 8 + len(_OPENING)
 _STOP = _START + 2 * hashlib.sha256().digest_size
 _BLANK = b"0" * (_STOP - _START)
 _LONGEST_HEADER = 100_000_000  # safetensors refuses to read more
+_MOST_TENSORS = 100_000  # a hundred layers times a thousand maps each
+DAMAGED = "it is damaged"
 
 Classes = dict[str, type]  # by name
 
@@ -75,9 +80,7 @@ def read(path: str | PathLike[str]) -> Result:
     exhibit_a.errors.BadRequestError: ...nothing.safetensors cannot be read: there is no such file.
     """
     try:
-        data = _checked(Path(path))
-        length = int.from_bytes(data[:8], "little")
-        metadata = json.loads(data[8 : 8 + length])["__metadata__"]["exhibit_a"]
+        data, metadata = _checked(Path(path))
         header = json.loads(metadata[len(_BLANK) :])
         if header["schema"] != SCHEMA:
             raise BadRequestError(
@@ -91,6 +94,10 @@ def read(path: str | PathLike[str]) -> Result:
         raise BadRequestError(f"{path} cannot be read: {fact}") from fact.__cause__
     except OSError as problem:
         raise BadRequestError(f"{path} cannot be read: {problem.strerror}.") from problem
+    except MemoryError as problem:
+        raise BadRequestError(
+            f"{path} cannot be read: it does not fit into the memory that is free."
+        ) from problem
     except (SafetensorError, LookupError, TypeError, ValueError, RecursionError) as problem:
         raise BadRequestError(
             f"{path} cannot be read: it is not a well-formed result."
@@ -105,20 +112,49 @@ def _seal(data: bytes | memoryview) -> bytes:
     return digest.hexdigest().encode()
 
 
-def _checked(path: Path) -> bytes:
-    """The bytes of a file whose seal is right; another kind of file has another opening."""
+def _checked(path: Path) -> tuple[bytes, str]:
+    """The bytes of a file whose seal is right, and our text in it.
+
+    Nothing is read on the word of the file alone: first its size must be what its header says, and
+    small enough for the memory there is.
+    """
     if not path.exists():
         raise BadRequestError("there is no such file.")
     if not path.is_file():
         raise BadRequestError("it is not a file.")
     with path.open("rb") as file:
-        if file.read(_START)[8:] != _OPENING:
-            raise BadRequestError("it is not a result of Exhibit A, or its beginning is damaged.")
+        size = os.fstat(file.fileno()).st_size
+        metadata = _metadata(file, size)
+        if size > (free := free_bytes(torch.device("cpu"))) // 2:  # once as bytes, once as tensors
+            raise BadRequestError(f"it has {size / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free.")
         file.seek(0)
-        data = file.read()
+        data = file.read(size)
     if data[_START:_STOP] != _seal(data):
-        raise BadRequestError("it is damaged, its checksum does not match. Make the result again.")
-    return data
+        raise BadRequestError(f"{DAMAGED}, its checksum does not match. Make the result again.")
+    return data, metadata
+
+
+def _metadata(file: BinaryIO, size: int) -> str:
+    """Our text in the header of a file, which must account for every byte of it."""
+    if file.read(_START)[8:] != _OPENING:  # another kind of file has another opening
+        raise BadRequestError("it is not a result of Exhibit A, or its beginning is damaged.")
+    file.seek(0)
+    length = int.from_bytes(file.read(8), "little")
+    if length > min(_LONGEST_HEADER, size - 8):
+        raise BadRequestError(f"{DAMAGED}, its header is longer than it can be.")
+    try:
+        entries = json.loads(file.read(length))
+        metadata: str = entries.pop("__metadata__")["exhibit_a"]
+        end = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
+    except (LookupError, TypeError, ValueError, RecursionError) as problem:
+        raise BadRequestError(f"{DAMAGED}, its header cannot be understood.") from problem
+    if len(entries) > _MOST_TENSORS:
+        raise BadRequestError(f"it holds {len(entries)} tensors, and no result has so many.")
+    if 8 + length + end != size:
+        raise BadRequestError(
+            f"{DAMAGED}: it has {size} bytes, and its header accounts for {8 + length + end}."
+        )
+    return metadata
 
 
 def _packed(result: Result) -> bytes:
@@ -131,8 +167,8 @@ def _packed(result: Result) -> bytes:
         for name, tensor in tensors.items()
     }
     data = safetensors.torch.save(copies, {"exhibit_a": _BLANK.decode() + header})
-    if int.from_bytes(data[:8], "little") > _LONGEST_HEADER:
-        raise BadRequestError("its text is too long for one file; keep large parts in tensors.")
+    if int.from_bytes(data[:8], "little") > _LONGEST_HEADER or len(tensors) > _MOST_TENSORS:
+        raise BadRequestError("it has too many parts for one file; keep numbers in large tensors.")
     return data
 
 
@@ -202,7 +238,12 @@ def _decoded(node: JSON, tensors: dict[str, Tensor], classes: Classes) -> Any:
 
 
 def _built(kind: type, values: dict[str, Any]) -> Any:
-    """An object of a dataclass; stored fields that the class lacks, or needs, are an error."""
+    """An object of a dataclass; stored fields that the class lacks, or needs, are an error.
+
+    A class that has changed says itself what an ``upgraded`` file of an earlier version holds.
+    """
+    if hasattr(kind, "upgraded"):
+        values = kind.upgraded(values)
     known = {field.name: field for field in fields(kind) if field.init}
     needed = {n for n, f in known.items() if f.default is MISSING and f.default_factory is MISSING}
     if wrong := sorted((values.keys() - known.keys()) | (needed - values.keys())):
@@ -210,6 +251,7 @@ def _built(kind: type, values: dict[str, Any]) -> Any:
             f"its {kind.__name__} differs from that of exhibit-a {version('exhibit-a')} in "
             f"{', '.join(wrong)}. Read it with the version that wrote it."
         )
+    require_types(kind, values)
     return kind(**values)
 
 

@@ -2,14 +2,15 @@
 
 A page with a form, one address that examines a text, two that give results back.
 
-1. Guard (``guard.py``): requests for other names or from other sites are refused, and
-   requests are rate-limited.
+1. Guard (``guard.py``): requests for other names or from other sites are refused, and requests are
+   rate-limited. Connections that keep others waiting are closed (``connections.py``).
 2. Queue (``jobs.py``): one computation at a time; the client is sent its progress.
 3. Results are kept in memory, the last few of them, under names that cannot be guessed. No part of
    a request is ever a path.
 """
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
@@ -17,7 +18,7 @@ from html import escape
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -26,6 +27,8 @@ from exhibit_a.report.view import View
 from exhibit_a.serve.guard import Guard, RateLimit
 from exhibit_a.serve.jobs import Job, JobQueue
 from exhibit_a.subject.subject import Subject
+
+log = logging.getLogger(__name__)
 
 _FORM = """<!doctype html>
 <html lang="en">
@@ -120,13 +123,18 @@ def _kept_result(jobs: JobQueue, request: Request) -> View:
 
 async def _question(request: Request, limits: Limits) -> _Question:
     """What a request asks for; a body that is too large is refused before it has been read."""
-    if request.headers.get("content-type", "").split(";")[0].strip() != "application/json":
+    kind = request.headers.get("content-type", "").partition(";")[0]
+    if kind.strip().lower() != "application/json":
         raise HTTPException(415, "Send JSON.")
     body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limits.body:
-            raise HTTPException(413, f"A request has at most {limits.body} bytes.")
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > limits.body:
+                raise HTTPException(413, f"A request has at most {limits.body} bytes.")
+    except ClientDisconnect as problem:
+        log.warning("a client has disconnected in the middle of its request")
+        raise HTTPException(400, "The request is not whole.") from problem
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError) as problem:

@@ -3,7 +3,9 @@
 One computation at a time, first come, first served, a bounded number waiting. Every client gets a
 stream of messages: how many are ahead, which stage is running, how it ended. A client that
 disconnects gives up its place; a running computation stops when its next stage would begin. The
-last few results are kept in memory, under names that cannot be guessed.
+last few results are kept in memory, under names that cannot be guessed. When the server is stopped,
+every client is told, and a computation under way is given up: the command's end does not wait for
+the worker (``commands/start.py``).
 """
 
 import asyncio
@@ -57,12 +59,20 @@ class JobQueue:
         """Whether no other job can be accepted."""
         return len(self.jobs) >= self._waiting
 
+    def close(self) -> None:
+        """Tell every client that the server is stopped, and give up every job."""
+        self._worker.shutdown(wait=False, cancel_futures=True)
+        for job in self.jobs:
+            job.is_abandoned = True
+            job.messages.put_nowait({"state": "failed", "error": "The server was stopped."})
+            job.messages.put_nowait(None)
+
     async def stream(self, job: Job) -> AsyncIterator[str]:
         """Accept a job, and give its messages as lines of JSON until it has ended."""
         loop = asyncio.get_running_loop()
         self.jobs.append(job)
         future = self._worker.submit(self._examine, job, loop)
-        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._finish, job))
+        future.add_done_callback(lambda _: self._finish_soon(job, loop))
         try:
             async for message in self._messages(job):
                 yield json.dumps(message) + "\n"
@@ -86,6 +96,10 @@ class JobQueue:
         if future.cancel():
             self._finish(job)
 
+    def _finish_soon(self, job: Job, loop: asyncio.AbstractEventLoop) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits for the job
+            loop.call_soon_threadsafe(self._finish, job)
+
     def _finish(self, job: Job) -> None:
         if job in self.jobs:
             self.jobs.remove(job)
@@ -95,7 +109,8 @@ class JobQueue:
         """Examine a text, in the one worker thread."""
 
         def send(message: Message) -> None:
-            loop.call_soon_threadsafe(job.messages.put_nowait, message)
+            if not job.is_abandoned:  # where it is, the loop may have ended
+                loop.call_soon_threadsafe(job.messages.put_nowait, message)
 
         def progress(stage: str, step: int, steps: int) -> None:
             if job.is_abandoned:
@@ -104,6 +119,8 @@ class JobQueue:
 
         try:
             result = view(trial(job.subject, job.text, pair=job.pair, progress=progress))
+            if job.is_abandoned:
+                raise _AbandonedError
             name = secrets.token_hex(16)
             loop.call_soon_threadsafe(self._keep, name, result)
             send({"state": "done", "id": name})

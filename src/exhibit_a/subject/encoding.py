@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from exhibit_a.errors import BadRequestError, UnsupportedModelError, first_line
+from exhibit_a.extras import extra
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Inputs
 from exhibit_a.subject.guard import StopEarly, frozen_eval, hooked
@@ -38,6 +39,8 @@ def encode(
     if isinstance(text, Mapping):
         return _encoded_already(model, text, pair, limit)
     if tokenizer is None:
+        if model.main_input_name == "pixel_values":
+            extra("PIL")  # without it no processor of images can be read
         raise BadRequestError(
             "There is no tokenizer for this model: give load(..., tokenizer=...) or encoded inputs."
         )
@@ -220,7 +223,12 @@ def _encoded_already(
             raise BadRequestError(
                 f"attention_mask {tuple(mask.shape)} does not fit input_ids {tuple(ids.shape)}."
             )
-    return {k: v.to(model.device) if isinstance(v, Tensor) else v for k, v in inputs.items()}
+    return {k: _placed(v, model) if isinstance(v, Tensor) else v for k, v in inputs.items()}
+
+
+def _placed(tensor: Tensor, model: PreTrainedModel) -> Tensor:
+    """A tensor where the model is; one from inference mode as a copy, which gradients may meet."""
+    return (tensor.clone() if tensor.is_inference() else tensor).to(model.device)
 
 
 def _require_ids(model: PreTrainedModel, ids: Tensor, limit: int | None) -> None:
@@ -243,11 +251,12 @@ def _require_ids(model: PreTrainedModel, ids: Tensor, limit: int | None) -> None
 def _pixels(model: PreTrainedModel, processor: Tokenizer, image: object) -> Inputs:
     """Pixels for an image, an array, or the path of an image file."""
     if isinstance(image, str | Path):
-        from PIL import Image, UnidentifiedImageError
-
+        reader = extra("PIL.Image")
         try:
-            image = Image.open(image).convert("RGB")
-        except (OSError, UnidentifiedImageError) as problem:
+            if not Path(image).is_file():
+                raise OSError  # nobody waits for a pipe to be written to
+            image = reader.open(image).convert("RGB")
+        except (OSError, ValueError, reader.DecompressionBombError) as problem:
             raise BadRequestError(
                 f"This model looks at images, and {str(image)!r} is not a readable image file."
             ) from problem

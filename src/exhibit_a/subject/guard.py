@@ -17,6 +17,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from exhibit_a.shapes import Inputs
+from exhibit_a.subject.modes import usual_modes
 
 Forward = Callable[..., Any]
 
@@ -33,10 +34,11 @@ _adding_a_lock = threading.Lock()
 def frozen_eval(model: nn.Module) -> Iterator[None]:
     """No dropout and no gradients for weights inside the block; everything as before after it.
 
+    Torch's modes are the usual ones too, whatever those of the caller are (see ``modes.py``).
     The change is to the model, which threads share, so a lock lets one thread in at a time; that
     thread may begin another block inside its own. Enter this before any other change to the model.
     """
-    with _lock_of(model):
+    with _lock_of(model), usual_modes():
         training = [module for module in model.modules() if module.training]
         trainable = [weight for weight in model.parameters() if weight.requires_grad]
         try:

@@ -7,8 +7,7 @@ is then loaded without one.
 """
 
 import os
-from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import transformers
@@ -22,6 +21,11 @@ from exhibit_a.subject.encoding import Tokenizer
 Device = str | torch.device | None
 DType = str | torch.dtype | None
 Options = dict[str, Any]  # of from_pretrained
+Model = TypeVar("Model", bound=nn.Module)
+
+# What turns a model's input into tensors, by name: some of these cannot even be looked at unless a
+# library is there that other models do not need.
+COMPANIONS = {"pixel_values": "AutoImageProcessor", "input_features": "AutoProcessor"}
 
 
 def accept(model: nn.Module, device: Device, dtype: DType, options: Options) -> PreTrainedModel:
@@ -56,17 +60,25 @@ def fetch(
                 "in one way only; leave it out."
             )
         model, tokenizer = load_embedded(name)
-        model = model if floating is None else model.to(floating)
+        model = model if floating is None else moved(model, floating)
     else:
         model, tokenizer = _read(name, floating or dtype, options)
     if device is None:
         return model, tokenizer
     try:
-        return model.to(device), tokenizer
+        return moved(model, device), tokenizer
     except (RuntimeError, AssertionError) as problem:  # how torch refuses a device
         raise BadRequestError(
             f"The model cannot be put on {device!r}: {first_line(problem)}"
         ) from problem
+
+
+def moved(model: Model, to: torch.device | torch.dtype | str) -> Model:
+    """The model itself, on another device or in another precision.
+
+    Transformers wraps this method so that a type checker sees a function without its object.
+    """
+    return model.to(to)
 
 
 def lacks_a_head(model: PreTrainedModel, loading: dict[str, Any], source: str) -> bool:
@@ -156,14 +168,10 @@ def _declared(config: PretrainedConfig) -> Any:
 
 def _tokenizer_beside(name: str, model: PreTrainedModel, options: Options) -> Tokenizer:
     """The tokenizer or processor saved beside a model, or None."""
-    processors: dict[str, Callable[..., Tokenizer]] = {
-        "pixel_values": transformers.AutoImageProcessor.from_pretrained,
-        "input_features": transformers.AutoProcessor.from_pretrained,
-    }
-    read = processors.get(model.main_input_name, transformers.AutoTokenizer.from_pretrained)
+    companion = COMPANIONS.get(model.main_input_name, "AutoTokenizer")
     try:
-        tokenizer = read(name, **options)
-    except Exception:  # any broken file; pre-encoded inputs still work, text is refused
+        tokenizer = getattr(transformers, companion).from_pretrained(name, **options)
+    except Exception:  # any broken file or missing library; pre-encoded inputs still work
         return None
     return tokenizer if knows_words(tokenizer) else None
 

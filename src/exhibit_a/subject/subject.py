@@ -19,6 +19,7 @@ from exhibit_a.shapes import Attention, Inputs
 from exhibit_a.subject.anatomy import Anatomy, observe, output_weight
 from exhibit_a.subject.encoding import Tokenizer, encode, length_limit, probe, shapes
 from exhibit_a.subject.guard import floating, frozen_eval, without_cache
+from exhibit_a.subject.modes import require_differentiable, usual_modes
 from exhibit_a.subject.provenance import Provenance, provenance
 from exhibit_a.subject.softmax_tap import softmax_tapping
 from exhibit_a.subject.sources import accept, fetch
@@ -51,8 +52,8 @@ class Subject:
         """The names of the classes, in the order of the output; empty for models without any."""
         if self.anatomy.answers not in ("classes", "outputs", "token classes"):
             return ()
-        names: dict[int, str] = self.model.config.id2label
-        return tuple(names[i] for i in sorted(names))
+        names = {int(number): name for number, name in (self.model.config.id2label or {}).items()}
+        return tuple(names[number] for number in sorted(names))
 
     @property
     def device(self) -> torch.device:
@@ -78,6 +79,7 @@ class Subject:
         return output_weight(self.model, self.anatomy.sites[site])
 
 
+@usual_modes()
 def load(
     source: str | Path | PreTrainedModel | nn.Module = "sentiment",
     *,
@@ -111,6 +113,7 @@ def load(
     require_choice("tap", tap, ("auto", *TAPS))
     if isinstance(source, nn.Module):
         model = accept(source, device, dtype, from_pretrained)
+        require_differentiable(model)
         name = model.name_or_path or type(model).__name__
     else:
         name = str(source)

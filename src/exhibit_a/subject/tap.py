@@ -9,6 +9,10 @@ something or replace it:
 3. ``weighting``  the probabilities, and everything that made them;
 4. ``result``     the context: one averaged value per head and query.
 
+The name is registered when this module is imported, and stays: to take it out again would break
+every thread that is inside. Nobody meets it who does not ask for it, and even then, without a tap,
+it is the family's own eager attention, bit for bit.
+
 A point that returns ``None`` replaces nothing. Families that do not look their attention up are
 reached by ``softmax_tap.py``, through the same four points.
 """

@@ -76,6 +76,7 @@ class Batch(Pass):
 
     def rerun(self, keep: tuple[str, ...]) -> "Batch":
         """The same rows, run once more."""
+        self.require_same_weights()
         return _run(self.subject, self.inputs, keep)
 
     def real_queries(self, site: int) -> Bool[Tensor, "batch query"]:
@@ -124,6 +125,14 @@ def grouped(
     if group:
         yield group
         tell(progress, len(order), len(order))
+
+
+def padded_groups(
+    subject: Subject, inputs: Sequence[Inputs]
+) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
+    """Inputs that are run together, as one: their places, and what the model is given."""
+    for group in grouped(inputs, alone=stand_alone(subject)):
+        yield group, padded(subject, [inputs[place] for place in group])
 
 
 def lengths_of(inputs: Sequence[Inputs]) -> RowIndex:

@@ -5,10 +5,11 @@ the hidden states between the layers, and the answer. ``keep`` says what of it, 
 alone is heads × tokens² for every layer; ``trace.keeping(...)`` runs the pass again and keeps more.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -29,6 +30,7 @@ from exhibit_a.shapes import (
 from exhibit_a.subject.anatomy import Site, key_stack, observe
 from exhibit_a.subject.encoding import decoder_ids, decoder_limit, positions, shapes
 from exhibit_a.subject.guard import frozen_eval, without_cache
+from exhibit_a.subject.modes import usual_modes
 from exhibit_a.subject.subject import TAPS, Subject
 from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.passes import Pass, Recorder, checked_keep, run_pass
@@ -134,9 +136,11 @@ class Trace(Pass):
 
     def rerun(self, keep: tuple[str, ...]) -> "Trace":
         """The same text, run once more."""
+        self.require_same_weights()
         return _run(self.subject, self.inputs, checked_keep(keep))
 
 
+@usual_modes()
 def capture(
     subject: Subject,
     text: object,
@@ -288,7 +292,8 @@ def _generated(model: PreTrainedModel, inputs: Inputs, limit: int | None) -> Ten
         return shifted
     most = GENERATED if limit is None else min(GENERATED, limit)  # the last is never an input
     with torch.no_grad(), frozen_eval(model):
-        ids: Tensor = model.generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=most)
+        generate = cast("Callable[..., Tensor]", model.generate)  # not declared for every model
+        ids = generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=most)
     return ids[:, :-1] if ids.shape[1] > 1 else ids
 
 

@@ -156,22 +156,25 @@ class _Together(Edit):
         return changed
 
     def values(self, site: int, value: SharedValues) -> SharedValues | None:
-        changed = None
-        for edit in self.edits:
-            changed = _latest(edit.values(site, value if changed is None else changed), changed)
-        return changed
+        return self._one_after_the_other(lambda edit, latest: edit.values(site, latest), value)
 
     def weighting(self, call: AttentionCall) -> Attention | None:
-        changed = None
-        for edit in self.edits:
-            latest = call if changed is None else dataclasses.replace(call, probs=changed)
-            changed = _latest(edit.weighting(latest), changed)
-        return changed
+        def weighting(edit: Edit, latest: Tensor) -> Tensor | None:
+            return edit.weighting(dataclasses.replace(call, probs=latest))
+
+        return self._one_after_the_other(weighting, call.probs)
 
     def result(self, call: AttentionCall, context: Context) -> Context | None:
+        return self._one_after_the_other(lambda edit, latest: edit.result(call, latest), context)
+
+    def _one_after_the_other(
+        self, change: Callable[[Edit, Tensor], Tensor | None], given: Tensor
+    ) -> Tensor | None:
+        """What all edits make of a tensor, or None where none of them changes it."""
         changed = None
         for edit in self.edits:
-            changed = _latest(edit.result(call, context if changed is None else changed), changed)
+            latest = change(edit, given if changed is None else changed)
+            changed = changed if latest is None else latest
         return changed
 
 
@@ -184,7 +187,3 @@ def _expanded(tensor: Tensor, call: AttentionCall, name: str) -> Tensor:
             f"The {name} for site {call.site} has the shape {tuple(tensor.shape)}; the attention "
             f"there has (copy, head, query, key) {tuple(call.probs.shape)}."
         ) from problem
-
-
-def _latest(newer: Tensor | None, older: Tensor | None) -> Tensor | None:
-    return older if newer is None else newer

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.shapes import Inputs
@@ -21,6 +22,7 @@ from exhibit_a.subject.anatomy import Layer, Site, output_weight
 from exhibit_a.subject.guard import floating, frozen_eval
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap, shared_to_all
+from exhibit_a.subject.weights import Stamp, weights_stamp
 from exhibit_a.trace.layers import LayerRecorder
 
 KEEPABLE = ("attention", "values", "hidden", "queries", "keys")
@@ -44,6 +46,21 @@ class Pass(ABC):
     layer_inputs: tuple[Tensor | None, ...] = field(repr=False)  # states each layer call was given
     layer_outputs: tuple[Any, ...] = field(repr=False)  # what it returned, as replay returns it
     stack_outputs: dict[str, Tensor] = field(repr=False)  # the output of each stack's last layer
+    weights: Stamp = field(repr=False)  # of the model, when it ran
+
+    @property
+    def model(self) -> PreTrainedModel:
+        """The model, to compute the rest of this pass with; it must be what it was."""
+        self.require_same_weights()
+        return self.subject.model
+
+    def require_same_weights(self) -> None:
+        """Refuse to go on with other weights than those that were run."""
+        if weights_stamp(self.subject.model) != self.weights:
+            raise BadRequestError(
+                f"The weights of {self.subject.name} were changed after this pass, and what was "
+                "kept of it belongs to the old ones; capture the text again."
+            )
 
     @property
     def stack_inputs(self) -> dict[str, Tensor]:
@@ -80,7 +97,7 @@ class Pass(ABC):
 
     def output_weight(self, site: int) -> Tensor | None:
         """The output projection as each head of a site meets it, where it was found."""
-        return output_weight(self.subject.model, self.sites[site])
+        return output_weight(self.model, self.sites[site])
 
 
 class Recorder(Tap):
@@ -137,6 +154,7 @@ def run_pass(
         "at_sites": {name: tuple(calls) for name, calls in recorder.kept.items()},
         "layer_inputs": tuple(recorded.inputs),
         "layer_outputs": tuple(recorded.outputs),
+        "weights": weights_stamp(subject.model),
         "stack_outputs": recorded.stack_outputs(layers),
     }
 

@@ -47,7 +47,7 @@ def replay(
         raise BadRequestError(f"{copies} copies were asked for; give 1 or more.")
     if start > 0:
         trace = trace.keeping("hidden")
-    model = trace.subject.model
+    model = trace.model
     modules = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
     first = sum(site.call < start for site in trace.sites)
     inputs = {name: _repeated(value, copies) for name, value in trace.inputs.items()}

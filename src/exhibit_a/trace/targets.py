@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
 from exhibit_a.shapes import HasLogits, Scores
 from exhibit_a.subject.anatomy import ANSWERS
+from exhibit_a.subject.modes import usual_modes
 from exhibit_a.trace.answers import logits_at, token_name
 from exhibit_a.trace.capture import Trace
 
-Scale = Literal["probability", "logit", "log_probability"]
+Scale = Literal["probability", "logit", "log_probability", "log_odds"]
 CHOSEN_BY: dict[str, tuple[str, ...]] = {  # what picks a target, for each kind of answer
     "classes": ("label", "scale"),
     "outputs": ("label",),  # several labels that do not exclude each other, or several values
@@ -42,6 +44,8 @@ class Target:
             logits = torch.softmax(logits.float(), -1)
         elif self.scale == "log_probability":
             logits = torch.log_softmax(logits.float(), -1)
+        elif self.scale == "log_odds":
+            return log_odds(logits.float(), self.index)
         return logits[:, self.index]
 
     def __str__(self) -> str:
@@ -49,6 +53,19 @@ class Target:
         return f"{self.scale.replace('_', ' ')} of {self.name or self.index}{where}"
 
 
+def log_odds(logits: Float[Tensor, "row answer"], index: int) -> Scores:
+    """log p/(1 − p) of one answer: how far it is ahead of all others together.
+
+    It does not saturate, and small differences are not lost where p is nearly 1.
+
+    >>> log_odds(torch.tensor([[2.0, 0.0], [40.0, 0.0]]), 0)
+    tensor([ 2., 40.])
+    """
+    others = torch.cat([logits[:, :index], logits[:, index + 1 :]], -1)
+    return logits[:, index] - others.logsumexp(-1)
+
+
+@usual_modes()
 def choose_target(
     trace: Trace,
     *,
@@ -73,7 +90,7 @@ def choose_target(
         token: the token to explain, as text or id; without, the most likely one.
         position: where the model answers, counted from 0 or, if negative, from the end; without,
             the last token or the mask.
-        scale: probability, logit or log_probability.
+        scale: probability, logit, log_probability or log_odds.
     """
     if scale is not None:
         require_choice("scale", scale, get_args(Scale))

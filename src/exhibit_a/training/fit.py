@@ -118,7 +118,7 @@ def answers(
     was_training = model.training
     model.eval()
     order = sorted(range(len(examples)), key=lambda number: examples[number].length)
-    scores = torch.empty(len(examples), model.config.num_labels)
+    scores = torch.empty(len(examples), model.config.num_labels or 0)
     for start in range(0, len(order), size):
         batch = order[start : start + size]
         scores[batch] = model(**padded(model, [examples[n] for n in batch])).logits.float().cpu()

@@ -5,10 +5,10 @@
    gives its probability of each label for every example (Hinton et al., 2015).
 3. Run the loop (``fit``); the examples that were put aside decide which weights are kept.
 4. Write beside ``out`` and rename, so that half a model is never left behind. The folder is made
-   before the training, so that a path that cannot be written fails at once.
+   before the training, so that a path that cannot be written fails at once; if it fails at the end,
+   the model is not lost (``saving``).
 """
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ from transformers import (
 )
 
 from exhibit_a.embedded.weights import quietly
-from exhibit_a.errors import BadRequestError, first_line
+from exhibit_a.errors import BadRequestError, ExhibitError, first_line
 from exhibit_a.examples import (
     Example,
     label_names,
@@ -35,14 +35,15 @@ from exhibit_a.examples import (
     require_labels,
 )
 from exhibit_a.examples.labels import split_off
+from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.progress import Bar, progress_bar
 from exhibit_a.results.files import folder_beside, free_folder
 from exhibit_a.results.plain import JSON
 from exhibit_a.subject.encoding import NO_PAIRS, length_limit, separates
-from exhibit_a.subject.sources import knows_words, lacks_a_head
+from exhibit_a.subject.sources import knows_words, lacks_a_head, moved
 from exhibit_a.training.fit import Encoded, Schedule, answers, fit, share_right
+from exhibit_a.training.saving import Trained, UnsavedModelError, require_room
 
-RECORD = "training.json"
 RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "epochs": (lambda value: value >= 1, "at least 1"),
     "batch_size": (lambda value: value >= 1, "at least 1"),
@@ -98,20 +99,29 @@ def train(
     """
     schedule = Schedule(epochs, batch_size, learning_rate, label_smoothing, patience, seed)
     _require_ranges(**asdict(schedule), max_length=max_length, holdout=holdout)
+    require_seed(seed)
     target = free_folder(Path(out))
     columns = {"text": text, "pair": pair, "label": label}
     lesson = _lesson(train, dev, teacher, columns, holdout, seed)
-    with folder_beside(target) as folder, torch.random.fork_rng():
-        torch.manual_seed(seed)
-        model, tokenizer = load_base(base, lesson.labels)
-        model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        if freeze_embeddings:
-            model.get_input_embeddings().requires_grad_(False)
-        with progress_bar("training", visible=progress) as bar:
-            history = _fitted(model, tokenizer, lesson, schedule, max_length, bar)
-        record = {"base": Path(base).name, **lesson.record(history)}
-        record |= {"freeze_embeddings": freeze_embeddings, "max_length": max_length}
-        _save(folder, model, tokenizer, record | asdict(schedule))
+    trained = None
+    try:
+        with folder_beside(target) as folder, torch.random.fork_rng():
+            torch.manual_seed(seed)
+            model, tokenizer = load_base(base, lesson.labels)
+            require_room(folder, model)
+            moved(model, device or ("cuda" if torch.cuda.is_available() else "cpu"))
+            if freeze_embeddings:
+                model.get_input_embeddings().requires_grad_(False)
+            with progress_bar("training", visible=progress) as bar:
+                history = _fitted(model, tokenizer, lesson, schedule, max_length, bar)
+            record = {"base": Path(base).name, **lesson.record(history)}
+            record |= {"freeze_embeddings": freeze_embeddings, "max_length": max_length}
+            trained = Trained(model, tokenizer, record | asdict(schedule))
+            trained.save(folder)
+    except ExhibitError as problem:
+        if trained is None:
+            raise
+        raise UnsavedModelError(trained, target, problem) from problem
     return target
 
 
@@ -124,8 +134,13 @@ def accuracy(
 ) -> float:
     """The part of the examples whose label gets the model's highest score."""
     require_labels(examples, "The examples")
-    require_known_labels(examples, model.config.label2id)
+    require_known_labels(examples, label_numbers(model))
     return share_right(model, encode(model, tokenizer, examples, max_length))
+
+
+def label_numbers(model: PreTrainedModel) -> dict[str, int]:
+    """The number of each label in the model's output."""
+    return {name: int(number) for name, number in (model.config.label2id or {}).items()}
 
 
 def split(
@@ -146,10 +161,12 @@ def encode(
     if any(example.pair is not None for example in examples) and not separates(tokenizer):
         raise BadRequestError(NO_PAIRS)
     limit = min(max_length, length_limit(model, tokenizer) or max_length)
+    numbers = label_numbers(model)
     encoded = []
     for example in examples:
         inputs = tokenizer(example.text, example.pair, truncation=True, max_length=limit)
-        encoded.append(Encoded(dict(inputs), model.config.label2id.get(example.label)))
+        number = None if example.label is None else numbers.get(example.label)
+        encoded.append(Encoded(dict(inputs), number))
     tokenizer("")  # a fast tokenizer remembers its last limit and would save it
     return encoded
 
@@ -264,26 +281,15 @@ def _opinions(
     bar: Bar,
 ) -> list[tuple[float, ...]]:
     """The teacher's probability of each of the student's labels, for every example."""
-    labels = list(student.config.label2id)
+    labels = list(label_numbers(student))
     model, tokenizer = load_base(teacher, labels)
-    model.to(student.device)
+    moved(model, student.device)
     bar.title("the teacher reads")
     encoded = encode(model, tokenizer, examples, max_length)
     shares = torch.softmax(answers(model, encoded, progress=bar), -1)
-    columns = [model.config.label2id[name] for name in labels]
+    numbers = label_numbers(model)
+    columns = [numbers[name] for name in labels]
     return [tuple(row) for row in shares[:, columns].tolist()]
-
-
-def _save(
-    folder: Path,
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    record: dict[str, JSON],
-) -> None:
-    with quietly():
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-    (folder / RECORD).write_text(json.dumps(record, indent=2) + "\n")
 
 
 @contextmanager

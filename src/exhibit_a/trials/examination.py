@@ -7,23 +7,29 @@ is left out with that one, and no stage stops the others.
 from dataclasses import dataclass
 from typing import TypeVar
 
-from torch import Tensor
+import torch
 
 from exhibit_a.errors import NotComputableError
+from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
+from exhibit_a.methods.attribution.reliance import Reliance, reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution, self_attribution
 from exhibit_a.methods.attribution.tree import AttributionTree, attribution_tree
-from exhibit_a.methods.explanation.head_permutation import HeadPermutation, head_permutation
+from exhibit_a.methods.explanation.pictures import Pictures, pictures_knowing
 from exhibit_a.methods.identifiability.alternative_maps import AlternativeMaps, alternative_maps
 from exhibit_a.methods.identifiability.counts import (
     AttentionIdentifiability,
     attention_identifiability,
 )
 from exhibit_a.methods.identifiability.effective import EffectiveAttention, effective_attention
-from exhibit_a.methods.mixing.head_mixing import HeadMixing, head_mixing
-from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution, hidden_attribution
+from exhibit_a.methods.mixing.head_mixing import HeadMixing
+from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
+from exhibit_a.methods.mixing.one_push import hidden_and_heads
+from exhibit_a.shapes import SiteHeads, SiteRows
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target
-from exhibit_a.trials.stages import Stages, affordable_probes, affordable_repeats
+from exhibit_a.trials.carriers import Carriers, smallest_set, steering
+from exhibit_a.trials.learned import learned
+from exhibit_a.trials.stages import Stages, affordable_probes
 
 Needed = TypeVar("Needed")
 
@@ -39,14 +45,26 @@ class Examination:
     attribution: SelfAttribution | None
     tree: AttributionTree | None
     alternatives: AlternativeMaps | None
-    permutation: HeadPermutation | None
+    reliance: Reliance | None
+    carriers: Carriers | None
+    steering: tuple[SiteHeads, ...] | None
+    learned: dict[str, bool] | None
     hidden: HiddenAttribution | None
     mixing: HeadMixing | None
+    pictures: Pictures | None
 
 
-def examine(
-    trace: Trace, target: Target | None, stages: Stages, *, probes: int, seed: int
-) -> Examination:
+@dataclass(frozen=True)
+class Asked:
+    """How a text is to be examined."""
+
+    probes: int
+    seed: int
+    carries: float  # share of the margin from which a head carries
+    pictures: bool
+
+
+def examine(trace: Trace, target: Target | None, stages: Stages, how: Asked) -> Examination:
     """Run every method that applies, one stage after the other."""
 
     def needed(result: Needed | None, stage: str) -> Needed:
@@ -59,49 +77,78 @@ def examine(
             raise NotComputableError(stages.skipped["target"])
         return target
 
-    attempt = stages.attempt
-    effective = attempt("effective", lambda: effective_attention(trace))
+    attempt, seed = stages.attempt, how.seed
+    relied = attempt("reliance", lambda: reliance(trace, target=asked(), seed=seed))
+    few = attempt("heads", lambda: _heads(trace, asked(), needed(relied, "reliance"), how))
+    carriers, steered = few or (None, None)
     counts = attempt("identifiability", lambda: attention_identifiability(trace))
-    attribution = attempt("attribution", lambda: self_attribution(trace, target=asked()))
-    tree = attempt("tree", lambda: attribution_tree(needed(attribution, "attribution")))
     alternatives = attempt(
-        "alternatives", lambda: _alternatives(trace, needed(counts, "identifiability"), attribution)
+        "alternatives", lambda: _alternatives(trace, needed(counts, "identifiability"), relied)
     )
-    permutation = attempt(
-        "permutation",
-        lambda: head_permutation(trace, asked(), repeats=affordable_repeats(trace), seed=seed),
-    )
-    hidden = attempt(
-        "hidden",
-        lambda: hidden_attribution(trace, probes=affordable_probes(trace, probes), seed=seed),
-    )
-    mixing = attempt(
-        "mixing", lambda: head_mixing(trace, probes=affordable_probes(trace, probes), seed=seed)
+    attribution = attempt("attribution", lambda: self_attribution(trace, target=asked()))
+    effective = attempt("effective", lambda: effective_attention(trace))
+    tree = attempt("tree", lambda: attribution_tree(needed(attribution, "attribution")))
+    taught = attempt("weights", lambda: learned(trace.subject))
+    mixed = attempt(
+        "mixing",
+        lambda: hidden_and_heads(trace, probes=affordable_probes(trace, how.probes), seed=seed),
     )
     return Examination(
-        trace,
-        target,
-        effective,
-        counts,
-        attribution,
-        tree,
-        alternatives,
-        permutation,
-        hidden,
-        mixing,
+        trace=trace,
+        target=target,
+        effective=effective,
+        identifiability=counts,
+        attribution=attribution,
+        tree=tree,
+        alternatives=alternatives,
+        reliance=relied,
+        carriers=carriers,
+        steering=steered,
+        learned=taught,
+        hidden=None if mixed is None else mixed[0],
+        mixing=None if mixed is None else mixed[1],
+        pictures=attempt("pictures", lambda: _pictures(trace, asked(), how, relied, attribution)),
     )
+
+
+def _pictures(
+    trace: Trace,
+    target: Target,
+    how: Asked,
+    relied: Reliance | None,
+    attribution: SelfAttribution | None,
+) -> Pictures:
+    """The pictures of the text, drawn from what is known already."""
+    if not how.pictures:
+        raise NotComputableError("They were not asked for (pictures=False).")
+    known: dict[str, Reliance | SelfAttribution] = {}
+    if relied is not None:
+        known["reliance"] = relied
+    if attribution is not None:
+        known["self_attribution"] = attribution
+    return pictures_knowing(known, trace, target, seed=how.seed)
+
+
+def _heads(
+    trace: Trace, target: Target, relied: Reliance, how: Asked
+) -> tuple[Carriers, tuple[SiteHeads, ...]]:
+    """The smallest set that carries the answer, and which of the other heads steer."""
+    game = HeadGame(trace, margin_of(target))
+    line = how.carries * relied.size
+    share, alone = (torch.cat(numbers).abs() for numbers in (relied.heads, relied.one_head))
+    idle = (share < line) & (alone < line)
+    steered = steering(game, relied.margin, idle, line)
+    return smallest_set(game, relied, how.seed), game.by_site(steered)
 
 
 def _alternatives(
-    trace: Trace, counts: AttentionIdentifiability, attribution: SelfAttribution | None
+    trace: Trace, counts: AttentionIdentifiability, relied: Reliance | None
 ) -> AlternativeMaps:
     """Other valid maps, searched first in the rows that contribute most."""
     free = tuple(rows > 0 for rows in counts.same_sum)
-    return alternative_maps(trace, free, first=_row_weights(attribution))
+    return alternative_maps(trace, free, first=_row_shares(relied))
 
 
-def _row_weights(attribution: SelfAttribution | None) -> tuple[Tensor, ...] | None:
-    """The absolute attribution of every row."""
-    if attribution is None:
-        return None
-    return tuple(scores.abs().sum(-1).float() for scores in attribution.scores)
+def _row_shares(relied: Reliance | None) -> tuple[SiteRows, ...] | None:
+    """The size of every row's share."""
+    return None if relied is None else tuple(edges.sum(-1).abs() for edges in relied.edges)

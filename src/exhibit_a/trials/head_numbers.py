@@ -1,19 +1,19 @@
 """What do the methods say about each head, in numbers?
 
-Before any word is drawn (``verdict.py``), the results of all methods are read head by head: how
-much of it is unique, how much reaches the output, how much the answer depends on it, and whether
-it points where the answer comes from. Attention has no sign, so it is compared with how much an
-edge contributed, for or against the answer.
+Before any word is drawn (``verdict.py``), the results of all methods are read head by head: how far
+the answer rests on where it looks, whether its weights are the only valid ones, and whether it
+points where its contribution comes from. Rows of a head count by what they contribute.
 """
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
-from exhibit_a.numerics.correlation import spearman
+from exhibit_a.methods.attribution.reliance import Reliance
+from exhibit_a.trials.carriers import Carriers
 
 if TYPE_CHECKING:
     from exhibit_a.trials.examination import Examination
@@ -21,28 +21,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HeadNumbers:
-    """What was measured about one head, before any word."""
+    """What was measured about one head, before any word; None where it could not be asked."""
 
     site: int
     head: int
-    unique: float | None = None
-    distance: float | None = None
-    null_fraction: float | None = None
-    change: float | None = None
-    change_low: float | None = None
-    change_high: float | None = None
-    share: float | None = None
-    agreement: float | None = None
+    reliance: float | None = None  # its share, in log-odds of the answer
+    error: float | None = None  # standard error of the share
+    one_head: float | None = None  # what the answer loses when it alone looks evenly
+    steering: float | None = None  # the same with all other maps free to follow, if asked
+    chance: float | None = None  # p-value: a share as large with permuted rows
+    pointing: float | None = None  # cosine of weights and contributions
+    unique: float | None = None  # share of rows with only one valid map
+    distance: float | None = None  # of valid alternatives, total variation, by contribution
+    own_keys: float | None = None  # share of rows that only the model's own keys make unique
+    null_fraction: float | None = None  # mean over rows
+    learned: bool | None = None  # whether the layer's weights can be told from random numbers
 
 
 def head_numbers(examined: "Examination") -> list[HeadNumbers]:
-    """The answers to the four questions, head by head."""
+    """The answers to all questions, head by head."""
     numbers = []
     for site in examined.trace.sites:
         columns = _columns(examined, site.index)
+        module = examined.trace.layers[site.call].module
+        taught = None if examined.learned is None else examined.learned[module]
         numbers += [
             HeadNumbers(
-                site.index, head, **{name: column[head] for name, column in columns.items()}
+                site.index,
+                head,
+                learned=taught,
+                **{name: column[head] for name, column in columns.items()},
             )
             for head in range(site.heads)
         ]
@@ -52,44 +60,55 @@ def head_numbers(examined: "Examination") -> list[HeadNumbers]:
 def _columns(examined: "Examination", site: int) -> dict[str, list[float]]:
     """What was measured about the heads of one site, by name."""
     columns: dict[str, list[float]] = {}
-    if examined.identifiability is not None:
-        free = examined.identifiability.same_sum[site]
+    weights = row_weights(examined, site)
+    counts = examined.identifiability
+    if counts is not None:
+        free = counts.same_sum[site]
         columns["unique"] = ((free == 0).sum(1) / (free >= 0).sum(1)).tolist()
+        if (generated := counts.generated[site]) is not None:
+            own = ((generated == 0) & (free > 0)).sum(1) / (free >= 0).sum(1)
+            columns["own_keys"] = own.tolist()
     if examined.alternatives is not None:
-        columns["distance"] = examined.alternatives.distance[site].amax(1).tolist()
+        distances = examined.alternatives.distance[site].double().cpu()
+        columns["distance"] = (distances * weights).sum(1).tolist()
     if examined.effective is not None:
         columns["null_fraction"] = examined.effective.null_fraction[site].nanmean(1).tolist()
-    if examined.permutation is not None:
-        change = examined.permutation.change[site]
-        half = examined.permutation.half * examined.permutation.error[site]
-        columns["change"] = change.tolist()
-        columns["change_low"] = (change - half).clamp_min(0).tolist()
-        columns["change_high"] = (change + half).clamp_max(1).tolist()
-    if examined.attribution is not None:
-        trace, scores = examined.trace, examined.attribution.scores
-        total = sum(float(part.abs().sum()) for part in scores) or 1.0
-        sizes = scores[site].abs()
-        columns["share"] = (sizes.sum((1, 2)) / total).tolist()
-        agreement = rank_agreement(trace.attention[site], sizes, trace.visible[site])
-        columns["agreement"] = agreement.tolist()
+    if examined.reliance is not None:
+        columns |= _reliance(examined.reliance, site)
+    if examined.steering is not None:
+        columns["steering"] = examined.steering[site].tolist()
     return columns
 
 
-def rank_agreement(
-    attention: Float[Tensor, "head query key"],
-    contribution: Float[Tensor, "head query key"],
-    visible: Bool[Tensor, "query key"],
-) -> Float[Tensor, " head"]:
-    """Spearman's correlation of two maps along visible keys; rows count by their contribution."""
+def _reliance(reliance: Reliance, site: int) -> dict[str, list[float]]:
+    share, null = reliance.heads[site].double(), reliance.null[site].double()
+    deviations = share.abs() / null.clamp_min(torch.finfo(torch.double).tiny)
+    chance = torch.erfc(deviations / 2**0.5)
+    return {
+        "reliance": share.tolist(),
+        "error": reliance.standard_error[site].tolist(),
+        "one_head": reliance.one_head[site].tolist(),
+        "chance": chance.tolist(),
+        "pointing": reliance.pointing[site].tolist(),
+    }
 
-    rows = spearman(attention.double(), contribution.double(), visible)
-    weight = contribution.sum(-1).double()
-    return (rows * weight).sum(-1) / weight.sum(-1).clamp_min(torch.finfo(torch.double).tiny)
+
+def row_weights(examined: "Examination", site: int) -> Float[Tensor, "head query"]:
+    """How much each row of a head counts: by its share, or equally where that is not known."""
+    attention = examined.trace.attention[site]
+    if examined.reliance is None:
+        weights = torch.ones(attention.shape[:2], dtype=torch.double)
+    else:
+        weights = examined.reliance.edges[site].double().sum(-1).abs().cpu()
+        weights = weights + torch.finfo(torch.float32).tiny  # a head without any: all rows alike
+    return weights / weights.sum(-1, keepdim=True)
 
 
 def doubts(examined: "Examination") -> dict[str, Any]:
     """The doubts about the numbers behind the words."""
     checks: dict[str, Any] = {"parity": examined.trace.subject.anatomy.parity}
+    if examined.reliance is not None:
+        checks |= _reliance_doubts(examined.reliance, examined.carriers)
     if examined.effective is not None:
         checks["largest change of a head's output, effective"] = examined.effective.checks[
             "largest change of a head's output"
@@ -108,13 +127,23 @@ def doubts(examined: "Examination") -> dict[str, Any]:
         always = ("largest gap", "largest gap as a share of the change", "most points")
         failed = [name for name in ("incomplete sites", "completeness") if name in known]
         checks |= {f"attribution, {name}": known[name] for name in (*always, *failed)}
-    if examined.permutation is not None:
-        checks |= {
-            "permutations of every head": examined.permutation.repeats,
-            "change of the answer with all heads permuted": examined.permutation.together,
-            "its standard error": examined.permutation.together_error,
-        }
     if examined.hidden is not None:
         checks["mixing, probes"] = examined.hidden.checks["probes"]
         checks["mixing, largest standard error"] = examined.hidden.checks["largest_standard_error"]
+    return checks
+
+
+def _reliance_doubts(reliance: Reliance, carriers: Carriers | None) -> dict[str, Any]:
+    checks: dict[str, Any] = {
+        "reliance, by": reliance.by,
+        "reliance, gap as a share of the whole": reliance.checks["gap as a share of the whole"],
+        "reliance, points": reliance.checks["points"],
+        "margin with all rows permuted": reliance.permuted_margin,
+        "its standard error": reliance.permuted_error,
+    }
+    if reliance.reason:
+        checks["reliance, undetermined"] = reliance.reason
+    if carriers is not None and carriers.heads:
+        checks["loss by random sets of as many heads"] = carriers.random_loss
+        checks["standard error of that loss"] = carriers.random_error
     return checks

@@ -13,18 +13,19 @@ from exhibit_a.trace.capture import Trace
 
 STAGES = (
     "capture",
-    "effective",
+    "reliance",
+    "heads",
     "identifiability",
-    "attribution",
-    "tree",
     "alternatives",
-    "permutation",
-    "hidden",
+    "attribution",
+    "effective",
+    "tree",
+    "weights",
     "mixing",
+    "pictures",
 )
 EFFORT = 2**39  # multiplications that one stage may cost: some 10 to 20 s on two cores
-FEWEST = 4  # probes or permutations; with fewer, the error is hardly known
-REPEATS = 8  # permutations of every head: the interval is 0.84 standard deviations each way
+FEWEST = 4  # probes; with fewer, the error is hardly known
 
 StageProgress = Callable[
     [str, int, int], None
@@ -81,13 +82,6 @@ def affordable_probes(trace: Trace, wanted: int) -> int:
             "trial allows. Call the method itself on a capture of the text."
         )
     return min(wanted, EFFORT // one)
-
-
-def affordable_repeats(trace: Trace) -> int:
-    """How often the rows of every head are permuted: fewer times where the text is long."""
-    heads = sum(site.heads for site in trace.sites)
-    one = heads * _tokens(trace) * _weights(trace) // 2  # half the layers stand above a head
-    return min(REPEATS, max(FEWEST, EFFORT // one))
 
 
 def _tokens(trace: Trace) -> int:

@@ -13,22 +13,27 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError
+from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.attribution.tree import AttributionTree
+from exhibit_a.methods.explanation.pictures import Pictures
 from exhibit_a.methods.identifiability.counts import AttentionIdentifiability
 from exhibit_a.methods.identifiability.effective import EffectiveAttention
 from exhibit_a.methods.mixing.head_mixing import HeadMixing
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
 from exhibit_a.methods.registry import Cost, method
+from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.results.providers import provider
 from exhibit_a.results.result import SiteResult
-from exhibit_a.shapes import SiteHeads, SiteMap, SiteValues
+from exhibit_a.shapes import SiteMap, SiteValues
 from exhibit_a.subject.anatomy import Site, key_stack
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import in_words
 from exhibit_a.trace.capture import Trace, capture
 from exhibit_a.trace.targets import Target, chosen_target
-from exhibit_a.trials.examination import Examination, examine
+from exhibit_a.trials.advice import advice_for
+from exhibit_a.trials.carriers import Carriers
+from exhibit_a.trials.examination import Asked, Examination, examine
 from exhibit_a.trials.head_numbers import doubts, head_numbers
 from exhibit_a.trials.stages import StageProgress, Stages
 from exhibit_a.trials.verdict import HeadVerdict, Thresholds, judge, judge_text
@@ -52,12 +57,14 @@ class Trial(SiteResult):
     attribution: SelfAttribution | None
     tree: AttributionTree | None
     alternative: tuple[SiteMap, ...]  # other valid maps, same output; rows that have none are raw
-    permutation_change: tuple[SiteHeads, ...]  # of the answer, total variation; empty: not known
-    permutation_error: tuple[SiteHeads, ...]
+    reliance: Reliance | None = None
+    pictures: Pictures | None = None
+    carriers: Carriers | None = None  # the smallest set of heads found that carries the answer
     thresholds: Thresholds
     verdicts: tuple[HeadVerdict, ...]  # by site, then by head
     word: str  # the verdict for the text
     verdict: str  # and the sentence with its numbers
+    advice: str = ""  # what to do about it, in one sentence
     skipped: dict[str, str] = field(default_factory=dict)  # method: reason
     seconds: dict[str, float] = field(default_factory=dict)  # stage: time it took
 
@@ -70,6 +77,12 @@ class Trial(SiteResult):
         scores = self.attribution.scores
         looked_at = [s.index for s in self.sites if key_stack(s, self.sequences) == stack]
         return torch.stack([scores[site].sum((0, 1)) for site in looked_at]).sum(0)
+
+    @classmethod
+    def upgraded(cls, stored: dict[str, Any]) -> dict[str, Any]:
+        """Of a trial of version 0.1.0 all but the permutations, which are no longer asked for."""
+        dropped = ("permutation_change", "permutation_error")
+        return {name: value for name, value in stored.items() if name not in dropped}
 
     def _repr_html_(self) -> str:
         return str(provider("notebook")(self))
@@ -94,13 +107,14 @@ def trial(
     thresholds: Thresholds = Thresholds(),  # noqa: B008 (frozen)
     seed: int = 0,
     probes: int = 8,
+    pictures: bool = True,
     truncate: bool = False,
     progress: StageProgress | None = None,
 ) -> Trial:
     """Examine one text with every method that applies, and give a verdict on every head.
 
     >>> trial = xa.trial(subject, "a fine film", probes=2)
-    >>> len(trial.verdicts), trial.word in ("evidence", "partial", "contested", "no effect")
+    >>> len(trial.verdicts), trial.word in ("evidence", "contested", "misleading", "no effect")
     (72, True)
     >>> trial.of(site=5, head=2).site
     5
@@ -112,33 +126,31 @@ def trial(
         thresholds: where the words of the verdict begin.
         seed: same seed, same numbers.
         probes: random directions per token with which mixing is estimated.
+        pictures: also judge whether heat maps of this text may be shown.
         truncate: cut a text that is too long for the model.
         progress: is told when a stage begins; what it raises ends the trial.
     """
+    require_seed(seed)
     if probes < 2:
         raise BadRequestError(f"An error needs at least 2 probes, {probes} were asked for.")
     stages = Stages(progress)
     options: dict[str, Any] = {"pair": pair, "target_text": target_text, "truncate": truncate}
     trace = stages.run("capture", lambda: capture(subject, text, keep=KEPT, **options))
     asked = _asked(trace, target, stages.skipped)
-    examination = examine(trace, asked, stages, probes=probes, seed=seed)
-    return _judged(examination, stages, thresholds, probes=probes, seed=seed)
+    how = Asked(probes, seed, thresholds.carries, pictures)
+    return _judged(examine(trace, asked, stages, how), stages, thresholds, how)
 
 
-def _judged(
-    examined: Examination, stages: Stages, thresholds: Thresholds, *, probes: int, seed: int
-) -> Trial:
+def _judged(examined: Examination, stages: Stages, thresholds: Thresholds, how: Asked) -> Trial:
     """The examination, with a verdict on every head and on the text."""
-    trace, target, permutation = examined.trace, examined.target, examined.permutation
-    numbers = head_numbers(examined)
-    verdicts = tuple(judge(head, len(numbers), thresholds) for head in numbers)
-    together = None if permutation is None else permutation.together
-    word, sentence = judge_text(verdicts, thresholds, together)
+    trace, target, relied = examined.trace, examined.target, examined.reliance
+    verdicts = judge(head_numbers(examined), relied, thresholds)
+    word, sentence = judge_text(verdicts, relied, thresholds)
     alternatives = examined.alternatives
     name = None if target is None else str(target)
     return Trial(
         tokens=trace.tokens,
-        provenance=trace.subject.provenance("trial", seed, target=name, probes=probes),
+        provenance=trace.subject.provenance("trial", how.seed, target=name, probes=how.probes),
         checks=doubts(examined),
         special=trace.special,
         sites=trace.sites,
@@ -154,8 +166,10 @@ def _judged(
         attribution=examined.attribution,
         tree=examined.tree,
         alternative=trace.attention if alternatives is None else alternatives.maps,
-        permutation_change=() if permutation is None else permutation.change,
-        permutation_error=() if permutation is None else permutation.error,
+        reliance=relied,
+        pictures=examined.pictures,
+        carriers=examined.carriers,
+        advice=advice_for(word, examined),
         thresholds=thresholds,
         verdicts=verdicts,
         word=word,

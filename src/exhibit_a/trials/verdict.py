@@ -1,161 +1,259 @@
 """Is this head's attention evidence of what the model did?
 
-Four questions, each answered with a number, and one word drawn from the answers:
+Three questions, each answered with a number, and one word drawn from the answers:
 
-1. *unique?* The share of its rows whose weights are the only valid ones for the head's output; and
-   for the others the distance of the farthest valid alternative found (total variation).
-2. *reaches the output?* The null fraction: the part of a row, by length, that the values multiply
-   away.
-3. *matters?* The change of the answer when the rows are permuted, with its interval.
-4. *points where the answer comes from?* The head's share of the attribution, and the rank
-   correlation between its attention and its attribution.
+1. *Does the answer rest on where it looks?* Its share in what the answer loses when heads look
+   evenly (``reliance``), its effect alone, and whether it steers other heads. A large share without
+   an effect alone is *shared*: other heads stand in for it.
+2. *Are its weights determined?* Other valid weights with the same output, by their distance.
+3. *Does it point where its contribution comes from?* The cosine of weights and contributions.
 
-    no effect   3 says that the answer does not depend on where the head looks
-    contested   1 found another valid attention, far enough away, with the same output
-    evidence    1 to 4 all speak for it, beyond the doubt about their numbers
-    partial     anything else; the reason names what is missing
+    evidence      1, 2 and 3 all say yes
+    contested     the answer rests on it, but other weights would have given the same
+    misleading    the answer rests on it, but the weights lie elsewhere than its contribution
+    no effect     no share, no effect alone, steers no other head
+    undetermined  a check failed, a budget ended, or the layer's weights are random numbers
 
-A question that could not be asked (a model without a head has no answer to change) is never
-answered in favour: without 3 and 4 no head is evidence, and none is without effect.
+A question that could not be asked is never answered in favour. Doubts cap the word: what is not
+known for sure is *undetermined*, never *evidence* or *no effect*. Where the lines are drawn is
+measured on models whose truth is known (``studies/verdict.py``, docs/verdict.md).
 """
 
-from collections import Counter
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
 
 from exhibit_a.errors import BadRequestError
+from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.trials.head_numbers import HeadNumbers
+from exhibit_a.trials.sentences import fall
 
-EVIDENCE, PARTIAL, CONTESTED, NO_EFFECT = WORDS = ("evidence", "partial", "contested", "no effect")
+EVIDENCE, CONTESTED, MISLEADING, NO_EFFECT, UNDETERMINED = WORDS = (
+    "evidence",
+    "contested",
+    "misleading",
+    "no effect",
+    "undetermined",
+)
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Where the words begin: choices, each with the reason for its default."""
+    """Where the words begin; docs/verdict.md has the curves that the defaults come from."""
 
-    # Answers are printed with three digits: a change below 0.001 would print the same answer.
-    effect: float = 0.001
-    # One percentage point of the answer: what evidence must move, beyond the doubt about it.
-    matters: float = 0.01
-    # A row with a tenth of its weight elsewhere reads as another story; less is the same picture.
-    distance: float = 0.1
-    # A null fraction of a quarter means that 1/16 of the row's squared length is for show.
-    null_fraction: float = 0.25
-    # Half of what a head carries when all carry the same; below it is one of the many.
-    share: float = 0.5
-    # Spearman 0.5: ranking by attention explains at least a quarter of the ranking by attribution.
-    agreement: float = 0.5
-    # The word of most of the attribution is the word for the text.
-    majority: float = 0.5
+    carries: float = 0.05  # share of a head, as a part of the answer's margin
+    whole: float = 0.1  # what all heads take together, as a part of the margin
+    shared: float = 0.5  # a head whose effect alone is below this part of its share is shared
+    distance: float = 0.1  # of valid alternatives, in total variation
+    points: float = 0.5  # cosine of weights and contributions
+    rate: float = 0.05  # of false discoveries among the heads that are said to carry
 
     def __post_init__(self) -> None:
         """Refuse what is no share."""
         for name, value in vars(self).items():
-            if not 0 <= value <= (1 if name != "share" else float("inf")):
+            if not 0 <= value <= 1:
                 raise BadRequestError(f"The threshold {name} is {value}; it lies between 0 and 1.")
 
+    @classmethod
+    def upgraded(cls, stored: dict[str, Any]) -> dict[str, Any]:
+        """What a stored file says; of version 0.1.0 only what still means the same."""
+        known = {field.name for field in fields(cls)}
+        return {name: value for name, value in stored.items() if name in known}
 
-@dataclass(frozen=True)
-class HeadVerdict:
-    """Four answers about one head and the word they make; None where it could not be asked."""
 
-    site: int
-    head: int
+@dataclass(frozen=True, kw_only=True)
+class HeadVerdict(HeadNumbers):
+    """The answers about one head and the word they make; None where it could not be asked."""
+
     word: str
     reason: str
-    unique: float | None  # share of rows
-    distance: float | None  # of the farthest valid alternative found, total variation
-    null_fraction: float | None  # mean over rows
-    change: float | None  # of the answer, total variation, mean over permutations
-    change_low: float | None
-    change_high: float | None
-    share: float | None  # of all absolute attribution
-    agreement: float | None  # rank correlation of attention and absolute attribution
+    shared: bool = False  # other heads stand in for it
+    determined: bool | None = None  # its weights are the only valid ones, or nearly
+    points: bool | None = None  # its weights lie where its contribution comes from
+
+    @classmethod
+    def upgraded(cls, stored: dict[str, Any]) -> dict[str, Any]:
+        """Of a verdict of version 0.1.0 what still means the same, with its word and reason."""
+        if "change" not in stored:
+            return stored
+        known = {field.name for field in fields(cls)} - {"share"}
+        kept = {name: value for name, value in stored.items() if name in known}
+        if stored["word"] == "partial":
+            return kept | {"word": UNDETERMINED, "reason": f"partial: {stored['reason']}"}
+        return kept
 
 
-def judge(numbers: HeadNumbers, heads: int, limits: Thresholds) -> HeadVerdict:
-    """The word for one of ``heads`` heads, and why."""
-    word, reason = _word(numbers, heads, limits)
-    return HeadVerdict(word=word, reason=reason, **vars(numbers))
-
-
-def _word(it: HeadNumbers, heads: int, limits: Thresholds) -> tuple[str, str]:
-    if it.change_high is not None and it.change_high < limits.effect:
-        return NO_EFFECT, (
-            f"permuting it changes the answer by {it.change:.4f}, at most {it.change_high:.4f} "
-            f"(< {limits.effect:g})"
-        )
-    if it.distance is not None and it.distance >= limits.distance:
-        return CONTESTED, (
-            f"another valid attention, {it.distance:.2f} away (≥ {limits.distance:g}), gives the "
-            "same output"
-        )
-    missing = _missing(it, heads, limits)
-    if missing:
-        return PARTIAL, "; ".join(missing)
-    return EVIDENCE, (
-        f"unique in {it.unique:.0%} of rows, null fraction {it.null_fraction:.2f}, change "
-        f"{it.change:.3f}, {it.share:.1%} of the attribution, agreement {it.agreement:.2f}"
+def judge(
+    numbers: Sequence[HeadNumbers], reliance: Reliance | None, limits: Thresholds
+) -> tuple[HeadVerdict, ...]:
+    """The word for every head, and why."""
+    if reliance is None:
+        reason = "not known whether the answer rests on it"
+        return tuple(_undetermined(head, reason) for head in numbers)
+    if not reliance.determined:
+        return tuple(_undetermined(head, reliance.reason) for head in numbers)
+    line = limits.carries * reliance.size
+    chances = [_chance_of_less(head, line) for head in numbers]
+    carrying = discoveries(chances, limits.rate)
+    return tuple(
+        _judged(head, reliance.size, carries, limits)
+        for head, carries in zip(numbers, carrying, strict=True)
     )
 
 
-def _missing(it: HeadNumbers, heads: int, limits: Thresholds) -> list[str]:
-    """What keeps a head from being evidence."""
-    said = []
-    if it.distance is None:
-        said.append("not known whether it is unique")
-    if it.null_fraction is None:
-        said.append("not known how much reaches the output")
-    elif it.null_fraction > limits.null_fraction:
-        said.append(f"null fraction {it.null_fraction:.3f} (> {limits.null_fraction:g})")
-    if it.change_low is None or it.change_high is None:
-        said.append("not known whether it matters")
-    elif it.change_low < limits.matters:
-        said.append(
-            f"change {it.change:.4f}, perhaps only {it.change_low:.4f} (< {limits.matters:g})"
+def _undetermined(head: HeadNumbers, reason: str) -> HeadVerdict:
+    return HeadVerdict(word=UNDETERMINED, reason=reason, **vars(head))
+
+
+def _chance_of_less(head: HeadNumbers, line: float) -> float:
+    """The chance that the true share is below the line: 0 or 1 where nothing was sampled."""
+    beyond = abs(head.reliance or 0.0) - line
+    if not head.error:
+        return 0.0 if beyond >= 0 else 1.0
+    return 0.5 * math.erfc(beyond / head.error / 2**0.5)
+
+
+def discoveries(chances: Sequence[float], rate: float) -> list[bool]:
+    """Which hypotheses are rejected when at most ``rate`` of those are to be wrong.
+
+    Benjamini and Hochberg: the largest k for which the k-th smallest chance is at most k·rate/n.
+
+    >>> discoveries([0.001, 0.6, 0.02, 0.03], rate=0.05)
+    [True, False, True, True]
+    """
+    order = sorted(range(len(chances)), key=lambda place: chances[place])
+    last = 0
+    for count, place in enumerate(order, start=1):
+        if chances[place] <= count * rate / len(chances):
+            last = count
+    rejected = set(order[:last])
+    return [place in rejected for place in range(len(chances))]
+
+
+def _judged(head: HeadNumbers, size: float, carries: bool, limits: Thresholds) -> HeadVerdict:
+    share, alone = head.reliance or 0.0, head.one_head or 0.0
+    line = limits.carries * size
+    determined = None if head.distance is None else head.distance < limits.distance
+    points = None if head.pointing is None else head.pointing >= limits.points
+    shared = carries and abs(alone) < limits.shared * abs(share)
+    word, reason = _word(head, size, carries or abs(alone) >= line, limits)
+    return HeadVerdict(
+        word=word,
+        reason=reason,
+        shared=shared,
+        determined=determined,
+        points=points,
+        **vars(head),
+    )
+
+
+def _word(head: HeadNumbers, size: float, carries: bool, limits: Thresholds) -> tuple[str, str]:
+    """The word for one head and why; ``carries`` says whether the answer rests on it."""
+    scale = size or 1.0
+    share, alone = (head.reliance or 0.0) / scale, (head.one_head or 0.0) / scale
+    if not carries:
+        steers = (head.steering or 0.0) / scale
+        if abs(steers) >= limits.carries:
+            return UNDETERMINED, (
+                f"it steers other heads: when it looks evenly they look elsewhere, and the answer "
+                f"loses {steers:.0%} of its margin; its own map cannot show that"
+            )
+        doubt = 2 * (head.error or 0.0) / scale
+        if abs(share) + doubt >= limits.carries and doubt > 0:
+            return UNDETERMINED, (
+                f"whether the answer rests on it is not clear: {share:.1%} ± {doubt:.1%} of its "
+                "margin"
+            )
+        return NO_EFFECT, (
+            f"the answer does not rest on where it looks: {share:.1%} of its margin, {alone:.1%} "
+            f"by this head alone (below {limits.carries:.0%})"
         )
-    fair = limits.share / heads
-    if it.share is None or it.agreement is None:
-        said.append("not known where the answer comes from")
-        return said
-    if it.share < fair:
-        said.append(f"{it.share:.1%} of the attribution (< {fair:.1%})")
-    if it.agreement < limits.agreement:
-        said.append(f"agreement with attribution {it.agreement:.3f} (< {limits.agreement:g})")
-    return said
+    return quality(head, share, limits)
 
 
-def carried(verdicts: Sequence[HeadVerdict]) -> dict[str, float]:
-    """The share of attribution that heads of each word carry; of heads, without attribution."""
-    total = dict.fromkeys(WORDS, 0.0)
-    for one in verdicts:
-        total[one.word] += 1 / len(verdicts) if one.share is None else one.share
-    return total
+def quality(head: HeadNumbers, share: float, limits: Thresholds) -> tuple[str, str]:
+    """The word for a head that the answer rests on, by share of the margin, and why."""
+    rests = f"the answer rests on it ({share:+.0%} of its margin)"
+    if head.learned is False:
+        return UNDETERMINED, (
+            f"{rests}, but the weights of its layer cannot be told from random numbers"
+        )
+    if head.distance is None or head.pointing is None:
+        return UNDETERMINED, f"{rests}; not known whether its weights are determined"
+    if head.distance >= limits.distance:
+        return CONTESTED, (
+            f"{rests}, but other weights would have given the same: up to {head.distance:.0%} of "
+            f"them can stand elsewhere (limit {limits.distance:.0%})"
+        )
+    if head.pointing < limits.points:
+        return MISLEADING, (
+            f"{rests}, but its weights lie on other words than those that count (agreement "
+            f"{head.pointing:.2f}, below {limits.points:g})"
+        )
+    against = "; it speaks against the answer" if share < 0 else ""
+    return EVIDENCE, (
+        f"{rests}, no other weights would have given the same (at most {head.distance:.0%} can "
+        f"stand elsewhere), and they lie on the words that count (agreement "
+        f"{head.pointing:.2f}){against}"
+    )
 
 
 def judge_text(
-    verdicts: Sequence[HeadVerdict], limits: Thresholds, together: float | None
+    verdicts: Sequence[HeadVerdict], reliance: Reliance | None, limits: Thresholds
 ) -> tuple[str, str]:
-    """The word for a text, and the sentence with its numbers.
+    """The word for a text, and the sentence with its numbers."""
+    if reliance is None or not reliance.determined:
+        reason = "it could not be asked" if reliance is None else reliance.reason
+        return UNDETERMINED, f"Not known whether the answer rests on where heads look: {reason}."
+    size = reliance.size or 1.0
+    whole, permuted = reliance.whole / size, (reliance.margin - reliance.permuted_margin) / size
+    moved = f"If every head looked evenly, {fall(reliance, reliance.even_margin)}"
+    heads = [verdict for verdict in verdicts if verdict.word != NO_EFFECT]
+    if abs(whole) < limits.whole and not heads:
+        return NO_EFFECT, f"The answer does not rest on where attention looks. {moved}."
+    parts = _parts(verdicts, size, limits)
+    word = max(parts, key=lambda each: parts[each])
+    if word == EVIDENCE and permuted < limits.whole:
+        return UNDETERMINED, (
+            f"{_MEANS[UNDETERMINED]} {moved}; but with its weights dealt out to the words at "
+            f"random, {fall(reliance, reliance.permuted_margin)}: that is not told from chance."
+        )
+    shares = ", ".join(f"{part:.0%} {_OF[each]}" for each, part in parts.items() if part >= 0.005)
+    return word, f"{_MEANS[word]} {moved}. Of what heads add or take, {shares}."
 
-    ``together`` is the change of the answer when all heads are permuted at once.
+
+def _parts(verdicts: Sequence[HeadVerdict], size: float, limits: Thresholds) -> dict[str, float]:
+    """The part of all shares that heads of each word have, were every head asked for its word.
+
+    A text can rest on many heads that carry little each, so small shares count here as well.
     """
-    counts, weights = Counter(one.word for one in verdicts), carried(verdicts)
-    heaviest = max(WORDS, key=lambda word: weights[word])
-    word = heaviest if weights[heaviest] >= limits.majority else PARTIAL
-    of = "heads" if any(one.share is None for one in verdicts) else "the attribution"
-    parts = [
-        f"{counts[each]} {each} ({weights[each]:.0%} of {of})" for each in WORDS if counts[each]
-    ]
-    said = f"{_MEANS[word]} Of {len(verdicts)} heads: {', '.join(parts)}."
-    if together is not None:
-        said += f" Permuting all of them at once changes the answer by {together:.3f}."
-    return word, said
+    shares = torch.tensor([verdict.reliance or 0.0 for verdict in verdicts]).abs()
+    parts = dict.fromkeys((EVIDENCE, CONTESTED, MISLEADING, UNDETERMINED), 0.0)
+    total = float(shares.sum()) or 1.0
+    for verdict, share in zip(verdicts, shares.tolist(), strict=True):
+        word = verdict.word
+        if word == NO_EFFECT:
+            word, _ = quality(verdict, share / size, limits)
+        parts[word] += share / total
+    return parts
 
 
 _MEANS = {
-    EVIDENCE: "Attention here is mostly evidence.",
-    PARTIAL: "Attention here is evidence in part.",
-    CONTESTED: "Attention here is contested: other valid maps give the same output.",
-    NO_EFFECT: "No single head matters here: the answer hardly depends on where any of them looks.",
+    EVIDENCE: "Where attention looks is evidence for this answer.",
+    CONTESTED: (
+        "The answer rests on where attention looks, but other weights would have given the same."
+    ),
+    MISLEADING: (
+        "The answer rests on attention, but the weights lie on other words than those that count."
+    ),
+    UNDETERMINED: "Whether attention is evidence for this answer is not known.",
+}
+_OF = {
+    EVIDENCE: "is evidence",
+    CONTESTED: "is contested",
+    MISLEADING: "is misleading",
+    UNDETERMINED: "is not determined",
 }

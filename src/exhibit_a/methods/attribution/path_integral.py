@@ -10,18 +10,19 @@ with no map for each point and nothing computed below the site's layer. For ever
 1. silence the site once: F(0), and what one copy costs in memory;
 2. walk α through Gauss–Legendre points (exact for polynomials of degree 2n - 1), all copies in one
    replay from the site's layer, and sum the slopes;
-3. compare the sum with F(A) - F(0). While the gap is too large, take half as many points again.
+3. compare the sum with F(A) - F(0). While the gap is too large, take half as many points again;
+4. where that does not help, the answer bends in one place: cut the path into panels that are split
+   only there (``numerics.paths``), also for the sites below. What still does not close is told with
+   the place and size of the jump.
 
 The equal steps of the paper (right ends) and of its released code (left ends) are kept for
 comparison.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from numpy.polynomial import legendre
@@ -29,7 +30,9 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, require_choice
 from exhibit_a.methods.registry import Cost
+from exhibit_a.numerics import paths
 from exhibit_a.numerics.memory import free_bytes
+from exhibit_a.numerics.paths import ROUGH, climb
 from exhibit_a.shapes import Context, HasLogits, Scores
 from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.answers import distribution_at
@@ -39,8 +42,10 @@ from exhibit_a.trace.replay import replay
 
 WALK = Cost(forwards=1, per_layer=3.6, backwards=True, maps=2)  # for all sites of one text
 FIRST_POINTS, MOST_POINTS = 3, 96
-ROUGH = 5.0  # points on the path may miss the slopes by this much more than its end
-ENOUGH = 1e-4  # a gap below this is never worth another walk
+PATIENCE = 18  # with so many points, a gap that did not halve asks for panels
+PANELS = 0  # instead of a number of points to begin with
+PANEL_POINTS = 256  # at most, where panels are needed
+ENOUGH = 1e-4  # of the answer: a gap below this share of it is never worth another walk
 MEMORY_SHARE = 0.5
 TOKENS_AT_ONCE = 2048  # more in one walk is no faster
 
@@ -70,15 +75,25 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class PathIntegral:
+class SiteIntegral:
     """The attribution of one site for every row of a batch, and how complete it is."""
 
     scores: Maps
     change: Scores
     gap: Scores
     points: Int[Tensor, " batch"]
-    sure: Bool[Tensor, " batch"]  # the gap is as small as was asked
-    stuck: Bool[Tensor, " batch"]  # it is not, and more points did not help
+    reasons: tuple[str, ...]  # why the gap is larger than was asked; empty where it is not
+    first: Int[Tensor, " batch"]  # the points that the site below begins with
+
+    @property
+    def sure(self) -> Bool[Tensor, " batch"]:
+        """Whether the gap is as small as was asked."""
+        return torch.tensor([not reason for reason in self.reasons], device=self.gap.device)
+
+    @property
+    def share(self) -> Scores:
+        """The gap as a share of the change; infinite where nothing changes and a gap is left."""
+        return torch.where(self.gap == 0, self.gap, self.gap / self.change.abs())
 
 
 def integrate(
@@ -89,46 +104,34 @@ def integrate(
     *,
     plan: Plan,
     first: Int[Tensor, " batch"] | None = None,
-) -> PathIntegral:
+) -> SiteIntegral:
     """Attribute each row's answer ``whole`` to the attention of one site.
 
     ``first`` is the number of points each row begins with; how many it gets never depends on the
     other rows.
     """
-    silenced, cost = _silence(batch, site, answer)
-    attention, values = wide(batch.attention[site]), wide(batch.values[site])
-    change = whole - silenced
-    allowed = (plan.tolerance * change.abs()).clamp_min(ENOUGH)
-    fixed = plan.steps != "auto"
-    scores, gap = torch.zeros_like(attention), torch.full_like(change, torch.inf)
-    before = gap.clone()
-    points = torch.zeros(len(batch), dtype=torch.long, device=gap.device)
-    counts = torch.full_like(points, FIRST_POINTS) if first is None else first.clone()
-    waiting = torch.ones_like(points, dtype=torch.bool)
+    work = _SiteWork(batch, site, answer, whole, plan)
+    every = torch.arange(len(batch), device=batch.real.device)
+    if plan.steps != "auto":
+        work.walk(every, rule_named(plan.rule, int(plan.steps)))
+        return work.finished(first=work.points)
+    counts = torch.full_like(every, FIRST_POINTS) if first is None else first.clone()
+    waiting = counts != PANELS
     while bool(waiting.any()):
         count = int(counts[waiting].amin())
         pending = (waiting & (counts == count)).nonzero().flatten()
-        rule = rule_named(plan.rule, int(plan.steps) if fixed else count)
-        walk = _walk(batch, site, pending, rule, answer, cost)
-        scores[pending] = attention[pending] * (walk.slopes @ values[pending].mT)
-        points[pending] = len(rule)
-        before[pending] = gap[pending]
-        total = scores[pending].double().sum((1, 2, 3))
-        gap[pending] = (total - change[pending]).abs().to(gap.dtype)
-        if fixed or count >= MOST_POINTS:
-            waiting[pending] = False
-            continue
-        bent = walk.bend(silenced[pending]) > ROUGH * allowed[pending]
-        waiting[pending] = (gap[pending] > allowed[pending]) | bent
-        counts[pending] = min(count + (count + 1) // 2, MOST_POINTS)
-    sure = gap <= allowed
-    stuck = ~sure & (gap > before / 2) & before.isfinite()
-    return PathIntegral(scores, change, gap, points, sure, stuck)
+        unsure, stuck = work.walk(pending, gauss(count))
+        waiting[pending] = unsure & ~stuck
+        counts[pending[unsure]] = min(count + (count + 1) // 2, MOST_POINTS)
+        counts[pending[unsure & stuck]] = PANELS
+    for row in (counts == PANELS).nonzero().flatten().tolist():
+        work.lay_panels(row)
+    return work.finished(first=counts)
 
 
 def attribute_classes(
     batch: Batch, classes: Int[Tensor, " row"], tolerance: float
-) -> list[PathIntegral]:
+) -> list[SiteIntegral]:
     """Attribute the probability of each row's class to every site."""
 
     def answer(output: HasLogits, rows: RowIndex) -> Scores:
@@ -139,18 +142,18 @@ def attribute_classes(
 
 def attribute(
     batch: Batch, answer: Answer, plan: Plan, *, whole: Scores | None = None
-) -> list[PathIntegral]:
+) -> list[SiteIntegral]:
     """Attribute each row's answer to every site, the last one first.
 
     ``whole`` is the answer of the unchanged model, if not that to the batch's own output.
     """
     if whole is None:
         whole = wide(answer(batch.output, torch.arange(len(batch), device=batch.real.device)))
-    integrals: list[PathIntegral] = []
+    integrals: list[SiteIntegral] = []
     first: Tensor | None = None
     for site in reversed(batch.sites):
         integrals.insert(0, integrate(batch, site.index, answer, whole, plan=plan, first=first))
-        first = integrals[0].points  # a lower site bends the answer more, never less
+        first = integrals[0].first  # a lower site bends the answer more, never less
     return integrals
 
 
@@ -193,81 +196,126 @@ def rule_named(name: str, count: int) -> Rule:
     return RULES[name](count)
 
 
-def climb(slopes: Float[Tensor, "*batch point"], count: int) -> Float[Tensor, "*batch point"]:
-    """How far the answer has risen at each Gauss point, judged by the slopes at all of them.
-
-    The slopes are read as a polynomial in Legendre form, whose terms integrate in closed form:
-    ∫₋₁ˣ P_k = (P_{k+1}(x) - P_{k-1}(x)) / (2k + 1).
-    """
-    return slopes.double() @ _climbing(count).to(slopes.device)
-
-
-@cache
-def _climbing(count: int) -> Tensor:
-    points, weights = legendre.leggauss(count)
-    values = legendre.legvander(points, count)  # (point, degree 0 … count)
-    degree = np.arange(count)
-    coefficients = weights[:, None] * values[:, :count] * (2 * degree + 1) / 2
-    below = np.concatenate([-np.ones((count, 1)), values[:, : count - 1]], axis=1)
-    risen = (values[:, 1:] - below) / (2 * degree + 1)
-    return torch.from_numpy(coefficients @ risen.T / 2)
-
-
 def _equal(count: int) -> Tensor:
     return torch.arange(count, dtype=torch.double) / count
 
 
-@dataclass(frozen=True, eq=False)
-class _Walk:
-    """The path as it was walked: summed slopes, and answer and steepness at every point."""
+class _SiteWork:
+    """The path of one site for every row of a batch, as far as it has been walked."""
 
-    slopes: Context
-    heights: Float[Tensor, "batch point"]
-    steepness: Float[Tensor, "batch point"]
+    def __init__(self, batch: Batch, site: int, answer: Answer, whole: Scores, plan: Plan) -> None:
+        self.batch, self.site, self.answer, self.plan = batch, site, answer, plan
+        self.silenced, self.cost = _silence(batch, site, answer)
+        self.whole, self.change = whole, whole - self.silenced
+        self.attention, self.values = wide(batch.attention[site]), wide(batch.values[site])
+        self.floor = max(ENOUGH, torch.finfo(batch.values[site].dtype).eps)
+        height = whole.abs().maximum(self.silenced.abs())
+        self.allowed = (plan.tolerance * self.change.abs()).maximum(self.floor * height)
+        self.scores = torch.zeros_like(self.attention)
+        self.gap = torch.full_like(self.change, torch.inf)
+        self.points = torch.zeros(len(batch), dtype=torch.long, device=self.gap.device)
+        self.reasons = [""] * len(batch)
 
-    def bend(self, start: Scores) -> Scores:
-        """How far the answers on the path are from where the slopes lead, at the worst point.
+    def walk(self, rows: RowIndex, rule: Rule) -> tuple[Bool[Tensor, " row"], Bool[Tensor, " row"]]:
+        """Walk rows by a rule; which did not close, and for which more points are no help."""
+        count, before = len(rule), self.gap[rows]
+        places = torch.arange(len(rows), device=rows.device).repeat_interleave(count)
+        weights = rule.weights.to(rows.device).repeat(len(rows))
+        slopes = torch.zeros_like(self.attention[rows] @ self.values[rows])
+        heights, steepness = [], []
+        alphas = rule.points.to(rows.device).repeat(len(rows))
+        for chunk, height, slope, context in self._pieces(rows.repeat_interleave(count), alphas):
+            weighted = slope * weights[chunk].to(slope.dtype).reshape(-1, 1, 1, 1)
+            slopes.index_add_(0, places[chunk], weighted)
+            heights.append(height)
+            steepness.append((slope * context).sum((1, 2, 3)))
+        self._keep(rows, slopes, count)
+        climbed = climb(torch.cat(steepness).reshape(len(rows), count), count)
+        walked = torch.cat(heights).reshape(len(rows), count).double()
+        # A rule with too few points can meet the end by accident, but not every point before it.
+        bend = (climbed - (walked - self.silenced[rows, None])).abs().amax(-1)
+        allowed = self.allowed[rows]
+        unsure = (self.gap[rows] > allowed) | (bend > ROUGH * allowed)
+        late = count >= PATIENCE
+        stuck = (self.gap[rows] > before / 2) & late if count < MOST_POINTS else unsure
+        return unsure, stuck
 
-        A rule with too few points can meet the end by accident, but not every point before it.
-        """
-        expected = climb(self.steepness, self.heights.shape[-1])
-        return (expected - (self.heights - start.unsqueeze(-1))).abs().amax(-1).float()
+    def lay_panels(self, row: int) -> None:
+        """Walk one row by panels that are split where the answer bends."""
+        context = (self.attention[row] @ self.values[row]).double()
 
+        def slopes_at(alphas: list[float]) -> tuple[Tensor, Tensor]:
+            pieces = list(self._pieces(*self._copies(row, alphas)))
+            return torch.cat([piece[1] for piece in pieces]), torch.cat([it[2] for it in pieces])
 
-def _walk(
-    batch: Batch, site: int, rows: RowIndex, rule: Rule, answer: Answer, cost: float
-) -> _Walk:
-    """Replay the rows at every point of the rule, as many copies at a time as memory allows."""
-    copies, count = rows.repeat_interleave(len(rule)), len(rule)
-    alphas = rule.points.to(rows.device).repeat(len(rows))
-    weights = rule.weights.to(rows.device).repeat(len(rows))
-    places = torch.arange(len(rows), device=rows.device).repeat_interleave(count)
-    shape = batch.attention[site].shape[1:3] + batch.values[site].shape[-1:]
-    dtype = torch.promote_types(batch.values[site].dtype, torch.float32)
-    slopes = torch.zeros(len(rows), *shape, device=rows.device, dtype=dtype)
-    heights, steepness = [], []
-    every = torch.arange(len(copies), device=rows.device)
-    for chunk in torch.split(every, _at_once(batch, site, cost)):
-        edit = _Scaled(site, alphas[chunk])
-        with torch.enable_grad():
-            height = answer(replay(batch.rows(copies[chunk]), edit), copies[chunk])
-            (slope,) = torch.autograd.grad(height.sum(), edit.scaled, materialize_grads=True)
-        slope = wide(slope)
-        slopes.index_add_(0, places[chunk], slope * weights[chunk].to(dtype).reshape(-1, 1, 1, 1))
-        heights.append(height.detach())
-        steepness.append((slope * edit.context).sum((1, 2, 3)))
-    return _Walk(
-        slopes,
-        torch.cat(heights).reshape(len(rows), count).double(),
-        torch.cat(steepness).reshape(len(rows), count).double(),
-    )
+        path = paths.integrate(
+            slopes_at,
+            (float(self.silenced[row]), float(self.whole[row])),
+            tolerance=self.plan.tolerance,
+            floor=self.floor,
+            budget=PANEL_POINTS,
+            heights=lambda alphas: self._heights(*self._copies(row, alphas)),
+            slope=lambda slopes: (slopes * context).sum((1, 2, 3)),
+        )
+        self._keep(torch.tensor([row], device=self.gap.device), path.integral[None], path.points)
+        self.reasons[row] = path.reason
+
+    def finished(self, first: Int[Tensor, " batch"]) -> SiteIntegral:
+        """What was found; rows that are as they should be have no reason."""
+        missed = (self.gap > self.allowed).tolist()
+        for row, reason in enumerate(self.reasons):
+            if missed[row] and not reason:
+                self.reasons[row] = f"{int(self.points[row])} points are too few"
+        return SiteIntegral(
+            self.scores, self.change, self.gap, self.points, tuple(self.reasons), first
+        )
+
+    def _keep(self, rows: RowIndex, slopes: Context, count: int) -> None:
+        """Turn summed slopes into scores, and compare them with the change."""
+        self.scores[rows] = self.attention[rows] * (slopes @ self.values[rows].mT)
+        self.points[rows] = count
+        total = self.scores[rows].double().sum((1, 2, 3))
+        self.gap[rows] = (total - self.change[rows]).abs().to(self.gap.dtype)
+
+    def _copies(self, row: int, alphas: list[float]) -> tuple[RowIndex, Tensor]:
+        """One copy of a row for each α, on the model's device."""
+        device = self.gap.device
+        factors = torch.tensor(alphas, dtype=torch.double, device=device)
+        return torch.full((len(alphas),), row, device=device), factors
+
+    def _heights(self, copies: RowIndex, alphas: Tensor) -> Scores:
+        """The answers alone."""
+        every = torch.arange(len(copies), device=copies.device)
+        with torch.no_grad():
+            return torch.cat(
+                [
+                    self.answer(
+                        replay(self.batch.rows(copies[chunk]), _Scaled(self.site, alphas[chunk])),
+                        copies[chunk],
+                    )
+                    for chunk in torch.split(every, _at_once(self.batch, self.site, self.cost))
+                ]
+            )
+
+    def _pieces(
+        self, copies: RowIndex, alphas: Tensor
+    ) -> Iterator[tuple[Tensor, Scores, Context, Context]]:
+        """Which copies, their answers, slopes and contexts; as many at a time as memory allows."""
+        every = torch.arange(len(copies), device=copies.device)
+        for chunk in torch.split(every, _at_once(self.batch, self.site, self.cost)):
+            edit = _Scaled(self.site, alphas[chunk])
+            with torch.enable_grad():
+                output = replay(self.batch.rows(copies[chunk]), edit)
+                height = self.answer(output, copies[chunk])
+                (slope,) = torch.autograd.grad(height.sum(), edit.scaled, materialize_grads=True)
+            yield chunk, height.detach(), wide(slope), edit.context
 
 
 def _silence(batch: Batch, site: int, answer: Answer) -> tuple[Scores, float]:
     """The answers without the site, and the bytes that one copy keeps for the backward pass."""
     rows = torch.arange(len(batch), device=batch.real.device)
     edit = _Scaled(site, torch.zeros(len(batch), device=batch.real.device))
-    weights = {weight.untyped_storage().data_ptr() for weight in batch.subject.model.parameters()}
+    weights = {weight.untyped_storage().data_ptr() for weight in batch.model.parameters()}
     kept: dict[int, int] = {}
 
     def count(tensor: Tensor) -> Tensor:

@@ -17,11 +17,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhibit_a.methods.attribution.path_integral import (
-    ENOUGH,
     WALK,
-    PathIntegral,
     Plan,
     RuleName,
+    SiteIntegral,
     attribute,
     wide,
 )
@@ -40,7 +39,8 @@ class SelfAttribution(SiteResult):
     """What every attention edge contributed to the answer, site by site.
 
     The entries of a site add up to ``change``, what silencing the whole site takes away, except
-    for ``gap``.
+    for ``gap``. Where the gap is larger than was asked the site is incomplete, ``reasons`` says
+    why, and no conclusion should rest on its scores.
     """
 
     scores: tuple[SiteMap, ...]
@@ -48,6 +48,13 @@ class SelfAttribution(SiteResult):
     gap: Float[Tensor, " site"]
     points: Int[Tensor, " site"]
     target: str
+    reasons: tuple[str, ...] = ()  # for every site: why it is incomplete, or nothing
+
+    @property
+    def complete(self) -> tuple[bool, ...]:
+        """Whether the entries of each site add up to what it changed."""
+        incomplete = self.checks.get("incomplete sites", ())
+        return tuple(site not in incomplete for site in range(len(self.scores)))
 
     @property
     def head_maxima(self) -> tuple[SiteHeads, ...]:
@@ -149,28 +156,26 @@ def self_attribution(
         gap=torch.cat([integral.gap for integral in integrals]),
         points=torch.cat([integral.points for integral in integrals]),
         target=str(chosen),
+        reasons=tuple(integral.reasons[0] for integral in integrals),
         sites=trace.sites,
         sequences=trace.token_names,
     )
 
 
-def _checks(integrals: list[PathIntegral], parity: float, tolerance: float) -> dict[str, object]:
+def _checks(integrals: list[SiteIntegral], parity: float, tolerance: float) -> dict[str, object]:
     """How complete the attribution is, site by site where it is not."""
-    shares = [integral.gap / integral.change.abs().clamp_min(ENOUGH) for integral in integrals]
-    incomplete = [site for site, path in enumerate(integrals) if not bool(path.sure.all())]
-    stuck = [site for site, path in enumerate(integrals) if bool(path.stuck.any())]
+    reasons = {site: path.reasons[0] for site, path in enumerate(integrals) if path.reasons[0]}
     checks: dict[str, object] = {
         "parity": parity,
         "largest gap": float(torch.cat([integral.gap for integral in integrals]).amax()),
-        "largest gap as a share of the change": float(torch.cat(shares).amax()),
+        "largest gap as a share of the change": float(
+            torch.cat([integral.share for integral in integrals]).amax()
+        ),
         "tolerance": tolerance,
         "most points": int(torch.cat([integral.points for integral in integrals]).amax()),
     }
-    if incomplete:
-        checks["incomplete sites"] = tuple(incomplete)
-    if stuck:
-        checks["completeness"] = (
-            f"does not hold at sites {', '.join(map(str, stuck))}: the gap does not shrink with "
-            "more points, as where the answer jumps (routing to experts)"
-        )
+    if reasons:
+        sentences = "; ".join(f"site {site}: {reason}" for site, reason in reasons.items())
+        checks["incomplete sites"] = tuple(reasons)
+        checks["completeness"] = f"does not hold everywhere. {sentences[0].upper()}{sentences[1:]}"
     return checks

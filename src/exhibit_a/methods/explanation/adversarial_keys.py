@@ -17,6 +17,7 @@ distance term has the opposite sign, so that it stays near; ``random`` keys with
 of the model's; and the same MLP trained on random keys (``random, trained``).
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -98,10 +99,10 @@ def adversarial_keys(
         seed: same seed, same numbers.
         progress: is called with the number of networks trained, and of how many.
     """
-    _check_request(subject, alpha, hidden, epochs)
+    recipe = _Recipe(alpha, hidden, epochs, learning_rate)
+    _check_request(subject, recipe)
     before = [weight.clone() for weight in subject.model.state_dict().values()]
     learn, judge = _split(read_examples(examples, labelled=True), held_out, seed)
-    recipe = _Recipe(alpha, hidden, epochs, learning_rate)
     changes, curves = _trained(_LabelledBatches(subject, learn, seed), recipe, seed, progress)
     measured = [
         _measure(_LabelledBatches(subject, judge, seed), changes[name]) for name in CONDITIONS
@@ -330,9 +331,12 @@ def _mean_square(gap: Tensor, real: Tensor) -> Tensor:
 
 def _mlp(width: int, hidden: int, seeded: torch.Generator) -> nn.Sequential:
     """Linear, ReLU, linear, with torch's usual bounds drawn from ``seeded``."""
-    mlp = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, width))
+    # Layers begin empty: to fill them would draw from the caller's global stream.
+    first = nn.Linear(width, hidden, device="meta").to_empty(device="cpu")
+    last = nn.Linear(hidden, width, device="meta").to_empty(device="cpu")
+    mlp = nn.Sequential(first, nn.ReLU(), last)
     with torch.no_grad():
-        for layer, size in ((mlp[0], width), (mlp[2], hidden)):
+        for layer, size in ((first, width), (last, hidden)):
             for weight in layer.parameters():
                 drawn = torch.rand(weight.shape, generator=seeded)
                 weight.copy_((2 * drawn - 1) * size**-0.5)
@@ -348,10 +352,14 @@ def _split(
     return put_aside(examples, HELD_OUT, seed)
 
 
-def _check_request(subject: Subject, alpha: float, hidden: int, epochs: int) -> None:
+def _check_request(subject: Subject, recipe: _Recipe) -> None:
     """Refuse options that no training can have, and models whose keys differ in width."""
-    if not 0 <= alpha <= 1 or hidden < 1 or epochs < 1:
+    if not 0 <= recipe.alpha <= 1 or recipe.hidden < 1 or recipe.epochs < 1:
         raise BadRequestError("alpha lies between 0 and 1; hidden and epochs are at least 1.")
+    if not 0 < recipe.learning_rate < math.inf:
+        raise BadRequestError(
+            f"A learning rate of {recipe.learning_rate} was asked for; give a number above 0."
+        )
     widths = {(site.kv_heads, site.d_query) for site in subject.anatomy.sites}
     if len(widths) > 1 or None in next(iter(widths)):
         raise UnsupportedModelError(

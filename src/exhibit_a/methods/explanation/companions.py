@@ -3,12 +3,12 @@
 Attention is one candidate explanation among many. Here are the usual others, all in one shape: a
 score for each input token, for one number of the answer. They come in three kinds:
 
-maps     what can be read off attention maps: raw (the last layer's), rollout, flow,
-         attention_gradient, relevance (Chefer et al., 2021);
+maps     what can be read off attention maps: raw (the last layer's), mean_attention, rollout,
+         flow, attention_gradient, relevance (Chefer et al., 2021);
 vectors  the same with the length of the vectors counted: norm (Kobayashi et al., 2020),
          norm_residual (2021), alti (Ferrando et al., 2022), value_zeroing (Mohebbi et al., 2023);
-inputs   what happens when the input changes, through captum: gradient_input,
-         integrated_gradients, occlusion, lime, kernel_shap.
+inputs   what happens when the input changes: gradient_input, integrated_gradients, occlusion and
+         lime through captum, kernel_shap (``numerics.shapley``).
 
 Maps of single layers become one score for each token by rollout from the positions that the answer
 is read from. ``norm`` leaves the residual out, so half of each step is the residual, as in rollout;
@@ -22,7 +22,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from exhibit_a.errors import NotComputableError, UnsupportedModelError, require_choice
+from exhibit_a.errors import (
+    BadRequestError,
+    NotComputableError,
+    UnsupportedModelError,
+    require_choice,
+)
 from exhibit_a.extras import extra
 from exhibit_a.methods.explanation.decomposition import alti_maps, norm_maps, value_zeroing_maps
 from exhibit_a.methods.explanation.erasure import (
@@ -41,12 +46,22 @@ from exhibit_a.methods.explanation.flow import (
     rollout,
     steps,
 )
-from exhibit_a.methods.own import Checks, Scores, TokenAttribution, attribution_of
-from exhibit_a.methods.registry import Cost, attributions, method, token_method
+from exhibit_a.methods.own import (
+    STANDARD_ERROR,
+    Checks,
+    Scores,
+    TokenAttribution,
+    attribution_of,
+)
+from exhibit_a.methods.registry import Cost, Need, attributions, method, token_method
+from exhibit_a.numerics.seeds import require_seed
+from exhibit_a.numerics.shapley import shapley_values
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target, choose_target
 
 TOKENS = 4096  # in one pass of copies
+MAPS: tuple[Need, ...] = ("attention", "target")  # what methods of the first kind need
+VECTORS: tuple[Need, ...] = ("attention", "values", "projection", "target")  # of the second
 STEPS = 64  # of the path from the baseline to the text
 
 
@@ -115,9 +130,7 @@ def _names(methods: Iterable[str] | None, known: Iterable[str]) -> list[str]:
     return names
 
 
-@token_method(
-    "raw", "Where does the last layer look?", Cost(forwards=1, maps=1), "attention", "target"
-)
+@token_method("raw", "Where does the last layer look?", Cost(forwards=1, maps=1), *MAPS)
 def raw(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """The attention of the last layer, mean over heads, in the rows the answer is read from."""
     last = steps(trace)[-1]
@@ -125,11 +138,23 @@ def raw(trace: Trace, target: Target) -> tuple[Scores, Checks]:
 
 
 @token_method(
-    "rollout",
-    "Where do all layers look, one after the other?",
+    "mean_attention",
+    "Where do all heads of all layers look?",
     Cost(forwards=1, maps=1),
     "attention",
     "target",
+)
+def mean_attention(trace: Trace, target: Target) -> tuple[Scores, Checks]:
+    """The mean attention of all heads of all layers, in the rows the answer is read from."""
+    mean = torch.stack(steps(trace)).mean(0)
+    return readout(trace, target) @ mean, {"read from": "all layers, mean over heads"}
+
+
+@token_method(
+    "rollout",
+    "Where do all layers look, one after the other?",
+    Cost(forwards=1, maps=1),
+    *MAPS,
 )
 def attention_rollout(trace: Trace, target: Target) -> Scores:
     """Attention multiplied through the layers, where half of each step is the residual."""
@@ -140,8 +165,7 @@ def attention_rollout(trace: Trace, target: Target) -> Scores:
     "flow",
     "How much can run from the answer to each token?",
     Cost(forwards=1, algebra=20, maps=1),
-    "attention",
-    "target",
+    *MAPS,
 )
 def attention_flow(trace: Trace, target: Target) -> Scores:
     """The largest flow through attention, seen as pipes, from the answer to each token."""
@@ -153,8 +177,7 @@ def attention_flow(trace: Trace, target: Target) -> Scores:
     "attention_gradient",
     "Which attention is the answer sensitive to?",
     Cost(forwards=2, backwards=True, maps=2),
-    "attention",
-    "target",
+    *MAPS,
 )
 def attention_gradient(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """Attention times its gradient, summed over sites, heads and queries."""
@@ -167,8 +190,7 @@ def attention_gradient(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     "relevance",
     "What does attention times gradient add up to?",
     Cost(forwards=2, backwards=True, maps=2),
-    "attention",
-    "target",
+    *MAPS,
 )
 def attention_relevance(trace: Trace, target: Target) -> Scores:
     """The positive part of attention times gradient, multiplied through the layers."""
@@ -181,10 +203,7 @@ def attention_relevance(trace: Trace, target: Target) -> Scores:
     "norm",
     "How long are the vectors that attention adds?",
     Cost(forwards=1, algebra=1, maps=1),
-    "attention",
-    "values",
-    "projection",
-    "target",
+    *VECTORS,
 )
 def norm(trace: Trace, target: Target) -> Scores:
     """Lengths of weighted values, rolled out; half of each step is the residual."""
@@ -195,10 +214,7 @@ def norm(trace: Trace, target: Target) -> Scores:
     "norm_residual",
     "And with the residual and the norm counted?",
     Cost(forwards=2, algebra=1, maps=1),
-    "attention",
-    "values",
-    "projection",
-    "target",
+    *VECTORS,
 )
 def norm_residual(trace: Trace, target: Target) -> Scores:
     """Lengths of weighted values and of the residual after the layer norm, rolled out."""
@@ -209,10 +225,7 @@ def norm_residual(trace: Trace, target: Target) -> Scores:
     "alti",
     "Which token's vector brings a layer to its output?",
     Cost(forwards=2, algebra=1, maps=1),
-    "attention",
-    "values",
-    "projection",
-    "target",
+    *VECTORS,
 )
 def alti(trace: Trace, target: Target) -> Scores:
     """How much nearer each vector brings the output of its layer, rolled out."""
@@ -318,23 +331,29 @@ def lime(
 def kernel_shap(
     trace: Trace, target: Target, erase: Erase = "delete", samples: int = 256, seed: int = 0
 ) -> tuple[Scores, Checks]:
-    """Shapley values of the tokens, estimated by weighted least squares.
+    """Shapley values of the tokens: exact for few, else by weighted least squares.
 
     Args:
         erase: how tokens are taken away: delete, mask or pad.
         samples: how many texts with tokens taken away are run.
         seed: same seed, same numbers.
     """
+    _require_samples(samples)
     score, written = by_presence(trace, target, erase)
     count = int(written.sum())
-    ends = score(torch.stack([torch.ones(count), torch.zeros(count)]))
-    change = float(ends[0] - ends[1])
-    if count == 1:
-        return _spread(torch.tensor([change]), written, erase)
-    surrogate = extra("captum.attr").KernelShap(score)
-    surrogate.interpretable_model = _Ridge(0.0)  # captum's own needs scikit-learn
-    scores, checks = _sampled(surrogate, written, erase, samples, seed)
-    return scores, checks | {"efficiency gap": abs(float(scores.sum()) - change)}
+    shares = shapley_values(score, count, budget=samples, seed=seed)
+    scores, checks = _spread(shares.values, written, erase)
+    error = torch.zeros(len(written))
+    error[written] = shares.standard_error.float()
+    checks |= {
+        "samples": shares.coalitions,
+        "coalitions": "all" if shares.exact else "the smallest, the largest and some others",
+        "largest standard error": float(error.amax()),
+        STANDARD_ERROR: error,
+    }
+    if not shares.exact and shares.coalitions < 2 * count:
+        checks["too few samples"] = f"{samples} for {count} tokens; give at least {2 * count}"
+    return scores, checks
 
 
 class _Ridge:
@@ -360,10 +379,17 @@ class _Ridge:
         return coefficients
 
 
+def _require_samples(samples: int) -> None:
+    if samples < 1:
+        raise BadRequestError(f"{samples} samples were asked for; give 1 or more.")
+
+
 def _sampled(
     surrogate: Any, written: Tensor, erase: str, samples: int, seed: int
 ) -> tuple[Scores, Checks]:
     """Scores of a method that draws texts at random; captum draws from torch's global stream."""
+    require_seed(seed)
+    _require_samples(samples)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         scores = surrogate.attribute(

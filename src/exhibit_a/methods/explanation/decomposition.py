@@ -26,6 +26,7 @@ from torch.utils.hooks import RemovableHandle
 
 from exhibit_a.errors import NotComputableError, UnsupportedModelError
 from exhibit_a.methods.explanation.flow import require_one_stack
+from exhibit_a.numerics.distances import cosine_distance
 from exhibit_a.subject.anatomy import Args, Kwargs, Site, first_hidden
 from exhibit_a.subject.guard import Forward, StopEarly, frozen_eval, hooked, wrap_forward
 from exhibit_a.subject.tap import Tap
@@ -127,8 +128,8 @@ def value_zeroing_maps(trace: Trace) -> list[Map]:
         for marks in torch.split(torch.eye(keys, dtype=torch.bool), max(1, TOKENS // keys)):
             edit = edits.zero_values(site.index, marks)
             turned = _layer_output(kept, edit, site.call, len(marks))
-            turns.append(1 - torch.cosine_similarity(turned, plain, dim=-1))
-        maps.append(_shares(torch.cat(turns).T.clamp_min(0)))
+            turns.append(cosine_distance(turned, plain))
+        maps.append(_shares(torch.cat(turns).T).to(plain.dtype))
     return maps
 
 
@@ -183,7 +184,7 @@ class _BlockWatcher:
 @torch.no_grad()
 def _watch(trace: Trace) -> list[_Block]:
     """One pass of the model in which the norm after each attention block is observed."""
-    model = trace.subject.model
+    model = trace.model
     watcher = _BlockWatcher(trace.sites, {module: name for name, module in model.named_modules()})
     layers = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
     handles: list[RemovableHandle] = []
@@ -213,7 +214,7 @@ def _mixture(trace: Trace, site: Site, block: _Block | None) -> Mixture:
         )
     attention, values = trace.attention[site.index], trace.values[site.index]
     sources = values @ weight
-    bias = getattr(trace.subject.model.get_submodule(site.projection or ""), "bias", None)
+    bias = getattr(trace.model.get_submodule(site.projection or ""), "bias", None)
     added = torch.zeros_like(sources[0, 0]) if bias is None else bias.detach()
     if block is None or not block.post_norm:
         nothing = torch.zeros_like(attention[0] @ sources[0])
@@ -281,7 +282,7 @@ def _layer_output(trace: Trace, edit: edits.Edit, call: int, copies: int) -> Ten
 
         return layer
 
-    model = trace.subject.model
+    model = trace.model
     modules = [model.get_submodule(trace.layers[call].module)]
     with suppress(StopEarly), frozen_eval(model), wrap_forward(modules, stop):
         replay(trace, edit, start=call, copies=copies)

@@ -25,7 +25,7 @@ from exhibit_a.shapes import Inputs
 from exhibit_a.subject.anatomy import first_hidden
 from exhibit_a.subject.guard import Forward, frozen_eval, without_cache, wrap_forward
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.answers import NUMBERS, distributions
+from exhibit_a.trace.answers import NUMBERS, logits_at
 from exhibit_a.trace.batches import grouped, padded, stand_alone
 from exhibit_a.trace.capture import Trace, capture
 from exhibit_a.trace.targets import Target
@@ -79,11 +79,17 @@ def erased(
     return {**rows, "attention_mask": visible.masked_fill(removed, 0)}
 
 
-@torch.no_grad()
 def answers_to(subject: Subject, encodings: Sequence[Inputs]) -> Float[Tensor, "text answer"]:
     """The model's distribution for every encoding; equal encodings are run once."""
+    logits = logits_to(subject, encodings)
+    return logits if subject.anatomy.answers in NUMBERS else torch.softmax(logits, -1)
+
+
+@torch.no_grad()
+def logits_to(subject: Subject, encodings: Sequence[Inputs]) -> Float[Tensor, "text answer"]:
+    """The model's logits for every encoding, of the token after the last one where it goes on."""
     first: dict[tuple[int, ...], int] = {}
-    place_of = [first.setdefault(_ids_of(encoding), len(first)) for encoding in encodings]
+    place_of = [first.setdefault(ids_of(encoding), len(first)) for encoding in encodings]
     different: list[Inputs] = [{} for _ in first]
     for place, encoding in zip(place_of, encodings, strict=True):
         different[place] = encoding
@@ -93,9 +99,20 @@ def answers_to(subject: Subject, encodings: Sequence[Inputs]) -> Float[Tensor, "
             texts = [different[place] for place in group]
             lengths = torch.tensor([_visible_length(text) for text in texts])
             together = without_cache(subject.model, padded(subject, texts))
-            rows = distributions(subject, subject.model(**together), lengths)
+            rows = logits_at(subject.model(**together), lengths - 1).float()
             answers |= dict(zip(group, rows, strict=True))
     return torch.stack([answers[place] for place in place_of])
+
+
+def ids_of(encoding: Inputs) -> tuple[int, ...]:
+    """All numbers of an encoding, by which equal ones are known."""
+    return tuple(number for name in sorted(encoding) for number in encoding[name][0].tolist())
+
+
+def require_same_position(trace: Trace, target: Target) -> None:
+    """Refuse an answer whose place in the text would move when tokens are taken away."""
+    if "decoder_input_ids" in trace.inputs or target.position not in (None, len(trace.real) - 1):
+        raise NotComputableError("Taking tokens away would move the position that is explained.")
 
 
 def by_presence(
@@ -106,11 +123,11 @@ def by_presence(
     The function takes rows of 1 (present) and 0 (taken away), one entry for each such token.
     """
     written = removable(trace)
+    trace.require_same_weights()
     require_way(trace.subject, erase)
     if target.scale != ("logit" if trace.subject.anatomy.answers in NUMBERS else "probability"):
         raise NotComputableError("Taking tokens away is scored by probability; give such a target.")
-    if "decoder_input_ids" in trace.inputs or target.position not in (None, len(written) - 1):
-        raise NotComputableError("Taking tokens away would move the position that is explained.")
+    require_same_position(trace, target)
     places = written.nonzero()[:, 0]
 
     def score(present: Tensor) -> Tensor:
@@ -127,7 +144,7 @@ def by_presence(
 @contextmanager
 def by_states(trace: Trace, target: Target) -> Iterator[tuple[Callable[[Tensor], Tensor], Tensor]]:
     """The target as a function of the input of the first layer, and that input."""
-    model, kept = trace.subject.model, trace.keeping("hidden")
+    model, kept = trace.model, trace.keeping("hidden")
     pending: list[Tensor] = []
 
     def replace_input(forward: Forward) -> Forward:
@@ -172,7 +189,3 @@ def _visible_length(encoding: Inputs) -> int:
     """One past the last visible token, after which a language model goes on."""
     mask = encoding.get("attention_mask")
     return int(encoding["input_ids"].shape[1] if mask is None else mask[0].nonzero()[-1] + 1)
-
-
-def _ids_of(encoding: Inputs) -> tuple[int, ...]:
-    return tuple(number for name in sorted(encoding) for number in encoding[name][0].tolist())

@@ -63,6 +63,9 @@ METRICS = (
 )
 RANDOM = "random"
 
+Answer = Float[Tensor, " answer"]
+Shortened = Float[Tensor, "2 fraction answer"]  # without the top tokens, and of them alone
+PerToken = Float[Tensor, " token"]
 Explainer = Callable[[Trace, Target], Tensor]
 Attribution = str | Sequence[str] | Explainer | Mapping[str, Explainer]
 
@@ -216,7 +219,7 @@ def _judged(
 
 
 def _judge(
-    case: _Case, scores: Sequence[Float[Tensor, " token"]]
+    case: _Case, scores: Sequence[PerToken]
 ) -> tuple[Float[Tensor, "ranking metric"], Float[Tensor, "ranking 2 fraction"]]:
     """The metrics and curves of every ranking of one text.
 
@@ -232,19 +235,18 @@ def _judge(
     unchanged = case.answers([[]])[0]
     single = unchanged[index] - answers[:count, index]  # what each token changes alone
     ranked = answers[count:].reshape(len(orders), 2, len(sizes), -1)
+    turned = answers[:count].argmax(-1) != unchanged.argmax()  # when a token leaves alone
     metrics = [
         _metrics(unchanged, shortened, ranking, single, index)
         for shortened, ranking in zip(ranked, scores, strict=True)
     ]
+    for values, order in zip(metrics, orders, strict=True):
+        values[METRICS.index("first_flip")] = float(turned[order[0]])
     return torch.stack(metrics), ranked[..., index]
 
 
 def _metrics(
-    unchanged: Float[Tensor, " answer"],
-    shortened: Float[Tensor, "2 fraction answer"],
-    scores: Float[Tensor, " token"],
-    single: Float[Tensor, " token"],
-    index: int,
+    unchanged: Answer, shortened: Shortened, scores: PerToken, single: PerToken, index: int
 ) -> Float[Tensor, " metric"]:
     """The numbers of one ranking of one text, in the order of METRICS."""
     without_top, only_top = shortened[..., index]
@@ -260,7 +262,7 @@ def _metrics(
             float(torch.trapezoid(without_top[curve], torch.tensor(CURVE))),
             float(torch.trapezoid(only_top[curve], torch.tensor(CURVE))),
             float(kendalltau(scores.numpy(), single.numpy()).statistic) if enough else math.nan,
-            float(flips[1]),
+            math.nan,  # first_flip, which no fraction of the tokens shows
             float(shares[flips].amin()) if bool(flips.any()) else 1.0,
         ]
     )
@@ -288,7 +290,7 @@ def _explainers(
     return {name: explainer(known[name]) for name in names}
 
 
-def _checked(scores: Tensor, written: Tensor, name: str) -> Float[Tensor, " token"]:
+def _checked(scores: Tensor, written: Tensor, name: str) -> PerToken:
     """The scores of the written tokens; anything but a number for each token is refused."""
     if scores.shape != written.shape or not bool(scores.isfinite().all()):
         raise BadRequestError(

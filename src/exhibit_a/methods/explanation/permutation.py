@@ -48,6 +48,9 @@ from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import require_distribution
 from exhibit_a.trace.batches import Source, encoded, grouped, lengths_of, run, stand_alone
 
+Marks = Bool[Tensor, "condition repeat example"]
+Numbers = Float[Tensor, "condition repeat example"]
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PermutationTest(Result):
@@ -56,9 +59,9 @@ class PermutationTest(Result):
     what: str
     scope: str
     conditions: tuple[str, ...]  # one site each, then all of them together
-    change: Float[Tensor, "condition repeat example"]  # total variation of the answer
-    flipped: Bool[Tensor, "condition repeat example"]
-    correct: Bool[Tensor, "condition repeat example"]
+    change: Numbers  # total variation of the answer
+    flipped: Marks
+    correct: Marks
     own_correct: Bool[Tensor, " example"]
     uniform_change: Float[Tensor, "condition example"]
     uniform_correct: Bool[Tensor, "condition example"]
@@ -182,24 +185,20 @@ def _checks(subject: Subject, encodings: list[Inputs], labelled: bool) -> dict[s
 
 
 def _averages(
-    own_correct: Bool[Tensor, " example"],
-    correct: Bool[Tensor, "condition repeat example"],
-    flipped: Bool[Tensor, "condition repeat example"],
-    change: Float[Tensor, "condition repeat example"],
-    seed: int,
+    own: Bool[Tensor, " example"], correct: Marks, flipped: Marks, change: Numbers, seed: int
 ) -> dict[str, Any]:
     """Averages over repeats and examples, with their intervals; the last repeat is uniform."""
     right, extreme = correct[:, :-1].float().mean(1), correct[:, -1]
-    lost = own_correct.float() - right
+    lost = own.float() - right
     return {
         "change": change[:, :-1],
         "flipped": flipped[:, :-1],
         "correct": correct[:, :-1],
-        "own_correct": own_correct,
+        "own_correct": own,
         "uniform_change": change[:, -1],
         "uniform_correct": extreme,
-        "own_accuracy": float(own_correct.float().mean()),
-        "own_accuracy_interval": bootstrap_interval(own_correct.float(), seed=seed),
+        "own_accuracy": float(own.float().mean()),
+        "own_accuracy_interval": bootstrap_interval(own.float(), seed=seed),
         "accuracy": right.mean(-1),
         "accuracy_interval": bootstrap_interval(right, seed=seed),
         "drop": lost.mean(-1),

@@ -36,15 +36,7 @@ from exhibit_a.subject.guard import frozen_eval, without_cache
 from exhibit_a.subject.provenance import Provenance
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import logits_at, right_and_loss
-from exhibit_a.trace.batches import (
-    KeptHeads,
-    Source,
-    encoded,
-    grouped,
-    kept_but,
-    padded,
-    stand_alone,
-)
+from exhibit_a.trace.batches import KeptHeads, Source, encoded, kept_but, padded_groups
 
 TENTHS = tuple(tenth / 10 for tenth in range(11))
 Order = Literal["least", "most"]
@@ -233,8 +225,8 @@ def _measured(
     gold, inputs, model = classes_of(subject, examples), encoded(subject, examples), subject.model
     measured = torch.zeros(2, len(masks), len(examples))
     with frozen_eval(model):
-        for group in grouped(inputs, alone=stand_alone(subject)):
-            together = without_cache(model, padded(subject, [inputs[place] for place in group]))
+        for group, batch in padded_groups(subject, inputs):
+            together = without_cache(model, batch)
             for point, mask in enumerate(masks):
                 with subject.tapping(KeptHeads(mask if len(mask) == 1 else mask[group])):
                     logits = logits_at(model(**together))

@@ -25,7 +25,7 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
 from exhibit_a.examples import Example, fingerprint, read_examples
 from exhibit_a.examples.labels import classes_of, limited
-from exhibit_a.methods.attribution.path_integral import ENOUGH, WALK, attribute_classes, wide
+from exhibit_a.methods.attribution.path_integral import WALK, attribute_classes, wide
 from exhibit_a.methods.registry import method
 from exhibit_a.progress import Progress
 from exhibit_a.results.result import Result
@@ -216,7 +216,7 @@ class _Attribution(_Measure):
             real = batch.real_queries(site)[:, :, None] & batch.real_keys(site)[:, None]
             largest.append(integral.scores.masked_fill(~real[:, None], -torch.inf).amax((2, 3)))
             sums.append(integral.scores.sum((2, 3)))
-            self.shares.append(integral.gap / integral.change.abs().clamp_min(ENOUGH))
+            self.shares.append(integral.share)
             self.points.append(integral.points)
         return {"maximum": _table(largest), "sum": _table(sums)}
 

@@ -37,17 +37,11 @@ from exhibit_a.shapes import Inputs
 from exhibit_a.subject.anatomy import Site, check_site
 from exhibit_a.subject.encoding import probe
 from exhibit_a.subject.guard import floating, frozen_eval, without_cache
+from exhibit_a.subject.modes import method_modes
+from exhibit_a.subject.sources import moved
 from exhibit_a.subject.subject import Subject, examine
 from exhibit_a.subject.tap import AttentionCall, Tap, attention_implementation
-from exhibit_a.trace.batches import (
-    KeptHeads,
-    Source,
-    encoded,
-    grouped,
-    kept_but,
-    padded,
-    stand_alone,
-)
+from exhibit_a.trace.batches import KeptHeads, Source, encoded, kept_but, padded_groups
 
 ROUNDING = 8.0  # sums in another order may differ by this much more than parity allows
 MOST_TRIALS = 256
@@ -116,7 +110,7 @@ def prune(subject: Subject, heads: Heads) -> Subject:
     _check_longer(subject, smaller, silenced)
     problem = _save_problem(smaller, inputs)
     if problem is not None:
-        model.save_pretrained = _refusing_to_save(problem)
+        model.save_pretrained = _refusing_to_save(problem)  # type: ignore[method-assign]
     return smaller
 
 
@@ -126,6 +120,7 @@ def require_savable(subject: Subject) -> None:
         _refusing_to_save(TIED)()
 
 
+@method_modes()
 def measure_pruning(
     subject: Subject, pruned: Subject, heads: Heads, examples: Source, *, repeats: int = 5
 ) -> Pruning:
@@ -146,10 +141,7 @@ def measure_pruning(
     """
     removed = tuple(sorted(set(heads)))
     inputs = encoded(subject, read_examples(examples))
-    batches = [
-        padded(subject, [inputs[place] for place in group])
-        for group in grouped(inputs, alone=stand_alone(subject))
-    ]
+    batches = [batch for _, batch in padded_groups(subject, inputs)]
     worst = max(
         _off_by(pruned, batch, _silenced_answer(subject, batch, removed)) for batch in batches
     )
@@ -323,7 +315,7 @@ def _save_problem(smaller: Subject, inputs: Inputs) -> str | None:
         with torch.device("meta"):  # shapes alone cost nothing
             type(model)(config).load_state_dict(model.state_dict(), assign=True)
         with torch.random.fork_rng():  # its first weights are random, and replaced at once
-            rebuilt = type(model)(config).to(model.dtype).to(model.device)
+            rebuilt = moved(moved(type(model)(config), model.dtype), model.device)
         rebuilt.load_state_dict(model.state_dict())
         difference = _off_by(replace(smaller, model=rebuilt), inputs, _plain(smaller, inputs))
     except _IMPOSSIBLE as error:

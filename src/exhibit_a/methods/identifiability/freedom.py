@@ -28,6 +28,9 @@ from torch import Tensor
 from exhibit_a.methods.identifiability.key_sets import KeySets, key_sets
 from exhibit_a.methods.identifiability.ranks import (
     EXACT,
+    Counts,
+    HeadMaps,
+    HeadValues,
     Tolerance,
     ranks,
     singular_values,
@@ -43,16 +46,16 @@ WORKSPACE = 2**24  # bytes of float64 moves that a thread works on at a time, if
 class Freedom:
     """Dimensions left to every row under each demand, from the weakest to the strongest."""
 
-    same_output: Int[Tensor, "head query"]
-    same_sum: Int[Tensor, "head query"]
-    not_negative: Int[Tensor, "head query"]
-    generated: Int[Tensor, "head query"] | None  # None without keys, as the next two
-    reach: Int[Tensor, "head query"] | None  # dimensions in which the keys can move the row
+    same_output: Counts
+    same_sum: Counts
+    not_negative: Counts
+    generated: Counts | None  # None without keys, as the next two
+    reach: Counts | None  # dimensions in which the keys can move the row
     visibility: Float[Tensor, "head query"] | None  # least visible such move over the most visible
 
 
 def degrees_of_freedom(
-    attention: Float[Tensor, "head query key"],
+    attention: HeadMaps,
     values: Float[Tensor, "head key d_head"],
     keys: Float[Tensor, "head key d_query"] | None,
     visible: Bool[Tensor, "query key"],
@@ -94,20 +97,14 @@ def degrees_of_freedom(
     return Freedom(*counts, *[None] * (6 - len(counts)))
 
 
-def _nullity(
-    values: Float[Tensor, "head key width"], sets: KeySets, tolerance: Tolerance
-) -> Int[Tensor, "head query"]:
+def _nullity(values: HeadValues, sets: KeySets, tolerance: Tolerance) -> Counts:
     """The number of keys that a row sees, without the rank of their values."""
     return (sets.size - ranks(values, sets, tolerance).rank)[:, sets.of_row]
 
 
 def _on_its_face(
-    weights: Float[Tensor, "head query key"],
-    summed: Float[Tensor, "head key width"],
-    sets: KeySets,
-    tolerance: Tolerance,
-    same_sum: Int[Tensor, "head query"],
-) -> Int[Tensor, "head query"]:
+    weights: HeadMaps, summed: HeadValues, sets: KeySets, tolerance: Tolerance, same_sum: Counts
+) -> Counts:
     """As ``same_sum``, but over the keys that a row gives any weight."""
     used, counts = weights > 0, same_sum.clone()
     has_zeros = (used != sets.member[sets.of_row]).any(-1).any(-1)

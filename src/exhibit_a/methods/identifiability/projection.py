@@ -29,6 +29,8 @@ from torch import Tensor
 
 from exhibit_a.methods.identifiability.key_sets import KeySets, key_sets
 from exhibit_a.methods.identifiability.ranks import (
+    HeadMaps,
+    HeadValues,
     Ranks,
     Tolerance,
     ranks,
@@ -118,11 +120,7 @@ def project(
 
 
 def _project(
-    weights: Float[Tensor, "head query key"],
-    values: Float[Tensor, "head key width"],
-    sets: KeySets,
-    tolerance: Tolerance,
-    effective: Float[Tensor, "head query key"],
+    weights: HeadMaps, values: HeadValues, sets: KeySets, tolerance: Tolerance, effective: HeadMaps
 ) -> dict[str, Tensor]:
     """Fill ``effective`` for some heads and return the rest; ``weights`` is overwritten."""
     distinct, owner = _distinct(values)
@@ -148,13 +146,13 @@ def _project(
 
 
 def _effective_rows(
-    weights: Float[Tensor, "head query key"],
+    weights: HeadMaps,
     values: Float[Tensor, "distinct key width"],
     owner: Int[Tensor, " head"],
     sets: KeySets,
     counted: Ranks,
     tolerance: Tolerance,
-) -> Float[Tensor, "head query key"]:
+) -> HeadMaps:
     """The part of every row that the output can show (steps 2 to 5)."""
     basis, same_rank, blur = _basis(values, sets, counted, tolerance)  # step 3
     free, products = (counted.rank < sets.size)[owner], weights @ basis[owner]
@@ -227,7 +225,7 @@ def _leading(
 
 
 def _distinct(
-    values: Float[Tensor, "head key width"],
+    values: HeadValues,
 ) -> tuple[Float[Tensor, "distinct key width"], Int[Tensor, " head"]]:
     """The values with those that neighbouring heads share once, and which of them a head uses."""
     new = torch.ones(len(values), dtype=torch.bool, device=values.device)

@@ -30,6 +30,10 @@ from exhibit_a.numerics.parallel import one_thread
 DOUBT = 10.0  # a singular value within this factor of the tolerance makes the rank borderline
 EXACT = torch.finfo(torch.float64).eps
 
+HeadMaps = Float[Tensor, "head query key"]
+HeadValues = Float[Tensor, "head key width"]
+Counts = Int[Tensor, "head query"]
+
 
 @dataclass(frozen=True)
 class Tolerance:
@@ -73,7 +77,7 @@ class Ranks:
     spectrum: Float[Tensor, "head direction"]  # of the largest set, in descending order
 
 
-def ranks(values: Float[Tensor, "head key width"], sets: KeySets, tolerance: Tolerance) -> Ranks:
+def ranks(values: HeadValues, sets: KeySets, tolerance: Tolerance) -> Ranks:
     """The rank of ``values`` on every key set, for every head, in float64."""
     heads = values.shape[0]
     strengths = _cached_strengths(values, tolerance)
@@ -120,9 +124,7 @@ def surely_independent(
     return sure
 
 
-def with_ones(
-    values: Float[Tensor, "head key d_head"], sets: KeySets
-) -> Float[Tensor, "head key width"]:
+def with_ones(values: Float[Tensor, "head key d_head"], sets: KeySets) -> HeadValues:
     """Values with a constant column, of the size of the values so that neither hides the other."""
     size = values[:, sets.everything].square().mean((1, 2)).sqrt()
     constant = torch.where(size > 0, size, 1.0).reshape(-1, 1, 1)

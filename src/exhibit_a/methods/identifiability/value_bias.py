@@ -22,7 +22,7 @@ HeadBias = Float[Tensor, "_head _d_head"]
 @torch.no_grad()
 def value_bias(trace: Trace) -> tuple[HeadBias, ...]:
     """The bias inside the values of every site and head."""
-    recorder, model = _ValueRecorder(trace), trace.subject.model
+    recorder, model = _ValueRecorder(trace), trace.model
     linear = [module for module in model.modules() if isinstance(module, nn.Linear | Conv1D)]
     with (
         frozen_eval(model),

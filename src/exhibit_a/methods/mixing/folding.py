@@ -17,7 +17,8 @@ Making the matrices costs as much as d changes, so it pays where many more are p
 
 import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from torch import Tensor
 
 from exhibit_a.errors import BrokenInvariantError
 from exhibit_a.methods.mixing.tangent_kernels import change_of
+from exhibit_a.numerics.parallel import Together
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Context
 from exhibit_a.subject.anatomy import first_hidden
@@ -81,10 +83,20 @@ def side_by_side(
     function: Callable[[Tensor], tuple[Tensor, ...]], changes: Tensor, size: int | None = None
 ) -> tuple[Tensor, ...]:
     """A function of every change, ``size`` of them at a time (vmap)."""
-    with warnings.catch_warnings():  # kernels without a batching rule are slower and no less exact
-        warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+    with _QUIETLY:
         outputs: tuple[Tensor, ...] = torch.func.vmap(function, chunk_size=size)(changes)
     return outputs
+
+
+@contextmanager
+def _unwarned() -> Iterator[None]:
+    """Kernels without a batching rule are slower and no less exact."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "There is a performance drop", UserWarning)
+        yield
+
+
+_QUIETLY = Together(_unwarned)  # filters belong to the process, and threads push side by side
 
 
 def token_by_token(

@@ -11,7 +11,7 @@ EACL 2021). Here the two are compared for every head:
 The head's output is what it averaged, or that times its rows of the output projection.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -106,6 +106,18 @@ def head_mixing(
             source_shares, measured = _shares(trace, source, sites, kept, probing, output)
             shares |= source_shares
             checks |= {f"{name}_{source}": value for name, value in measured.items()}
+    return compared_maps(trace, shares, checks, probing, output)
+
+
+def compared_maps(
+    trace: Trace,
+    shares: dict[int, HeadMap],
+    checks: dict[str, float | str],
+    probing: Probing,
+    output: HeadOutput = "averaged",
+) -> HeadMixing:
+    """The result, from the share of every source in every head output."""
+    kept = {stack: probing.positions(trace, stack) for stack in trace.sequences}
     compared = [_compared(trace, site, kept, shares[site.index]) for site in trace.sites]
     attention, contribution, scores = zip(*compared, strict=True)
     names = trace.token_names
@@ -165,23 +177,47 @@ def _shares(
     push = push_to_heads(trace, source, [site.index for site in sites])
     probing.check(push.entry.shape[-1])
     changes = probing.changes(push.entry, kept[source])
-    weights = [_projection(trace, site) if output == "projected" else None for site in sites]
-    squares = [
-        torch.zeros(len(kept[source]), site.heads, len(kept[site.stack]), dtype=torch.float64)
-        for site in sites
-    ]
+    lengths = HeadLengths(trace, sites, kept, source, output)
     for run in push.chunks(len(changes)):
         tangents, places = changes.within(run, push.entry.detach())
-        for number, pushed in enumerate(push(tangents)):  # (tangent, head, query, d_head)
-            weight = weights[number]
-            moved = pushed if weight is None else pushed @ weight
-            lengths = lengths_of(moved)[:, :, kept[sites[number].stack]]
-            squares[number].index_add_(0, places, lengths.double().square().cpu())
-    shares = {
-        site.index: contributions(square.permute(1, 2, 0).sqrt())
-        for site, square in zip(sites, squares, strict=True)
-    }
-    return shares, push.checks
+        lengths.add(places, push(tangents))
+    return lengths.shares(), push.checks
+
+
+class HeadLengths:
+    """‖J q‖² of every head's output, by query and source."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        sites: Sequence[Site],
+        kept: dict[str, list[int]],
+        source: str,
+        output: HeadOutput,
+    ) -> None:
+        self.sites, self.kept = sites, kept
+        self.weights = [
+            _projection(trace, site) if output == "projected" else None for site in sites
+        ]
+        self.squares = [
+            torch.zeros(len(kept[source]), site.heads, len(kept[site.stack]), dtype=torch.float64)
+            for site in sites
+        ]
+
+    def add(self, places: Tensor, pushed: Sequence[Tensor]) -> None:
+        """Count what a run of tangents at these sources did at every head."""
+        for number, moved in enumerate(pushed):  # (tangent, head, query, d_head)
+            weight = self.weights[number]
+            moved = moved if weight is None else moved @ weight
+            lengths = lengths_of(moved)[:, :, self.kept[self.sites[number].stack]]
+            self.squares[number].index_add_(0, places, lengths.double().square().cpu())
+
+    def shares(self) -> dict[int, HeadMap]:
+        """The share of every source in every head output, by site."""
+        return {
+            site.index: contributions(square.permute(1, 2, 0).sqrt())
+            for site, square in zip(self.sites, self.squares, strict=True)
+        }
 
 
 def _projection(trace: Trace, site: Site) -> Float[Tensor, "head d_head d_model"]:

@@ -29,7 +29,12 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError
 from exhibit_a.methods.explanation.flow import readout, require_one_stack
 from exhibit_a.methods.mixing.probing import Changes, Probing
-from exhibit_a.methods.mixing.pushforward import Pushforward, lengths_of, push_to_layers
+from exhibit_a.methods.mixing.pushforward import (
+    EachPushed,
+    Pushforward,
+    lengths_of,
+    push_to_layers,
+)
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
@@ -137,7 +142,23 @@ def hidden_attribution(
     _check_norm(norm, probes)
     targets, sources = (probing.positions(trace, name) for name in (stack, source))
     push = push_to_layers(trace, source, stack, many=probing.exact)
-    norms, error = _measured(push, probing, sources, targets, norm)
+    measured = _measured(push, probing, sources, targets, norm)
+    return assembled(trace, push, probing, measured, stack=stack, source=source, norm=norm)
+
+
+def assembled(
+    trace: Trace,
+    push: Pushforward,
+    probing: Probing,
+    measured: tuple[Mixing, Mixing],
+    *,
+    stack: str,
+    source: str,
+    norm: Norm = "frobenius",
+) -> HiddenAttribution:
+    """The result, from the norms at the output of every layer and the error of contributions."""
+    norms, error = measured
+    targets, sources = (probing.positions(trace, name) for name in (stack, source))
     inputs = push.entry[0, sources].detach() if stack == source else None
     norms = _with_input(norms, inputs, norm)
     error = torch.cat([torch.zeros_like(error[:1]), error])
@@ -193,10 +214,43 @@ def estimated_norms(
     push: Pushforward, changes: Changes, targets: Sequence[int], *, sketch: bool
 ) -> tuple[EachMixing, EachMixing]:
     """‖J‖ of every layer, target and source, and the standard error of the contributions."""
-    width = push.entry.shape[-1]
-    squares = _squares(push, changes, targets, keep_directions=sketch)
-    norms = (squares.sum(0) * width / changes.directions.shape[1]).sqrt()  # step 2
-    return norms, jackknife(squares, width) if sketch else torch.zeros_like(norms)
+    lengths = LayerLengths(push, changes, targets, keep_directions=sketch)
+    for run in push.chunks(len(changes)):
+        tangents, source = changes.within(run, push.entry.detach())
+        lengths.add(run, source, push.each(tangents))
+    return lengths.norms(sketch=sketch)
+
+
+class LayerLengths:
+    """‖J q‖² of every layer, target and source: for every direction, or summed over all of them."""
+
+    def __init__(
+        self,
+        push: Pushforward,
+        changes: Changes,
+        targets: Sequence[int],
+        *,
+        keep_directions: bool,
+        layers: int | None = None,
+    ) -> None:
+        self.changes, self.targets, self.keep = changes, targets, keep_directions
+        self.width = push.entry.shape[-1]
+        self.kept = changes.directions.shape[1] if keep_directions else 1
+        self.shape = (len(push.entry), layers or len(push.stand_ins), len(targets))
+        rows = len(changes.sources) * self.kept
+        self.table = torch.zeros(rows, *self.shape, dtype=torch.float64)
+
+    def add(self, run: slice, source: Tensor, pushed: Sequence[EachPushed]) -> None:
+        """Count what a run of tangents did at every layer (step 1)."""
+        rows = torch.arange(run.start, run.stop) if self.keep else source
+        lengths = [lengths_of(states)[..., self.targets] for states in pushed]
+        self.table.index_add_(0, rows, torch.stack(lengths, 2).double().square().cpu())
+
+    def norms(self, *, sketch: bool) -> tuple[EachMixing, EachMixing]:
+        """‖J‖ of every layer, target and source, and the standard error of the contributions."""
+        squares = self.table.reshape(-1, self.kept, *self.shape).permute(1, 2, 3, 4, 0)
+        norms = (squares.sum(0) * self.width / self.changes.directions.shape[1]).sqrt()  # step 2
+        return norms, jackknife(squares, self.width) if sketch else torch.zeros_like(norms)
 
 
 def jackknife(
@@ -230,22 +284,6 @@ def _measured(
         changes = changes.scaled(push.entry[0, sources].detach())
     norms, error = estimated_norms(push, changes, targets, sketch=not probing.exact)
     return norms[0], error[0]
-
-
-def _squares(
-    push: Pushforward, changes: Changes, targets: Sequence[int], *, keep_directions: bool
-) -> Float[Tensor, "direction batch layer target source"]:
-    """‖J q‖² of every layer, target and source: for every direction, or summed over all of them."""
-    # step 1
-    kept = changes.directions.shape[1] if keep_directions else 1
-    shape = (len(push.entry), len(push.stand_ins), len(targets))
-    table = torch.zeros(len(changes.sources) * kept, *shape, dtype=torch.float64)
-    for run in push.chunks(len(changes)):
-        tangents, source = changes.within(run, push.entry.detach())
-        rows = torch.arange(run.start, run.stop) if keep_directions else source
-        lengths = [lengths_of(pushed)[..., targets] for pushed in push.each(tangents)]
-        table.index_add_(0, rows, torch.stack(lengths, 2).double().square().cpu())
-    return table.reshape(-1, kept, *shape).permute(1, 2, 3, 4, 0)
 
 
 def _spectral_norms(push: Pushforward, sources: Sequence[int], targets: Sequence[int]) -> Mixing:

@@ -95,6 +95,16 @@ def push_to_heads(run: Pass, source: str, sites: Sequence[int]) -> Pushforward:
     return _prepare(run, source, _Watched(sites=sites))
 
 
+def push_to_all(run: Pass) -> Pushforward:
+    """From the input of a model's only stack to every layer's output and what every head averaged.
+
+    The outputs of layers come first, those of sites after them.
+    """
+    (stack,) = {layer.stack for layer in run.layers}
+    sites = [site.index for site in run.sites]
+    return _prepare(run, stack, _Watched(range(len(run.layers)), sites))
+
+
 def lengths_of(vectors: Float[Tensor, "*any width"]) -> Float[Tensor, "*any"]:
     """Euclidean lengths, in float32 at least."""
     wide = torch.promote_types(vectors.dtype, torch.float32)
@@ -162,7 +172,7 @@ def _run_from(
     fold: Fold | None = None,
 ) -> tuple[list[Tensor], float]:
     """What is watched in a pass whose stack ``source`` starts from ``entry``; and its parity."""
-    model, heads = run.subject.model, _HeadRecorder(watched.sites)
+    model, heads = run.model, _HeadRecorder(watched.sites)
     first = next(call for call, layer in enumerate(run.layers) if layer.stack == source)
     last = max([*watched.calls, *(run.sites[site].call for site in watched.sites)])
     states: list[Tensor] = []

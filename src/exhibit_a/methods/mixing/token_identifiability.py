@@ -10,19 +10,22 @@ x_i = nearest(ĝ(e_i)). The rate is the share of tokens for which that holds.
    all word vectors of the vocabulary (``token_search.py``). Words compete with words; special
    tokens are reported apart. Two positions with the same vector cannot be distinguished and do not
    compete. A tie is a miss.
-3. Control: the same maps fitted to the input vectors of *other* tokens. They must be at chance; if
-   they are not, the rate shows what the map has learned, not what the hidden vector contains.
+3. Control: the same maps, with the same penalty and as many epochs, fitted to the input vectors of
+   *other* tokens. They must be at chance; if they are not, the rate shows what the map has learned,
+   not what the hidden vector contains. Selectivity is the rate beyond that of the control (Hewitt &
+   Liang, 2019). A control that could not have learned anything proves little, so the share of its
+   own training words that it has memorised stands beside it.
 4. Intervals: bootstrap over texts, with Poisson weights, so that no text has to be kept.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.mixing.token_maps import (
@@ -54,6 +57,7 @@ CandidateSet = Literal["sequence", "dataset", "vocab"]
 MAPS = get_args(MapName)
 CONTROL = "control "  # before the name of a map: the map fitted to other tokens' vectors
 POOL = 8192  # tokens that represent all tokens of a data set
+MEMORISED = 4096  # training words of which it is asked whether the control memorised them
 
 Map = Callable[[Float[Tensor, "layer row d_model"]], Predicted]
 FitFacts = dict[str, int | list[float]]
@@ -77,6 +81,14 @@ class TokenIdentifiability(Result):
     chance: float
     metric: str
     candidates: str
+    # The share of training words whose control target is found again among those of their text.
+    memorised: ByLayer = field(default_factory=dict)
+    memorised_chance: float | None = None
+
+    @property
+    def selectivity(self) -> ByLayer:
+        """The rate beyond that of the control, for the maps that have one."""
+        return {name: self.rate[name] - control for name, control in self.control.items()}
 
 
 @method(
@@ -126,6 +138,7 @@ def token_identifiability(
     task = _Task(subject, data, metric, candidates, seed, top, _vocabulary(subject, candidates))
     fitted, controls, facts = _fit(task, maps, width or subject.anatomy.d_model, epochs)
     score = _scored(task, fitted | {CONTROL + name: control for name, control in controls.items()})
+    memorised, memorised_chance = _memorised(task, controls)
     return TokenIdentifiability(
         provenance=subject.provenance(
             "token_identifiability",
@@ -142,6 +155,8 @@ def token_identifiability(
         chance=score.chance,
         metric=metric,
         candidates=candidates,
+        memorised=memorised,
+        memorised_chance=memorised_chance,
         **_statistics(score, maps, list(controls)),
     )
 
@@ -177,11 +192,16 @@ class _Task:
 
     def rows(self, split: Split) -> Iterator[tuple[Tensor, Float[Tensor, "target row d_input"]]]:
         """Hidden vectors of real tokens; the vectors wanted, and unrelated ones for the control."""
+        for batch, unrelated in self.controlled(split):
+            wanted = self.wanted(batch)[batch.real]
+            yield batch.hidden[:, batch.real], torch.stack([wanted, unrelated])
+
+    def controlled(self, split: Split) -> Iterator[tuple[StateBatch, Float[Tensor, "row d_input"]]]:
+        """The states of one split, and for each real token the vector its control is fitted to."""
         chance = generator(self.seed + 1)
         for batch in self.batches(split):
-            wanted = self.wanted(batch)[batch.real]
-            drawn = torch.randint(len(self.unrelated), (len(wanted),), generator=chance)
-            yield batch.hidden[:, batch.real], torch.stack([wanted, self.unrelated[drawn]])
+            drawn = torch.randint(len(self.unrelated), (int(batch.real.sum()),), generator=chance)
+            yield batch, self.unrelated[drawn]
 
 
 def _statistics(
@@ -227,7 +247,8 @@ def _fit(
         return fitted, controls, facts
     train, validation = _moments(task, "train"), _moments(task, "validation")
     facts |= {"train_tokens": train.count, "validation_tokens": validation.count}
-    linear = [ridge(train, validation, target) for target in (0, 1)]
+    own = ridge(train, validation)
+    linear = [own, ridge(train, validation, 1, like=own)]
     if "rotation" in names:
         if train.cross.shape[-2] != train.cross.shape[-1]:
             raise NotComputableError("Word vectors and hidden vectors differ in width.")
@@ -291,6 +312,41 @@ def _scored(task: _Task, maps: dict[str, Map]) -> Score:
     return score
 
 
+@torch.no_grad()
+def _memorised(task: _Task, controls: dict[str, Map]) -> tuple[ByLayer, float | None]:
+    """How often each control finds its own training targets again, and how often chance would.
+
+    The candidates are the targets of the same text; those that drew the same vector do not compete.
+    """
+    if not controls:
+        return {}, None
+    hits: dict[str, Tensor] = {}
+    chance = count = 0.0
+    for batch, unrelated in task.controlled("train"):
+        sizes = batch.real.sum(1).tolist()
+        rows = torch.split(batch.hidden[:, batch.real], sizes, 1)
+        texts = zip(rows, torch.split(unrelated, sizes), strict=True)
+        for hidden, targets in texts:
+            twins = (targets[:, None] == targets).all(-1)
+            chance += float((1 / (1 + (~twins).sum(1))).sum())
+            for name, apply in controls.items():
+                near = _nearness(apply(hidden), targets, task.metric)
+                own = near.diagonal(dim1=1, dim2=2)
+                rivals = near.masked_fill(twins, -torch.inf).amax(2)
+                hits[name] = hits.get(name, 0) + (own > rivals).double().sum(1).cpu()
+        count += sum(sizes)
+        if count >= MEMORISED:
+            break
+    return {name: (sums / count).float() for name, sums in hits.items()}, chance / count
+
+
+def _nearness(predicted: Predicted, targets: Tensor, metric: Metric) -> Tensor:
+    """How near each prediction is to each target; larger is nearer."""
+    if metric == "cosine":
+        return cosine(predicted, targets.expand(len(predicted), -1, -1))
+    return -torch.cdist(predicted, targets.expand(len(predicted), -1, -1))
+
+
 def _require_width(name: str, predicted: Tensor, candidates: Candidates) -> None:
     """Refuse to compare vectors of different widths."""
     if predicted.shape[-1] != candidates.own.shape[-1]:
@@ -349,5 +405,5 @@ def _vocabulary(subject: Subject, candidates: CandidateSet) -> Float[Tensor, "wo
         return None
     if subject.model.main_input_name != "input_ids":
         raise NotComputableError("This model reads no words; there is no vocabulary to search.")
-    table: Tensor = subject.model.get_input_embeddings().weight.detach().float().cpu()
-    return table
+    words = cast("nn.Embedding", subject.model.get_input_embeddings())
+    return words.weight.detach().float().cpu()

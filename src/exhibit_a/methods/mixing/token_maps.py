@@ -92,8 +92,13 @@ class LinearMap:
         return (hidden - self.centre.unsqueeze(1)) @ self.weight + self.offset
 
 
-def ridge(train: Moments, validation: Moments, target: int = 0) -> LinearMap:
-    """The linear map with the least squared error, its penalty chosen on validation rows."""
+def ridge(
+    train: Moments, validation: Moments, target: int = 0, like: LinearMap | None = None
+) -> LinearMap:
+    """The linear map with the least squared error, its penalty chosen on validation rows.
+
+    With ``like`` the penalty is that of another map: a control must be as free as what it controls.
+    """
     centre, offset = train.centre, train.target[target] / train.count
     gram, cross, _ = train.around(centre, offset, target)
     strength, basis = torch.linalg.eigh(gram)
@@ -108,6 +113,8 @@ def ridge(train: Moments, validation: Moments, target: int = 0) -> LinearMap:
     losses = square - 2 * (shrink @ linear.unsqueeze(2)).squeeze(2)
     losses = losses + ((shrink @ quadratic) * shrink).sum(-1)
     best = losses.argmin(1, keepdim=True)
+    if like is not None:
+        best = (penalties - like.penalty[:, None]).abs().argmin(1, keepdim=True)
     chosen = shrink.gather(1, best.unsqueeze(2).expand(-1, -1, shrink.shape[2])).squeeze(1)
     return LinearMap(
         centre.float(),
@@ -155,10 +162,11 @@ Rows = Callable[[], Iterable[tuple[HiddenRows, Float[Tensor, "target row d_input
 def train_perceptrons(
     maps: Sequence[Perceptrons], train: Rows, validation: Rows, metric: Metric, epochs: int
 ) -> tuple[Float[Tensor, "target layer"], int]:
-    """Train one set of maps for each target, side by side, until no validation loss falls.
+    """Train one set of maps for each target, side by side, until the first's loss falls no more.
 
-    Each layer keeps the weights of its best epoch. Returns the least validation losses and the
-    number of epochs.
+    Each layer keeps the weights of the epoch that was best for the first target on validation
+    texts: the others are controls, trained as long as what they control. Returns the validation
+    losses and the number of epochs.
     """
     optimizers = [torch.optim.Adam(mlp.parameters(), lr=LEARNING_RATE) for mlp in maps]
     best = _validation_losses(maps, validation, metric)
@@ -174,10 +182,10 @@ def train_perceptrons(
                 torch.autograd.backward([loss])
                 optimizer.step()
         losses = _validation_losses(maps, validation, metric)
-        better = losses < best
-        for mlp, weights, improved in zip(maps, best_weights, better, strict=True):
+        better = losses[0] < best[0]
+        for mlp, weights in zip(maps, best_weights, strict=True):
             for name, weight in mlp.named_parameters():
-                weights[name][improved] = weight.detach()[improved]
+                weights[name][better] = weight.detach()[better]
         best = torch.where(better, losses, best)
         epoch, stale = epoch + 1, 0 if bool(better.any()) else stale + 1
     for mlp, weights in zip(maps, best_weights, strict=True):

@@ -267,6 +267,8 @@ def _strongest_head(sites: list[Float[Tensor, "_head query key"]]) -> tuple[int,
 
 def _chosen(triggers: Triggers, count: int) -> tuple[list[Pattern], list[Pattern]]:
     """The first patterns of each class by attribution, and as many by raw attention."""
+    if count < 1:
+        raise BadRequestError(f"{count} patterns of each class were asked for; give 1 or more.")
     classes = _of_each_class(triggers.patterns, count)
     others = _of_each_class(triggers.by_attention, count)
     if not classes or not others:

@@ -14,6 +14,7 @@ try:
     from exhibit_a.report.figures import identifiability as identifiability
     from exhibit_a.report.figures import maps as maps
     from exhibit_a.report.figures import mixing as mixing
+    from exhibit_a.report.figures import reliance as reliance
     from exhibit_a.report.figures import trials as trials
     from exhibit_a.report.figures import triggers as triggers
     from exhibit_a.report.figures.dispatch import draw as draw

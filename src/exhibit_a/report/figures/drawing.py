@@ -238,12 +238,18 @@ def name_ticks(
 
 
 def heat_map(
-    axes: Axes, canvas: Canvas, numbers: Tensor, *, limit: float | None = None, even: bool = False
+    axes: Axes,
+    canvas: Canvas,
+    numbers: Tensor,
+    *,
+    limit: float | None = None,
+    even: bool = False,
+    square: bool = True,
 ) -> AxesImage:
     """A table as colours. With a limit, or with numbers below zero, the scale is signed.
 
     Like that of the page, the scale goes by square roots, so that small numbers show beside large
-    ones, unless it is to be ``even``.
+    ones, unless it is to be ``even``. A ``square`` table has square cells.
     """
     table = numbers_of(numbers)
     largest = float(np.nanmax(np.abs(table), initial=0.0)) if limit is None else limit
@@ -254,7 +260,7 @@ def heat_map(
         table,
         cmap=canvas.signed if signed else canvas.unsigned,
         norm=Normalize(*ends) if even else FuncNorm((_root, _square), *ends),
-        aspect="equal" if rows == columns else "auto",
+        aspect="equal" if square and rows == columns else "auto",
     )
 
 

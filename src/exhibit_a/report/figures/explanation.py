@@ -7,12 +7,14 @@ from exhibit_a.methods.explanation.adversarial import AdversarialAttention
 from exhibit_a.methods.explanation.adversarial_keys import AdversarialKeys
 from exhibit_a.methods.explanation.faithfulness import RANDOM, Faithfulness
 from exhibit_a.methods.explanation.permutation import PermutationTest
+from exhibit_a.methods.explanation.pictures import Pictures
 from exhibit_a.methods.own import TokenAttribution
 from exhibit_a.numerics.distances import FARTHEST
 from exhibit_a.report.figures.dispatch import draw
 from exhibit_a.report.figures.drawing import (
     LINES,
     Canvas,
+    heat_map,
     inner_legend,
     legend,
     literal,
@@ -22,6 +24,7 @@ from exhibit_a.report.figures.drawing import (
 from exhibit_a.report.palette import GREY, SERIES
 
 FEW_STEPS = 20  # of training; with fewer, each is marked
+PICTURE_NAME = 42  # characters: what a picture is called, and the advice about it
 
 
 @draw.register(TokenAttribution)
@@ -34,6 +37,21 @@ def token_attribution(result: TokenAttribution, canvas: Canvas) -> Axes:
     axes.axvline(0, color=GREY, linewidth=0.6)
     name_ticks(axes.yaxis, names, weights=[abs(score) for score in strengths])
     axes.set(ylim=(len(strengths) - 0.4, -0.6), xlabel=literal(f"{result.method}, {result.target}"))
+    return axes
+
+
+@draw.register(Pictures)
+def pictures(result: Pictures, canvas: Canvas) -> Axes:
+    """The words of the text in the shades of each picture, and whether it may be shown."""
+    largest = result.scores.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float).tiny)
+    count = len(result.words)
+    axes = canvas.axes(3.5 + 0.25 * min(count, 40), 1.6 + 0.25 * len(result), rows=True)
+    heat_map(axes, canvas, result.scores / largest, even=True)
+    axes.set_aspect("auto")
+    weights = (result.scores / largest).abs().amax(0).tolist()
+    name_ticks(axes.xaxis, canvas.labels(result.words), weights=weights)
+    rows = [f"{picture.label}: {picture.advice}" for picture in result.values()]
+    name_ticks(axes.yaxis, rows, length=PICTURE_NAME)
     return axes
 
 

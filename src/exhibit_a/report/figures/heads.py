@@ -49,8 +49,7 @@ def head_importance(result: HeadImportance, canvas: Canvas) -> Axes:
     """The table of heads; darker matters more."""
     sites, heads = result.scores.shape
     axes = canvas.axes(2.2 + min(0.4 * heads, 8), 1.5 + min(0.35 * sites, 7))
-    image = heat_map(axes, canvas, result.scores, even=True)
-    image.axes.set_aspect("auto")
+    image = heat_map(axes, canvas, result.scores, even=True, square=False)
     name_ticks(axes.yaxis, [site_name(site, result.sites) for site in result.sites])
     name_ticks(axes.xaxis, range(heads))
     axes.set_xlabel("head")

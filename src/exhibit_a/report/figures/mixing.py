@@ -71,8 +71,7 @@ def hidden_attribution(
     profile.set_yscale("symlog", linthresh=1e-2)
     inner_legend(profile)
     shares = result.contribution[:, chosen]
-    image = heat_map(story, canvas, shares)
-    image.axes.set_aspect("auto")
+    image = heat_map(story, canvas, shares, square=False)
     names = canvas.labels(result.source_tokens, result.source)
     name_ticks(story.xaxis, names, weights=shares.amax(0).tolist())
     name_ticks(story.yaxis, range(len(self_shares)))

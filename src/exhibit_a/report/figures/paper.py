@@ -1,20 +1,26 @@
 """What does a figure for a paper need that matplotlib does not do by itself?
 
-Two things. Saved as SVG or PDF, its words stay words, which can be searched, selected and set in
-the font of the paper. And an axis with a name at every position shows as many names as can be read
-side by side, instead of all of them on top of each other.
+Three things. Saved as SVG or PDF, its words stay words, which can be searched, selected and set in
+the font of the paper. Its file is written whole or not at all. And an axis with a name at every
+position shows as many names as can be read side by side, instead of all of them on top of each
+other.
 """
 
+import io
 import math
 from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
-from matplotlib import rc_context
+from matplotlib import rc_context, rcParams
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import Locator
+
+from exhibit_a.results.files import write_whole
 
 PAD = 0.07  # inches around each panel
 LINE = 1.2  # the height of a line of text, in font sizes
@@ -33,7 +39,14 @@ class PaperFigure(Figure):
         engine.execute(self)
 
     def savefig(self, fname: Any, **options: Any) -> None:
-        """Save the figure, as matplotlib does it."""
+        """Save the figure, as matplotlib does it; a file is replaced when the new one is whole."""
+        if isinstance(fname, str | PathLike):
+            path, drawn = Path(fname), io.BytesIO()
+            if not (options.get("format") or path.suffix):
+                path = path.with_name(f"{path.name}.{rcParams['savefig.format']}")
+            self.savefig(drawn, **{"format": path.suffix.removeprefix("."), **options})
+            write_whole(path, drawn.getvalue())
+            return
         with rc_context({"svg.fonttype": "none", "pdf.fonttype": 42, "ps.fonttype": 42}):
             super().savefig(fname, **options)
 

@@ -8,15 +8,22 @@ from exhibit_a.report.figures.paper import axis_length
 from exhibit_a.report.figures.sites import site_name
 from exhibit_a.report.palette import GREY, OF_WORD
 from exhibit_a.trials.trial import Trial
-from exhibit_a.trials.verdict import CONTESTED, EVIDENCE, NO_EFFECT, PARTIAL, WORDS
+from exhibit_a.trials.verdict import (
+    CONTESTED,
+    EVIDENCE,
+    MISLEADING,
+    NO_EFFECT,
+    UNDETERMINED,
+    WORDS,
+)
 
 MARK = 0.6  # of the room for a head that the largest mark takes
-MARKERS = {EVIDENCE: "s", PARTIAL: "D", CONTESTED: "X", NO_EFFECT: "o"}
+MARKERS = {EVIDENCE: "s", CONTESTED: "D", MISLEADING: "X", NO_EFFECT: "o", UNDETERMINED: "^"}
 
 
 @draw.register(Trial)
 def trial(result: Trial, canvas: Canvas) -> Axes:
-    """The heads, coloured by verdict and as large as their effect, above the tokens."""
+    """The heads, coloured by verdict and as large as their share, above the tokens."""
     scores = result.token_scores
     height = 1.8 + min(0.3 * len(result.sites), 5.0)
     if scores is None:
@@ -36,7 +43,7 @@ def trial(result: Trial, canvas: Canvas) -> Axes:
 
 def _heads(result: Trial, canvas: Canvas, axes: Axes) -> None:
     """Every head as a mark, in a row for each site."""
-    largest = max((verdict.change or 0.0 for verdict in result.verdicts), default=0.0) or 1.0
+    largest = max((abs(verdict.reliance or 0.0) for verdict in result.verdicts), default=0.0) or 1.0
     most = max(site.heads for site in result.sites)
     cell = min(axis_length(axes.xaxis) / most, axis_length(axes.yaxis) / len(result.sites))
     area = (MARK * cell) ** 2
@@ -45,7 +52,10 @@ def _heads(result: Trial, canvas: Canvas, axes: Axes) -> None:
         axes.scatter(
             [verdict.head for verdict in verdicts],
             [verdict.site for verdict in verdicts],
-            s=[area * (0.15 + 0.85 * (verdict.change or 0.0) / largest) for verdict in verdicts],
+            s=[
+                area * (0.15 + 0.85 * abs(verdict.reliance or 0.0) / largest)
+                for verdict in verdicts
+            ],
             c=OF_WORD[word],
             marker=MARKERS[word],
             label=f"{word} ({len(verdicts)})",
@@ -55,5 +65,6 @@ def _heads(result: Trial, canvas: Canvas, axes: Axes) -> None:
     title = literal(result.target or result.provenance.model)
     axes.set(xlabel="head", title=f"{title}: {result.word}")
     axes.set(xlim=(-0.7, most - 0.3), ylim=(len(result.sites) - 0.4, -0.6))
-    size = f"size: change when\npermuted, up to {largest:.2g}" if result.permutation_change else ""
+    whole = None if result.reliance is None else result.reliance.size
+    size = f"size: share of the\nmargin, up to {largest / whole:.0%}" if whole else ""
     legend(canvas, axes, title=size, title_fontsize="x-small", markerscale=0.7)

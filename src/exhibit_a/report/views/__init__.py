@@ -9,5 +9,7 @@ from exhibit_a.report.views import attribution as attribution
 from exhibit_a.report.views import heads as heads
 from exhibit_a.report.views import identifiability as identifiability
 from exhibit_a.report.views import mixing as mixing
+from exhibit_a.report.views import pictures as pictures
+from exhibit_a.report.views import reliance as reliance
 from exhibit_a.report.views import trials as trials
 from exhibit_a.report.views.dispatch import panels_of as panels_of

@@ -1,63 +1,60 @@
 """What do all methods say about one text? The page of a trial."""
 
-from dataclasses import asdict
-
 from exhibit_a.methods.identifiability.counts import AttentionIdentifiability
 from exhibit_a.report.header import Column, Maps, Panels, Summary, Table
 from exhibit_a.report.pack import Blocks, SiteMaps
 from exhibit_a.report.panels import attention_maps, sequence, site_entries, site_name
+from exhibit_a.report.sentences import carriers_sentence, of_margin, reliance_sentences, unshaded
 from exhibit_a.report.slider import MOST, slider
-from exhibit_a.report.views.attribution import SHARE, tree
+from exhibit_a.report.views.attribution import tree
 from exhibit_a.report.views.dispatch import panels_of
 from exhibit_a.report.views.identifiability import NULL_FRACTION, freedom_chart
 from exhibit_a.report.views.mixing import story
+from exhibit_a.report.views.pictures import judged_pictures
 from exhibit_a.trials.trial import Trial
-from exhibit_a.trials.verdict import WORDS
+from exhibit_a.trials.verdict import WORDS, HeadVerdict
 
 BUDGET = 3_550_000  # bytes of all blocks, before base64: with the rest, a page of 5 MB
 
 _COLUMNS = {
-    "unique": ("unique", "Share of rows whose weights are the only valid ones for the output."),
+    "share": (
+        "share of the margin",
+        (
+            "The head’s part in what the answer loses when all heads look evenly, by the size of "
+            "its margin; below zero it speaks against the answer."
+        ),
+    ),
+    "alone": (
+        "alone",
+        "What the answer loses when this head alone looks evenly, as a part of its margin.",
+    ),
     "distance": (
-        "distance",
+        "can stand elsewhere",
         (
-            "Total variation between the weights and the farthest valid alternative found; a lower "
-            "bound of what is possible."
+            "Part of the weights that can stand elsewhere while the head gives the same output "
+            "(total variation to the farthest alternative found; a lower bound)."
         ),
     ),
-    "null_fraction": ("null fraction", NULL_FRACTION),
-    "change": (
-        "change",
-        (
-            "How far the answer moves when the rows of this head are permuted (total variation, "
-            "mean over permutations)."
-        ),
-    ),
-    "change_low": ("from", "Lower end of the 95 % interval of the change."),
-    "change_high": ("to", "Upper end of the 95 % interval of the change."),
-    "share": ("attribution", SHARE),
-    "agreement": (
+    "pointing": (
         "agreement",
-        (
-            "Rank correlation between its attention and its attribution: 1 means it looks where "
-            "the answer comes from."
-        ),
+        "Cosine of weights and contributions: 1 means it looks where its contribution comes from.",
     ),
+    "chance": ("p", "Chance of a share as large, had its rows been permuted."),
+    "unique": ("unique", "Share of rows whose weights are the only valid ones for the output."),
+    "null_fraction": ("null fraction", NULL_FRACTION),
 }
 _MEANINGS = {
-    "evidence": (
-        "no distant alternative found; reaches the output, matters, points where the answer comes "
-        "from"
-    ),
-    "partial": "something of that is missing; the head’s page names it",
-    "contested": "a distant alternative: other valid attention gives the same output",
+    "evidence": "the answer rests on where it looks, and on no other weights or words",
+    "contested": "the answer rests on it, but other weights would have given the same",
+    "misleading": "the answer rests on it, but its weights lie on other words than what counts",
     "no effect": "the answer does not depend on where it looks",
+    "undetermined": "not known: a check failed, or its map alone cannot tell",
 }
 
 
 @panels_of.register
 def trial_panels(trial: Trial, blocks: Blocks) -> Panels:
-    """Summary, maps with a verdict for every head, story, tree, slider and freedom."""
+    """Summary, pictures, maps with a verdict for every head, story, tree, slider and freedom."""
     special = tuple(trial.special.tolist())
     panels: Panels = {
         "sequences": {
@@ -68,6 +65,8 @@ def trial_panels(trial: Trial, blocks: Blocks) -> Panels:
         "maps": _maps(trial, blocks),
         "tables": [] if trial.identifiability is None else [_demands(trial, trial.identifiability)],
     }
+    if trial.pictures is not None:
+        panels["pictures"] = judged_pictures(trial.pictures)
     if trial.hidden is not None:
         panels["story"] = story(trial.hidden, blocks)
     if trial.tree is not None:
@@ -86,34 +85,57 @@ def _maps(trial: Trial, blocks: Blocks) -> Maps:
         modes["effective"] = trial.effective.effective
     if trial.attribution is not None:
         modes["attribution"] = trial.attribution.scores
-    verdicts = [asdict(verdict) for verdict in trial.verdicts]
-    known = [key for key in _COLUMNS if any(numbers[key] is not None for numbers in verdicts)]
+    if trial.reliance is not None:
+        modes["reliance"] = trial.reliance.edges
+    numbers = [_numbers(trial, verdict) for verdict in trial.verdicts]
+    known = [key for key in _COLUMNS if any(head[key] is not None for head in numbers)]
     columns: list[Column] = [
         {"key": key, "name": _COLUMNS[key][0], "help": _COLUMNS[key][1]} for key in known
     ]
     maps = attention_maps(blocks, modes, site_entries(trial, trial.attention), columns)
-    for entry, numbers in zip(maps["heads"], verdicts, strict=True):
-        entry["numbers"] = {key: numbers[key] for key in known}
-        entry["word"], entry["reason"] = numbers["word"], numbers["reason"]
+    for entry, verdict, head in zip(maps["heads"], trial.verdicts, numbers, strict=True):
+        entry["numbers"] = {key: head[key] for key in known}
+        entry["word"], entry["reason"] = verdict.word, verdict.reason
+        entry["answers"] = {
+            "shared with others": verdict.shared,
+            "weights determined": verdict.determined,
+            "points at what counts": verdict.points,
+        }
     maps["words"] = [{"word": word, "meaning": _MEANINGS[word]} for word in WORDS]
     return maps
 
 
+def _numbers(trial: Trial, head: HeadVerdict) -> dict[str, float | None]:
+    """The numbers of one head; shares as parts of the margin."""
+    return {
+        "share": of_margin(trial, head.reliance),
+        "alone": of_margin(trial, head.one_head),
+        "distance": head.distance,
+        "pointing": head.pointing,
+        "chance": head.chance,
+        "unique": head.unique,
+        "null_fraction": head.null_fraction,
+    }
+
+
 def _summary(trial: Trial) -> Summary:
-    scores = trial.token_scores
-    shares: list[float] = [] if scores is None else scores.tolist()
-    if scores is None:
-        caption = "Attribution did not apply, so the words are not shaded."
-    else:
+    scores, caption = trial.token_scores, unshaded(trial)
+    shares: list[float] = [] if scores is None or caption else scores.tolist()
+    if not caption:
         caption = (
             "Shaded by what the answer took from each position through attention, all heads and "
             f"layers together: orange for, blue against; the strongest is "
             f"{max(shares, key=abs):+.3g}. Choose a word to follow it."
         )
+    reliance = trial.reliance
     return {
+        "advice": trial.advice,
         "answer": list(trial.answer.items()),
         "target": trial.target,
+        "word": trial.word,
         "verdict": trial.verdict,
+        "reliance": [] if reliance is None else reliance_sentences(reliance, trial.answer),
+        "carriers": carriers_sentence(trial),
         "sequence": trial.sites[0].stack,
         "shares": shares,
         "caption": caption,

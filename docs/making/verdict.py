@@ -1,0 +1,403 @@
+"""Write docs/verdict.md from the data files of the study (``studies/verdict.py``).
+
+``make map`` runs it; a test sees that the page is what the files in docs/data give. A part of the
+study that has not been run is named as such.
+"""
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "studies"))
+
+import tally  # noqa: E402
+import words  # noqa: E402
+
+from exhibit_a.trials.verdict import CONTESTED, EVIDENCE, MISLEADING, NO_EFFECT, WORDS  # noqa: E402
+
+PAGE, DATA, FIGURES = ROOT / "docs/verdict.md", ROOT / "docs/data", ROOT / "docs/figures"
+WANTED = {EVIDENCE: 0.95, CONTESTED: 0.9, MISLEADING: 0.9, NO_EFFECT: 0.95}
+ADVICE = ("show", "caution", "do not show")
+MISSING = "*Not measured yet.*"
+TEXTS = (  # what the three screenshots show
+    "A short text: the answer rests on where attention looks, and some maps may be shown with caution.",
+    "A confident answer that stays when all heads look evenly: no map may be shown.",
+    "Praise and blame: many heads carry the answer, and maps of weights tell less than attribution.",
+)
+
+
+def page() -> str:
+    """The whole page."""
+    rows = words.rows(DATA / "planted.jsonl") + words.rows(DATA / "planted-random.jsonl")
+    sections = (
+        OPENING,
+        screenshots(),
+        thresholds(),
+        planted(rows),
+        sentences(words.rows(DATA / "sentences.jsonl")),
+        language(words.rows(DATA / "language.jsonl")),
+        estimators(words.rows(DATA / "reliance.jsonl")),
+        pictures(),
+        LIMITS,
+    )
+    return "\n\n".join(section.strip() for section in sections if section) + "\n"
+
+
+def table(header: tuple[str, ...], lines: list[tuple[object, ...]]) -> str:
+    """A table of the page."""
+    rows = [header, ("---",) * len(header), *lines]
+    return "\n".join("| " + " | ".join(str(cell) for cell in row) + " |" for row in rows)
+
+
+def screenshots() -> str:
+    """Three texts as a person who must decide sees them, where they have been taken."""
+    taken = [number for number in (1, 2, 3) if (FIGURES / f"verdict-{number}.png").exists()]
+    if not taken:
+        return ""
+    shown = [f"{TEXTS[n - 1]}\n\n![the page of text {n}](figures/verdict-{n}.png)" for n in taken]
+    return "## Three texts\n\n" + "\n\n".join(shown)
+
+
+def thresholds() -> str:
+    """Where the lines are drawn, and how much room there is."""
+    path = DATA / "calibration.json"
+    if not path.exists():
+        return f"## Where the lines are drawn\n\n{MISSING}"
+    known = json.loads(path.read_text("utf-8"))
+    lines = []
+    for name, curve in known["curves"].items():
+        default, word = getattr(words.LIMITS, name), tally.JUDGED[name]
+        low, high = tally.plateau(curve, default, 0.95)
+        place = curve["line"].index(default)
+        numbers = f"{curve['precision'][place]:.2f}, {curve['recall'][place]:.2f}"
+        lines.append((f"`{name}`", f"{default:g}", word, numbers, f"{low:g} to {high:g}"))
+    header = ("threshold", "default", "decides", "precision, recall there", "all ≥ .95 from … to")
+    nulls = known["nulls"]
+    return f"""## Where the lines are drawn
+
+On {known["models"]} planted models with seeds of their own (0 to 19; what is reported below has other
+seeds) every threshold was moved while the others stayed. The last column says how far: within it, precision and
+recall of the word that the threshold decides, and of *evidence*, all stay at .95 or above.
+
+{table(header, lines)}
+
+![precision and recall against each threshold](figures/verdict-calibration.svg)
+
+Planted heads do much or nothing, so their plateaus are wide; what heads of a real model do by chance narrows them. On
+{known["sentences"]} sentences and `sentiment`, {_at(nulls["carries"], 0.05, "real")} of the heads carry (share ≥ .05 of
+the margin); were their rows permuted, {_at(nulls["carries"], 0.05, "permuted")} would. Of the heads that carry,
+{_at(nulls["points"], 0.5, "real")} point (cosine ≥ .5); with their rows permuted, {_at(nulls["points"], 0.5, "permuted")}.
+Where shares have a standard error, the heads that carry are chosen with a false-discovery rate of 5 %
+(Benjamini and Hochberg).
+
+Contributions are compared with the *median* key of a row. Compared with the mean key, planted misleading heads reached a
+cosine of .62 (a key without value is credited with what the others speak against the answer) and planted evidence had
+.63 at least; with the median key they are at most .27 and at least .67 on the seeds for calibration."""
+
+
+def _at(null: dict[str, Any], line: float, name: str) -> str:
+    return f"{null[name][null['line'].index(line)]:.0%}"
+
+
+def planted(rows: list[dict[str, Any]]) -> str:
+    """How often the words are right where the truth is known."""
+    if not rows:
+        return f"## Are the words true?\n\n{MISSING}"
+    heads, texts = tally.of_heads(rows), tally.of_texts(rows)
+    known = [row for row in rows if row["kind"] != "random"]
+    untaught = [row for row in rows if row["kind"] == "random"]
+    kinds = dict.fromkeys(row["kind"] for row in rows)
+    by_kind = [_kind([row for row in rows if row["kind"] == kind], kind) for kind in kinds]
+    scores = [
+        (
+            f"**{word}**",
+            *(
+                _marked(score(outcomes, word), WANTED[word])
+                for outcomes in (heads, texts)
+                for score in (tally.precision, tally.recall)
+            ),
+        )
+        for word in WANTED
+    ]
+    evident = sum(row["word"] == EVIDENCE for row in untaught)
+    evident_heads = sum(head[2] == EVIDENCE for row in untaught for head in row["heads"])
+    idle, shared = tally.decisive_without_effect(known), tally.shared_heads(known)
+    header = ("word", "heads: precision", "heads: recall", "texts: precision", "texts: recall")
+    return f"""## Are the words true?
+
+{len(rows)} models whose truth is known, because their weights were set by hand or are random numbers
+(`tests/planted`; seeds from 2000, used for nothing else). Each has one text.
+
+{table(header, scores)}
+
+In brackets Wilson's 95 % interval, then how many heads or texts there were. Asked were .95 for *evidence* and *no
+effect*, .9 for *contested* and *misleading*; what falls short of that is marked.
+
+* Decisive heads called *no effect*: {idle.right} of {idle.count}.
+* Heads that stand in for each other and were said to be shared: {shared.right} of {shared.count}.
+* Models with random weights (scale 1 to 64, four families) that got *evidence*: {evident} of {len(untaught)}; of their
+  heads: {evident_heads}.
+
+Heads, by what they are (rows) and what they were called (columns):
+
+{_matrix(heads)}
+
+Texts, by kind of model:
+
+{table(("kind", "models", "right word", *WORDS), by_kind)}
+
+{_mistakes(known)}"""
+
+
+def _kind(rows: list[dict[str, Any]], kind: str) -> tuple[object, ...]:
+    given = Counter(row["word"] for row in rows)
+    return (kind, len(rows), rows[0]["expected"], *(given[word] or "" for word in WORDS))
+
+
+def _marked(share: tally.Share, asked: float) -> str:
+    return str(share) if share.value >= asked else f"**{share}: too low**"
+
+
+def _matrix(outcomes: tally.Outcomes) -> str:
+    lines = [
+        (f"**{right}**", *(outcomes[right, given] or "" for given in WORDS)) for right in WANTED
+    ]
+    return table(("", *WORDS), lines)
+
+
+def _mistakes(rows: list[dict[str, Any]]) -> str:
+    """Every head with a wrong word, by name."""
+    wrong = []
+    for row in rows:
+        right = {(site, head): word for site, head, word in row["truth"]}
+        for site, head, word, *_, distance, pointing in row["heads"]:
+            if right.get((site, head), word) != word:
+                wrong.append(
+                    f"* {row['kind']}, seed {row['seed']}, head {site}.{head}: {word} instead of "
+                    f"{right[site, head]} (distance {distance:.2f}, cosine {pointing:.2f})"
+                )
+    if not wrong:
+        return "No head got a wrong word."
+    return "Heads with a wrong word:\n\n" + "\n".join(wrong)
+
+
+def sentences(rows: list[dict[str, Any]]) -> str:
+    """What the word for a text follows."""
+    title = "## What does the word for a text follow?"
+    if not rows:
+        return f"{title}\n\n{MISSING}"
+    labels = [row["word"] for row in rows]
+    common, count = Counter(labels).most_common(1)[0]
+    allowed = max(0.7, count / len(rows) + 0.1)
+
+    trees = json.loads((DATA / "trees.json").read_text("utf-8"))["trees"]
+    reached = trees["confidence, tokens"]
+    words_given = ", ".join(f"{word} {n}" for word, n in Counter(labels).most_common())
+    heads = sum((Counter(row["heads"]) for row in rows), Counter())
+    of_heads = ", ".join(f"{word} {n / heads.total():.0%}" for word, n in heads.most_common())
+    named = [row for row in rows if row["set"]]
+    return f"""{title}
+
+{len(rows)} sentences of the SST-2 development set, `sentiment`. Words for texts: {words_given}. Words for
+heads: {of_heads}. In {len(named)} texts a set of heads was named that takes half of what all heads take; it has
+{median(row["set"] for row in named):g} of 72 heads (median), and random sets of as many take
+{median(row["random loss"] / row["loss"] for row in named):.0%} of what it takes (median).
+
+The first version's word could be told from the model's confidence and the length of the text. Of all decision trees
+of depth 3 (splits at 40 quantiles of every feature) the best one reproduces this part of the words:
+
+{table(("features", "right"), [(name, f"{share:.0%}") for name, share in trees.items()])}
+
+The commonest word is *{common}* ({count / len(rows):.0%}), so a tree on confidence and length (`tokens`) may reach
+{allowed:.0%}; it reaches {reached:.0%}{"" if reached <= allowed else ", **which is too much**"}. The word is drawn from three
+numbers: how far the answer moves when all heads look evenly, how far valid alternatives lie, and where the weights of the
+heads lie that carry it; the tree on `whole`, `distance` and `pointing` (means over heads, by share) says how much of the
+word these give back, and the last line what eight leaves fit by luck. Length has an honest part in the word: beyond the
+width of a head (32 here) weights are no longer the only valid ones."""
+
+
+def language(rows: list[dict[str, Any]]) -> str:
+    """Whether reliance closes on language models, and names the right heads."""
+    title = "## Language models"
+    if not rows:
+        return f"{title}\n\n{MISSING}"
+    names = {"stories": "stories15M (36 heads)", "smol135": "SmolLM2-135M-Instruct (270 heads)"}
+    lines = []
+    for model, name in names.items():
+        mine = [row for row in rows if row["model"] == model]
+        if not mine:
+            continue
+        sure = [row for row in mine if row["determined"]]
+        named = [row for row in sure if "random" in row]
+        good = sum(row["loss"] >= 3 * row["random"] for row in named)
+        lines.append(
+            (
+                name,
+                len(mine),
+                f"{len(sure)} ({sum(row['gap'] <= 0.05 for row in sure)} with a gap ≤ 5 %)",
+                f"{median(row['points'] for row in mine):g}, {max(row['points'] for row in mine)}",
+                f"{median(row['set'] for row in named):g}",
+                f"{median(row['loss'] / row['random'] for row in named):.1f}",
+                f"{good} of {len(sure)}",
+            )
+        )
+    header = (
+        "model",
+        "prompts",
+        "determined",
+        "points: median, most",
+        "heads in the smallest set (median)",
+        "it moves the margin … times as far as 20 random sets (median)",
+        "at least 3 times",
+    )
+    return f"""{title}
+
+Short prompts (`studies/prompts.py`), the margin of the model's own next token. Where the path does not close within 300
+points and sampled orders leave too much open, the word is *undetermined*.
+
+{table(header, lines)}"""
+
+
+def estimators(rows: list[dict[str, Any]]) -> str:
+    """Which estimator of reliance is the best for its passes."""
+    title = "## Which estimator?"
+    if not rows:
+        return f"{title}\n\n{MISSING}"
+    keys = dict.fromkeys(key for row in rows for key in row if isinstance(row[key], dict))
+    lines = []
+    for key in keys:
+        of_key = [row[key] for row in rows if key in row]
+        middle = [median(each[name] for each in of_key) for name in ("passes", "r", "error")]
+        same = sum(each["same word"] for each in of_key) / len(of_key)
+        lines.append(
+            (
+                key,
+                len(of_key),
+                f"{middle[0]:.0f}",
+                f"{middle[1]:.3f}",
+                f"{middle[2]:.4f}",
+                f"{same:.0%}",
+            )
+        )
+    header = (
+        "estimator",
+        "sentences",
+        "passes",
+        "r with the truth",
+        "mean error",
+        "same side of the line",
+    )
+    figure = ""
+    if (FIGURES / "reliance-estimators.svg").exists():
+        figure = "\n\n![error against passes](figures/reliance-estimators.svg)"
+    return f"""{title}
+
+The truth is the mean of 160 orders (80 opposite pairs). Medians over sentences of `sentiment`; the error is a part of the
+margin, and the line is that of `carries`. With at most 12 heads nothing is estimated: all sets of heads are tried.
+
+{table(header, lines)}{figure}"""
+
+
+def pictures() -> str:
+    """How often each picture is worth showing, where that has been counted."""
+    path = DATA / "pictures.json"
+    if not path.exists():
+        return ""
+    known = json.loads(path.read_text("utf-8"))
+    lines = []
+    for name, entry in known["pictures"].items():
+        shares = (f"{entry['advice'][word]['share']:.0%}" for word in ADVICE)
+        lines.append((f"`{name}`", *shares, f"{entry['median p']:.2f}", _mean(entry["lost"])))
+    following = known["following"]
+    difference = following["difference"]
+    return f"""## Pictures: may this heat map be shown?
+
+{known["sentences"]} sentences of the SST-2 development set, `sentiment`: how often each picture got each advice, its median
+p-value against random orders, and its comprehensiveness (what the answer's probability loses without the first 1, 5, 10,
+20 and 50 % of the words; mean and 95 % interval). No ranking could be judged on {known["no ranking can be judged"]:.0%}.
+
+{table(("picture", *ADVICE, "median p", "comprehensiveness"), lines)}
+
+Following the advice: {_mean(following["advised"])}; always showing last-layer attention:
+{_mean(following["always last-layer attention"])}; random orders: {_mean(following["random orders"])}. Difference between
+the first two: {_mean(difference)}, p = {difference["p"]:.4f} (signs of paired differences flipped)."""
+
+
+def _mean(entry: dict[str, Any]) -> str:
+    low, high = entry["interval"]
+    return f"{entry['mean']:.3f} [{low:.3f}, {high:.3f}]"
+
+
+OPENING = """
+# The verdict: is this attention evidence?
+
+*Written by `docs/making/verdict.py` from the data of the study; do not edit it by hand.*
+
+```
+exhibit-a explain "…"          # the summary, and report.html to look around in
+```
+
+```python
+trial = xa.trial(xa.load("sentiment"), "a gripping , beautifully shot film")
+trial.advice  # what to do, in a sentence
+trial.verdict  # the sentence for the text
+trial.of(site=3, head=9)  # HeadVerdict: the word, the reason, and all numbers
+trial.reliance  # how far the answer rests on where each head looks
+trial.carriers  # the smallest set of heads found that carries the answer
+trial.html("report.html")
+```
+
+One pass of the model is examined by every method that applies; a method that does not apply is listed in
+`trial.skipped` with its reason. Every head gets one of five words, and no word comes without its numbers.
+
+## Three questions
+
+| question | number | from |
+|---|---|---|
+| Does the answer rest on where it looks? | `reliance`: its share in what the margin (log-odds of the answer) loses when all heads look evenly; `one_head`: what it takes alone; `steering`: what it takes when all other maps may follow | `xa.reliance` and interventions |
+| Are its weights determined? | `distance`: total variation between a row and the farthest other valid row found (not negative, same sum, same output of the head); rows count by what they contribute | `attention_identifiability`; a search over all rows |
+| Does it point where its contribution comes from? | `pointing`: cosine of the weights of a row and of what its keys contributed, compared with the median key | the slopes of `xa.reliance` |
+
+## Five words
+
+| word | a head | a text |
+|---|---|---|
+| **evidence** | the answer rests on it, its weights are determined, and it points | most of the shares of heads are evidence, and permuted rows move the answer too |
+| **contested** | the answer rests on it, but other valid weights, `distance` away or farther, give the same output | most of the shares are contested: show effective attention instead |
+| **misleading** | the answer rests on it, but its weights lie elsewhere than its contribution | most of the shares are misleading: show attribution instead |
+| **no effect** | no share, no effect alone, and it steers no other head | the answer stays when all heads look evenly, and no head carries any of it |
+| **undetermined** | a check failed, a budget ended, it only steers others, or the weights of its layer are random numbers | the same, for most of the shares |
+
+A head *carries* when its share or its effect alone is at least `carries` (5 %) of the margin. It is *shared* when it carries
+but takes less than half of its share alone: other heads stand in for it. Doubts cap the word: what is not known for sure
+is *undetermined*, never *evidence* or *no effect*. Every line is a field of `xa.Thresholds`:
+`xa.trial(..., thresholds=xa.Thresholds(carries=0.02))`.
+"""
+
+LIMITS = """
+## Limits
+
+* **Fixed maps do not see steering.** Shares are measured with all maps frozen. A head that acts by moving where other heads
+  look has none; it is found by making it even with all maps free to follow, and called *undetermined*, not *evidence*.
+  Heads without a share are first asked all together: two that steer against each other could hide.
+* **Even attention is one baseline.** Another one (zero, permuted rows, the mean over texts) gives other shares. Permuted
+  rows stand beside it as a control, and a text is not called *evidence* where they do not move the answer.
+* **One text says nothing about others.** The word belongs to this answer on this text.
+* **Random weights.** A layer whose weight matrices cannot be told from their own entries in random order is never evidence.
+  The test sees no more than that: a layer that was trained on another task, or on noise, has structure and passes.
+* **Planted heads are clearer than real ones.** They do much or nothing; precision and recall above are those of clear cases.
+* **A search for alternatives is a lower bound.** *Contested* is said too rarely rather than too often. Where the text is
+  long, only the rows that contribute most are searched, and `checks` says how many of how many.
+* **Pointing contains the weights.** Contributions are weights times slopes, so a sharp row points where it looks unless the
+  value there says nothing. A low cosine is telling; a high one is not proof.
+* **Positions are not words.** In higher layers a position holds a mixture; `trial.hidden` and `trial.mixing` say how much of
+  each word is left.
+"""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

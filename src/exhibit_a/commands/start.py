@@ -1,0 +1,54 @@
+"""How does a command begin, and how does it end when somebody presses Ctrl-C?
+
+One line and exit code 130, from the first moment on:
+
+1. the command line is imported inside the guard, because that already takes a moment;
+2. an interrupt inside a library's own import may come out as any other error, so it is remembered;
+3. the exit code is given to the system directly: Python would end itself by the signal where an
+   interrupt went through the C code of a library.
+"""
+
+import atexit
+import os
+import signal
+import sys
+from threading import Event
+from typing import Any, NoReturn
+
+INTERRUPTED = 130
+
+_seen = Event()
+
+
+def main() -> None:
+    """The command ``exhibit-a``."""
+    signal.signal(signal.SIGINT, _interrupt)
+    try:
+        from exhibit_a.commands.main import main as run
+
+        run()
+    except KeyboardInterrupt:
+        _leave()
+    except SystemExit as exit_:
+        if exit_.code == INTERRUPTED:
+            _leave()
+        raise
+
+
+def was_interrupted() -> bool:
+    """Whether an interrupt has come, whatever became of it."""
+    return _seen.is_set()
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    _seen.set()
+    signal.default_int_handler(number, frame)
+
+
+def _leave() -> NoReturn:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.stderr.write("interrupted\n")
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(INTERRUPTED)

@@ -1,0 +1,219 @@
+"""What would the model answer if some of its heads looked evenly?
+
+The attention maps A of one pass are frozen. A head that looks *evenly* spreads the weight of each
+of its rows over all keys that the row may see; rows keep their sum, so nothing is scaled. Every
+head has a share α of its own map, from 1 (as it was) to 0 (even):
+
+    P(α) = U + α (A − U)
+
+Values are computed anew, so that a change below reaches everything above it; only where heads look
+is fixed. The answer is read as a margin: the log-odds of what the model said, which does not
+saturate where a probability does.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from exhibit_a.methods.explanation.shuffling import shuffled, uniform
+from exhibit_a.numerics.memory import free_bytes
+from exhibit_a.numerics.seeds import generator
+from exhibit_a.shapes import Attention, Context, HasLogits, SiteMap
+from exhibit_a.subject.tap import AttentionCall
+from exhibit_a.trace.answers import distribution_at
+from exhibit_a.trace.batches import Batch, of_one
+from exhibit_a.trace.capture import Trace
+from exhibit_a.trace.edits import Edit, together
+from exhibit_a.trace.edits import replace as replace_maps
+from exhibit_a.trace.passes import answering_from
+from exhibit_a.trace.replay import replay
+from exhibit_a.trace.targets import Target
+
+TOKENS_AT_ONCE = 4096  # in one pass, copies included
+MEMORY_SHARE = 0.25  # of what is free may be taken by maps of the copies
+
+Shares = Float[Tensor, "copy head"]  # of its own map, for every head of every site
+Margins = Float[Tensor, " copy"]
+Head = tuple[int, int]  # site, head
+
+
+@dataclass(frozen=True, eq=False)
+class Play:
+    """What came of one setting of the heads."""
+
+    margins: Margins
+    probabilities: Margins  # of the answer, where it has one; else the margins
+
+
+class HeadGame:
+    """One text, whose heads can be made to look evenly."""
+
+    def __init__(self, trace: Trace, target: Target) -> None:
+        kept = trace.keeping("attention", "values", "hidden")
+        self.trace = kept
+        passed, position = answering_from(of_one(kept), target.position)
+        self.batch: Batch = passed
+        self.target = replace(target, position=position)
+        self.own = tuple(_wide(maps) for maps in kept.attention)
+        self.even = tuple(
+            uniform(maps[None], seen[None, None].to(maps.device))[0]
+            for maps, seen in zip(self.own, kept.visible, strict=True)
+        )
+        self.heads: tuple[Head, ...] = tuple(
+            (site.index, head) for site in kept.sites for head in range(site.heads)
+        )
+        self.passes = 0.0  # forward passes of the whole model so far
+
+    def __len__(self) -> int:
+        return len(self.heads)
+
+    def setting(self, even: Sequence[int] = (), *, rest: float = 1.0) -> Float[Tensor, " head"]:
+        """The shares with the heads of these numbers even, and all others at ``rest``."""
+        shares = torch.full((len(self),), rest)
+        shares[list(even)] = 0.0
+        return shares
+
+    def by_site(self, numbers: Shaped[Tensor, " head *copy"]) -> tuple[Tensor, ...]:
+        """Numbers of all heads, site by site."""
+        return torch.split(numbers, [site.heads for site in self.trace.sites])
+
+    def first_sites(self, shares: Shares) -> Int[Tensor, " copy"]:
+        """The first site that each copy changes; one past the last where it changes none."""
+        changed = [(site != 1).any(0) for site in self.by_site(shares.T)]
+        changed.append(torch.ones(len(shares), dtype=torch.bool))
+        return torch.stack(changed, 1).to(torch.int8).argmax(1)
+
+    @torch.no_grad()
+    def play(self, shares: Shares, *, following: bool = False) -> Play:
+        """The answers with every head of every copy at its share.
+
+        Copies that leave the same layers unchanged run together, from the first layer they change.
+        With ``following``, maps are not frozen: heads that keep their share look where they would.
+        """
+        margins, probabilities = torch.empty(len(shares)), torch.empty(len(shares))
+        first = self.first_sites(shares)
+        for site in sorted(set(first.tolist())):
+            for chunk in torch.split((first == site).nonzero().flatten(), self._at_once()):
+                blend = _Blend(self, shares[chunk], following=following)
+                output = self._replayed(blend, len(chunk))
+                margins[chunk] = self.target(output).float().cpu()
+                probabilities[chunk] = self._probability(output)
+        return Play(margins, probabilities)
+
+    def margins(self, shares: Shares, *, following: bool = False) -> Margins:
+        """The margins of the answer with every head of every copy at its share."""
+        return self.play(shares, following=following).margins
+
+    @torch.no_grad()
+    def permuted(self, repeats: int, seed: int) -> Margins:
+        """The margins with the weights of every row dealt anew to the keys it may see."""
+        passed, reached = self.batch, []
+        for repeat in range(repeats):
+            maps = [
+                _dealt(own, seen, generator(seed, site, repeat))
+                for site, (own, seen) in enumerate(zip(self.own, self.trace.visible, strict=True))
+            ]
+            edit = together(*(replace_maps(site, each) for site, each in enumerate(maps)))
+            reached.append(self.target(replay(passed, edit)).float().cpu())
+        self.passes += repeats
+        return torch.cat(reached)
+
+    def slopes(
+        self, alphas: Sequence[float], weights: Float[Tensor, "sum point"]
+    ) -> tuple[Margins, Margins, list[tuple[SiteMap, ...]]]:
+        """With all heads at the same share α: margins, dF/dα, and weighted sums of ∂F/∂P.
+
+        Each row of ``weights`` makes one sum over the points, in maps as large as the attention.
+        """
+        margins, steepness = [], []
+        sums = [tuple(torch.zeros_like(maps) for maps in self.own) for _ in weights]
+        places = torch.arange(len(alphas))
+        for chunk in torch.split(places, self._at_once(backwards=True)):
+            shares = torch.tensor(alphas)[chunk, None].expand(-1, len(self))
+            blend = _Blend(self, shares, sloping=True)
+            with torch.enable_grad():
+                reached = self.target(self._replayed(blend, len(chunk)))
+                slopes = torch.autograd.grad(reached.sum(), blend.contexts, materialize_grads=True)
+            margins.append(reached.detach().float().cpu())
+            steep = torch.zeros(len(chunk), dtype=torch.double)
+            for site, slope in enumerate(slopes):
+                by_weight = _wide(slope) @ _wide(blend.values_seen[site]).mT  # ∂F/∂P
+                moved = self.own[site] - self.even[site]
+                steep += (by_weight * moved).sum((1, 2, 3), dtype=torch.double).cpu()
+                for total, row in zip(sums, weights[:, chunk], strict=True):
+                    total[site].add_(torch.tensordot(row.to(by_weight), by_weight, 1))
+            steepness.append(steep)
+        return torch.cat(margins), torch.cat(steepness), sums
+
+    def _replayed(self, blend: "_Blend", copies: int) -> HasLogits:
+        self.passes += copies * (len(self.trace.layers) - blend.first_call) / len(self.trace.layers)
+        rows = torch.zeros(copies, dtype=torch.long, device=self.batch.real.device)
+        output: HasLogits = replay(self.batch.rows(rows), blend)
+        return output
+
+    def _probability(self, output: HasLogits) -> Margins:
+        if self.target.scale == "logit":
+            return self.target(output).float().cpu()
+        chances = distribution_at(output, self.target.position)
+        return chances[:, self.target.index].cpu()
+
+    def _at_once(self, *, backwards: bool = False) -> int:
+        """How many copies fit: by tokens, and by the maps that a pass holds."""
+        tokens = max(max(maps.shape[1:]) for maps in self.own)
+        largest = max(maps.numel() for maps in self.own)
+        held = (3 * sum(maps.numel() for maps in self.own) if backwards else 4 * largest) * 4
+        fitting = MEMORY_SHARE * free_bytes(self.batch.real.device) / held
+        return max(1, min(int(fitting), TOKENS_AT_ONCE // tokens))
+
+
+def _dealt(maps: SiteMap, visible: Tensor, seeded: torch.Generator) -> SiteMap:
+    draws = torch.rand(maps[None].shape, generator=seeded).to(maps.device)
+    return shuffled(maps[None], visible[None, None].to(maps.device), draws)[0]
+
+
+def margin_of(target: Target) -> Target:
+    """The target as a margin: log-odds for what has a probability, the number itself otherwise."""
+    return target if target.scale == "logit" else replace(target, scale="log_odds")
+
+
+class _Blend(Edit):
+    """Puts frozen maps in place, each head's with its share of evenness."""
+
+    def __init__(
+        self, game: HeadGame, shares: Shares, *, sloping: bool = False, following: bool = False
+    ) -> None:
+        self.shares = game.by_site(shares.T)  # per site (head, copy)
+        first = 0 if sloping else int(game.first_sites(shares).amin())
+        super().__init__(range(first, len(self.shares)))
+        sites, layers = game.trace.sites, game.trace.layers
+        self.first_call = sites[first].call if first < len(sites) else len(layers)
+        self.game, self.sloping, self.following = game, sloping, following
+        self.contexts: list[Tensor] = []
+        self.values_seen: list[Tensor] = []
+
+    def weighting(self, call: AttentionCall) -> Attention | None:
+        """The frozen maps, blended with even ones."""
+        if call.site not in self.sites:
+            return None
+        own, even = self.game.own[call.site].unsqueeze(0), self.game.even[call.site].unsqueeze(0)
+        if self.following:
+            own = call.probs.to(own.dtype)
+        shares = self.shares[call.site].T.to(own)[..., None, None]
+        return torch.lerp(even, own, shares).to(call.probs.dtype)
+
+    def result(self, call: AttentionCall, context: Context) -> Context | None:
+        """The same context, kept where slopes are asked for."""
+        if self.sloping:
+            if not context.requires_grad:
+                context = context.detach().requires_grad_()
+            self.contexts.append(context)
+            self.values_seen.append(call.values.detach())
+            return context
+        return None
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

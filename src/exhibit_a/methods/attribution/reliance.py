@@ -1,0 +1,317 @@
+"""Does the answer rest on where the heads look?
+
+Freeze the attention maps of a pass and let heads look *evenly*, each row over all keys it may see
+(``head_game.py``). What the answer loses when all of them do is the reliance on attention as a
+whole; each head has a share in it:
+
+1. With at most 12 heads, all sets of heads are tried: the Shapley value, exactly.
+2. Otherwise all heads move together from even to what they were, P(α) = U + α(A − U), and
+
+       φ_h = Σ (A_h − U_h) ⊙ ∫₀¹ ∂F(P(α))/∂P_h dα
+
+   is the share of head h (Aumann–Shapley), edge by edge. The path is walked in panels that are
+   halved until the shares add up to what the answer did there (``numerics/paths.py``).
+3. Where the answer jumps, slopes say nothing: there the heads take their turns in sampled orders
+   (``head_orders.py``), which has a standard error.
+4. Where even that leaves too much open, the reliance is *undetermined*, and says why.
+
+Beside every share stands the effect of the head alone. A head with a large share and no effect
+alone is *shared*: others stand in for it. And a share has a null: a head whose weights had been
+dealt to its keys at random would have the mean share 0, with a spread that follows from the edges
+in closed form (``null``).
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
+from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
+from exhibit_a.methods.explanation.flow import require_one_stack
+from exhibit_a.methods.registry import Cost, method
+from exhibit_a.numerics.paths import PathIntegral, integrate_sums
+from exhibit_a.numerics.seeds import generator
+from exhibit_a.results.result import SiteResult
+from exhibit_a.shapes import SiteHeads, SiteMap, SiteVisible
+from exhibit_a.trace.capture import Trace
+from exhibit_a.trace.targets import Target, chosen_target
+
+By = Literal["auto", "path", "orders", "coalitions"]
+
+FEW = 12  # heads whose sets can all be tried
+POINTS = 300  # on a path, at most
+TOLERANCE, ACCEPTED = 0.05, 0.05  # gaps as a share of the size of the answer: aimed at, allowed
+FLOOR = 0.05  # an answer that hardly moves is compared with this share of its margin
+JUMP_PAIRS, ORDER_PAIRS = 3, 16  # of opposite orders: inside a jump, and instead of a path
+CONTROLS = 8  # times that all rows are permuted
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Reliance(SiteResult):
+    """How far the answer rests on where each head looks, in log-odds of the answer."""
+
+    heads: tuple[SiteHeads, ...]  # the share of every head in ``whole``
+    one_head: tuple[SiteHeads, ...]  # what the answer loses when this head alone looks evenly
+    standard_error: tuple[SiteHeads, ...]  # of the shares; 0 where nothing was sampled
+    null: tuple[SiteHeads, ...]  # spread of the share if the rows had been permuted
+    alignment: tuple[SiteHeads, ...]  # correlation of weights and slopes along rows, -1 to 1
+    pointing: tuple[SiteHeads, ...]  # cosine of weights and contributions along rows, -1 to 1
+    edges: tuple[SiteMap, ...]  # by the path; they add up to the shares, except for jumps
+    margin: float  # of the answer as it is
+    even_margin: float  # with all heads even
+    permuted_margin: float  # with all rows permuted: mean, and its standard error
+    permuted_error: float
+    gap: float  # what the shares miss of ``whole``
+    by: str  # path, path and orders, orders, coalitions
+    determined: bool
+    reason: str  # why it is not determined; empty if it is
+    target: str
+
+    @property
+    def whole(self) -> float:
+        """What the answer loses when all heads look evenly."""
+        return self.margin - self.even_margin
+
+    @property
+    def size(self) -> float:
+        """The size of the answer, against which shares are small or large."""
+        return max(abs(self.margin), abs(self.even_margin))
+
+    @property
+    def token_scores(self) -> Float[Tensor, " token"]:
+        """What looking at each position of the input added, over all heads, layers and queries."""
+        keys = [
+            edges.sum((0, 1))
+            for site, edges in zip(self.sites, self.edges, strict=True)
+            if self.tokens_of(site.index)[1] == self.tokens
+        ]
+        return torch.stack(keys).sum(0)
+
+
+def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
+    """What looking at each token added to the answer, over sites, heads and queries."""
+    require_one_stack(trace)
+    return reliance(trace, target=target).token_scores
+
+
+@method(
+    question="Does the answer rest on where the heads look?",
+    needs=("attention", "values", "hidden", "target"),
+    cost=Cost(forwards=25, per_layer=6, maps=4),
+    command="reliance",
+    tokens=token_scores,
+)
+def reliance(
+    trace: Trace,
+    *,
+    target: Target | str | int | None = None,
+    by: By = "auto",
+    budget: int | None = None,
+    seed: int = 0,
+) -> Reliance:
+    """The share of every head in what the answer loses when heads look evenly.
+
+    Everything is measured in the margin: the log-odds of the answer (for a number, the number).
+
+    >>> result = xa.reliance(trace)
+    >>> result.by, len(result.heads), tuple(result.heads[0].shape)
+    ('path', 6, (12,))
+    >>> abs(sum(float(site.sum()) for site in result.heads) + result.gap - result.whole) < 1e-3
+    True
+
+    Args:
+        target: label or token to explain; without, what the model answers.
+        by: path, orders or coalitions; auto takes all coalitions of few heads, else the path.
+        budget: points of the path, or pairs of orders, at most; without, 300 or 16.
+        seed: same seed, same numbers.
+    """
+    if budget is not None and budget < 5:
+        raise BadRequestError(f"A budget of {budget} is too small; give 5 or more.")
+    chosen = chosen_target(trace, target)
+    game = HeadGame(trace, margin_of(chosen))
+    if by == "coalitions" and len(game) > FEW:
+        raise NotComputableError(
+            f"{len(game)} heads form 2^{len(game)} sets; all are tried for at most {FEW} heads. "
+            'Take by="path" or by="orders".'
+        )
+    return _Measured(game, by, budget, seed).result(chosen)
+
+
+class _Measured:
+    """The numbers of one reliance, measured one after the other."""
+
+    def __init__(self, game: HeadGame, by: str, budget: int | None, seed: int) -> None:
+        self.game, self.seed = game, seed
+        ends = torch.stack([game.setting(), game.setting(rest=0.0)])
+        self.margin, self.even_margin = game.margins(ends).tolist()
+        self.size = max(abs(self.margin), abs(self.even_margin))
+        whole = abs(self.margin - self.even_margin)
+        self.scale = max(whole, FLOOR * self.size)
+        few = len(game) <= FEW
+        self.by = by if by != "auto" else ("coalitions" if few else "path")
+        self.path = self._path(POINTS if budget is None or self.by == "orders" else budget)
+        self.credit, self.error = self._shares(budget)
+
+    def result(self, target: Target) -> Reliance:
+        """Everything, as a result."""
+        game, trace = self.game, self.game.trace
+        gap = self.margin - self.even_margin - float(self.credit.double().sum())
+        one_head = self.margin - game.margins(1 - torch.eye(len(game)))
+        permuted = game.permuted(CONTROLS, self.seed)
+        slopes = _unflattened(self.path.integral, game.own)
+        rows = zip(game.own, game.even, slopes, trace.visible, strict=True)
+        null, alignment, pointing = zip(*(along_rows(*each) for each in rows), strict=True)
+        reason = self._doubt(gap)
+        return Reliance(
+            tokens=trace.tokens,
+            provenance=trace.subject.provenance(
+                "reliance", self.seed, target=str(game.target), by=self.by
+            ),
+            checks=self._checks(gap),
+            sites=trace.sites,
+            sequences=trace.token_names,
+            heads=game.by_site(self.credit),
+            one_head=game.by_site(one_head),
+            standard_error=game.by_site(self.error),
+            null=tuple(null),
+            alignment=tuple(alignment),
+            pointing=tuple(pointing),
+            edges=tuple((a - u) * g for a, u, g in zip(game.own, game.even, slopes, strict=True)),
+            margin=self.margin,
+            even_margin=self.even_margin,
+            permuted_margin=float(permuted.mean()),
+            permuted_error=float(permuted.std()) / CONTROLS**0.5,
+            gap=gap,
+            by=self._named(),
+            determined=not reason,
+            reason=reason,
+            target=str(margin_of(target)),
+        )
+
+    def _path(self, budget: int) -> PathIntegral:
+        """The joint path, all heads from even to what they were."""
+        game = self.game
+
+        def summed(alphas: list[float], weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+            margins, steepness, sums = game.slopes(alphas, weights.float())
+            return margins, steepness, torch.stack([_flat(maps) for maps in sums])
+
+        def heights(alphas: list[float]) -> Tensor:
+            return game.margins(torch.tensor(alphas)[:, None].expand(-1, len(game)))
+
+        return integrate_sums(
+            summed,
+            (self.even_margin, self.margin),
+            heights=heights,
+            tolerance=TOLERANCE,
+            floor=TOLERANCE * FLOOR,
+            budget=budget,
+            jumps_apart=True,
+        )
+
+    def _shares(self, budget: int | None) -> tuple[Tensor, Tensor]:
+        """The share of every head, and its standard error."""
+        game, seeded = self.game, generator(self.seed)
+        if self.by == "coalitions":
+            exact = coalitions(game)
+            return exact.credit, exact.standard_error
+        if self.by == "orders":
+            sampled = orders(game, budget or ORDER_PAIRS, seeded)
+            return sampled.credit, sampled.standard_error
+        slopes = _unflattened(self.path.integral, game.own)
+        credit = torch.cat(
+            [
+                ((a - u) * g).sum((1, 2), dtype=torch.double)
+                for a, u, g in zip(game.own, game.even, slopes, strict=True)
+            ]
+        ).cpu()
+        variance = torch.zeros_like(credit)
+        if self._closes:
+            return credit.float(), variance.float()
+        for jump in self.path.jumps:
+            inside = staged(game, jump.start, jump.stop, JUMP_PAIRS, seeded)
+            credit += inside.credit
+            variance += inside.standard_error.double().square()
+        return credit.float(), variance.sqrt().float()
+
+    @property
+    def _closes(self) -> bool:
+        """Whether slopes alone account for the answer."""
+        return not self.path.jumps
+
+    def _named(self) -> str:
+        return "path and orders" if self.by == "path" and not self._closes else self.by
+
+    def _doubt(self, gap: float) -> str:
+        """Why the shares are not to be relied upon; empty where they are."""
+        if abs(gap) > ACCEPTED * self.scale:
+            return f"the shares miss {abs(gap) / self.scale:.0%} of the whole"
+        largest = float(self.error.nan_to_num(torch.inf).amax())
+        if largest > ACCEPTED * self.size:
+            return (
+                f"{self.path.reason}, and sampled orders leave a standard error of "
+                f"{largest / self.size:.0%} of the margin"
+            )
+        return ""
+
+    def _checks(self, gap: float) -> dict[str, object]:
+        return {
+            "parity": self.game.trace.subject.anatomy.parity,
+            "gap as a share of the whole": abs(gap) / self.scale if self.scale else 0.0,
+            "points": self.path.points,
+            "forward passes": round(self.game.passes),
+            "jumps": tuple((jump.start, jump.stop, jump.change) for jump in self.path.jumps),
+            "largest standard error": float(self.error.amax()),
+        }
+
+
+def along_rows(
+    own: SiteMap, even: SiteMap, slopes: SiteMap, visible: SiteVisible
+) -> tuple[SiteHeads, SiteHeads, SiteHeads]:
+    """For every head: the null of its share, its alignment, and whether it points.
+
+    A row's share is Σ_k (A − U)_k g_k. Over all permutations of A among the n keys of the row it
+    has the mean 0 and the variance Σ(A − U)² Σ(g − ḡ)² / (n − 1); rows are permuted apart. The
+    alignment is the correlation of A and g along rows, pooled with the rows' sizes.
+
+    What a key contributed is A_k (g_k − m), compared with the median key of its row: the mean would
+    credit a key without value with what the others speak against the answer. A head points where
+    rows of A and of these contributions have the same direction (cosine), in the sense of the
+    head's share; rows count by what they contribute.
+    """
+    seen = visible.to(own.device, own.dtype)
+    count = seen.sum(-1)
+    slopes = slopes * seen
+    centred = (slopes - slopes.sum(-1, keepdim=True) / count.clamp_min(1)[:, None]) * seen
+    moved = own - even
+    weights, sizes = moved.square().sum(-1), centred.square().sum(-1)
+    variance = (weights * sizes / (count - 1).clamp_min(1)).sum(-1)
+    tiny = torch.finfo(own.dtype).tiny
+    share = (own * centred).sum((1, 2))
+    contributed = own * (slopes - _medians(slopes, seen)) * seen
+    alignment = share / (weights * sizes).sqrt().sum(-1).clamp_min(tiny)
+    lengths = own.square().sum(-1).sqrt() * contributed.square().sum(-1).sqrt()
+    cosines = (own * contributed).sum(-1) / lengths.clamp_min(tiny) * share.sign()[:, None]
+    masses = contributed.abs().sum(-1)
+    pointing = (cosines * masses).sum(-1) / masses.sum(-1).clamp_min(tiny)
+    return variance.sqrt().cpu(), alignment.cpu(), pointing.cpu()
+
+
+def _medians(slopes: SiteMap, seen: Float[Tensor, "query key"]) -> Float[Tensor, "head query 1"]:
+    """The median of every row over the keys it may see: between the two middle ones, if two are."""
+    known = torch.where(seen > 0, slopes, torch.nan)
+    low, high = known.nanmedian(-1).values, -(-known).nanmedian(-1).values
+    return ((low + high) / 2).nan_to_num().unsqueeze(-1)
+
+
+def _flat(maps: tuple[SiteMap, ...]) -> Float[Tensor, " edge"]:
+    return torch.cat([site.flatten() for site in maps])
+
+
+def _unflattened(edges: Float[Tensor, " edge"], like: tuple[SiteMap, ...]) -> list[SiteMap]:
+    parts = torch.split(edges, [maps.numel() for maps in like])
+    return [part.reshape(maps.shape) for part, maps in zip(parts, like, strict=True)]

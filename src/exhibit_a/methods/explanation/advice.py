@@ -1,0 +1,128 @@
+"""What should a person who must decide do with these pictures?
+
+Each picture gets a word and the reason for it, and the text one sentence: which picture not to
+show, which to show, and what happens to the answer without its first words. Everything that the
+sentence says was run.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jaxtyping import Float
+from torch import Tensor
+
+from exhibit_a.methods.explanation.shortened import ShortenedTexts
+
+LEVEL = 0.05
+NEAR_BEST = 0.8  # of the loss of the best picture
+PREFIXES = 10  # first words that are tried one by one
+NAMED = 5  # words that are written out
+SURVIVES = "this answer survives the loss of any few words; no ranking can be judged"
+COUNTS = ("no", "", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Pictures of a text and what came of their deletions."""
+
+    texts: ShortenedTexts
+    words: tuple[str, ...]
+    labels: tuple[str, ...]
+    rankings: tuple[tuple[int, ...], ...]
+    sizes: tuple[int, ...]
+    loss: Float[Tensor, " picture"]
+    p_value: Float[Tensor, " picture"]
+    adjusted: Float[Tensor, " picture"]
+    surpassed: Float[Tensor, " picture"]  # share of random orders that lose clearly more
+    finest: float  # the smallest p-value that could have come out
+    moved: bool  # whether any shortened text moved the answer
+
+    @property
+    def doubt(self) -> str:
+        """Why no picture can be judged; empty where they can."""
+        if self.finest > LEVEL:
+            return (
+                f"the text is too short: no ranking of {len(self.words)} "
+                f"{'word' if len(self.words) == 1 else 'words'} can be told from chance"
+            )
+        return "" if self.moved else SURVIVES
+
+
+def word_for(judged: Judged, place: int) -> tuple[str, str]:
+    """The advice about one picture, and its reason."""
+    p_value, adjusted = float(judged.p_value[place]), float(judged.adjusted[place])
+    best = int(judged.loss.argmax())
+    if judged.doubt:
+        return "caution", judged.doubt
+    if p_value > LEVEL and judged.surpassed[place] == 0:
+        return "caution", (
+            f"no order of the words does better, but chance does as well too often ({_p(p_value)})"
+        )
+    if p_value > LEVEL:
+        return "do not show", f"it ranks the words no better than chance ({_p(p_value)})"
+    if adjusted > LEVEL:
+        return "caution", (
+            f"it ranks the words better than chance ({_p(p_value)}), but one of "
+            f"{len(judged.labels)} pictures may do so by luck ({_p(adjusted)} when corrected)"
+        )
+    if judged.loss[place] < NEAR_BEST * judged.loss[best]:
+        return "caution", (
+            f"it ranks the words better than chance ({_p(p_value)}), but the answer loses more "
+            f"without the first words of {judged.labels[best]}"
+        )
+    return "show", f"it ranks the words better than chance ({_p(p_value)})"
+
+
+def sentence(judged: Judged, advices: Sequence[str]) -> str:
+    """The advice about the text; of pictures with the same word, the first or the best is named."""
+    if judged.doubt:
+        return f"{judged.doubt[0].upper()}{judged.doubt[1:]}. Show any heat map with caution."
+    parts = []
+    if "do not show" in advices:
+        worst = advices.index("do not show")
+        parts.append(
+            f"Do not show {judged.labels[worst]} for this answer: {word_for(judged, worst)[1]}."
+        )
+    for word, verb in (("show", "Show {}"), ("caution", "Show {} with caution")):
+        places = [place for place, advice in enumerate(advices) if advice == word]
+        if places:
+            best = max(places, key=lambda place: float(judged.loss[place]))
+            parts.append(f"{verb.format(judged.labels[best])}: {_effect(judged, best)}.")
+            return " ".join(parts)
+    if len(advices) > 1:
+        parts.append("None of the other pictures is better than chance either.")
+    return " ".join(parts)
+
+
+def _effect(judged: Judged, place: int) -> str:
+    """What happens without the first words of a picture, few of them if they turn the answer."""
+    texts, ranking = judged.texts, judged.rankings[place]
+    longest = judged.sizes[-1]
+    sizes = sorted({*range(1, min(PREFIXES, longest) + 1), *judged.sizes})
+    for size in sizes:
+        if texts.turns(ranking, size):
+            return f"without {_first(judged, ranking, size)} the answer turns"
+    kept = texts.without([frozenset(ranking[:longest])])[0].probability
+    return (
+        f"without {_first(judged, ranking, longest)} the probability of "
+        f"{texts.target.name or texts.target.index} falls from {_share(texts.probability)} to "
+        f"{_share(kept)}"
+    )
+
+
+def _first(judged: Judged, ranking: Sequence[int], size: int) -> str:
+    """The first words of a ranking, as they are read."""
+    names = [judged.words[word] for word in ranking[:size]]
+    count = COUNTS[size] if size < len(COUNTS) else str(size)
+    listed = ", ".join(names[:NAMED]) + (", …" if size > NAMED else "")
+    return f"its first {count} words ({listed})" if size > 1 else f"its first word ({listed})"
+
+
+def _p(value: float) -> str:
+    return f"p = {_share(value)}"
+
+
+def _share(value: float) -> str:
+    """A number from 0 to 1, with two digits that count and without its nought."""
+    text = f"{value:.2f}" if value >= 0.095 else f"{value:.2g}"
+    return text.removeprefix("0")

@@ -1,0 +1,395 @@
+"""May this heat map be shown?
+
+People show a *picture* of a text: some attention, or some attribution, as shades of its words. A
+picture says which words matter, and that can be tried. For the answer to one text:
+
+1. Every picture ranks the words: the scores of a word are those of its sub-words, added up.
+2. The first words of each ranking are deleted at a few cuts. The loss is that of the margin, the
+   log-odds of the answer, averaged over the cuts.
+3. Random orders of the same words lose something too. A picture is better than chance where few
+   of them lose as much (``numerics/random_orders.py``, which says how many are run and why the
+   p-values are valid).
+4. The advice follows: *show* a picture that is better than chance with the number of pictures
+   taken into account (Benjamini & Hochberg), and loses at least 80 % of what the best one does;
+   *caution* where one of the two fails, where no random order does better although too many do as
+   well (a single word decides a short text), or where nothing can be judged; else *do not show*.
+
+All shortened texts are shared by all pictures and run once: at most 250, fewer for long texts.
+Where no shortened text moves the answer, no ranking can be judged, and that is the advice.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from scipy.stats import false_discovery_control
+from torch import Tensor
+
+from exhibit_a.errors import (
+    BadRequestError,
+    NotComputableError,
+    UnsupportedModelError,
+    require_choice,
+)
+from exhibit_a.methods.attribution.reliance import Reliance, reliance
+from exhibit_a.methods.attribution.self_attribution import SelfAttribution
+from exhibit_a.methods.explanation.advice import Judged, sentence, word_for
+from exhibit_a.methods.explanation.flow import readout, require_one_stack
+from exhibit_a.methods.explanation.shortened import ShortenedTexts
+from exhibit_a.methods.explanation.words import Words, words_of
+from exhibit_a.methods.own import token_scores
+from exhibit_a.methods.registry import Cost, attributions, method
+from exhibit_a.numerics.random_orders import Comparison, compare, plan_orders
+from exhibit_a.results.result import Result
+from exhibit_a.results.tables import Leaf
+from exhibit_a.trace.capture import Trace
+from exhibit_a.trace.targets import Target, chosen_target
+
+Advice = Literal["show", "caution", "do not show"]
+
+ONE_HEAD = "one_head"
+LABELS = {  # what a person who decides would call each picture
+    "raw": "last-layer attention",
+    "mean_attention": "mean attention of all heads",
+    "rollout": "attention rollout",
+    "effective": "effective attention",
+    ONE_HEAD: "the most important head",
+    "attention_gradient": "attention × gradient",
+    "relevance": "attention relevance",
+    "alti": "layer contributions (ALTI)",
+    "self_attribution": "self-attribution",
+    "reliance": "joint attribution",
+    "norm": "vector norms",
+    "norm_residual": "vector norms with residual",
+    "value_zeroing": "value zeroing",
+    "gradient_input": "gradient × input",
+    "integrated_gradients": "integrated gradients",
+    "occlusion": "leave one out",
+    "lime": "LIME",
+    "kernel_shap": "Shapley values",
+    "flow": "attention flow",
+    "hidden_attribution": "hidden token attribution",
+}
+USUAL = tuple(LABELS)[:10]
+PASSES, FEWEST_PASSES = 250, 125  # of shortened texts: at most, and for long texts
+TOKENS = 64_000  # in all shortened texts; fewer passes where they would be more
+FOR_ADVICE = 10  # passes kept back to find how few words turn the answer
+UNMOVED = 0.95  # an answer that keeps this share of its probability has not moved
+FIRST_LOOK = 60  # shortened texts after which an answer that never moved is known not to
+
+
+@dataclass(frozen=True, eq=False)
+class Picture:
+    """One picture of a text, and whether it may be shown."""
+
+    name: str
+    label: str
+    words: tuple[str, ...]
+    scores: Float[Tensor, " word"]
+    loss: float  # of the answer's margin without its first words, mean over the cuts
+    probability_loss: float
+    percentile: float  # share of random orders that lose less
+    p_value: float
+    adjusted: float  # the p-value with the number of pictures taken into account
+    rank: int  # among the pictures, by loss, from 1
+    advice: str  # show, caution, do not show
+    reason: str
+
+    @property
+    def ranking(self) -> list[int]:
+        """The places of the words, the most important first; of equals the earlier first."""
+        return ranking_of(self.scores)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Pictures(Result, Mapping[str, Picture]):
+    """Pictures of one text by name, judged by deletion against random orders of its words."""
+
+    words: tuple[str, ...]
+    names: tuple[str, ...]
+    labels: tuple[str, ...]
+    target: str
+    sizes: tuple[int, ...]  # words deleted at each cut
+    margin: float  # of the answer to the whole text
+    probability: float
+    scores: Float[Tensor, "picture word"]
+    margins: Float[Tensor, "picture cut"]  # without the first words of each picture
+    probabilities: Float[Tensor, "picture cut"]
+    random_margins: Float[Tensor, "order cut"]  # without the first words of random orders
+    loss: Float[Tensor, " picture"]
+    percentile: Float[Tensor, " picture"]
+    p_value: Float[Tensor, " picture"]
+    adjusted: Float[Tensor, " picture"]
+    advices: tuple[str, ...]
+    reasons: tuple[str, ...]
+    advice: str  # one sentence for the person who must decide
+    passes: int  # of shortened texts
+    orders: int  # random orders compared
+    exact: bool  # all orders were
+
+    def __getitem__(self, name: str) -> Picture:
+        if name not in self.names:
+            raise KeyError(name)
+        place = self.names.index(name)
+        lost = self.probability - self.probabilities[place]
+        return Picture(
+            name=name,
+            label=self.labels[place],
+            words=self.words,
+            scores=self.scores[place],
+            loss=float(self.loss[place]),
+            probability_loss=float(lost.mean()),
+            percentile=float(self.percentile[place]),
+            p_value=float(self.p_value[place]),
+            adjusted=float(self.adjusted[place]),
+            rank=1 + int((self.loss > self.loss[place]).sum()),
+            advice=self.advices[place],
+            reason=self.reasons[place],
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def tokens_along(self, leaf: Leaf) -> dict[str, tuple[str, ...]]:
+        """Words and pictures have names, which stand beside their positions."""
+        named = {"word": self.words, "picture": self.names}
+        return {axis: named[axis] for axis in leaf.dims if axis in named}
+
+
+@method(
+    question="May this heat map be shown?",
+    needs=("attention", "values", "hidden", "target", "text", "distribution"),
+    cost=Cost(forwards=300, per_layer=10, maps=4),
+    command="pictures",
+)
+def pictures(
+    trace: Trace,
+    *,
+    target: Target | str | int | None = None,
+    methods: Sequence[str] | Mapping[str, Float[Tensor, " token"]] | None = None,
+    seed: int = 0,
+) -> Pictures:
+    """Judge pictures of a text: does the answer lose more without their first words than by chance?
+
+    >>> result = xa.pictures(trace, methods=["raw", "attention_gradient"])
+    >>> list(result), result.sizes, result.exact
+    (['raw', 'attention_gradient'], (1, 2, 3), True)
+    >>> result["raw"].label, result["raw"].advice in ("show", "caution", "do not show")
+    ('last-layer attention', True)
+    >>> own = torch.zeros(len(trace.tokens))  # a picture of your own: a score for each token
+    >>> xa.pictures(trace, methods={"nothing": own})["nothing"].words[:2]
+    ('a', 'gripping')
+
+    Args:
+        target: label or token to explain; without, what the model answers.
+        methods: names of methods that score tokens, and one_head; in Python also scores for each
+            token by the name of a picture. Without, the pictures that people show most and those
+            that cost little.
+        seed: of the random orders; same seed, same numbers.
+    """
+    return pictures_knowing({}, trace, chosen_target(trace, target), methods=methods, seed=seed)
+
+
+def pictures_knowing(
+    results: Mapping[str, Result],
+    trace: Trace,
+    chosen: Target,
+    *,
+    methods: Sequence[str] | Mapping[str, Float[Tensor, " token"]] | None = None,
+    seed: int = 0,
+) -> Pictures:
+    """The pictures of a text, where the results of some methods, by name, are known already."""
+    words = words_of(trace)
+    texts = ShortenedTexts(trace, chosen, words.places)
+    scores, labels, left_out = _drawn(_Drawing(trace, chosen, results), methods)
+    by_word = torch.stack([_summed(token_scores, words) for token_scores in scores.values()])
+    rankings = [ranking_of(row) for row in by_word]
+    plan = plan_orders(len(words), len(rankings), _budget(trace) - FOR_ADVICE)
+    compared = compare(plan, rankings, texts.losses, seed=seed, enough=lambda: _unmoved(texts))
+    judged = _judged(compared, texts, rankings, labels, words)
+    advices, reasons = zip(*(word_for(judged, place) for place in range(len(scores))), strict=True)
+    return Pictures(
+        tokens=trace.tokens,
+        provenance=trace.subject.provenance(
+            "pictures", seed, target=str(chosen), methods=[*scores]
+        ),
+        checks=_checks(words, texts, compared, left_out),
+        words=words.names,
+        names=tuple(scores),
+        labels=tuple(labels.values()),
+        target=str(chosen),
+        sizes=plan.sizes,
+        margin=texts.margin,
+        probability=texts.probability,
+        scores=by_word,
+        margins=texts.margin - compared.losses,
+        probabilities=texts.probabilities(rankings, plan.sizes),
+        random_margins=texts.margin - compared.random,
+        loss=judged.loss,
+        percentile=compared.percentile,
+        p_value=judged.p_value,
+        adjusted=judged.adjusted,
+        advices=advices,
+        reasons=reasons,
+        advice=sentence(judged, advices),
+        passes=texts.passes,
+        orders=plan.orders if plan.exact else len(compared.random),
+        exact=plan.exact,
+    )
+
+
+def ranking_of(scores: Float[Tensor, " word"]) -> list[int]:
+    """The places from the highest score down; of equals the earlier first."""
+    ranking: list[int] = scores.argsort(descending=True, stable=True).tolist()
+    return ranking
+
+
+def _budget(trace: Trace) -> int:
+    """How many shortened texts may be run."""
+    return max(FEWEST_PASSES, min(PASSES, TOKENS // len(trace.tokens)))
+
+
+def _unmoved(texts: ShortenedTexts) -> bool:
+    """Whether so many texts were run that an answer which never moved is known not to move."""
+    return texts.passes >= FIRST_LOOK and texts.least_kept >= UNMOVED
+
+
+def _drawn(
+    drawing: "_Drawing", methods: Sequence[str] | Mapping[str, Float[Tensor, " token"]] | None
+) -> tuple[dict[str, Tensor], dict[str, str], dict[str, str]]:
+    """The scores of every picture, what it is called, and which could not be drawn and why."""
+    if isinstance(methods, Mapping):
+        given = {name: _checked(name, row, drawing.trace) for name, row in methods.items()}
+        _require_some(given)
+        return given, {name: _label(name) for name in given}, {}
+    names = _names(methods)
+    scores: dict[str, Tensor] = {}
+    labels: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    for name in names:
+        try:
+            scores[name], labels[name] = drawing.of(name)
+        except (NotComputableError, UnsupportedModelError) as reason:
+            if methods is not None:
+                raise
+            left_out[name] = str(reason)
+    if not scores:
+        raise NotComputableError(f"No picture can be drawn: {next(iter(left_out.values()))}")
+    return scores, labels, left_out
+
+
+class _Drawing:
+    """Draws pictures; what several of them need is computed once."""
+
+    def __init__(self, trace: Trace, target: Target, results: Mapping[str, Result]) -> None:
+        self.trace, self.target, self.results = trace, target, dict(results)
+        self.known = attributions()
+
+    def of(self, name: str) -> tuple[Tensor, str]:
+        """The scores of a picture, and what it is called."""
+        if name == ONE_HEAD:
+            return self._one_head()
+        if name == "reliance":
+            return self._reliance().token_scores, _label(name)
+        if name == "self_attribution" and isinstance(
+            known := self.results.get(name), SelfAttribution
+        ):
+            return torch.stack([site.sum((0, 1)) for site in known.scores]).sum(0), _label(name)
+        scores, _ = token_scores(self.known[name], self.trace, self.target)
+        return scores.detach().cpu(), _label(name)
+
+    def _reliance(self) -> Reliance:
+        require_one_stack(self.trace)
+        shares = self.results.get("reliance")
+        if not isinstance(shares, Reliance):
+            shares = self.results["reliance"] = reliance(self.trace, target=self.target)
+        return shares
+
+    def _one_head(self) -> tuple[Tensor, str]:
+        """Where the head looks that the answer rests on most."""
+        shares = self._reliance()
+        site = max(range(len(shares.heads)), key=lambda place: float(shares.heads[place].amax()))
+        head = int(shares.heads[site].argmax())
+        maps = self.trace.keeping("attention").attention[site][head]
+        scores = readout(self.trace, self.target) @ maps
+        return scores.detach().cpu(), f"head {head} of layer {shares.sites[site].layer}"
+
+
+def _names(methods: Sequence[str] | None) -> list[str]:
+    """The names asked for, each once; the usual ones where none was asked for."""
+    if methods is None:
+        return list(USUAL)
+    names = [methods] if isinstance(methods, str) else list(dict.fromkeys(methods))
+    _require_some(names)
+    known = (*attributions(), ONE_HEAD)
+    for name in names:
+        require_choice("picture", name, known)
+    return names
+
+
+def _require_some(names: Sequence[str] | Mapping[str, Tensor]) -> None:
+    if not names:
+        raise BadRequestError(f"No picture was named; the usual ones are {', '.join(USUAL)}.")
+
+
+def _checked(name: str, scores: Tensor, trace: Trace) -> Tensor:
+    row = torch.as_tensor(scores).detach().cpu()
+    if row.shape != (len(trace.tokens),) or not bool(row.isfinite().all()):
+        raise BadRequestError(
+            f"The picture {name!r} has {tuple(row.shape)} scores for {len(trace.tokens)} tokens, "
+            "or some that are not numbers; give one finite number for each token."
+        )
+    return row
+
+
+def _label(name: str) -> str:
+    return LABELS.get(name, name.replace("_", " "))
+
+
+def _summed(scores: Float[Tensor, " token"], words: Words) -> Float[Tensor, " word"]:
+    """The scores of words: those of their sub-words, added up."""
+    return torch.stack([scores.double()[list(places)].sum() for places in words.places])
+
+
+def _judged(
+    compared: Comparison,
+    texts: ShortenedTexts,
+    rankings: Sequence[Sequence[int]],
+    labels: Mapping[str, str],
+    words: Words,
+) -> Judged:
+    """Everything that advice follows from."""
+    return Judged(
+        texts=texts,
+        words=words.names,
+        labels=tuple(labels.values()),
+        rankings=tuple(tuple(ranking) for ranking in rankings),
+        sizes=compared.plan.sizes,
+        loss=compared.losses.mean(-1),
+        p_value=compared.p_value,
+        adjusted=torch.from_numpy(false_discovery_control(compared.p_value.numpy(), method="bh")),
+        surpassed=compared.surpassed,
+        finest=compared.plan.finest,
+        moved=texts.least_kept < UNMOVED,
+    )
+
+
+def _checks(
+    words: Words, texts: ShortenedTexts, compared: Comparison, left_out: Mapping[str, str]
+) -> dict[str, object]:
+    plan = compared.plan
+    checks: dict[str, object] = {
+        "units": "words" if words.joined else "tokens: there is no tokenizer that knows words",
+        "shortened texts": texts.passes,
+        "random orders": f"all {plan.orders}" if plan.exact else len(compared.random),
+        "p-values": "exact" if plan.exact else "by random orders",
+        "ended early": len(compared.random) < plan.orders,
+        "correction": "Benjamini–Hochberg over the pictures",
+        "ties": "the earlier word first",
+    }
+    return checks | ({"left out": dict(left_out)} if left_out else {})

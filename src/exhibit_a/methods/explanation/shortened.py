@@ -1,0 +1,107 @@
+"""What is left of an answer when some words are deleted from its text?
+
+Every shortened text is run once, however many pictures ask for it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from exhibit_a.errors import NotComputableError
+from exhibit_a.methods.attribution.head_game import margin_of
+from exhibit_a.methods.explanation.erasure import (
+    erased,
+    ids_of,
+    logits_to,
+    require_same_position,
+)
+from exhibit_a.subject.anatomy import ANSWERS
+from exhibit_a.trace.answers import NUMBERS, logits_at
+from exhibit_a.trace.capture import Trace
+from exhibit_a.trace.targets import Target, log_odds
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the model makes of one text: the margin and probability of the target."""
+
+    margin: float
+    probability: float
+    top: int  # the answer it gives
+
+
+class ShortenedTexts:
+    """The answers to one text without any of its words."""
+
+    def __init__(self, trace: Trace, target: Target, places: Sequence[Sequence[int]]) -> None:
+        answers = trace.subject.anatomy.answers
+        require_same_position(trace, target)
+        if answers in NUMBERS or margin_of(target).scale != "log_odds":
+            raise NotComputableError(
+                f"Pictures are judged by the log-odds of an answer; this one is "
+                f"{ANSWERS[answers]}, as {target.scale.replace('_', ' ')}."
+            )
+        self.trace, self.target, self.places = trace, target, places
+        self.known: dict[frozenset[int], Answer] = {}  # by the words that are gone
+        self.read: dict[tuple[int, ...], Answer] = {}  # by what is left: a word may stand twice
+        whole = self._answers(logits_at(trace.output, target.position).float())[0]
+        self.margin, self.probability, self.top = whole.margin, whole.probability, whole.top
+
+    @property
+    def passes(self) -> int:
+        """How many shortened texts were run."""
+        return len(self.read)
+
+    @property
+    def least_kept(self) -> float:
+        """The smallest share of its probability that the answer kept in any text so far."""
+        kept = [answer.probability / self.probability for answer in self.known.values()]
+        return min(kept, default=1.0)
+
+    def without(self, subsets: Sequence[frozenset[int]]) -> list[Answer]:
+        """The answers without each set of words."""
+        new = list(dict.fromkeys(subset for subset in subsets if subset not in self.known))
+        if new:
+            texts = {subset: self._shortened(subset) for subset in new}
+            left = {subset: ids_of(text) for subset, text in texts.items()}
+            unread = {ids: texts[subset] for subset, ids in left.items() if ids not in self.read}
+            if unread:
+                rows = logits_to(self.trace.subject, list(unread.values()))
+                self.read |= dict(zip(unread, self._answers(rows), strict=True))
+            self.known |= {subset: self.read[ids] for subset, ids in left.items()}
+        return [self.known[subset] for subset in subsets]
+
+    def losses(self, subsets: Sequence[frozenset[int]]) -> Float[Tensor, " subset"]:
+        """How far the margin falls without each set of words."""
+        margins = [answer.margin for answer in self.without(subsets)]
+        return self.margin - torch.tensor(margins, dtype=torch.double)
+
+    def probabilities(
+        self, rankings: Sequence[Sequence[int]], sizes: Sequence[int]
+    ) -> Float[Tensor, "ranking cut"]:
+        """The probability of the target without the first words of each ranking."""
+        subsets = [frozenset(ranking[:size]) for ranking in rankings for size in sizes]
+        kept = [answer.probability for answer in self.without(subsets)]
+        return torch.tensor(kept, dtype=torch.double).reshape(len(rankings), len(sizes))
+
+    def turns(self, ranking: Sequence[int], size: int) -> bool:
+        """Whether the model answers otherwise without the first words of a ranking."""
+        answer = self.without([frozenset(ranking[:size])])[0]
+        return self.top == self.target.index != answer.top
+
+    def _shortened(self, subset: frozenset[int]) -> dict[str, Tensor]:
+        removed = torch.zeros(len(self.trace.tokens), dtype=torch.bool)
+        removed[[place for word in subset for place in self.places[word]]] = True
+        return erased(self.trace.subject, self.trace.inputs, removed, "delete")
+
+    def _answers(self, logits: Float[Tensor, "text answer"]) -> list[Answer]:
+        margins = log_odds(logits.double(), self.target.index)
+        chances = margins.sigmoid()
+        tops = logits.argmax(-1)
+        return [
+            Answer(*entry)
+            for entry in zip(margins.tolist(), chances.tolist(), tops.tolist(), strict=True)
+        ]

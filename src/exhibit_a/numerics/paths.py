@@ -1,0 +1,391 @@
+"""What does each part of a sum contribute while a number moves along a path?
+
+F(α) moves from F(0) to F(1), and its slope is the sum of many contributions,
+dF/dα = Σ_i c_i(α). Their integrals ∫₀¹ c_i dα share F(1) - F(0) among the parts, and the
+fundamental theorem says how well: over any panel [a, b] the shares must add up to F(b) - F(a). So
+every panel knows its own error, wherever F is known at its ends:
+
+1. lay one panel of five Gauss–Legendre points over the path;
+2. compare the sum of its shares with F(b) - F(a), and F at its points with where the slopes lead;
+3. while the errors of all panels add up to more than is allowed, split the worst ones. The middle
+   one of the five points is where a panel is halved, so F at the new ends costs nothing. Where most
+   of the change lies before the first point of the first panel (a norm makes a spike at α ≈ 0), the
+   panel is laid anew with α = stop · t^p instead, where p brings that point to the middle;
+4. where the budget ends first, say between which α F jumps, and by how much.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
+from math import floor as whole
+from math import log, log10
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.polynomial import legendre
+from torch import Tensor
+
+ORDER = 5  # odd: the middle point is where a panel is halved
+ROUGH = 5.0  # points inside a panel may miss F by this much more than its end
+SETTLED = 0.02  # a panel with less than this share of the allowed error is never split again
+NARROWEST = 1e-6  # as a share of its end; single precision sees nothing narrower
+SUDDEN = 0.01  # of the path: F jumps where it moves within less than that
+PROBES, LOOKS = 9, 2  # to say where F jumps: so many values of F, so many times
+
+Evaluate = Callable[[list[float]], tuple[Tensor, Tensor]]  # α → F, contributions (point, …)
+Heights = Callable[[list[float]], Tensor]  # α → F
+Slope = Callable[[Tensor], Tensor]  # contributions (point, …) → dF/dα (point)
+Summed = Callable[[list[float], Tensor], tuple[Tensor, Tensor, Tensor]]
+# α, weights (panel, point) → F (point), dF/dα (point), weighted sums of contributions (panel, …)
+
+
+class Jump(NamedTuple):
+    """A stretch of the path that does not close, and what F does on it."""
+
+    start: float
+    stop: float
+    change: float
+
+    @property
+    def description(self) -> str:
+        """The stretch in words, with as many digits as tell its ends apart."""
+        width = self.stop - self.start
+        digits = max(3, 1 - whole(log10(width / self.stop)))
+        places = f"between α = {self.start:.{digits}g} and {self.stop:.{digits}g}"
+        if width < SUDDEN:
+            return f"the target jumps by {self.change:.3g} {places}"
+        return f"the target, which moves by {self.change:.3g}, is too rough {places}"
+
+
+class Panel(NamedTuple):
+    """A stretch of the path: what F does on it, and what the contributions miss of that."""
+
+    start: float
+    stop: float
+    change: float
+    gap: float
+    error: float  # the gap, or what the points inside miss if that is worse
+
+
+@dataclass(frozen=True, eq=False)
+class PathIntegral:
+    """The contributions, integrated, and how complete they are."""
+
+    integral: Float[Tensor, "..."]
+    change: float  # F(1) - F(0)
+    gap: float  # what the contributions miss of it
+    error: float  # the errors of all panels together: gaps of either sign do not cancel
+    allowed: float
+    points: int  # where the contributions were evaluated
+    heights: int  # where F alone was, beside them
+    panels: tuple[Panel, ...]
+    jumps: tuple[Jump, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether the error is as small as was asked."""
+        return self.error <= self.allowed
+
+    @property
+    def reason(self) -> str:
+        """Why the integral is not complete, in words; empty where it is."""
+        if self.complete:
+            return ""
+        stretches = ", ".join(jump.description for jump in self.jumps)
+        return f"{stretches}; {self.points} points do not resolve it"
+
+
+def integrate(
+    evaluate: Evaluate,
+    ends: tuple[float, float],
+    *,
+    tolerance: float = 0.01,
+    floor: float = 1e-4,
+    budget: int = 96,
+    heights: Heights | None = None,
+    slope: Slope | None = None,
+) -> PathIntegral:
+    """Integrate contributions from α = 0 to 1, with panels where they are needed.
+
+    >>> from exhibit_a.numerics.paths import integrate
+    >>> def cubic(alphas):  # F = α³, all of it from the first of two parts
+    ...     places = torch.tensor(alphas)
+    ...     return places**3, torch.stack([3 * places**2, 0 * places], -1)
+    >>> path = integrate(cubic, (0.0, 1.0))
+    >>> path.integral, path.points, path.complete
+    (tensor([1., 0.]), 5, True)
+    >>> def step(alphas):
+    ...     places = torch.tensor(alphas)
+    ...     return (places > 0.3).float(), torch.zeros(len(alphas), 1)
+    >>> path = integrate(step, (0.0, 1.0), budget=45)
+    >>> path.complete, path.reason
+    (False, 'the target jumps by 1 between α = 0.2998 and 0.3008; 45 points do not resolve it')
+
+    Args:
+        evaluate: F and its contributions at each α; the contributions of a point add up to dF/dα.
+        ends: F(0) and F(1).
+        tolerance: the error that is allowed, as a share of the change.
+        floor: the error that is always allowed, as a share of the larger of |F(0)| and |F(1)|.
+        budget: at most so many points.
+        heights: F alone, where that is cheaper; it is used to say where F jumps.
+        slope: dF/dα from what ``evaluate`` gives, if that is not the sum of its elements.
+    """
+    return integrate_sums(
+        _summing(evaluate, slope or _sum),
+        ends,
+        tolerance=tolerance,
+        floor=floor,
+        budget=budget,
+        heights=heights or (lambda alphas: evaluate(alphas)[0]),
+    )
+
+
+def integrate_sums(
+    summed: Summed,
+    ends: tuple[float, float],
+    *,
+    heights: Heights,
+    tolerance: float = 0.01,
+    floor: float = 1e-4,
+    budget: int = 96,
+    jumps_apart: bool = False,
+) -> PathIntegral:
+    """The same, where contributions are so large that only their sums over a panel can be kept.
+
+    With ``jumps_apart`` the integral leaves out the stretches that do not close, so that what
+    happens there can be shared out in another way.
+    """
+    walker = _Walker(summed, heights)
+    change = ends[1] - ends[0]
+    allowed = max(tolerance * abs(change), floor * max(map(abs, ends)))
+    panels = walker.lay([_Stretch(0.0, 1.0, 1.0, 1.0, *ends)])
+    integral, settled = torch.zeros_like(panels[0].integral), list[Panel]()
+    while True:
+        for panel in panels:
+            if panel.error <= SETTLED * allowed:
+                settled.append(panel.summary)
+                integral += panel.integral
+        panels = [panel for panel in panels if panel.error > SETTLED * allowed]
+        spare = allowed - _error(settled)
+        splittable = [panel for panel in _worst(panels, spare / 2) if panel.divisible]
+        afforded = splittable[: (budget - walker.points) // (2 * ORDER)]
+        if _error(panels) <= spare or not afforded:
+            break
+        kept = [panel for panel in panels if panel not in afforded]
+        panels = kept + walker.lay([part for panel in afforded for part in panel.split()])
+    unresolved = _worst(panels, spare)
+    for panel in panels:
+        if not (jumps_apart and panel in unresolved):
+            integral += panel.integral
+    stretches = _joined([panel.summary for panel in unresolved])
+    return PathIntegral(
+        integral=integral,
+        change=change,
+        gap=sum(panel.gap for panel in settled) + sum(panel.gap for panel in panels),
+        error=_error(settled) + _error(panels),
+        allowed=allowed,
+        points=walker.points,
+        panels=tuple(sorted(settled + [panel.summary for panel in panels])),
+        jumps=tuple(stretches if jumps_apart else map(walker.located, stretches)),
+        heights=walker.heights_read,
+    )
+
+
+def climb(slopes: Float[Tensor, "*batch point"], count: int) -> Float[Tensor, "*batch point"]:
+    """How far F has risen at each Gauss point, judged by the slopes at all of them.
+
+    The slopes are read as a polynomial in Legendre form, whose terms integrate in closed form:
+    ∫₋₁ˣ P_k = (P_{k+1}(x) - P_{k-1}(x)) / (2k + 1).
+    """
+    return slopes.double() @ _climbing(count).to(slopes.device)
+
+
+@cache
+def _climbing(count: int) -> Tensor:
+    points, weights = legendre.leggauss(count)
+    values = legendre.legvander(points, count)  # (point, degree 0 … count)
+    degree = np.arange(count)
+    coefficients = weights[:, None] * values[:, :count] * (2 * degree + 1) / 2
+    below = np.concatenate([-np.ones((count, 1)), values[:, : count - 1]], axis=1)
+    risen = (values[:, 1:] - below) / (2 * degree + 1)
+    return torch.from_numpy(coefficients @ risen.T / 2)
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """The stretch from t = first to last of the path α = scale · t^power, and F at its ends."""
+
+    first: float
+    last: float
+    scale: float
+    power: float
+    low: float
+    high: float
+
+    def places(self, shares: Tensor) -> Tensor:
+        """The α at which shares of the stretch are done."""
+        return self.scale * self._along(shares) ** self.power
+
+    def speed(self, shares: Tensor) -> Tensor:
+        """How fast α moves there, when the stretch takes one unit of time."""
+        slope = self.scale * self.power * self._along(shares) ** (self.power - 1)
+        return (self.last - self.first) * slope
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The α where it starts and stops."""
+        start, stop = self.places(torch.tensor([0.0, 1.0], dtype=torch.float64)).tolist()
+        return start, stop
+
+    def _along(self, shares: Tensor) -> Tensor:
+        return self.first + (self.last - self.first) * shares
+
+
+@dataclass(frozen=True, eq=False)
+class _OpenPanel:
+    """A panel that may still be split: what it contributes, and F from its start to its stop."""
+
+    stretch: _Stretch
+    integral: Tensor
+    heights: list[float]
+    gap: float
+    error: float
+
+    @property
+    def divisible(self) -> bool:
+        """Whether its halves can be told apart."""
+        start, stop = self.stretch.ends
+        return stop - start > NARROWEST * stop and stop > torch.finfo(torch.float32).tiny
+
+    @property
+    def summary(self) -> Panel:
+        """The panel without its contributions."""
+        change = self.stretch.high - self.stretch.low
+        return Panel(*self.stretch.ends, change, self.gap, self.error)
+
+    def split(self) -> list[_Stretch]:
+        """Two stretches that meet at one of its points, where F is known."""
+        stretch, height = self.stretch, self.heights[1 + ORDER // 2]
+        if self._spikes():
+            power = stretch.power * log(float(_nodes()[0])) / log(0.5)
+            stretch = replace(stretch, last=1.0, scale=stretch.ends[1], power=power)
+            height = self.heights[1]
+        middle = (stretch.first + stretch.last) / 2
+        before = replace(stretch, last=middle, high=height)
+        return [before, replace(stretch, first=middle, low=height)]
+
+    def _spikes(self) -> bool:
+        """Whether it starts at α = 0 and F makes most of its moves before the first point."""
+        moves = [abs(after - before) for before, after in pairwise(self.heights)]
+        return self.stretch.first == 0 and 2 * moves[0] >= sum(moves)
+
+
+@dataclass(eq=False)
+class _Walker:
+    """Evaluates along the path, and counts."""
+
+    summed: Summed
+    heights: Heights
+    points: int = 0
+    heights_read: int = 0
+
+    def lay(self, stretches: Sequence[_Stretch]) -> list[_OpenPanel]:
+        """A panel over each stretch, all evaluated together."""
+        alphas = torch.cat([stretch.places(_nodes()) for stretch in stretches])
+        speeds = torch.stack([stretch.speed(_nodes()) for stretch in stretches])
+        weights = speeds * torch.from_numpy(legendre.leggauss(ORDER)[1] / 2)
+        heights, slopes, integrals = self.summed(alphas.tolist(), _side_by_side(weights))
+        self.points += len(alphas)
+        heights, slopes = (numbers.detach().double().cpu() for numbers in (heights, slopes))
+        return [
+            _panel(stretch, *numbers)
+            for stretch, *numbers in zip(
+                stretches,
+                torch.split(heights, ORDER),
+                torch.split(slopes, ORDER),
+                integrals,
+                strict=True,
+            )
+        ]
+
+    def located(self, jump: Jump) -> Jump:
+        """The stretch in which F makes most of its move, as short as a few looks can show it."""
+        for _ in range(LOOKS):
+            places = torch.linspace(jump.start, jump.stop, PROBES, dtype=torch.float64).tolist()
+            moves = self.heights(places).detach().double().cpu().diff()
+            self.heights_read += PROBES
+            steepest = int(moves.abs().argmax())
+            if 2 * moves[steepest].abs() < moves.abs().sum():
+                break
+            jump = Jump(places[steepest], places[steepest + 1], float(moves[steepest]))
+        return jump
+
+
+def _panel(stretch: _Stretch, heights: Tensor, slopes: Tensor, integral: Tensor) -> _OpenPanel:
+    """What the contributions at the points of a stretch add up to, and what they miss."""
+    speed = stretch.speed(_nodes())
+    weights = torch.from_numpy(legendre.leggauss(ORDER)[1] / 2) * speed
+    gap = stretch.high - stretch.low - float(weights @ slopes)
+    bend = float((stretch.low + climb(slopes * speed, ORDER) - heights).abs().amax())
+    return _OpenPanel(
+        stretch,
+        integral,
+        [stretch.low, *heights.tolist(), stretch.high],
+        gap,
+        max(abs(gap), bend / ROUGH),
+    )
+
+
+def _side_by_side(weights: Float[Tensor, "panel point"]) -> Float[Tensor, "panel every_point"]:
+    """The weights of every panel at its own points, and 0 at those of the others."""
+    panels, points = weights.shape
+    spread = torch.zeros(panels, panels, points, dtype=weights.dtype)
+    spread[range(panels), range(panels)] = weights
+    return spread.flatten(1)
+
+
+def _summing(evaluate: Evaluate, slope: Slope) -> Summed:
+    def summed(alphas: list[float], weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        heights, contributions = evaluate(alphas)
+        sums = torch.tensordot(weights.to(contributions), contributions, 1)
+        return heights, slope(contributions), sums
+
+    return summed
+
+
+@cache
+def _nodes() -> Tensor:
+    """The points of a panel, as shares of it."""
+    return torch.from_numpy((legendre.leggauss(ORDER)[0] + 1) / 2)
+
+
+def _sum(contributions: Tensor) -> Tensor:
+    return contributions.flatten(1).sum(1, dtype=torch.float64)
+
+
+def _error(panels: Sequence[Panel] | Sequence[_OpenPanel]) -> float:
+    return sum(panel.error for panel in panels)
+
+
+def _worst(panels: Sequence[_OpenPanel], allowed: float) -> list[_OpenPanel]:
+    """The panels with the largest errors, without which the others are good enough."""
+    ranked = sorted(panels, key=lambda panel: -panel.error)
+    left = _error(panels)
+    for count, panel in enumerate(ranked):
+        if left <= allowed:
+            return ranked[:count]
+        left -= panel.error
+    return ranked
+
+
+def _joined(panels: Sequence[Panel]) -> list[Jump]:
+    """Neighbouring panels as one stretch."""
+    jumps: list[Jump] = []
+    for panel in sorted(panels):
+        before = jumps.pop() if jumps and jumps[-1].stop == panel.start else None
+        start, change = (before.start, before.change) if before else (panel.start, 0.0)
+        jumps.append(Jump(start, panel.stop, change + panel.change))
+    return jumps

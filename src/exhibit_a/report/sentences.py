@@ -1,0 +1,130 @@
+"""What does a trial say to a person who must decide, before any picture?
+
+The answer, what would become of it if heads could not choose where to look, and the few heads that
+carry it: the same sentences on the page, in a terminal and in a notebook.
+"""
+
+from collections.abc import Sequence
+
+from exhibit_a.methods.attribution.reliance import Reliance
+from exhibit_a.methods.explanation.pictures import Picture, Pictures
+from exhibit_a.subject.anatomy import Site
+from exhibit_a.trials.sentences import answer_name, has_probability, level
+from exhibit_a.trials.trial import Trial
+from exhibit_a.trials.verdict import HeadVerdict
+
+NAMED = 8  # heads that are listed by name
+MARKS = {"show": "✓", "caution": "!", "do not show": "✗"}  # of advice, beside its colour
+
+
+def reliance_sentences(reliance: Reliance, answer: dict[str, float]) -> list[str]:
+    """The answer, and what it becomes with every head even and with all rows permuted."""
+    name, now = answer_name(reliance), level(reliance, reliance.margin)
+    after = level(reliance, reliance.permuted_margin)
+    if not has_probability(reliance):
+        even = level(reliance, reliance.even_margin)
+        return [
+            f"The model answers {now}.",
+            f"If no head could choose where to look, it would answer {even}.",
+            f"If the weights were dealt out to the words at random: {after} on average.",
+        ]
+    top = max(answer, key=lambda label: answer[label], default="")
+    return [
+        f"The model says {name} with probability {now}."
+        if name == top
+        else f"The model gives {name} the probability {now}.",
+        f"If no head could choose where to look, {_without_choice(reliance, answer)}.",
+        f"If the weights were dealt out to the words at random, {name} would have {after}.",
+    ]
+
+
+def _without_choice(reliance: Reliance, answer: dict[str, float]) -> str:
+    """What the model says with every head even; another answer is named where there is only one."""
+    name, even = answer_name(reliance), level(reliance, reliance.even_margin)
+    others = [label for label in answer if label != name]
+    if name in answer and len(others) == 1 and reliance.margin > 0 > reliance.even_margin:
+        return f"it would say {others[0]} ({name}: {even})"
+    kept = "still have" if reliance.margin > 0 and reliance.even_margin > 0 else "have"
+    return f"{name} would {kept} {even}"
+
+
+def carriers_sentence(trial: Trial) -> str:
+    """Which few heads carry the answer, and what becomes of it without their looking."""
+    reliance, carriers = trial.reliance, trial.carriers
+    if reliance is None or carriers is None or not reliance.determined:
+        return ""
+    if abs(reliance.whole) < trial.thresholds.whole * reliance.size:
+        return "No head carries the answer: it stays when all of them look evenly."
+    if not carriers.heads:
+        return "No few heads carry the answer."
+    count = len(carriers.heads)
+    names = ", ".join(head_name(trial, *head) for head in carriers.heads[:NAMED])
+    more = f" and {count - NAMED} more" if count > NAMED else ""
+    which = "This head carries" if count == 1 else f"These {count} heads carry"
+    what = "the answer" if not has_probability(reliance) else answer_name(reliance)
+    now, kept, random = (
+        level(reliance, reliance.margin - loss)
+        for loss in (0.0, carriers.loss, carriers.random_loss)
+    )
+    their = "its" if count == 1 else "their"
+    sentence = f"{which} it: {names}{more} (layer.head). Without {their} looking {what} has {kept}"
+    if carriers.random_sets:
+        sentence += (
+            f"; without that of {count} others ({carriers.random_sets} random draws), {random}"
+        )
+    known = "" if carriers.confirmed else " That is no more than random heads do."
+    return f"{sentence} (as it is: {now}).{known}"
+
+
+def most_important(trial: Trial) -> Sequence[HeadVerdict]:
+    """All heads by the size of their share in the answer, or by distance where that is unknown."""
+
+    def weight(head: HeadVerdict) -> float:
+        return abs(head.reliance) if head.reliance is not None else head.distance or 0.0
+
+    return sorted(trial.verdicts, key=lambda head: -weight(head))
+
+
+def ranked_pictures(pictures: Pictures) -> list[Picture]:
+    """Those that may be shown first, then by what the answer loses."""
+    order = list(MARKS)
+    return sorted(
+        pictures.values(), key=lambda picture: (order.index(picture.advice), picture.rank)
+    )
+
+
+def unshaded(trial: Trial) -> str:
+    """Why the words of a trial are not shaded; empty where they are.
+
+    The shades are self-attribution, which is a picture like any other: where it ranks the words no
+    better than chance, colours would say what is not known.
+    """
+    if trial.token_scores is None:
+        return "Attribution did not apply, so the words are not shaded."
+    picture = None if trial.pictures is None else trial.pictures.get("self_attribution")
+    if picture is not None and picture.advice == "do not show":
+        return f"The words are not shaded by self-attribution: {picture.reason}."
+    return ""
+
+
+def head_name(trial: Trial, site: int, head: int) -> str:
+    """A head in a few letters: its layer and its number in it."""
+    return f"{site_name(trial, trial.sites[site])}.{head}"
+
+
+def site_name(trial: Trial, site: Site) -> str:
+    """A site in a few letters: the stack where there are two, the layer, and whether it crosses."""
+    stack = f"{site.stack[:3]} " if len(trial.sequences) > 1 else ""
+    return f"{stack}{site.layer}" + "x" * (site.kind == "cross")
+
+
+def of_margin(trial: Trial, share: float | None) -> float | None:
+    """A share as a part of the size of the answer's margin, where both are known."""
+    if share is None or trial.reliance is None:
+        return None
+    return share / (trial.reliance.size or 1.0)
+
+
+def p_text(value: float) -> str:
+    """A p-value in two digits, without its nought."""
+    return "<.001" if value < 0.001 else f"{value:.2g}".removeprefix("0")

@@ -1,0 +1,45 @@
+"""What should a person who must decide do?
+
+Where pictures were judged, their sentence is the advice: which heat map to show and which not.
+Where they were not, the verdict still says whether a map of attention can speak for the answer.
+"""
+
+from typing import TYPE_CHECKING
+
+from exhibit_a.trials.verdict import CONTESTED, EVIDENCE, MISLEADING, NO_EFFECT
+
+if TYPE_CHECKING:
+    from exhibit_a.trials.examination import Examination
+
+_WITHOUT_PICTURES = {
+    EVIDENCE: "A map of {heads} can be shown for this answer: it rests on where they look.",
+    CONTESTED: (
+        "Do not show raw attention for this answer: other weights would have given the same. Show "
+        "the effective attention of {heads}."
+    ),
+    MISLEADING: (
+        "Do not show raw attention for this answer: its weights lie elsewhere than what counts. "
+        "Show self-attribution."
+    ),
+    NO_EFFECT: (
+        "Do not show an attention map for this answer: it stays as it is when every head looks "
+        "evenly."
+    ),
+}
+
+
+def advice_for(word: str, examined: "Examination") -> str:
+    """The advice for a text whose verdict is ``word``, in a sentence or two."""
+    if examined.pictures is not None:
+        return examined.pictures.advice
+    carriers = examined.carriers
+    named = "the heads that carry it"
+    if carriers is not None and 0 < len(carriers.heads) <= 3:
+        sites = examined.trace.sites
+        listed = [f"layer {sites[site].layer}, head {head}" for site, head in carriers.heads]
+        named = "; ".join(listed)
+    unknown = (
+        "Do not show an attention map for this answer: whether it rests on where attention looks "
+        "is not determined."
+    )
+    return _WITHOUT_PICTURES.get(word, unknown).format(heads=named)

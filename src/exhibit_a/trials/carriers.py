@@ -1,0 +1,124 @@
+"""Which few heads carry the answer, and do they really?
+
+1. Heads are ranked by their share. The smallest set of the first k heads is looked for that, made
+   even together, takes at least half of what all heads take.
+2. The same is done with sets of k other heads, drawn at random: the set was well named if they take
+   much less.
+3. Shares are measured with fixed maps, in which a head that only *steers* others (moving where they
+   look) has none. So heads without a share are made even together with all maps free to follow,
+   then site by site and head by head where the answer moves.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from exhibit_a.methods.attribution.head_game import Head, HeadGame
+from exhibit_a.methods.attribution.reliance import Reliance
+from exhibit_a.numerics.seeds import generator
+
+ENOUGH = 0.5  # of what all heads take
+RANDOM_SETS = 12
+SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+
+
+@dataclass(frozen=True)
+class Carriers:
+    """The smallest set of heads found that carries the answer, and what other sets do."""
+
+    heads: tuple[Head, ...]  # site, head; empty where no set carries half of it
+    loss: float  # of the margin when these look evenly
+    probability: float  # of the answer then; the number itself, where the answer is one
+    random_loss: float  # mean over random sets of as many other heads
+    random_error: float  # its standard error
+    random_sets: int
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the set takes more than random sets do, beyond their spread."""
+        return bool(self.heads) and self.loss > self.random_loss + 2 * self.random_error
+
+
+def smallest_set(game: HeadGame, reliance: Reliance, seed: int) -> Carriers:
+    """The fewest heads, by share, that take half of what all heads take."""
+    shares = torch.cat(reliance.heads)
+    supporting = [int(head) for head in shares.argsort(descending=True) if shares[head] > 0]
+    sizes = [size for size in SIZES if size < len(supporting)] + [len(supporting)]
+    wanted = ENOUGH * reliance.whole
+    if not supporting or wanted <= 0:
+        return Carriers((), 0.0, 0.0, 0.0, 0.0, 0)
+    tried = [game.setting(supporting[:size]) for size in sizes]
+    losses = reliance.margin - game.margins(torch.stack(tried))
+    enough = (losses >= wanted).nonzero().flatten().tolist()
+    if not enough:
+        return Carriers((), 0.0, 0.0, 0.0, 0.0, 0)
+    size = _refined(game, reliance, supporting, sizes, enough[0])
+    chosen = supporting[:size]
+    play = game.play(game.setting(chosen)[None])
+    others = [head for head in range(len(game)) if head not in set(chosen)]
+    random = _random_losses(game, reliance.margin, others, size, seed)
+    return Carriers(
+        tuple(game.heads[head] for head in chosen),
+        reliance.margin - float(play.margins),
+        float(play.probabilities),
+        float(random.mean()) if len(random) else 0.0,
+        float(random.std()) / len(random) ** 0.5 if len(random) > 1 else 0.0,
+        len(random),
+    )
+
+
+def _refined(
+    game: HeadGame, reliance: Reliance, heads: list[int], sizes: list[int], place: int
+) -> int:
+    """The smallest size between the last one that was too small and the first that was not."""
+    between = range(sizes[place - 1] + 1 if place else 1, sizes[place])
+    if not between:
+        return sizes[place]
+    tried = torch.stack([game.setting(heads[:size]) for size in between])
+    enough = reliance.margin - game.margins(tried) >= ENOUGH * reliance.whole
+    found = enough.nonzero().flatten().tolist()
+    return between[found[0]] if found else sizes[place]
+
+
+def _random_losses(
+    game: HeadGame, margin: float, others: Sequence[int], size: int, seed: int
+) -> Float[Tensor, " set"]:
+    """What random sets of other heads take."""
+    if not others:
+        return torch.zeros(0)
+    seeded = generator(seed, size)
+    count = min(size, len(others))
+    sets = [
+        [others[i] for i in torch.randperm(len(others), generator=seeded)[:count].tolist()]
+        for _ in range(RANDOM_SETS)
+    ]
+    return margin - game.margins(torch.stack([game.setting(chosen) for chosen in sets]))
+
+
+def steering(
+    game: HeadGame, margin: float, idle: Bool[Tensor, " head"], line: float
+) -> Float[Tensor, " head"]:
+    """What the answer loses when a head looks evenly and all maps may follow; 0 below ``line``.
+
+    Only heads that are marked idle are asked: all together, then site by site, then one by one.
+    """
+    effects = torch.zeros(len(game))
+
+    def loss(sets: list[list[int]]) -> Tensor:
+        settings = torch.stack([game.setting(heads) for heads in sets])
+        return margin - game.margins(settings, following=True)
+
+    every = idle.nonzero().flatten().tolist()
+    if not every or float(loss([every]).abs()) < line:
+        return effects
+    numbers = game.by_site(torch.arange(len(game)))
+    sites = [[head for head in site.tolist() if idle[head]] for site in numbers]
+    sites = [heads for heads in sites if heads]
+    moving = [heads for heads, taken in zip(sites, loss(sites), strict=True) if abs(taken) >= line]
+    asked = [head for heads in moving for head in heads]
+    if asked:
+        effects[asked] = loss([[head] for head in asked])
+    return effects

@@ -1,0 +1,69 @@
+"""How are margins said, so that a person who must decide can read them?
+
+A margin is a number of log-odds. Where the answer has a probability it is said as one; where the
+answer is a number, the margin is that number.
+"""
+
+import math
+
+from exhibit_a.methods.attribution.reliance import Reliance
+
+LOG_ODDS = "log odds of "  # how the name of a target with a probability begins
+SMALLEST = 1e-4  # probability that is written out
+
+
+def probability_text(value: float) -> str:
+    """A probability with the digits that count, without its nought.
+
+    >>> probability_text(0.954), probability_text(0.9996), probability_text(0.0312)
+    ('.95', '.9996', '.031')
+    >>> probability_text(1e-9), probability_text(1 - 1e-9)
+    ('less than .0001', 'more than .9999')
+    """
+    rest = min(value, 1 - value)
+    if rest < SMALLEST:
+        return "less than .0001" if value < 0.5 else "more than .9999"
+    digits = max(2, 1 - math.floor(math.log10(rest)) - (value > 0.5))
+    return f"{value:.{digits}f}".removeprefix("0")
+
+
+def level(reliance: Reliance, margin: float) -> str:
+    """A margin as a probability, or as the number it is.
+
+    >>> result = xa.reliance(trace)
+    >>> level(result, 0.0), level(result, 2.0)
+    ('.50', '.88')
+    """
+    if not has_probability(reliance):
+        return f"{margin:.3g}"
+    return probability_text(1 / (1 + math.exp(-max(min(margin, 700.0), -700.0))))
+
+
+def has_probability(reliance: Reliance) -> bool:
+    """Whether the answer has a probability, and is not a number of its own."""
+    return reliance.target.startswith(LOG_ODDS)
+
+
+def answer_name(reliance: Reliance) -> str:
+    """The answer that is asked about, by its name alone.
+
+    >>> answer_name(xa.reliance(trace))
+    'positive'
+    """
+    if not has_probability(reliance):
+        return "the number"
+    return reliance.target.removeprefix(LOG_ODDS).rpartition(" at position ")[0] or (
+        reliance.target.removeprefix(LOG_ODDS)
+    )
+
+
+def fall(reliance: Reliance, margin: float) -> str:
+    """What the answer becomes, from what it is to another margin, and that as a part of it."""
+    what = "its probability" if has_probability(reliance) else "it"
+    before, after = level(reliance, reliance.margin), level(reliance, margin)
+    change = (margin - reliance.margin) / (reliance.size or 1.0)
+    part = f"{change:+.0%} of its margin"
+    if before == after:
+        return f"{what} would stay at {before} ({part})"
+    verb = "fall" if margin < reliance.margin else "rise"
+    return f"{what} would {verb} from {before} to {after} ({part})"

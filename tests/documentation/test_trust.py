@@ -1,0 +1,72 @@
+"""The page of attacks says what was counted, and what was counted is still what happens."""
+
+import importlib.util
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from support.every_method import same
+from support.fuzz.damage import damaged
+from support.fuzz.outcomes import BAD, outcome_of
+
+import exhibit_a as xa
+
+ROOT = Path(__file__).parents[2]
+
+
+def script():
+    spec = importlib.util.spec_from_file_location("trust", ROOT / "docs/making/trust.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+MADE = script()
+
+
+def test_the_page_is_what_was_counted():
+    assert MADE.PAGE.read_text("utf-8") == MADE.page(MADE.recorded())
+
+
+def test_what_must_be_shown_is_shown():
+    counts = MADE.recorded()
+    total = {}
+    for entry in MADE.attempts():
+        total[entry.kind] = total.get(entry.kind, 0) + sum(counts[entry.name].values())
+    assert not set(MADE.BAD) & {kind for outcomes in counts.values() for kind in outcomes}
+    assert total["bad inputs"] >= 400
+    assert total["flips"] >= 2000
+    assert total["faults"] >= 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [entry.name for entry in MADE.attempts()])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_few_attempts_end_as_they_did(name, seed):
+    entry = next(entry for entry in MADE.attempts() if entry.name == name)
+    outcomes = entry.outcomes(seed, entry.few)
+    assert sum(outcomes.values()) >= entry.few
+    assert set(outcomes) <= set(MADE.recorded()[name])
+
+
+def test_the_attacks_notice_what_must_not_be():
+    """Otherwise the counts could not be bad."""
+
+    def failing(problem):
+        def work():
+            raise problem
+
+        return work
+
+    assert outcome_of(failing(RuntimeError("anything")))[0] == "traceback"
+    assert outcome_of(failing(xa.BadRequestError("two\nlines")))[0] == "many lines"
+    assert outcome_of(failing(xa.BadRequestError("one line")))[0] == "refused"
+    assert set(BAD) <= set(MADE.BAD)
+    content = bytes(range(200))
+    chance = random.Random(0)
+    assert all(damaged(content, chance)[0] != content for _ in range(200))
+    assert same({"a": torch.ones(2)}, {"a": torch.ones(2)})
+    assert not same({"a": torch.ones(2)}, {"a": torch.ones(2).double()})
+    assert not same({"a": torch.ones(2)}, {"a": torch.tensor([1.0, 1.0000001])})
+    assert not same({"a": 1}, {"a": 1, "b": 2})

@@ -1,0 +1,227 @@
+"""Pictures: advice follows from deletions alone, and every claim of it is true."""
+
+import re
+
+import pytest
+import torch
+from planted.kinds import planted
+from support.passes import counting
+from support.subjects import subject_of, trace_of
+
+import exhibit_a as xa
+from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.methods.explanation.advice import COUNTS, SURVIVES
+from exhibit_a.methods.explanation.erasure import answers_to, erased
+from exhibit_a.methods.explanation.pictures import UNMOVED, USUAL
+from exhibit_a.methods.explanation.words import words_of
+
+MIXED = "the plot is thin and the jokes are old , but the cast is a joy"
+LONGER = (
+    "it 's a charming and often affecting journey , thin and old but unflinchingly honest about "
+    "its people ."
+)
+CHEAP = ["raw", "mean_attention", "rollout", "effective", "attention_gradient", "relevance", "alti"]
+
+
+@pytest.fixture(scope="module")
+def sentiment():
+    return xa.load("sentiment")
+
+
+@pytest.fixture(scope="module")
+def mixed(sentiment):
+    trace = xa.capture(sentiment, MIXED)
+    modules = [sentiment.model.get_submodule(layer.module) for layer in sentiment.anatomy.layers]
+    scores = {name: row.scores for name, row in xa.companions(trace, methods=CHEAP).items()}
+    with counting(modules) as rows:
+        result = xa.pictures(trace, methods=scores)
+    return trace, result, sum(rows) / len(modules)
+
+
+def answers_without(trace, places):
+    """The distribution when the tokens at these places are gone."""
+    removed = torch.zeros(len(trace.tokens), dtype=torch.bool)
+    removed[list(places)] = True
+    return answers_to(trace.subject, [erased(trace.subject, trace.inputs, removed, "delete")])[0]
+
+
+def without_words(trace, words):
+    return answers_without(
+        trace, [place for word in words for place in words_of(trace).places[word]]
+    )
+
+
+def test_the_passes_are_counted_and_within_the_budget(mixed):
+    _, result, passes = mixed
+    assert result.passes == passes <= 250
+    assert result.orders >= 100
+    assert result.checks["shortened texts"] == result.passes
+
+
+def test_losses_are_those_of_the_shortened_texts(mixed):
+    trace, result, _ = mixed
+    target = xa.choose_target(trace)
+    for picture in result.values():
+        kept = [
+            float(without_words(trace, picture.ranking[:size])[target.index].double())
+            for size in result.sizes
+        ]
+        margins = torch.tensor(kept, dtype=torch.double).logit()
+        assert picture.loss == pytest.approx(float(result.margin - margins.mean()), abs=1e-3)
+        expected = result.probability - sum(kept) / len(kept)
+        assert picture.probability_loss == pytest.approx(expected, abs=1e-5)
+
+
+def test_ranks_and_percentiles_follow_the_losses(mixed):
+    _, result, _ = mixed
+    best = max(result.values(), key=lambda picture: picture.loss)
+    assert best.rank == 1
+    random = result.margin - result.random_margins.mean(-1)
+    for picture in result.values():
+        below = float((random < picture.loss - 1e-5).double().mean())
+        assert picture.percentile == pytest.approx(below, abs=1e-9)
+        assert 0 < picture.p_value <= picture.adjusted <= 1
+
+
+def test_each_word_of_advice_has_its_numbers(mixed):
+    _, result, _ = mixed
+    best = max(picture.loss for picture in result.values())
+    assert {picture.advice for picture in result.values()} >= {"show", "do not show"}
+    for picture in result.values():
+        if picture.p_value > 0.05:
+            assert picture.advice in ("do not show", "caution")
+        elif picture.adjusted <= 0.05 and picture.loss >= 0.8 * best:
+            assert picture.advice == "show"
+        else:
+            assert picture.advice == "caution"
+
+
+@pytest.mark.parametrize("text", [MIXED, LONGER])
+def test_what_the_sentence_says_is_true(sentiment, text):
+    trace = xa.capture(sentiment, text)
+    result = xa.pictures(trace, methods=CHEAP)
+    told = re.search(
+        r"Show (.+?)(?: with caution)?: without its first (.*?)words? \((.+?)\)", result.advice
+    )
+    assert told is not None, result.advice
+    label, count, named = told.groups()
+    picture = next(entry for entry in result.values() if entry.label == label)
+    size = COUNTS.index(count.strip()) if count.strip() in COUNTS else int(count)
+    first = [result.words[word] for word in picture.ranking[:size]]
+    assert named.removesuffix(", …").split(", ") == first[:5]
+    usual = int(trace.output.logits.argmax())
+    shortened = without_words(trace, picture.ranking[:size])
+    if "the answer turns" in result.advice:
+        assert int(shortened.argmax()) != usual
+        for fewer in range(1, size):
+            assert int(without_words(trace, picture.ranking[:fewer]).argmax()) == usual
+    else:
+        shares = re.search(r"falls from ([.\d]+) to ([.\d]+)\.", result.advice)
+        before, after = map(float, shares.groups())
+        assert before == pytest.approx(result.probability, rel=0.06)
+        assert after == pytest.approx(float(shortened[usual]), rel=0.06)
+    refused = re.search(r"Do not show (.+?) for this answer: .* \(p = ([.\d]+)\)", result.advice)
+    picture = next(entry for entry in result.values() if entry.label == refused.group(1))
+    assert picture.advice == "do not show"
+    assert picture.p_value == pytest.approx(float(refused.group(2)), abs=0.006)
+
+
+def test_an_answer_that_nothing_moves_is_not_judged(sentiment):
+    trace = xa.capture(sentiment, " , ".join(["wonderful and moving and brilliant"] * 6))
+    result = xa.pictures(trace, methods=CHEAP)
+    assert {picture.advice for picture in result.values()} == {"caution"}
+    assert {picture.reason for picture in result.values()} == {SURVIVES}
+    assert result.advice.startswith("This answer survives the loss of any few words")
+    assert float(result.probabilities.amin()) >= UNMOVED * result.probability
+    assert result.passes < 150  # the answer was clear early
+
+
+def test_a_text_of_few_words_cannot_be_judged(sentiment):
+    result = xa.pictures(xa.capture(sentiment, "unflinchingly bleak"), methods=["raw"])
+    assert result.exact
+    assert result["raw"].advice == "caution"
+    assert "too short" in result.advice
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5, 6])
+def test_the_source_of_a_planted_answer_is_never_called_chance(seed):
+    model = planted("decisive", seed)
+    trace = xa.capture(model.subject, model.inputs)
+    usual = int(trace.output.logits.argmax())
+    alone = [answers_without(trace, [place])[usual] for place in range(len(trace.tokens) - 1)]
+    right = -torch.stack([*alone, torch.ones(())])  # by what each token alone changes
+    assert model.source in right.topk(2).indices
+    others = torch.rand(len(trace.tokens), generator=torch.Generator().manual_seed(seed))
+    others[[0, model.source]] = -1  # neither the query nor the source
+    result = xa.pictures(trace, methods={"right": right, "others": others})
+    assert result["right"].advice != "do not show"
+    assert result["right"].p_value <= 2.5 / len(result.words)
+    assert result["others"].advice == "do not show"
+    assert result["others"].p_value > 0.3
+    assert result.checks["units"].startswith("tokens")
+
+
+def test_prompts_of_a_language_model_are_judged():
+    trace = trace_of("gpt2")
+    result = xa.pictures(trace, methods=["raw", "rollout"])
+    assert len(result.words) == len(trace.tokens) - 1
+    assert result.probability == pytest.approx(
+        float(trace.output.logits[0, -1].softmax(-1).amax()), rel=1e-4
+    )
+
+
+def test_pairs_are_judged():
+    trace = xa.capture(xa.load("nli"), "a man sleeps on the bench", pair="a man is awake")
+    assert len(xa.pictures(trace, methods=["raw"]).words) == 10
+
+
+def test_the_usual_pictures_are_drawn(sentiment):
+    result = xa.pictures(xa.capture(sentiment, MIXED))
+    assert tuple(result) == USUAL
+    assert result["one_head"].label.startswith("head ")
+    assert result["raw"].label == "last-layer attention"
+    assert result.passes <= 250
+
+
+def test_sub_words_add_up(sentiment):
+    trace = xa.capture(sentiment, "an unflinchingly honest film about people and their fears")
+    own = torch.rand(len(trace.tokens))
+    picture = xa.pictures(trace, methods={"own": own})["own"]
+    places = words_of(trace).places
+    assert float(picture.scores[1]) == pytest.approx(float(own[list(places[1])].sum()))
+    assert picture.words[1] == "unflinchingly"
+
+
+def test_the_same_seed_gives_the_same_numbers(mixed):
+    trace, _, _ = mixed
+    again = xa.pictures(trace, methods=["raw", "rollout"], seed=3)
+    once = xa.pictures(trace, methods=["raw", "rollout"], seed=3)
+    assert torch.equal(once.random_margins, again.random_margins)
+    assert torch.equal(once.p_value, again.p_value)
+
+
+def test_results_are_saved_and_tabled(mixed, tmp_path):
+    _, result, _ = mixed
+    back = xa.read(result.save(tmp_path / "pictures.safetensors"))
+    assert back.advice == result.advice
+    assert back["raw"].p_value == result["raw"].p_value
+    table = result.to_pandas()
+    rows = table[(table.field == "scores") & (table.picture_token == "raw")]
+    assert tuple(rows.word_token) == result.words
+
+
+def test_bad_requests_are_one_clear_line(mixed):
+    trace, _, _ = mixed
+    with pytest.raises(BadRequestError, match=r"picture.*'gnorm'"):
+        xa.pictures(trace, methods=["gnorm"])
+    with pytest.raises(BadRequestError, match="No picture was named"):
+        xa.pictures(trace, methods=[])
+    with pytest.raises(BadRequestError, match="'own' has"):
+        xa.pictures(trace, methods={"own": torch.ones(3)})
+
+
+@pytest.mark.parametrize("family", ["bart", "vit"])
+def test_models_without_a_text_to_shorten_are_refused(family):
+    subject_of(family)
+    with pytest.raises(NotComputableError):
+        xa.pictures(trace_of(family))

@@ -1,0 +1,210 @@
+"""Whatever torch's modes are outside, every method gives the same numbers and leaves them so."""
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+
+import pytest
+import torch
+from support.every_method import TEXT, of_a_trace, same, works
+from support.modes import (
+    KEPT,
+    MODES,
+    all_at_once,
+    default_type,
+    fresh_subject,
+    state,
+    under,
+    usual_results,
+)
+from support.words import marked_tokenizer
+from support.zoo import FAMILIES
+
+import exhibit_a as xa
+from exhibit_a.errors import BadRequestError
+from exhibit_a.methods.registry import methods
+
+
+@pytest.fixture(scope="module")
+def subject():
+    return fresh_subject()
+
+
+@pytest.fixture(scope="module")
+def earliest(subject):
+    """A trace from before anything was computed."""
+    return xa.capture(subject, TEXT, keep=KEPT)
+
+
+@pytest.fixture(scope="module")
+def usual(subject, earliest):  # the trace comes first
+    return usual_results(subject)
+
+
+@pytest.mark.parametrize(
+    "mode", ["all at once", *(pytest.param(mode, marks=pytest.mark.slow) for mode in MODES)]
+)
+def test_every_method_gives_the_same_numbers_in_every_mode(mode, subject, usual):
+    assert set(usual) == set(methods())
+    outcomes = under(MODES.get(mode, all_at_once)(), subject, usual)
+    assert outcomes.counts == {"same": len(usual)}, outcomes.examples
+
+
+@pytest.mark.slow
+def test_every_method_gives_the_same_numbers_for_a_model_in_training(subject, usual):
+    model = subject.model.train()
+    try:
+        outcomes = under(nullcontext(), subject, usual)
+        assert outcomes.counts == {"same": len(usual)}, outcomes.examples
+        assert all(module.training for module in model.modules())
+    finally:
+        model.eval()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_loading_and_replaying_are_the_same_in_every_mode(mode, subject):
+    outside = xa.capture(subject, TEXT)
+    silenced = xa.replay(outside, xa.edits.drop_heads([(0, 1)])).logits
+    with MODES[mode]():
+        inside = xa.load(subject.model, tokenizer=marked_tokenizer())
+        assert (inside.anatomy.parity, inside.anatomy.tolerance) == (
+            subject.anatomy.parity,
+            subject.anatomy.tolerance,
+        )
+        trace = xa.capture(inside, TEXT)
+        again = xa.replay(trace, xa.edits.drop_heads([(0, 1)])).logits
+        diagnosis = xa.diagnose(inside, length=8)
+    assert not trace.output.logits.is_inference()
+    assert torch.equal(trace.output.logits, outside.output.logits)
+    assert torch.equal(again, silenced)
+    assert diagnosis.parity == subject.anatomy.parity
+
+
+def test_replay_keeps_the_gradients_of_its_caller(subject):
+    trace = xa.capture(subject, TEXT)
+    factor = torch.ones(1, requires_grad=True)
+    assert xa.replay(trace, xa.edits.scale(0, factor)).logits.requires_grad
+    with torch.no_grad():
+        assert not xa.replay(trace, xa.edits.scale(0, factor)).logits.requires_grad
+    with torch.inference_mode():
+        assert not xa.replay(trace, xa.edits.scale(0, factor)).logits.requires_grad
+
+
+def test_modes_are_restored_after_an_error(subject):
+    with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
+        before = state()
+        with pytest.raises(BadRequestError):
+            xa.effective_attention(xa.capture(subject, TEXT), value_bias="sometimes")
+        with pytest.raises(BadRequestError):
+            xa.capture(subject, "")
+        assert state() == before
+
+
+def test_inputs_that_were_encoded_in_inference_mode_are_taken(subject):
+    with torch.inference_mode():
+        encoded = dict(subject.tokenizer(TEXT, return_tensors="pt"))
+    found = xa.self_attribution(xa.capture(subject, encoded))
+    assert same(found.scores, xa.self_attribution(xa.capture(subject, TEXT)).scores)
+
+
+def test_a_model_that_was_built_in_inference_mode_is_refused():
+    with torch.inference_mode():
+        model = FAMILIES["bert"].build()
+        with pytest.raises(BadRequestError, match=r"were made inside torch\.inference_mode"):
+            xa.load(model)
+        assert xa.load("sentiment").labels == ("negative", "positive")  # read from files: normal
+
+
+def test_threads_share_the_default_number_type(subject):
+    expected = xa.effective_attention(xa.capture(subject, TEXT))
+    with default_type(torch.float64), ThreadPoolExecutor(4) as pool:
+        traces = list(pool.map(lambda _: xa.capture(subject, TEXT), range(8)))
+        results = list(pool.map(xa.effective_attention, traces))
+        assert torch.get_default_dtype() == torch.float64
+    assert all(same(result, expected) for result in results)
+
+
+# -- weights that changed after the pass --------------------------------------------------------
+
+
+def scaled(model):
+    with torch.no_grad():
+        model.classifier.weight.mul_(5)
+
+
+def scaled_past_torch(model):
+    model.classifier.weight.data.mul_(5)
+
+
+def replaced(model):
+    model.classifier.weight.data = model.classifier.weight.data * 5
+
+
+def another_module(model):
+    model.classifier = torch.nn.Linear(
+        model.classifier.in_features, model.classifier.out_features
+    ).eval()
+
+
+def trained(model):
+    step = torch.optim.AdamW(model.parameters(), lr=0.1)
+    ids = torch.tensor([[1, 5, 6, 7, 2]])
+    model(input_ids=ids).logits.sum().backward()
+    step.step()
+
+
+def loaded(model):
+    model.load_state_dict({name: 2 * weight for name, weight in model.state_dict().items()})
+
+
+def cast(model):
+    model.bfloat16()
+
+
+@pytest.mark.parametrize(
+    "change", [scaled, scaled_past_torch, replaced, another_module, trained, loaded, cast]
+)
+def test_a_trace_of_other_weights_is_refused(change):
+    subject = fresh_subject()
+    trace = xa.capture(subject, TEXT, keep=("hidden",))
+    xa.replay(trace)
+    change(subject.model)
+    for rerun in (
+        lambda: xa.replay(trace),
+        lambda: xa.replay(trace, xa.edits.scale(1, 0.0)),
+        lambda: trace.keeping("attention"),
+    ):
+        with pytest.raises(BadRequestError, match="were changed after this pass"):
+            rerun()
+    if change is not cast:
+        xa.replay(xa.capture(subject, TEXT, keep=("hidden",)))
+
+
+def result_or_error(work):
+    try:
+        return work(), ""
+    except BadRequestError as problem:
+        return None, str(problem)
+
+
+def test_methods_on_a_trace_of_other_weights_refuse_or_need_no_weights():
+    subject = fresh_subject()
+    trace = xa.capture(subject, TEXT, keep=KEPT)
+    names = of_a_trace()
+    before = {name: works(subject, trace)[name]() for name in names}
+    trained(subject.model)
+    refused = []
+    for name in names:
+        result, problem = result_or_error(works(subject, trace)[name])
+        if problem:
+            assert "were changed after this pass" in problem
+            refused.append(name)
+        else:
+            assert same(result, before[name]), name
+    assert {"self_attribution", "hidden_attribution", "occlusion", "gradient_input"} <= set(refused)
+
+
+def test_looking_does_not_count_as_a_change(subject, earliest, usual):
+    assert usual  # every method has been called
+    subject.model.train()
+    subject.model.eval()
+    earliest.require_same_weights()

@@ -1,0 +1,29 @@
+"""Options of the right kind and of no sense are refused in one line."""
+
+import math
+
+import pytest
+from support.every_method import OPTIONS, TEXT, call
+from support.subjects import opinionated
+
+import exhibit_a as xa
+from exhibit_a.errors import BadRequestError
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("adversarial_keys", {"learning_rate": math.nan}, "A learning rate of nan was asked for"),
+        ("adversarial_keys", {"learning_rate": math.inf}, "A learning rate of inf was asked for"),
+        ("adversarial_keys", {"learning_rate": 0.0}, "give a number above 0"),
+        ("adversarial_keys", {"hidden": 0}, "hidden and epochs are at least 1"),
+        ("attack", {"count": 0}, "0 patterns of each class were asked for; give 1 or more"),
+        ("attack", {"count": -(2**70)}, "give 1 or more"),
+        ("lime", {"samples": 0}, "0 samples were asked for; give 1 or more"),
+        ("kernel_shap", {"samples": -1}, "-1 samples were asked for; give 1 or more"),
+    ],
+)
+def test_an_option_without_sense_is_refused(name, options, words):
+    trace = xa.capture(opinionated(), TEXT)
+    with pytest.raises(BadRequestError, match=words):
+        call(name, opinionated(), trace, {**OPTIONS.get(name, {}), **options})

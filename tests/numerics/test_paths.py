@@ -1,0 +1,134 @@
+"""Path integrals close, or say where F jumps; analytic functions are the oracle."""
+
+import pytest
+import torch
+
+from exhibit_a.numerics import paths
+from exhibit_a.numerics.paths import PathIntegral, integrate
+
+
+def walk(function, *, parts=(0.75, 0.25), **options) -> PathIntegral:
+    """Integrate a function of α whose slope is shared by parts, in double precision."""
+
+    def evaluate(alphas):
+        places = torch.tensor(alphas, dtype=torch.float64, requires_grad=True)
+        heights = function(places)
+        (slopes,) = torch.autograd.grad(heights.sum(), places, materialize_grads=True)
+        return heights.detach(), slopes[:, None] * torch.tensor(parts, dtype=torch.float64)
+
+    ends = function(torch.tensor([0.0, 1.0], dtype=torch.float64)).tolist()
+    return integrate(evaluate, tuple(ends), **options)
+
+
+def spike(width):
+    """What a norm after attention does: everything happens at α ≈ width."""
+    return lambda alpha: 3 * alpha / (alpha**2 + width**2).sqrt()
+
+
+def rise(place, width):
+    return lambda alpha: torch.sigmoid((alpha - place) / width)
+
+
+def test_a_polynomial_takes_one_panel_and_is_exact():
+    path = walk(lambda alpha: 2 * alpha**9 - alpha + 4)
+    assert path.points == 5
+    assert path.complete
+    torch.testing.assert_close(path.integral, torch.tensor([0.75, 0.25], dtype=torch.float64))
+    assert abs(path.gap) < 1e-12
+
+
+@pytest.mark.parametrize("width", [0.1, 0.03, 0.01, 0.003])
+@pytest.mark.parametrize("place", [0.2, 0.5, 0.77])
+def test_a_steep_rise_is_found_and_integrated(place, width):
+    path = walk(rise(place, width), budget=200)
+    assert path.complete
+    assert abs(float(path.integral.sum()) - path.change) <= 0.01 * path.change
+    assert path.integral[0] / path.integral[1] == pytest.approx(3)
+    assert not path.jumps
+
+
+@pytest.mark.parametrize("width", [1e-1, 1e-2, 1e-3, 1e-4, 1e-6])
+def test_a_spike_at_the_start_closes_within_the_budget(width):
+    path = walk(spike(width))
+    assert path.complete, path.reason
+    assert abs(float(path.integral.sum()) - path.change) <= 0.01 * path.change
+
+
+def test_without_the_substitution_the_spike_would_not_close(monkeypatch):
+    monkeypatch.setattr(paths._OpenPanel, "_spikes", lambda self: False)
+    assert not walk(spike(1e-4)).complete
+
+
+def test_a_jump_is_located_and_not_hidden():
+    path = walk(lambda alpha: alpha + 7 * (alpha > 0.3141))
+    assert not path.complete
+    assert abs(path.gap) == pytest.approx(7, abs=0.1)
+    (jump,) = path.jumps
+    assert jump.start <= 0.3141 <= jump.stop
+    assert jump.stop - jump.start < 1e-3
+    assert jump.change == pytest.approx(7, abs=0.01)
+    assert "jumps by 7 between α = 0.314" in path.reason
+    assert path.points <= 96
+
+
+def test_two_jumps_that_cancel_are_both_told():
+    path = walk(lambda alpha: alpha + 2.0 * ((alpha > 0.3) & (alpha < 0.6)))
+    assert not path.complete
+    assert [round(jump.change) for jump in path.jumps] == [2, -2]
+    assert path.error > 3.9  # although the gap itself is small
+
+
+def test_a_jump_at_the_very_start_is_told():
+    path = walk(lambda alpha: alpha + (alpha > 0), budget=200)
+    assert not path.complete
+    assert path.jumps[0].start == 0
+    assert path.jumps[0].stop < 1e-6
+
+
+def test_the_floor_is_relative_to_the_ends():
+    function = lambda alpha: 1e-7 * rise(0.6, 0.02)(alpha)  # noqa: E731
+    path = walk(function)
+    assert path.points > 5
+    assert abs(path.gap) <= 0.01 * path.change
+    assert walk(lambda alpha: 1 + 1e-6 * rise(0.6, 0.02)(alpha)).points == 5  # nothing changes
+
+
+def test_points_never_exceed_the_budget():
+    for budget in (5, 14, 15, 40, 96):
+        assert walk(rise(0.4, 1e-3), budget=budget).points <= budget
+
+
+def test_panels_cover_the_path_once():
+    path = walk(rise(0.4, 1e-2))
+    assert path.panels[0].start == 0
+    assert path.panels[-1].stop == 1
+    for before, after in zip(path.panels, path.panels[1:], strict=False):
+        assert before.stop == pytest.approx(after.start)
+    assert sum(panel.change for panel in path.panels) == pytest.approx(path.change)
+
+
+def test_jumps_are_looked_for_with_the_cheap_function():
+    reads: list[int] = []
+
+    def heights(alphas):
+        reads.append(len(alphas))
+        return (torch.tensor(alphas) > 0.3).double()
+
+    def evaluate(alphas):
+        return (torch.tensor(alphas) > 0.3).double(), torch.zeros(len(alphas), 1)
+
+    path = integrate(evaluate, (0.0, 1.0), heights=heights)
+    assert sum(reads) == path.heights > 0
+
+
+def test_contributions_may_be_anything_whose_slope_is_known():
+    context = torch.tensor([2.0, -1.0])
+
+    def evaluate(alphas):  # the slopes of F = (2α)² + (-α) by the two parts of αC
+        places = torch.tensor(alphas)[:, None] * context
+        slopes = torch.stack([2 * places[:, 0], torch.ones(len(alphas))], 1)
+        return places[:, 0] ** 2 + places[:, 1], slopes
+
+    path = integrate(evaluate, (0.0, 3.0), slope=lambda slopes: (slopes * context).sum(-1))
+    torch.testing.assert_close(path.integral * context, torch.tensor([4.0, -1.0]))
+    assert path.complete

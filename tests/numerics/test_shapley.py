@@ -1,0 +1,86 @@
+"""Shapley values against their definition, read aloud."""
+
+from itertools import permutations
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from exhibit_a.numerics.shapley import shapley_values
+
+
+def random_game(players, order, seed=0):
+    """A game of random parts, each worth something when all of its members are there."""
+    seeded = torch.Generator().manual_seed(seed)
+    parts = torch.rand(3 * players, players, generator=seeded).argsort(1)[:, :order]
+    worth = torch.randn(3 * players, generator=seeded, dtype=torch.float64)
+    exact = torch.zeros(players, dtype=torch.float64)
+    for part, value in zip(parts, worth, strict=True):
+        exact[part] += value / order  # a part is shared by those without whom it is nothing
+    return (lambda rows: rows[:, parts].all(2).double() @ worth), exact
+
+
+def test_few_players_are_asked_in_every_order():
+    game, _ = random_game(5, 3)
+
+    def worth(members):
+        return float(game(torch.tensor([[i in members for i in range(5)]])))
+
+    expected = torch.zeros(5, dtype=torch.float64)
+    orders = list(permutations(range(5)))
+    for order in orders:
+        for place, player in enumerate(order):
+            expected[player] += worth(order[: place + 1]) - worth(order[:place])
+    found = shapley_values(game, 5, budget=30)
+    assert found.exact
+    assert found.coalitions == 30
+    assert_close(found.values, expected / len(orders))
+    assert not shapley_values(game, 5, budget=29).exact
+
+
+@pytest.mark.parametrize("players", [9, 10, 13])
+def test_pairs_make_interactions_of_two_exact(players):
+    """A coalition with its complement sees no interaction of an even order."""
+    game, exact = random_game(players, 2)
+    found = shapley_values(game, players, budget=4 * players)
+    assert_close(found.values, exact, rtol=0, atol=1e-9)
+
+
+def test_the_standard_error_is_the_spread_over_seeds():
+    game, exact = random_game(14, 5)
+    runs = [shapley_values(game, 14, budget=256, seed=seed) for seed in range(40)]
+    misses = torch.stack([run.values - exact for run in runs]).square().mean(0).sqrt()
+    told = torch.stack([run.standard_error for run in runs]).mean(0)
+    assert 0.6 < float(told.mean() / misses.mean()) < 1.6
+
+
+def test_more_coalitions_miss_less():
+    game, exact = random_game(14, 5)
+    errors = []
+    for budget in (64, 256, 1024, 4096):
+        runs = [shapley_values(game, 14, budget=budget, seed=seed).values for seed in range(8)]
+        errors.append(float((torch.stack(runs) - exact).square().mean().sqrt()))
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] < errors[0] / 5
+
+
+def test_the_sum_is_the_change_and_the_budget_is_kept():
+    asked = []
+    game, _ = random_game(20, 4)
+
+    def counted(rows):
+        asked.append(len(rows.unique(dim=0)))
+        return game(rows)
+
+    found = shapley_values(counted, 20, budget=100)
+    assert float(found.values.sum()) == pytest.approx(found.change)
+    assert sum(asked) <= 102
+    assert sum(asked) == found.coalitions + 2 > 90
+
+
+def test_sizes_of_half_are_asked_once():
+    """Four players, all but one coalition affordable: size two pairs with itself."""
+    game, exact = random_game(4, 3)
+    found = shapley_values(game, 4, budget=13)
+    assert not found.exact
+    assert_close(found.values.sum(), exact.sum())

@@ -1,0 +1,111 @@
+"""Models that nobody trained: random weights of every size, in four families.
+
+Whatever their attention looks like, it is evidence of nothing. 28 seeds in a row meet every family
+at every scale.
+"""
+
+import torch
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BertConfig,
+    BertForSequenceClassification,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
+
+import exhibit_a as xa
+from planted.truth import Planted
+from planted.weights import chooser, fill_with_noise
+
+SCALES = (1, 2, 4, 8, 16, 32, 64)
+SPREAD = 0.02  # of weights as libraries initialise them
+VOCABULARY = 64
+FIRST = 4  # the ids below are special
+
+
+def random(generator: torch.Generator, seed: int) -> Planted:
+    layers, heads = chooser(generator, 1, 2, 3), chooser(generator, 2, 4)
+    width = heads * chooser(generator, 16, 32)
+    build = (_bert, _gpt2, _llama, _bart)[seed % 4]
+    with torch.random.fork_rng(devices=[]):
+        model = build(layers, heads, width).eval()
+    fill_with_noise(model, generator, SPREAD)
+    _scale(model, SCALES[seed // 4 % len(SCALES)])
+    inputs = {"input_ids": _ids(generator)}
+    if model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = _ids(generator)
+    return Planted("random", seed, xa.load(model), inputs, word="not evidence")
+
+
+@torch.no_grad()
+def _scale(model, factor: float) -> None:
+    for weight in model.parameters():
+        if weight.ndim > 1:
+            weight.mul_(factor)
+
+
+def _ids(generator: torch.Generator) -> torch.Tensor:
+    length = chooser(generator, *range(8, 33))
+    return torch.randint(FIRST, VOCABULARY, (1, length), generator=generator)
+
+
+def _bert(layers: int, heads: int, width: int) -> BertForSequenceClassification:
+    config = BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        intermediate_size=2 * width,
+        max_position_embeddings=32,
+    )
+    return BertForSequenceClassification(config)
+
+
+def _gpt2(layers: int, heads: int, width: int) -> GPT2LMHeadModel:
+    config = GPT2Config(
+        vocab_size=VOCABULARY,
+        n_embd=width,
+        n_layer=layers,
+        n_head=heads,
+        n_inner=2 * width,
+        n_positions=32,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    return GPT2LMHeadModel(config)
+
+
+def _llama(layers: int, heads: int, width: int) -> LlamaForCausalLM:
+    config = LlamaConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads // 2,
+        intermediate_size=2 * width,
+        max_position_embeddings=32,
+    )
+    return LlamaForCausalLM(config)
+
+
+def _bart(layers: int, heads: int, width: int) -> BartForConditionalGeneration:
+    config = BartConfig(
+        vocab_size=VOCABULARY,
+        d_model=width,
+        encoder_layers=layers,
+        decoder_layers=layers,
+        encoder_attention_heads=heads,
+        decoder_attention_heads=heads,
+        encoder_ffn_dim=2 * width,
+        decoder_ffn_dim=2 * width,
+        max_position_embeddings=32,
+        pad_token_id=1,
+        bos_token_id=0,
+        eos_token_id=2,
+        decoder_start_token_id=2,
+        forced_eos_token_id=None,
+    )
+    return BartForConditionalGeneration(config)

@@ -1,0 +1,86 @@
+"""What a person who decides reads: probabilities for log-odds, and claims that the numbers make."""
+
+from dataclasses import replace
+
+import pytest
+from support.cases import large_trial
+
+from exhibit_a.report.sentences import carriers_sentence, p_text, reliance_sentences
+from exhibit_a.trials.carriers import Carriers
+from exhibit_a.trials.sentences import fall, level, probability_text
+
+
+@pytest.fixture(scope="module")
+def trial():
+    return large_trial(tokens=12, layers=2, heads=4, width=8)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.5, ".50"),
+        (0.954, ".95"),
+        (0.996, ".996"),
+        (0.99961, ".9996"),
+        (0.031, ".031"),
+        (0.0004, ".00040"),
+        (0.00001, "less than .0001"),
+        (0.99999, "more than .9999"),
+    ],
+)
+def test_a_probability_is_never_rounded_to_certainty(value, text):
+    assert probability_text(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(1.0, "1"), (0.036, ".036"), (1e-6, "<.001")])
+def test_p_values(value, text):
+    assert p_text(value) == text
+
+
+def test_log_odds_are_said_as_probabilities_and_numbers_as_numbers(trial):
+    assert level(trial.reliance, 0.0) == ".50"
+    assert level(trial.reliance, -1e6) == "less than .0001"
+    number = replace(trial.reliance, target="logit of output")
+    assert level(number, -1.25) == "-1.25"
+    assert reliance_sentences(number, {"output": 1.4})[:2] == [
+        "The model answers 1.4.",
+        "If no head could choose where to look, it would answer -0.8.",
+    ]
+
+
+def test_another_answer_is_named_only_where_there_is_one_other_and_the_answer_turns(trial):
+    reliance = trial.reliance  # 1.4 and, with every head even, -0.8: from .80 to .31
+    answer = {"bad": 0.2, "good": 0.8}
+    assert reliance_sentences(reliance, answer)[:2] == [
+        "The model says good with probability .80.",
+        "If no head could choose where to look, it would say bad (good: .31).",
+    ]
+    three = {"bad": 0.1, "odd": 0.1, "good": 0.8}
+    assert reliance_sentences(reliance, three)[1].endswith("look, good would have .31.")
+    stays = replace(reliance, even_margin=1.3)
+    assert reliance_sentences(stays, answer)[1].endswith("look, good would still have .79.")
+    other = {"bad": 0.9, "good": 0.1}
+    assert reliance_sentences(reliance, other)[0] == "The model gives good the probability .80."
+
+
+def test_a_fall_is_told_from_a_rise_and_from_nothing(trial):
+    reliance = trial.reliance
+    assert fall(reliance, -0.8) == (
+        "its probability would fall from .80 to .31 (-157% of its margin)"
+    )
+    assert fall(reliance, 2.8) == "its probability would rise from .80 to .94 (+100% of its margin)"
+    assert fall(reliance, 1.4) == "its probability would stay at .80 (+0% of its margin)"
+
+
+def test_heads_that_carry_are_named_with_what_random_ones_do(trial):
+    said = carriers_sentence(trial)
+    assert said == (
+        "These 2 heads carry it: 0.1, 1.2 (layer.head). Without their looking good has .35; "
+        "without that of 2 others (12 random draws), .79 (as it is: .80)."
+    )
+    weak = replace(trial, carriers=Carriers(((0, 1),), 0.1, 0.79, 0.1, 0.05, 12))
+    assert carriers_sentence(weak).startswith("This head carries it: 0.1 (layer.head). Without its")
+    assert carriers_sentence(weak).endswith("no more than random heads do.")
+    none = replace(trial, reliance=replace(trial.reliance, even_margin=1.39))
+    assert carriers_sentence(none).startswith("No head carries the answer")
+    assert carriers_sentence(replace(trial, reliance=None)) == ""

@@ -1,0 +1,100 @@
+"""Result files that were changed and sealed again, and what becomes of them when they are read.
+
+Run as a program (``python -m support.resealed``), so that what is tried is the package as users
+have it: in a test, beartype would find wrong types first.
+"""
+
+import copy
+import json
+import random
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from exhibit_a.errors import ExhibitError
+from exhibit_a.results import store
+
+FOLDER = Path(__file__).parents[1] / "fixtures/version-0.1.0"
+FILES = sorted(FOLDER.glob("*.safetensors"))
+WRONG = [5, -1, "x", None, True, [], {"tuple": []}, {"dict": []}, {"float": "nan"}, {"tensor": "?"}]
+CHANGES = 30  # in each file
+
+
+def opened(data: bytes) -> tuple[dict[str, Any], Any]:
+    """The header of a file and the tree in it."""
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    return header, json.loads(header["__metadata__"]["exhibit_a"][len(store._BLANK) :])
+
+
+def resealed(data: bytes, tree: Any, **entries: Any) -> bytes:
+    """The same tensors with another tree, and a seal that is right."""
+    length = int.from_bytes(data[:8], "little")
+    header = opened(data)[0] | entries
+    header["__metadata__"]["exhibit_a"] = store._BLANK.decode() + json.dumps(tree)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    whole = len(text).to_bytes(8, "little") + text + data[8 + length :]
+    return whole[: store._START] + store._seal(whole) + whole[store._STOP :]
+
+
+def changed(data: bytes, seed: str) -> Iterator[bytes]:
+    """The file with a wrong value at one place of its tree, again and again."""
+    tree = opened(data)[1]["result"]
+    every = [(place, value) for place in _places(tree) for value in WRONG]
+    for place, value in random.Random(seed).sample(every, CHANGES):
+        result = _replaced(tree, place, value)
+        yield resealed(data, {"schema": store.SCHEMA, "result": result})
+
+
+def outcome(data: bytes) -> tuple[str, str]:
+    """What comes of reading a file, and the line that is said about it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "result.safetensors"
+        path.write_bytes(data)
+        try:
+            store.read(path).summary()  # where the type happens to be right, it can be looked at
+        except ExhibitError as line:
+            return "refused", str(line)
+        except Exception as problem:
+            return "traceback", repr(problem)
+    return "opened", ""
+
+
+def _places(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The way to every node, and to the first few of a list."""
+    yield path
+    if not isinstance(tree, dict | list):
+        return
+    for step in tree if isinstance(tree, dict) else range(min(len(tree), 3)):
+        yield from _places(tree[step], (*path, step))
+
+
+def _replaced(tree: Any, path: tuple[Any, ...], value: Any) -> Any:
+    whole = {"root": copy.deepcopy(tree)}
+    node, last = whole, "root"
+    for step in path:
+        node, last = node[last], step
+    node[last] = value
+    return whole["root"]
+
+
+def main() -> None:
+    """Say, as JSON, what came of every changed file, and of two that are wrong in one thing."""
+    tried = {
+        path.stem: [outcome(d) for d in changed(path.read_bytes(), path.stem)] for path in FILES
+    }
+    data = (FOLDER / "bert.effective.safetensors").read_bytes()
+    tree = opened(data)[1]
+    tree["result"]["fields"]["tokens"] = {"tuple": ["a", 5]}
+    tried["a token that is a number"] = [outcome(resealed(data, tree))]
+    data = (FOLDER / "sentiment-short.by-length.safetensors").read_bytes()
+    header, tree = opened(data)
+    turned = header["nullity"] | {"shape": header["nullity"]["shape"][::-1]}
+    tried["axes of other sizes"] = [outcome(resealed(data, tree, nullity=turned))]
+    print(json.dumps(tried))  # noqa: T201 - it is a program
+
+
+if __name__ == "__main__":
+    main()
