@@ -4,6 +4,8 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
+for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS"):
+    os.environ.pop(name, None)  # a screen is what a test says it is, wherever the tests run
 
 import hypothesis
 import pytest
