@@ -4,8 +4,12 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
-for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS"):
-    os.environ.pop(name, None)  # a screen is what a test says it is, wherever the tests run
+# A screen is what a test says it is, wherever the tests run.
+os.environ.pop("NO_COLOR", None)
+os.environ.pop("FORCE_COLOR", None)
+os.environ.pop("TTY_COMPATIBLE", None)
+os.environ.pop("TTY_INTERACTIVE", None)
+os.environ.pop("COLUMNS", None)
 
 import hypothesis
 import pytest
