@@ -88,7 +88,7 @@ def test_obvious_pairs_are_judged_right(text, pair, expected):
 
 def test_the_package_stays_small_and_holds_no_pickle():
     files = [file for file in EMBEDDED.rglob("*") if file.is_file() and file.suffix != ".pyc"]
-    assert sum(file.stat().st_size for file in files) <= 35e6
+    assert sum(file.stat().st_size for file in files) <= 70e6
     assert {file.suffix for file in files} == {".safetensors", ".json", ".md", ".py"}
 
 
@@ -124,7 +124,7 @@ def test_the_card_names_the_licences_of_the_data(name):
     card = (EMBEDDED / name / "README.md").read_text(encoding="utf-8")
     (data,) = re.findall(r"^\* Data: (.*)$", card, re.MULTILINE)
     (licences,) = re.findall(r"^\* Licences of the data: (.*)$", card, re.MULTILINE)
-    collections = set(re.findall(r"\b(SST|SNLI|MNLI)\b", data))
+    collections = set(re.findall(r"\b(SST|SNLI|MNLI|TinyStories)\b", data))
     assert collections
     assert all(name in licences for name in collections)
 

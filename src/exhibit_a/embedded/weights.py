@@ -1,9 +1,10 @@
-"""Which models come with the package, and how do 90 MB each fit into 35 MB together?
+"""Which models come with the package, and how do 60 to 90 MB each fit into 50 MB together?
 
 Every folder in ``embedded/`` is a model. A matrix is stored as 8-bit integers with one scale for
 each row, ``weight[row] ≈ scale[row] · stored[row]``, so no entry changes by more than half a scale;
-vectors are stored as they are. What all models share (the word embeddings, the tokenizer) is stored
-once, beside them. Loading turns everything back into float32.
+vectors are stored as they are. What the classifiers share (the word embeddings, the tokenizer) is
+stored once, beside them; a model with a vocabulary of its own shares nothing. Loading turns
+everything back into float32.
 """
 
 import json
@@ -21,6 +22,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
+from exhibit_a.embedded.vocabulary import VOCABULARY, read_vocabulary
 from exhibit_a.errors import BadRequestError
 from exhibit_a.numerics.parallel import Together
 
@@ -45,7 +47,9 @@ def load_embedded(
             f'There is no embedded model "{name}". '
             f"The embedded models: {', '.join(embedded_names(folder)) or 'none'}."
         )
-    weights = unpack({**load_file(folder / SHARED), **load_file(folder / name / WEIGHTS)})
+    vocabulary = folder / name / VOCABULARY
+    shared = {} if vocabulary.exists() else load_file(folder / SHARED)
+    weights = unpack({**shared, **load_file(folder / name / WEIGHTS)})
     config = AutoConfig.from_pretrained(folder / name)
     family = getattr(transformers, config.architectures[0])
     with quietly():
@@ -53,7 +57,11 @@ def load_embedded(
         model = family.from_pretrained(
             None, config=config, state_dict=weights, attn_implementation="eager"
         )
-        tokenizer = AutoTokenizer.from_pretrained(folder)
+        tokenizer = (
+            read_vocabulary(vocabulary).tokenizer()
+            if vocabulary.exists()
+            else AutoTokenizer.from_pretrained(folder)
+        )
     return model.eval(), tokenizer
 
 

