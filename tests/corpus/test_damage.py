@@ -5,11 +5,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+import safetensors.torch
+import torch
 from support.corpora import contents, examples
 from support.flips import flip, flip_outcomes, silent_differences
 from support.subjects import speaker
 
 from exhibit_a import corpus
+from exhibit_a.corpus.read import tensors_of
+from exhibit_a.corpus.seals import quick_digest, read_checked
 from exhibit_a.corpus.sink import Folder
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, ExhibitError
 
@@ -141,14 +145,14 @@ def test_a_card_of_the_first_version_has_no_seal_and_is_compared_with_the_manife
 
 
 def test_a_file_that_cannot_be_read_is_not_called_damaged(run, monkeypatch):
-    real = Path.read_bytes
+    real = Path.open
 
-    def failing(path):
+    def failing(path, *mode, **options):
         if path.name in ("aggregates.parquet", "run.json"):
             raise OSError(5, "Input/output error")
-        return real(path)
+        return real(path, *mode, **options)
 
-    monkeypatch.setattr(Path, "read_bytes", failing)
+    monkeypatch.setattr(Path, "open", failing)
     with pytest.raises(ExhibitError, match=r"aggregates\.parquet cannot be read: Input/output err"):
         corpus.open(run).summary()
     (run / "manifest.json").unlink()
@@ -164,6 +168,26 @@ def test_maps_that_were_given_away_can_be_changed(run):
         tensor.zero_()
     assert all(tensor.equal(wanted[name]) for name, tensor in opened.dense(1).items())
     assert opened.dense(2).keys() == wanted.keys()
+
+
+def test_maps_are_read_as_their_library_reads_them(tmp_path):
+    numbers = torch.tensor([0.0, 1.5, -2.0, float("nan")])
+    kinds = [torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int8, torch.uint8]
+    stored = {str(kind): numbers.nan_to_num(3.0).abs().to(kind) for kind in kinds}
+    stored |= {
+        "nan": numbers,
+        "square": torch.rand(3, 2, 2),
+        "none": torch.empty(2, 0),
+        "of": torch.tensor(7),
+    }
+    data = safetensors.torch.save(stored | {"bool": numbers > 1}, {"a": "note"})
+    path = tmp_path / "maps"
+    path.write_bytes(data)
+    ours = tensors_of(read_checked(path, quick_digest(data)))
+    theirs = safetensors.torch.load(data)
+    assert ours.keys() == theirs.keys()
+    for name, tensor in theirs.items():
+        torch.testing.assert_close(ours[name], tensor, rtol=0, atol=0, equal_nan=True)
 
 
 def test_the_rows_of_a_table_can_be_chosen(run):

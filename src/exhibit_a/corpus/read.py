@@ -8,6 +8,7 @@ Every file is compared with its hash as it is read, and the error names the one 
 damaged. What other tools are to read in place is compared before they get it.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import safetensors.torch
+import torch
 from torch import Tensor
 
 from exhibit_a.corpus.aggregates import INTERVAL
@@ -35,6 +36,18 @@ from exhibit_a.results.store import read
 if TYPE_CHECKING:
     import pandas
 
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+}  # as safetensors calls them
 KEY = ("table", "statistic", "site", "head")  # what names a row of the aggregates
 
 Row = dict[str, Any]  # of the aggregates or of a comparison: its key and its numbers
@@ -127,7 +140,7 @@ class Run:
             raise BadRequestError("This run stored no maps; run it with dense=True.")
         if number not in self._maps:
             self._maps.clear()
-            self._maps[number] = safetensors.torch.load(self.folder.read(DENSE, receipt))
+            self._maps[number] = tensors_of(self.folder.read(DENSE, receipt))
         prefix = f"{example}/"
         return {
             name.removeprefix(prefix): tensor.clone()
@@ -144,7 +157,7 @@ class Run:
         """Compare every file with its hash."""
         self._refuse(self.folder.damage())
 
-    def over_all(self, name: str) -> bytes:
+    def over_all(self, name: str) -> memoryview:
         """A file about all shards, compared with its hash in the manifest."""
         expected = self.manifest.get("quick", self.manifest["files"])
         return read_checked(self.folder.path / name, expected[name])
@@ -172,9 +185,24 @@ class Run:
         return Summary(self.folder.path, self.card, manifest["counts"], rows, manifest["checks"])
 
 
-def table_of(data: bytes, **options: Any) -> pa.Table:
+def table_of(data: memoryview, **options: Any) -> pa.Table:
     """The table in the bytes of a Parquet file."""
     return pq.read_table(pa.BufferReader(data), **options)
+
+
+def tensors_of(data: memoryview) -> dict[str, Tensor]:
+    """The tensors in the bytes of a safetensors file, where they are: the library copies them."""
+    start = 8 + int.from_bytes(data[:8], "little")
+    entries = json.loads(bytes(data[8:start]))
+    entries.pop("__metadata__", None)
+    tensors = {}
+    for name, entry in entries.items():
+        first, end = entry["data_offsets"]
+        numbers = torch.empty(0, dtype=DTYPES[entry["dtype"]])
+        if first < end:  # torch takes no empty buffer
+            numbers = torch.frombuffer(data[start + first : start + end], dtype=numbers.dtype)
+        tensors[name] = numbers.reshape(entry["shape"])
+    return tensors
 
 
 def open(path: str | Path) -> Run:
@@ -259,4 +287,4 @@ def _key(row: Row) -> tuple[str | int | None, ...]:
 
 
 def _replicates(run: Run) -> np.ndarray:
-    return safetensors.torch.load(run.over_all(REPLICATES))["means"].numpy()
+    return tensors_of(run.over_all(REPLICATES))["means"].numpy()
