@@ -4,10 +4,24 @@
 >>> subject = xa.load("sentiment")
 >>> trace = xa.capture(subject, "a gripping , beautifully shot film")
 
-The public names stand in ``__init__.pyi``, once; each is imported when it is first used, so that
-the command line answers at once.
+The public names stand in ``__init__.pyi``, once; each is imported when it is first used, and so is
+what looks them up: the command line answers at once, and to Ctrl-C from the start.
 """
 
-import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+def __getattr__(name: str) -> object:
+    return _public(name)
+
+
+def __dir__() -> list[str]:
+    _public("__all__")
+    return __dir__()  # lazy_loader's now
+
+
+def _public(name: str) -> object:
+    """The public name, when the first one is asked for; lazy_loader takes over from here."""
+    import lazy_loader
+
+    find, listed, names = lazy_loader.attach_stub(__name__, __file__)
+    globals().update(_public=find, __getattr__=find, __dir__=listed, __all__=names)
+    return names if name == "__all__" else find(name)

@@ -37,6 +37,7 @@ CASES = [
     *((["train", "MODEL", name, "--out", "new"], HALF) for name in ROWS),
     (["prune", "DATA", "-m", "MODEL", "--remove", "0.3", "--save", ""], "Name a new one"),
     (["prune", "DATA", "-m", "MODEL", "--remove", "0.3", "--save", LONG], TOO_LONG),
+    (["corpus", "run", "DATA", "-m", "MODEL", "--out", ""], "Name a new one"),
     (["corpus", "run", LONG, "-m", "MODEL", "--out", "new"], TOO_LONG),
     (["corpus", "run", "DATA", "-m", "MODEL", "--out", LONG], TOO_LONG),
     (["corpus", "run", "PIPE", "-m", "MODEL", "--out", "new"], PIPE),

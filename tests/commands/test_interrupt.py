@@ -19,6 +19,7 @@ signal.signal = begun
 sys.argv = ["exhibit-a", *sys.argv[1:]]
 start.main()
 """
+START = "exhibit_a.commands.start"
 LONG = (
     "a gripping , beautifully shot film , though the plot is thin and some jokes fall flat . " * 9
 )
@@ -40,6 +41,20 @@ def test_an_interrupt_is_one_line(tmp_path, seconds):
     _, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (130, "interrupted\n")
     assert list(tmp_path.iterdir()) == []
+
+
+BEFORE = """
+import re, sys
+before = set(sys.modules)
+import exhibit_a.commands.start
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+def test_nearly_nothing_is_imported_before_the_handler_is_there():
+    """What comes before it, after the interpreter and the installed script, shows a traceback."""
+    done = subprocess.run([sys.executable, "-c", BEFORE], capture_output=True, encoding="utf-8")
+    assert set(done.stdout.split()) == {"exhibit_a", "exhibit_a.commands", START, "signal"}
 
 
 SWALLOWED = """

@@ -15,10 +15,16 @@ from exhibit_a.results import store
 from exhibit_a.results.store import read
 
 TESTS = Path(__file__).parents[1]
+TRIAL = {
+    "values": 2,
+    "effective/spectrum": 1,
+    "permutation_change": 0,  # no longer read
+    "permutation_error": 0,
+}
 
 
 @pytest.fixture(scope="module")
-def tried():
+def attempts():
     done = subprocess.run(
         [sys.executable, "-m", "support.resealed"],
         cwd=TESTS,
@@ -28,6 +34,11 @@ def tried():
         encoding="utf-8",
     )
     return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def tried(attempts):
+    return attempts["types"]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
@@ -58,6 +69,35 @@ def test_axes_of_one_name_have_one_size(tried):
     ((kind, line),) = tried["axes of other sizes"]
     assert kind == "refused"
     assert "of its IdentifiabilityByLength is no Float" in line
+
+
+# What nothing else in the file tells: samples, singular values, bounds, text whose keys have names.
+UNKNOWN = {
+    "bart.identifiability": {"tokens"},
+    "bert.alternative": {"alternatives 0", "tokens"},
+    "bert.effective": {f"spectrum/{site} 1" for site in range(3)},
+    "bert.faithfulness": {"interval 2"},
+    "bert.tree": {"tokens"},
+    "bert.trial": {f"{name}/{site} {axis}" for name, axis in TRIAL.items() for site in range(3)},
+    "sentiment-short.by-length": {"tokens"},
+}
+
+
+@pytest.mark.parametrize("name", [path.stem for path in FILES])
+def test_lengths_that_do_not_fit_are_refused_in_one_line(attempts, name):
+    outcomes = attempts["lengths"][name]
+    assert {place for place, (kind, _) in outcomes.items() if kind == "opened"} == UNKNOWN.get(
+        name, set()
+    )
+    lines = [line for kind, line in outcomes.values() if kind != "opened"]
+    assert not [line for line in lines if "cannot be read: " not in line or "\n" in line]
+
+
+def test_the_axis_and_both_lengths_are_named(attempts):
+    _, line = attempts["lengths"]["bert.companions.alti"]["tokens"]
+    assert line.endswith(
+        "scores of its TokenAttribution has 7 entries along token, and there are 6."
+    )
 
 
 def sparse(path, promised, size):

@@ -1,23 +1,22 @@
 """How does a command begin, and how does it end when somebody presses Ctrl-C?
 
-One line and exit code 130, from the first moment on:
+One line and exit code 130, from the first moment that is ours:
 
-1. the command line is imported inside the guard, because that already takes a moment;
+1. this file imports next to nothing, and the command line is imported inside the guard, because
+   that already takes a moment. Before it, while the interpreter itself starts, Ctrl-C is Python's;
 2. an interrupt inside a library's own import may come out as any other error, so it is remembered;
 3. the exit code is given to the system directly: Python would end itself by the signal where an
    interrupt went through the C code of a library.
 """
 
-import atexit
 import os
 import signal
 import sys
-from threading import Event
-from typing import Any, NoReturn
+from types import FrameType
 
 INTERRUPTED = 130
 
-_seen = Event()
+_seen: list[int] = []  # the interrupts that have come
 
 
 def main() -> None:
@@ -37,15 +36,17 @@ def main() -> None:
 
 def was_interrupted() -> bool:
     """Whether an interrupt has come, whatever became of it."""
-    return _seen.is_set()
+    return bool(_seen)
 
 
-def _interrupt(number: int, frame: Any) -> None:
-    _seen.set()
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    _seen.append(number)
     signal.default_int_handler(number, frame)
 
 
-def _leave() -> NoReturn:
+def _leave() -> None:
+    import atexit
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stderr.write("interrupted\n")
     atexit._run_exitfuncs()

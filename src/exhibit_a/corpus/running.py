@@ -81,6 +81,10 @@ def run(
     Traceback (most recent call last):
     exhibit_a.errors.BadRequestError: ...effective already holds a run. Resume it ...
     """
+    if Path(out) == Path():  # also what an empty name becomes
+        raise BadRequestError(
+            "A run needs a folder of its own, not the current one. Name a new one."
+        )
     settings = {name: parameters.pop(name) for name in PLANNED if name in parameters}
     columns = {name: parameters.pop(name) for name in COLUMNS if name in parameters}
     given = {name: value for name, value in parameters.items() if value is not None}

@@ -35,6 +35,7 @@ from exhibit_a.results.files import write_whole
 from exhibit_a.results.plain import JSON
 from exhibit_a.results.providers import provider
 from exhibit_a.results.result import Result
+from exhibit_a.results.sizes import require_sizes
 from exhibit_a.results.types import require_types
 
 SCHEMA = 1
@@ -252,7 +253,10 @@ def _built(kind: type, values: dict[str, Any]) -> Any:
             f"{', '.join(wrong)}. Read it with the version that wrote it."
         )
     require_types(kind, values)
-    return kind(**values)
+    value = kind(**values)
+    if isinstance(value, Result):
+        require_sizes(value)
+    return value
 
 
 def _result_class(name: str) -> type[Result]:

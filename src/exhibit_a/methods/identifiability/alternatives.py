@@ -16,6 +16,7 @@ from exhibit_a.methods.identifiability.polytope import polytope
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.result import Result
+from exhibit_a.results.tables import Leaf
 from exhibit_a.subject.anatomy import check_site
 from exhibit_a.subject.guard import floating
 from exhibit_a.trace import edits
@@ -43,6 +44,10 @@ class AlternativeAttention(Result):
     freedom: int  # dimensions in which the row can move
     identifiable: bool
     key_tokens: tuple[str, ...]
+
+    def tokens_along(self, leaf: Leaf) -> dict[str, tuple[str, ...]]:
+        """Keys may be the tokens of another stack."""
+        return {"key": self.key_tokens} if "key" in leaf.dims else {}
 
 
 @method(
