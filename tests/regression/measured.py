@@ -44,6 +44,7 @@ def methods(name: str, subject: xa.Subject, text: Any) -> Iterator[tuple[str, Ca
     """Every method that applies to the subject, as name and work."""
     trace = xa.capture(subject, text, keep=("attention", "values", "hidden", "queries", "keys"))
     quick = len(trace.tokens) < 30
+    target = xa.choose_target(trace, scale="probability")  # the default then, also for tokens
     yield "effective", lambda: xa.effective_attention(trace)
     yield "effective-simplex", lambda: xa.effective_attention(trace, simplex=True)
     yield "effective-unbiased", lambda: xa.effective_attention(trace, value_bias="exclude")
@@ -51,17 +52,23 @@ def methods(name: str, subject: xa.Subject, text: Any) -> Iterator[tuple[str, Ca
     yield "alternative", lambda: xa.alternative_attention(trace, site=0, head=1, samples=4)
     yield "hidden-sketch", lambda: xa.hidden_attribution(trace, probes=4, seed=1)
     yield "mixing-sketch", lambda: xa.head_mixing(trace, probes=4, seed=1)
-    yield "attribution", lambda: xa.self_attribution(trace)
-    yield "attribution-paper", lambda: xa.self_attribution(trace, rule="riemann", steps=20)
-    yield "tree", lambda: xa.attribution_tree(xa.self_attribution(trace))
-    yield "tree-exact", lambda: xa.attribution_tree(xa.self_attribution(trace), algorithm="exact")
+    yield "attribution", lambda: xa.self_attribution(trace, target=target)
+    yield (
+        "attribution-paper",
+        lambda: xa.self_attribution(trace, target=target, rule="riemann", steps=20),
+    )
+    yield "tree", lambda: xa.attribution_tree(xa.self_attribution(trace, target=target))
+    yield (
+        "tree-exact",
+        lambda: xa.attribution_tree(xa.self_attribution(trace, target=target), algorithm="exact"),
+    )
     yield "trial", lambda: xa.trial(subject, text, seed=3)
     if quick:
         yield "adversarial", lambda: xa.adversarial_attention(trace, seed=2, restarts=2)
     if quick and name != "bart":
         yield "hidden", lambda: xa.hidden_attribution(trace)
         yield "mixing", lambda: xa.head_mixing(trace)
-        yield "companions", lambda: xa.companions(trace, seed=1, samples=64)
+        yield "companions", lambda: xa.companions(trace, target=target, seed=1, samples=64)
     if isinstance(text, str):
         yield "by-length", lambda: xa.identifiability_by_length(subject, text)
 

@@ -208,8 +208,8 @@ def test_unknown_things_cannot_be_kept(reader):
         capture(reader, "fine film", keep=("gradients",))
 
 
-def test_a_target_text_for_one_stack_is_refused(reader):
-    with pytest.raises(BadRequestError, match="no decoder"):
+def test_a_target_text_for_a_classifier_is_refused(reader):
+    with pytest.raises(BadRequestError, match="go on with a text"):
         capture(reader, "fine film", target_text="dull")
 
 

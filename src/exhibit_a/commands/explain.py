@@ -29,7 +29,7 @@ class Explain(OneText, Answer):
         None, help="Label or token to explain; without, what the model answers."
     )
     target_text: str | None = option(
-        None, help="What a model with two stacks says; without, its own words."
+        None, help="What a model with two stacks says; the same as --answer."
     )
     html: Path = option(PAGE, help="Write the page to this file.", writes=True)
     no_html: bool = option(False, help="Write no page.")
@@ -42,13 +42,14 @@ class Explain(OneText, Answer):
             refuse_beside("--no-html", {"--html": self.html != PAGE})
         page = None if self.no_html else self.html
         check_place(page)
+        asked = self.asked()
         spent = {"load": 0.0, "files": 0.0}
         with _timed(spent, "load"):
             from exhibit_a.trials.trial import trial
 
             subject = self.subject()
         with progress_bar("") as bar:
-            outcome = trial(subject, self.text, **self._options(), progress=bar.stage)
+            outcome = trial(subject, asked, **self._options(), progress=bar.stage)
         with _timed(spent, "files"):
             self.write(outcome)
             if page is not None:
@@ -62,8 +63,11 @@ class Explain(OneText, Answer):
 
     def _options(self) -> dict[str, Any]:
         """What a trial takes, as it was given."""
-        names = ("pair", "target_text", "target", "seed", "truncate")
-        return {name: getattr(self, name) for name in names}
+        names = ("pair", "generate", "target", "seed", "truncate")
+        if self.reply is not None:
+            refuse_beside("--answer", {"--target-text": self.target_text})
+        said = self.target_text if self.reply is None else self.reply
+        return {name: getattr(self, name) for name in names} | {"target_text": said}
 
     def _show(
         self, outcome: "Trial", spent: dict[str, float], written: tuple[Path | None, ...]

@@ -78,7 +78,7 @@ def _call(method: "Method", verb: Any, options: "Options", bar: Callable[..., No
     from exhibit_a.trace.targets import chosen_target
 
     if method.takes == ("subject", "text"):
-        return method.function(verb.subject(), verb.text, **options)
+        return method.function(verb.subject(), verb.asked(), **options)
     if not _about_one_text(method):
         examples = verb.examples()
         data = [example.text for example in examples] if "texts" in method.takes else examples

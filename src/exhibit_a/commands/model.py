@@ -101,7 +101,8 @@ def _answer(subject: "Subject", text: str, pair: str | None, truncate: bool) -> 
             f"{place} {token}: {subject.labels[label]}": float(share)
             for place, (token, share, label) in best
         }
-    target = choose_target(trace)
+    scale = "probability" if subject.anatomy.answers == "tokens" else None
+    target = choose_target(trace, scale=scale)
     return {str(target): float(target(trace.output)[0])}
 
 

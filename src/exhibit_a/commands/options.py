@@ -10,6 +10,7 @@ from exhibit_a.commands.verb import Verb, argument, option
 if TYPE_CHECKING:
     from exhibit_a.examples import Example
     from exhibit_a.results.result import Result
+    from exhibit_a.subject.prompts import Message
     from exhibit_a.subject.subject import Subject
     from exhibit_a.trace.capture import Trace
 
@@ -77,15 +78,38 @@ class WithModel(Verb):
 class OneText(WithModel):
     """A verb about one text."""
 
-    text: str = argument(help="The text to examine.")
+    text: str | None = argument(None, help="The text to examine.")
     pair: str | None = option(None, help="The second text, for models of pairs.")
+    messages: Path | None = option(
+        None, help="Instead of a text: a conversation, as JSON [{role, content}, …]."
+    )
+    reply: str | None = option(
+        None, flag="--answer", help="The answer of a language model to explain."
+    )
+    generate: int | None = option(
+        None, min=1, help="Let a language model generate the answer, of so many tokens at most."
+    )
     truncate: bool = option(False, help="Cut a text that is too long for the model.")
+
+    def asked(self) -> "str | list[Message]":
+        """The text, or the messages that stand for it."""
+        from exhibit_a.errors import BadRequestError
+        from exhibit_a.subject.prompts import read_messages
+
+        if self.text is not None and self.messages is None:
+            return self.text
+        if self.text is None and self.messages is not None:
+            return read_messages(self.messages)
+        raise BadRequestError("Give either a text, or a conversation with --messages FILE.")
 
     def trace(self, **options: Any) -> "Trace":
         """The model's pass over the text."""
         from exhibit_a.trace.capture import capture
 
-        return capture(self.subject(), self.text, pair=self.pair, truncate=self.truncate, **options)
+        asked = self.asked()
+        answer = {"target_text": self.reply, "generate": self.generate}
+        options |= answer | {"pair": self.pair, "truncate": self.truncate}
+        return capture(self.subject(), asked, **options)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from exhibit_a.commands import method_verbs
 from exhibit_a.commands.options import Answer, DataSet, OneText, refuse_beside
 from exhibit_a.commands.screen import console
-from exhibit_a.commands.verb import argument, option
+from exhibit_a.commands.verb import option
 from exhibit_a.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -38,7 +38,8 @@ class Effective(OneText, Answer):
             f"--{name.replace('_', '-')}": getattr(self, name) != usual[name].default
             for name in ("value_bias", "simplex", "rtol")
         }
-        refuse_beside("--by-length", {"--pair": self.pair} | changed)
+        answer = {"--answer": self.reply, "--generate": self.generate, "--messages": self.messages}
+        refuse_beside("--by-length", {"--pair": self.pair} | answer | changed)
         self.answer(method_verbs.result(_method("identifiability_by_length"), self, lengths=None))
 
 
@@ -102,7 +103,6 @@ class Adversary(OneText, Answer):
 
     name: ClassVar[str] = "adversary"
     method: ClassVar[str] = "adversarial_attention"
-    text: str | None = argument(None, help="The text to examine.")  # type: ignore[assignment]
     pair: str | None = option(None, help="The second text; with --keys, its column.")
     keys: Path | None = option(
         None, help="Instead: train adversarial keys on these labelled texts."
@@ -118,9 +118,11 @@ class Adversary(OneText, Answer):
         """Answer."""
         from exhibit_a.errors import BadRequestError
 
-        if (self.text is None) == (self.keys is None):
+        if all(source is None for source in (self.text, self.messages, self.keys)):
             raise BadRequestError("Give either a text, or labelled texts with --keys FILE.")
         if self.keys is not None:
+            beside = {"a text": self.text, "--messages": self.messages, "--answer": self.reply}
+            refuse_beside("--keys", beside | {"--generate": self.generate})
             self._replace_keys(self.keys)
             return
         columns = {"--text": self.text_column, "--label": self.label_column}

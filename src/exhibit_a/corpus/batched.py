@@ -140,10 +140,10 @@ class _Self(Question):
     def __call__(self, texts: Texts) -> Findings:
         batch = run(texts.subject, texts.inputs)
         kind = texts.subject.anatomy.answers
-        own = _chances(batch.output, kind).argmax(-1)
+        own = _scores(batch.output, kind).argmax(-1)
 
         def answer(output: Any, rows: Tensor) -> Tensor:
-            return _chances(output, kind).gather(1, own[rows, None]).squeeze(1)
+            return _scores(output, kind).gather(1, own[rows, None]).squeeze(1)
 
         found = attribute(batch, answer, Walk(tolerance=self.task.tolerance))
         sites = [one.scores for one in found]
@@ -203,11 +203,14 @@ class _Permutation(Question):
         )
 
 
-def _chances(output: Any, kind: str) -> Tensor:
+def _scores(output: Any, kind: str) -> Tensor:
+    """What is attributed: numbers, probabilities of classes, log-probabilities of tokens."""
     logits: Tensor = output.logits.float()
     if kind == "value":
         return logits
-    return torch.softmax(logits[:, -1] if kind == "tokens" else logits, -1)
+    if kind == "tokens":
+        return torch.log_softmax(logits[:, -1], -1)
+    return torch.softmax(logits, -1)
 
 
 def _over_heads(sites: list[Tensor]) -> list[float]:

@@ -50,9 +50,9 @@ def encode(
                 "A pair was given, but this model looks at one image; leave it out."
             )
         return _pixels(model, tokenizer, text)
-    _require_text(text)
+    require_text(text)
     if pair is not None:
-        _require_text(pair)
+        require_text(pair)
     if pair is not None and not separates(tokenizer):
         raise BadRequestError(NO_PAIRS)
     encoded = tokenizer(text, pair, return_tensors="pt", verbose=False)
@@ -72,7 +72,8 @@ def encode(
     return {name: value.to(model.device) for name, value in encoded.items() if name in accepted}
 
 
-def _require_text(text: object) -> None:
+def require_text(text: object) -> None:
+    """Refuse what is no text, or holds nothing to read."""
     if not isinstance(text, str):
         raise BadRequestError(f"Text was expected, {type(text).__name__} was given.")
     if not text.strip():

@@ -17,6 +17,7 @@ LIKELIEST = 5  # tokens of an answer that is a token
 NUMBERS = ("value", "outputs")  # kinds of answers that are no distribution
 
 Logits = Float[Tensor, "row answer"]
+LogitRows = Float[Tensor, "row place answer"]
 Positions = Int[Tensor, " row"] | int | None
 
 
@@ -28,6 +29,18 @@ def logits_at(output: HasLogits, position: Positions = None) -> Logits:
     if isinstance(position, int):
         return logits[:, position]
     return logits[torch.arange(len(logits)), position.to(logits.device)]
+
+
+def logits_along(output: HasLogits, position: Positions, count: int) -> LogitRows:
+    """The logits of every row at so many neighbouring positions, the first of them given."""
+    if count == 1 or output.logits.ndim == 2:
+        return logits_at(output, position).unsqueeze(1)
+    logits = output.logits
+    if isinstance(position, int):
+        return logits[:, position : position + count]
+    assert position is not None  # who answers at every token is asked at a position
+    rows = torch.arange(len(logits)).unsqueeze(1)
+    return logits[rows, position.to(logits.device).unsqueeze(1) + torch.arange(count)]
 
 
 def distribution_at(output: HasLogits, position: Positions = None) -> Logits:

@@ -5,11 +5,10 @@ the hidden states between the layers, and the answer. ``keep`` says what of it, 
 alone is heads × tokens² for every layer; ``trace.keeping(...)`` runs the pass again and keeps more.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -28,14 +27,13 @@ from exhibit_a.shapes import (
     Visible,
 )
 from exhibit_a.subject.anatomy import Site, key_stack, observe
-from exhibit_a.subject.encoding import decoder_ids, decoder_limit, positions, shapes
+from exhibit_a.subject.encoding import positions, shapes
 from exhibit_a.subject.guard import frozen_eval, without_cache
 from exhibit_a.subject.modes import usual_modes
+from exhibit_a.subject.prompts import Prompt, Reply, Span, prompted
 from exhibit_a.subject.subject import TAPS, Subject
 from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.passes import Pass, Recorder, checked_keep, run_pass
-
-GENERATED = 64  # tokens that a model with two stacks generates for itself, at most
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,6 +51,8 @@ class Trace(Pass):
 
     sequences: dict[str, Sequence]  # by stack
     visible: tuple[SiteVisible, ...] = field(repr=False)
+    spans: tuple[Span, ...] = ()  # tokens of the input that are a text, a message or the answer
+    reply: Reply | None = None  # the answer that was given or generated, token by token
 
     @cached_property
     def attention(self) -> tuple[SiteMap, ...]:
@@ -88,6 +88,14 @@ class Trace(Pass):
     def real(self) -> TokenMarks:
         """Which positions are not padding."""
         return self._input.real
+
+    @property
+    def answer(self) -> slice | None:
+        """The tokens of the input that are the answer, where it stands there."""
+        for span in self.spans:
+            if span.kind == "answer":
+                return slice(span.start, span.stop)
+        return None
 
     @property
     def hidden(self) -> tuple[TokenStates, ...]:
@@ -137,7 +145,8 @@ class Trace(Pass):
     def rerun(self, keep: tuple[str, ...]) -> "Trace":
         """The same text, run once more."""
         self.require_same_weights()
-        return _run(self.subject, self.inputs, checked_keep(keep))
+        prompt = Prompt(self.inputs, self.spans, self.reply)
+        return _run(self.subject, prompt, checked_keep(keep))
 
 
 @usual_modes()
@@ -147,10 +156,15 @@ def capture(
     *,
     pair: str | None = None,
     target_text: str | None = None,
+    generate: int | None = None,
     keep: Iterable[str] = ("attention", "values", "hidden"),
     truncate: bool = False,
 ) -> Trace:
     """Run the model once on ``text`` and remember what it did.
+
+    A language model may be given the answer that follows the text, or be let generate it: both are
+    then one pass, and ``choose_target(trace, "answer")`` is the log-probability of the answer. It
+    is tokenised as it stands after the text, or apart where the two would merge at the border.
 
     >>> trace = capture(subject, "a gripping , beautifully shot film")
     >>> trace.tokens[:3], len(trace.attention), tuple(trace.attention[0].shape)
@@ -158,23 +172,25 @@ def capture(
     >>> capture(subject, "a film", keep=("hidden",)).attention
     Traceback (most recent call last):
     exhibit_a.errors.BadRequestError: The attention of this pass were not kept: ...
+    >>> capture(subject, "a film", target_text=" is fine")
+    Traceback (most recent call last):
+    exhibit_a.errors.BadRequestError: An answer can be given to models that go on with a text; ...
 
     Args:
         subject: the model.
-        text: a string, an image for a vision model, or encoded inputs (a batch of one).
+        text: a string, messages ({"role", "content"}) for a model with a chat template, an image
+            for a vision model, or encoded inputs (a batch of one).
         pair: the second text, for a model that reads two.
-        target_text: the text that the decoder of a model with two stacks is given; without, what
-            the model generates itself.
+        target_text: the answer of a language model, or what the decoder of a model with two stacks
+            is given; without, a model with two stacks generates it.
+        generate: let a language model generate the answer, of so many tokens at most.
         keep: what is remembered: attention, values, hidden, queries, keys.
         truncate: cut a text that is too long for the model, instead of refusing it.
     """
     kept = checked_keep(keep)
-    inputs = subject.encode(text, pair, truncate=truncate)
-    if subject.model.config.is_encoder_decoder and "decoder_input_ids" not in inputs:
-        inputs["decoder_input_ids"] = _decoder_inputs(subject, inputs, target_text)
-    elif target_text is not None:
-        raise BadRequestError("A target text was given, but this model has no decoder to read it.")
-    return _run(subject, without_cache(subject.model, inputs), kept)
+    prompt = prompted(subject, text, pair, answer=target_text, generate=generate, truncate=truncate)
+    inputs = without_cache(subject.model, prompt.inputs)
+    return _run(subject, replace(prompt, inputs=inputs), kept)
 
 
 class _TraceRecorder(Recorder):
@@ -201,16 +217,19 @@ class _TraceRecorder(Recorder):
         return mask
 
 
-def _run(subject: Subject, inputs: Inputs, keep: tuple[str, ...]) -> Trace:
+def _run(subject: Subject, prompt: Prompt, keep: tuple[str, ...]) -> Trace:
     """One watched pass."""
-    recorder, active = _TraceRecorder(keep), None
+    recorder, active, inputs = _TraceRecorder(keep), None, prompt.inputs
     with _readable_errors(subject.model, inputs):
         if _uses_unprobed_attention(subject, inputs):
             with torch.no_grad(), frozen_eval(subject.model):
                 active = observe(subject.model, inputs, TAPS[subject.anatomy.tap])[:2]
         passed = run_pass(subject, inputs, recorder, keep, active)
-    sequences = _sequences(subject, inputs, passed["sites"], recorder.visible)
-    return Trace(**passed, sequences=sequences, visible=tuple(recorder.visible))
+    sequences = _sequences(subject, prompt, passed["sites"], recorder.visible)
+    visible = tuple(recorder.visible)
+    return Trace(
+        **passed, sequences=sequences, visible=visible, spans=prompt.spans, reply=prompt.reply
+    )
 
 
 @contextmanager
@@ -231,10 +250,11 @@ def _uses_unprobed_attention(subject: Subject, inputs: Inputs) -> bool:
 
 
 def _sequences(
-    subject: Subject, inputs: Inputs, sites: tuple[Site, ...], visible: list[SiteVisible]
+    subject: Subject, prompt: Prompt, sites: tuple[Site, ...], visible: list[SiteVisible]
 ) -> dict[str, Sequence]:
     """Names and marks for the positions of every stack."""
     sequences: dict[str, Sequence] = {}
+    inputs = prompt.inputs
     image = any(isinstance(value, Tensor) and value.ndim == 4 for value in inputs.values())
     for site, seen in zip(sites, visible, strict=True):
         if site.stack in sequences:
@@ -248,59 +268,21 @@ def _sequences(
         real = torch.ones(len(tokens), dtype=torch.bool)
         if mask is not None and mask.shape == (1, len(tokens)):
             real = mask[0].bool().cpu()
-        sequences[site.stack] = Sequence(tokens, special, real)
+        sequences[site.stack] = Sequence(tokens, special | _of_template(prompt, len(tokens)), real)
     return sequences
+
+
+def _of_template(prompt: Prompt, count: int) -> TokenMarks:
+    """The tokens that a chat template wrote around the messages."""
+    marks = torch.zeros(count, dtype=torch.bool)
+    if any(span.kind == "message" for span in prompt.spans):
+        marks[:] = True
+        for span in prompt.spans:
+            marks[span.start : span.stop] = False
+    return marks
 
 
 def _unnamed(count: int) -> Sequence:
     """Positions of states that came from outside, of which only the number is known."""
     tokens, special = positions(None, None, count)
     return Sequence(tokens, special, torch.ones(count, dtype=torch.bool))
-
-
-def _decoder_inputs(subject: Subject, inputs: Inputs, target_text: str | None) -> Tensor:
-    """The ids that the decoder is given: of the target text, or of what the model generates."""
-    model, limit = subject.model, decoder_limit(subject.model)
-    if target_text is None:
-        return _generated(model, inputs, limit)
-    if subject.tokenizer is None:
-        raise BadRequestError("A target text needs a tokenizer: give load(..., tokenizer=...).")
-    if not target_text.strip():
-        raise BadRequestError("The target text is empty; leave it out to let the model generate.")
-    processor = subject.tokenizer
-    tokenizer = processor.tokenizer if hasattr(processor, "tokenizer") else processor
-    ids = tokenizer(text_target=target_text, return_tensors="pt")["input_ids"].to(model.device)
-    if limit is not None and ids.shape[1] > limit:
-        raise BadRequestError(
-            f"The target text has {ids.shape[1]} tokens and the decoder takes {limit}; shorten it."
-        )
-    start = _decoder_start(model)
-    if start is None:
-        raise BadRequestError("The model does not state the token with which its decoder starts.")
-    return torch.cat([torch.full_like(ids[:, :1], start), ids[:, :-1]], dim=1)
-
-
-def _generated(model: PreTrainedModel, inputs: Inputs, limit: int | None) -> Tensor:
-    """What the model generates, or what it makes of its input where it does not generate."""
-    if not model.can_generate():
-        shifted = decoder_ids(model, inputs)
-        if shifted is None:
-            raise BadRequestError(
-                f"{type(model).__name__} has a decoder and does not generate; give a text for the "
-                "decoder (target_text=)."
-            )
-        return shifted
-    most = GENERATED if limit is None else min(GENERATED, limit)  # the last is never an input
-    with torch.no_grad(), frozen_eval(model):
-        generate = cast("Callable[..., Tensor]", model.generate)  # not declared for every model
-        ids = generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=most)
-    return ids[:, :-1] if ids.shape[1] > 1 else ids
-
-
-def _decoder_start(model: PreTrainedModel) -> int | None:
-    """The token that a decoder starts with."""
-    for config in (getattr(model, "generation_config", None), model.config):
-        start: int | None = getattr(config, "decoder_start_token_id", None)
-        if start is not None:
-            return start
-    return None

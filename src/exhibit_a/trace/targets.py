@@ -1,31 +1,35 @@
 """Which number of the answer is being explained?
 
-A classifier answers with a class, a language model with a token at a position, a regressor with a
-value. A ``Target`` picks that one number out of any output, for every copy of a replay at once.
+A classifier answers with a class, a language model with a token at a position or with a whole
+answer, one token after the other, a regressor with a value. A ``Target`` makes one number of any
+output, for every copy of a replay at once. All tokens of an answer stand in one pass, each
+predicted from what is before it, so a whole answer costs what one of its tokens costs.
 """
 
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
 from exhibit_a.shapes import HasLogits, Scores
 from exhibit_a.subject.anatomy import ANSWERS
 from exhibit_a.subject.modes import usual_modes
-from exhibit_a.trace.answers import logits_at, token_name
+from exhibit_a.trace.answers import LogitRows, logits_along, logits_at, token_name
 from exhibit_a.trace.capture import Trace
 
 Scale = Literal["probability", "logit", "log_probability", "log_odds"]
 CHOSEN_BY: dict[str, tuple[str, ...]] = {  # what picks a target, for each kind of answer
-    "classes": ("label", "scale"),
+    "classes": ("label", "against", "scale"),
     "outputs": ("label",),  # several labels that do not exclude each other, or several values
     "value": (),
-    "tokens": ("token", "position", "scale"),
-    "token classes": ("label", "position", "scale"),
+    "tokens": ("token", "position", "against", "scale"),
+    "token classes": ("label", "position", "against", "scale"),
 }
+ANSWER = "answer"  # the target that is the whole answer in a trace
+LONGEST = 40  # characters of an answer in the name of a target
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +40,40 @@ class Target:
     position: int | None = None  # where in the sequence, for models that answer at every token
     scale: str = "probability"
     name: str = ""
+    following: tuple[int, ...] = ()  # tokens at the next positions, where a whole answer is asked
+    against: int | None = None  # the class or token over which the margin is asked
 
-    def __call__(self, output: HasLogits) -> Scores:
-        """The number, for every row of the batch."""
-        logits = logits_at(output, self.position)
-        if self.scale == "probability":
-            logits = torch.softmax(logits.float(), -1)
-        elif self.scale == "log_probability":
-            logits = torch.log_softmax(logits.float(), -1)
-        elif self.scale == "log_odds":
-            return log_odds(logits.float(), self.index)
-        return logits[:, self.index]
+    @property
+    def indices(self) -> tuple[int, ...]:
+        """The class, or the tokens of the answer at ``position`` and after it."""
+        return (self.index, *self.following)
+
+    def __call__(self, output: HasLogits, positions: Int[Tensor, " row"] | None = None) -> Scores:
+        """The number, for every row of the batch; each row may have a position of its own."""
+        place = self.position if positions is None else positions
+        return self.of(logits_along(output, place, len(self.indices)))
+
+    def of(self, logits: LogitRows) -> Scores:
+        """The number, from the logits at the position and those after it that an answer takes."""
+        if self.scale == "logit" or self.against is not None:
+            against = 0.0 if self.against is None else logits[..., self.against]
+            return (self._picked(logits) - against).sum(-1)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        if self.scale == "log_odds":
+            return _log_odds(logits, self._picked(logits), self.indices)
+        shares = (self._picked(logits) - logits.logsumexp(-1)).sum(-1)
+        return shares if self.scale == "log_probability" else shares.exp()
+
+    def _picked(self, logits: LogitRows) -> Float[Tensor, "row place"]:
+        places = torch.arange(len(self.indices), device=logits.device)
+        return logits[:, places, torch.tensor(self.indices, device=logits.device)]
 
     def __str__(self) -> str:
+        scale, name = self.scale.replace("_", " "), self.name or self.index
+        if self.following:
+            return f"{scale} of the answer {name} ({len(self.indices)} tokens)"
         where = "" if self.position is None else f" at position {self.position}"
-        return f"{self.scale.replace('_', ' ')} of {self.name or self.index}{where}"
+        return f"{scale} of {name}{where}"
 
 
 def log_odds(logits: Float[Tensor, "row answer"], index: int) -> Scores:
@@ -61,35 +84,65 @@ def log_odds(logits: Float[Tensor, "row answer"], index: int) -> Scores:
     >>> log_odds(torch.tensor([[2.0, 0.0], [40.0, 0.0]]), 0)
     tensor([ 2., 40.])
     """
-    others = torch.cat([logits[:, :index], logits[:, index + 1 :]], -1)
-    return logits[:, index] - others.logsumexp(-1)
+    return _log_odds(logits.unsqueeze(1), logits[:, [index]], (index,))
+
+
+def _log_odds(
+    logits: LogitRows, picked: Float[Tensor, "row place"], indices: tuple[int, ...]
+) -> Scores:
+    """log p/(1 − p) of a whole answer, of probability p = Π pₜ.
+
+    1 − p = Σₜ (1 − pₜ) Πₛ₍ₛ﹤ₜ₎ pₛ: the answers that leave it at its t-th token. No difference of
+    nearly equal numbers is ever taken.
+    """
+    chosen = (
+        torch.tensor(indices, device=logits.device).reshape(1, -1, 1).expand(len(logits), -1, 1)
+    )
+    others = logits.scatter(-1, chosen, -torch.inf).logsumexp(-1)
+    if len(indices) == 1:
+        return (picked - others).squeeze(1)
+    whole = logits.logsumexp(-1)
+    shares = picked - whole
+    before = shares.cumsum(-1) - shares
+    return shares.sum(-1) - (before + others - whole).logsumexp(-1)
 
 
 @usual_modes()
 def choose_target(
     trace: Trace,
+    what: str | int | None = None,
     *,
     label: str | int | None = None,
     token: str | int | None = None,
     position: int | None = None,
+    against: str | int | None = None,
     scale: str | None = None,
 ) -> Target:
     """The target asked for; by default what the model itself answers.
 
-    For regression and for several labels at once, the target is the raw output.
+    A language model is explained by log-probability, a classifier by probability. Where the trace
+    holds an answer (``capture(..., target_text=…)`` or ``generate=…``), the target is the
+    log-probability of the whole of it, for the price of one token. For regression and for several
+    labels at once, the target is the raw output.
 
     >>> str(xa.choose_target(trace))
     'probability of positive'
-    >>> str(xa.choose_target(trace, label="negative", scale="logit"))
+    >>> str(xa.choose_target(trace, "negative", scale="logit"))
     'logit of negative'
     >>> round(float(xa.choose_target(trace, label="negative")(trace.output)), 3)
     0.045
+    >>> margin = xa.choose_target(trace, "positive", against="negative")  # a difference of logits
+    >>> str(margin), round(float(margin(trace.output)), 2)
+    ('logit of positive against negative', 3.05)
 
     Args:
+        what: "answer" for the whole answer that the trace holds, or a label or token.
         label: the class to explain, by name or number; without, the predicted class.
         token: the token to explain, as text or id; without, the most likely one.
         position: where the model answers, counted from 0 or, if negative, from the end; without,
-            the last token or the mask.
+            the last token, the mask, or where the answer begins; with "answer", which of its
+            tokens.
+        against: the label or token over which the margin of the target is asked.
         scale: probability, logit, log_probability or log_odds.
     """
     if scale is not None:
@@ -100,39 +153,91 @@ def choose_target(
             f"{type(trace.subject.model).__name__} answers with hidden states only; there is no "
             "class, token or value to explain. Load it with a head."
         )
+    if what is not None and (label is not None or token is not None):
+        raise BadRequestError(f"{what!r} was asked for, and a label or token beside it.")
+    if what == ANSWER and what not in trace.subject.labels:
+        if against is not None:
+            raise BadRequestError("A margin is between two tokens; name one of the answer's.")
+        return _answer(trace, position, scale or "log_probability")
+    if what is not None and answers == "tokens":
+        token = what
+    elif what is not None:
+        label = what
     asked = {"label": label, "token": token, "position": position, "scale": scale}
-    _require_meaningful(answers, asked)
+    _require_meaningful(answers, asked | {"against": against})
+    if trace.reply is not None and token is position is against is None:
+        return _answer(trace, None, scale or "log_probability")
+    if against is not None:
+        return _margin(trace, asked, against)
+    return _one(trace, asked)
+
+
+def _one(trace: Trace, asked: dict[str, Any]) -> Target:
+    """The class, token or output asked for."""
+    answers, label = trace.subject.anatomy.answers, asked["label"]
     if answers == "value":
         return Target(0, None, "logit", "output")
     if answers == "outputs":
         return _class(trace, label, None, "logit")
     if answers == "tokens":
-        return _token(trace, token, position, scale or "probability")
-    place = None if answers == "classes" else _place(trace, position)
-    return _class(trace, label, place, scale or "probability")
+        scale = asked["scale"] or "log_probability"
+        return _token(trace, asked["token"], asked["position"], scale)
+    place = None if answers == "classes" else _place(trace, asked["position"])
+    return _class(trace, label, place, asked["scale"] or "probability")
+
+
+def _margin(trace: Trace, asked: dict[str, Any], against: str | int) -> Target:
+    """How far one class or token is ahead of another, as a difference of logits."""
+    if asked["scale"] not in (None, "logit"):
+        raise BadRequestError("A margin is a difference of logits; it has no other scale.")
+    kind = "token" if trace.subject.anatomy.answers == "tokens" else "label"
+    chosen, other = _one(trace, asked), _one(trace, asked | {kind: against})
+    if chosen.index == other.index:
+        raise BadRequestError(f"A margin is between two answers, and both are {chosen.name}.")
+    name = f"{chosen.name} against {other.name}"
+    return replace(chosen, scale="logit", name=name, against=other.index)
+
+
+def _answer(trace: Trace, position: int | None, scale: str) -> Target:
+    """The whole answer that the trace holds, or one of its tokens."""
+    reply = trace.reply
+    if reply is None:
+        raise BadRequestError(
+            "This trace holds no answer: capture it with target_text= or generate= (--answer, "
+            "--generate), or name a token."
+        )
+    if position is None and len(reply.ids) > 1:
+        name = repr(reply.text if len(reply.text) <= LONGEST else f"{reply.text[:LONGEST]}…")
+        return Target(reply.ids[0], reply.position, scale, name, reply.ids[1:])
+    count, place = len(reply.ids), position or 0
+    if not -count <= place < count:
+        raise BadRequestError(f"There is no token {place} in the answer; it has {count}.")
+    index = reply.ids[place]
+    return Target(index, reply.position + place % count, scale, token_name(trace.subject, index))
 
 
 def chosen_target(trace: Trace, target: Target | str | int | None) -> Target:
     """The target asked for, checked against what the model answers."""
     if isinstance(target, Target):
         return _existing(target, trace.output.logits)
-    if trace.subject.anatomy.answers == "tokens":
-        return choose_target(trace, token=target)
-    return choose_target(trace, label=target)
+    return choose_target(trace, target)
 
 
 def _existing(target: Target, logits: Tensor) -> Target:
     width = logits.shape[-1]
-    if not 0 <= target.index < width:
-        raise BadRequestError(f"There is no answer {target.index}; the model has 0 to {width - 1}.")
+    for index in (*target.indices, *([] if target.against is None else [target.against])):
+        if not 0 <= index < width:
+            raise BadRequestError(f"There is no answer {index}; the model has 0 to {width - 1}.")
     if logits.ndim == 2 and target.position is None:
         return target
     if logits.ndim == 2 or target.position is None:
         at = "gives one answer" if logits.ndim == 2 else "answers at every token"
         raise BadRequestError(f"The model {at}; a target at position {target.position} cannot be.")
-    if not 0 <= target.position < logits.shape[1]:
+    last = target.position + len(target.following)
+    if not 0 <= target.position <= last < logits.shape[1]:
         raise BadRequestError(
-            f"There is no position {target.position}; the text has 0 to {logits.shape[1] - 1}."
+            f"There is no position {last if target.position >= 0 else target.position}; the text "
+            f"has 0 to {logits.shape[1] - 1}."
         )
     return target
 
@@ -176,7 +281,7 @@ def _place(trace: Trace, position: int | None) -> int:
     """The position asked for, counted from the start."""
     count = len(trace.sequences[trace.sites[-1].stack].tokens)
     if position is None:
-        position = _default_position(trace)
+        position = trace.reply.position if trace.reply is not None else _default_position(trace)
     if not -count <= position < count:
         raise BadRequestError(f"There is no position {position}; the text has 0 to {count - 1}.")
     return position % count

@@ -9,6 +9,7 @@ import math
 from exhibit_a.methods.attribution.reliance import Reliance
 
 LOG_ODDS = "log odds of "  # how the name of a target with a probability begins
+SEVERAL = " tokens)"  # and how that of a whole answer ends
 SMALLEST = 1e-4  # probability that is written out
 
 
@@ -36,7 +37,10 @@ def level(reliance: Reliance, margin: float) -> str:
     """
     if not has_probability(reliance):
         return f"{margin:.3g}"
-    return probability_text(1 / (1 + math.exp(-max(min(margin, 700.0), -700.0))))
+    value = 1 / (1 + math.exp(-max(min(margin, 700.0), -700.0)))
+    if reliance.target.endswith(SEVERAL) and value < SMALLEST:
+        return f"{value:.1e}"  # a long answer is unlikely, however good it is
+    return probability_text(value)
 
 
 def has_probability(reliance: Reliance) -> bool:

@@ -5,7 +5,7 @@ Every method that applies examines one and the same pass of the model, and every
 its reason and never stops the others.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -103,6 +103,7 @@ def trial(
     *,
     pair: str | None = None,
     target_text: str | None = None,
+    generate: int | None = None,
     target: Target | str | int | None = None,
     thresholds: Thresholds = Thresholds(),  # noqa: B008 (frozen)
     seed: int = 0,
@@ -121,8 +122,10 @@ def trial(
 
     Args:
         pair: the second text, for models of pairs.
-        target_text: what a model with two stacks says; without, its own words.
-        target: label or token to explain; without, what the model answers.
+        target_text: the answer of a language model; for a model with two stacks, what its decoder
+            says (without, its own words).
+        generate: let a language model generate the answer, of so many tokens at most.
+        target: label or token to explain; without, the answer, or what the model answers.
         thresholds: where the words of the verdict begin.
         seed: same seed, same numbers.
         probes: random directions per token with which mixing is estimated.
@@ -134,8 +137,10 @@ def trial(
     if probes < 2:
         raise BadRequestError(f"An error needs at least 2 probes, {probes} were asked for.")
     stages = Stages(progress)
-    options: dict[str, Any] = {"pair": pair, "target_text": target_text, "truncate": truncate}
-    trace = stages.run("capture", lambda: capture(subject, text, keep=KEPT, **options))
+    options: dict[str, Any] = {"pair": pair, "target_text": target_text, "generate": generate}
+    trace = stages.run(
+        "capture", lambda: capture(subject, text, keep=KEPT, truncate=truncate, **options)
+    )
     asked = _asked(trace, target, stages.skipped)
     how = Asked(probes, seed, thresholds.carries, pictures)
     return _judged(examine(trace, asked, stages, how), stages, thresholds, how)
@@ -156,7 +161,7 @@ def _judged(examined: Examination, stages: Stages, thresholds: Thresholds, how: 
         sites=trace.sites,
         sequences=trace.token_names,
         target=name or "",
-        answer={} if target is None else in_words(trace.subject, trace.output, target.position),
+        answer=_answer(trace, target),
         attention=trace.attention,
         values=tuple(_shared_values(trace, site) for site in trace.sites),
         effective=examined.effective,
@@ -190,6 +195,15 @@ def _asked(
             raise
         skipped["target"] = str(reason)
         return None
+
+
+def _answer(trace: Trace, target: Target | None) -> dict[str, float]:
+    """What the model answers, with shares; of a whole answer its probability."""
+    if target is None:
+        return {}
+    if target.following:
+        return {target.name: float(replace(target, scale="probability")(trace.output))}
+    return in_words(trace.subject, trace.output, target.position)
 
 
 def _shared_values(trace: Trace, site: Site) -> SiteValues:

@@ -23,7 +23,6 @@ from exhibit_a.numerics.memory import free_bytes
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Attention, Context, HasLogits, SiteMap
 from exhibit_a.subject.tap import AttentionCall
-from exhibit_a.trace.answers import distribution_at
 from exhibit_a.trace.batches import Batch, of_one
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit, together
@@ -157,8 +156,7 @@ class HeadGame:
     def _probability(self, output: HasLogits) -> Margins:
         if self.target.scale == "logit":
             return self.target(output).float().cpu()
-        chances = distribution_at(output, self.target.position)
-        return chances[:, self.target.index].cpu()
+        return replace(self.target, scale="probability")(output).cpu()
 
     def _at_once(self, *, backwards: bool = False) -> int:
         """How many copies fit: by tokens, and by the maps that a pass holds."""

@@ -1,9 +1,9 @@
 """Could attention have looked quite different, and the answer stayed the same?
 
 The adversary of Jain & Wallace (2019), for Transformers: among all attention maps whose answer
-stays within ``epsilon`` (total variation) of the model's, find the one farthest from the model's
-own in Jensen–Shannon divergence, averaged over heads and rows. For every site alone, then for all
-sites at once:
+stays within ``epsilon`` (total variation; of several tokens, at each of them) of the model's, find
+the one farthest from the model's own in Jensen–Shannon divergence, averaged over heads and rows.
+For every site alone, then for all sites at once:
 
 1. start with weight where the model puts least, and with long steps; only where that leads to less
    than nine tenths of what is possible at all, start again with short steps: there, near the
@@ -35,10 +35,10 @@ from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.distances import farthest_divergence, jensen_shannon, total_variation
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.result import Result
-from exhibit_a.shapes import Attention, SiteMap, SiteRows
+from exhibit_a.shapes import Attention, HasLogits, SiteMap, SiteRows
 from exhibit_a.subject.anatomy import ANSWERS
 from exhibit_a.subject.tap import AttentionCall
-from exhibit_a.trace.answers import NUMBERS, distribution_at
+from exhibit_a.trace.answers import NUMBERS, logits_along
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.replay import replay
@@ -52,6 +52,7 @@ LONG, SHORT = 2.0, 0.6  # steps of Adam, on the scores
 
 Group = tuple[int, ...]  # sites whose attention is replaced together
 Maps = dict[int, Tensor]  # by site: (head, query, key), with copies in front while searching
+Answers = Float[Tensor, "copy place answer"]
 Rows = dict[int, Tensor]  # by site: one number for each (head, query)
 
 
@@ -182,10 +183,10 @@ class _AdversarySearch:
     """Everything that stays the same while maps are tried on one trace."""
 
     def __init__(self, trace: Trace, target: Target, epsilon: float) -> None:
-        self.trace, self.position, self.epsilon = trace, target.position, epsilon
+        self.trace, self.target, self.epsilon = trace, target, epsilon
         self.attention = [attention.detach() for attention in trace.attention]
         self.real = [self._real(site) for site in range(len(self.attention))]
-        self.answer = distribution_at(trace.output, self.position)[0].detach()
+        self.answer = self.distributions(trace.output)[0].detach()  # (place, answer)
         self.read = readout(trace, target)
         self.inner = max(0.0, epsilon * (1 - 1e-3) - ROUNDING)  # room for rounding
 
@@ -195,13 +196,20 @@ class _AdversarySearch:
         counted = real if len(real) == rows else torch.ones(rows).bool()
         return counted.to(self.attention[site].device)
 
-    def run(
-        self, maps: Mapping[int, Tensor], *, start: int | None = None
-    ) -> Float[Tensor, "copy answer"]:
+    def run(self, maps: Mapping[int, Tensor], *, start: int | None = None) -> Answers:
         """The answers with ``maps`` in place, one for each copy."""
         copies = len(next(iter(maps.values())))
         output = replay(self.trace, _ReplaceMaps(maps), start=start, copies=copies)
-        return distribution_at(output, self.position)
+        return self.distributions(output)
+
+    def distributions(self, output: HasLogits) -> Answers:
+        """Over the classes, or over the token at each place of the answer."""
+        logits = logits_along(output, self.target.position, len(self.target.indices))
+        return torch.softmax(logits.float(), -1)
+
+    def moved(self, answers: Answers) -> Float[Tensor, " copy"]:
+        """How far the answer of every copy has moved: at the place where it moved most."""
+        return total_variation(answers, self.answer).amax(-1)
 
     def farthest(
         self, group: Group, restarts: int, steps: int, seeded: torch.Generator
@@ -216,7 +224,7 @@ class _AdversarySearch:
     def plain_change(self, maps: Mapping[int, Tensor]) -> float:
         """How far the answer moves in a run from the very beginning; it must be within ε."""
         single = {site: attention.unsqueeze(0) for site, attention in maps.items()}
-        change = float(total_variation(self.run(single, start=0), self.answer)[0])
+        change = float(self.moved(self.run(single, start=0))[0])
         if change > self.epsilon + ROUNDING:
             raise BrokenInvariantError(
                 f"The adversary changes the answer by {change:.3g} in a plain run, more than the "
@@ -288,10 +296,11 @@ class _AdversarySearch:
                 break
             maps = self._maps(scores)
             answers, divergence = self.run(maps), self.mean(self.divergences(maps))
-            inside = total_variation(answers.detach(), self.answer) <= self.inner
+            inside = self.moved(answers.detach()) <= self.inner
             self._remember(best, farthest, maps, torch.where(inside, divergence.detach(), -1.0))
             reached.append(float(farthest.amax()))
-            distance = (self.answer * (self.answer.log() - answers.log())).nan_to_num().sum(-1)
+            distance = self.answer * (self.answer.log() - answers.log())
+            distance = distance.nan_to_num().sum((-2, -1))
             loss = torch.where(inside, 0.0, penalty * distance) - divergence
             optimiser.zero_grad()
             torch.autograd.backward(loss.sum())
@@ -325,7 +334,7 @@ class _AdversarySearch:
         most = torch.ones_like(least)
         trial = most
         for _ in range(HALVINGS):
-            inside = total_variation(self.run(between(trial)), self.answer) <= self.inner
+            inside = self.moved(self.run(between(trial))) <= self.inner
             least, most = torch.where(inside, trial, least), torch.where(inside, most, trial)
             trial = (least + most) / 2
         return between(least)
@@ -347,11 +356,11 @@ class _AdversarySearch:
     def exact_optimum(self, site: int, seeded: torch.Generator) -> Maps | None:
         """The farthest map, where the log-odds are linear in one row and ignore the others."""
         attention, visible = self.attention[site], self.trace.visible[site]
-        if len(self.answer) != 2 or "sinks" in self.trace.sites[site].variants:
+        if self.answer.shape != (1, 2) or "sinks" in self.trace.sites[site].variants:
             return None
         others = self._maps({site: self._starts(site, 4, seeded)[1:]})[site]
         maps = torch.cat([attention[None], others]).requires_grad_()
-        odds = self.run({site: maps}).logit()[:, 1].double()
+        odds = self.run({site: maps}).logit()[:, 0, 1].double()
         (slope,) = torch.autograd.grad(odds.sum(), maps)
         steepness = slope[0].abs().amax(-1)
         matters = steepness > 1e-5 * steepness.amax()
@@ -361,7 +370,7 @@ class _AdversarySearch:
         head, query = (int(place) for place in matters.nonzero()[0])
         seen, score = visible[query], slope[0, head, query].detach().double()
         offset = odds[0].detach() - attention[head, query].double() @ score
-        ends = (self.answer[1] + torch.tensor([-self.inner, self.inner])).double().clamp(0, 1)
+        ends = (self.answer[0, 1] + torch.tensor([-self.inner, self.inner])).double().clamp(0, 1)
         low, high = (ends.logit() - offset).tolist()
         least = attention.masked_fill(~visible, torch.inf).argmin(-1, keepdim=True)
         best = torch.zeros_like(attention).scatter(-1, least, 1.0)

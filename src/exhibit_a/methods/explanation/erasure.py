@@ -14,6 +14,7 @@ embeddings: a norm right after the embeddings makes input times gradient zero fo
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Literal, get_args
 
 import torch
@@ -21,15 +22,18 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
-from exhibit_a.shapes import Inputs
+from exhibit_a.shapes import HasLogits, Inputs
 from exhibit_a.subject.anatomy import first_hidden
 from exhibit_a.subject.guard import Forward, frozen_eval, without_cache, wrap_forward
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import NUMBERS, logits_at
 from exhibit_a.trace.batches import grouped, padded, stand_alone
 from exhibit_a.trace.capture import Trace, capture
+from exhibit_a.trace.passes import answering_from
 from exhibit_a.trace.targets import Target
 
+Lengths = Int[Tensor, " row"]
+Reader = Callable[[HasLogits, Lengths], Tensor]  # to a number, or several, for every row
 Erase = Literal["delete", "mask", "pad"]
 
 
@@ -51,13 +55,15 @@ def require_way(subject: Subject, erase: str) -> None:
 def removable(trace: Trace) -> Bool[Tensor, " token"]:
     """The positions of the text itself: neither padding nor special tokens of the tokenizer.
 
-    Something must be left to read the answer from: a language model keeps the last token, and so
-    does a text to which the tokenizer added nothing.
+    Something must be left to read the answer from: a language model keeps the last token, or the
+    answer and the token before it, and a text to which the tokenizer added nothing its last token.
     """
     if "input_ids" not in trace.inputs:
         raise NotComputableError("Only tokens of a text can be taken away; this input is no text.")
     written = trace.real & ~trace.special
-    if trace.subject.anatomy.answers == "tokens" or torch.equal(written, trace.real):
+    if trace.answer is not None:
+        written[trace.answer.start - 1 :] = False
+    elif trace.subject.anatomy.answers == "tokens" or torch.equal(written, trace.real):
         written[trace.real.nonzero()[-1]] = False
     if not bool(written.any()):
         raise NotComputableError("There is no token in this text that could be taken away.")
@@ -85,9 +91,18 @@ def answers_to(subject: Subject, encodings: Sequence[Inputs]) -> Float[Tensor, "
     return logits if subject.anatomy.answers in NUMBERS else torch.softmax(logits, -1)
 
 
-@torch.no_grad()
 def logits_to(subject: Subject, encodings: Sequence[Inputs]) -> Float[Tensor, "text answer"]:
     """The model's logits for every encoding, of the token after the last one where it goes on."""
+    return read_from(
+        subject, encodings, lambda output, lengths: logits_at(output, lengths - 1).float()
+    )
+
+
+@torch.no_grad()
+def read_from(
+    subject: Subject, encodings: Sequence[Inputs], read: Reader
+) -> Float[Tensor, "text ..."]:
+    """What ``read`` makes of the model's output and the lengths; equal encodings are run once."""
     first: dict[tuple[int, ...], int] = {}
     place_of = [first.setdefault(ids_of(encoding), len(first)) for encoding in encodings]
     different: list[Inputs] = [{} for _ in first]
@@ -99,7 +114,7 @@ def logits_to(subject: Subject, encodings: Sequence[Inputs]) -> Float[Tensor, "t
             texts = [different[place] for place in group]
             lengths = torch.tensor([_visible_length(text) for text in texts])
             together = without_cache(subject.model, padded(subject, texts))
-            rows = logits_at(subject.model(**together), lengths - 1).float()
+            rows = read(subject.model(**together), lengths)
             answers |= dict(zip(group, rows, strict=True))
     return torch.stack([answers[place] for place in place_of])
 
@@ -109,10 +124,19 @@ def ids_of(encoding: Inputs) -> tuple[int, ...]:
     return tuple(number for name in sorted(encoding) for number in encoding[name][0].tolist())
 
 
-def require_same_position(trace: Trace, target: Target) -> None:
-    """Refuse an answer whose place in the text would move when tokens are taken away."""
-    if "decoder_input_ids" in trace.inputs or target.position not in (None, len(trace.real) - 1):
+def moving_with_the_end(trace: Trace, target: Target) -> Callable[[Lengths], Lengths | None]:
+    """Where the target is read in shortened texts, by their lengths: as far from the end as here.
+
+    An answer whose place would move otherwise when tokens are taken away is refused.
+    """
+    if target.position is None:
+        return lambda _: None
+    last = int(trace.real.nonzero()[-1])
+    read = last if trace.reply is None else trace.reply.position
+    if "decoder_input_ids" in trace.inputs or target.position < read:
         raise NotComputableError("Taking tokens away would move the position that is explained.")
+    back = last + 1 - target.position
+    return lambda lengths: lengths - back
 
 
 def by_presence(
@@ -125,9 +149,7 @@ def by_presence(
     written = removable(trace)
     trace.require_same_weights()
     require_way(trace.subject, erase)
-    if target.scale != ("logit" if trace.subject.anatomy.answers in NUMBERS else "probability"):
-        raise NotComputableError("Taking tokens away is scored by probability; give such a target.")
-    require_same_position(trace, target)
+    place = moving_with_the_end(trace, target)
     places = written.nonzero()[:, 0]
 
     def score(present: Tensor) -> Tensor:
@@ -136,7 +158,9 @@ def by_presence(
             removed = torch.zeros_like(written)
             removed[places[~row]] = True
             texts.append(erased(trace.subject, trace.inputs, removed, erase))
-        return answers_to(trace.subject, texts)[:, target.index].cpu()
+        return read_from(
+            trace.subject, texts, lambda output, lengths: target(output, place(lengths))
+        ).cpu()
 
     return score, written
 
@@ -144,7 +168,9 @@ def by_presence(
 @contextmanager
 def by_states(trace: Trace, target: Target) -> Iterator[tuple[Callable[[Tensor], Tensor], Tensor]]:
     """The target as a function of the input of the first layer, and that input."""
-    model, kept = trace.model, trace.keeping("hidden")
+    model = trace.model
+    kept, position = answering_from(trace.keeping("hidden"), target.position)
+    asked = replace(target, position=position)
     pending: list[Tensor] = []
 
     def replace_input(forward: Forward) -> Forward:
@@ -161,9 +187,9 @@ def by_states(trace: Trace, target: Target) -> Iterator[tuple[Callable[[Tensor],
         pending.append(states)
         inputs = {
             name: value.repeat_interleave(len(states), 0) if isinstance(value, Tensor) else value
-            for name, value in trace.inputs.items()
+            for name, value in kept.inputs.items()
         }
-        return target(model(**inputs))
+        return asked(model(**inputs))
 
     first = model.get_submodule(kept.layers[0].module)
     with frozen_eval(model), wrap_forward([first], replace_input):
@@ -173,12 +199,15 @@ def by_states(trace: Trace, target: Target) -> Iterator[tuple[Callable[[Tensor],
 def baseline(trace: Trace) -> tuple[Float[Tensor, "1 token d_model"], str]:
     """The input of the first layer for a text of mask tokens, and a description of it.
 
-    Without a mask token the positions of the text are zero vectors; special tokens always stay.
+    Without a mask token the positions of the text are zero vectors; special tokens always stay, and
+    so does an answer.
     """
     kept, stack = trace.keeping("hidden"), trace.layers[0].stack
     states = kept.stack_inputs[stack].detach()
     if getattr(trace.subject.tokenizer, "mask_token_id", None) is None:
         written = (trace.real & ~trace.special).to(states.device)
+        if trace.answer is not None:
+            written[trace.answer] = False
         return states.masked_fill(written[:, None], 0), "zero vectors for written tokens"
     masked = erased(trace.subject, trace.inputs, removable(trace), "mask")
     empty = capture(trace.subject, {**trace.inputs, **masked}, keep=("hidden",))

@@ -25,6 +25,7 @@ from exhibit_a.errors import NotComputableError
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Nudge
 from exhibit_a.trace.layers import hidden_of_output
+from exhibit_a.trace.passes import answering_from
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target
 
@@ -40,10 +41,10 @@ def readout(trace: Trace, target: Target) -> Row:
 
     A classifier that reads its first token gives one 1; one that averages gives every token some.
     """
-    kept = trace.keeping("hidden")
+    kept, position = answering_from(trace.keeping("hidden"), target.position)
     last = hidden_of_output(kept.layer_outputs[-1]).detach().clone().requires_grad_()
     outputs = (*kept.layer_outputs[:-1], _with_states(kept.layer_outputs[-1], last))
-    answer = replace(target, scale="logit")(
+    answer = replace(target, scale="logit", position=position)(
         replay(replace(kept, layer_outputs=outputs), start=len(kept.layers))
     )
     (slope,) = torch.autograd.grad(answer.sum(), last)
@@ -101,9 +102,9 @@ def attention_times_gradient(
     trace: Trace, target: Target
 ) -> tuple[Float[Tensor, "_head _query _key"], ...]:
     """A ⊙ ∂F/∂A at every site, in one backward pass; later maps may move with earlier ones."""
-    kept = trace.keeping("attention")
+    kept, position = answering_from(trace.keeping("attention"), target.position)
     tap = Nudge("weights")
-    answer = target(replay(kept, tap, start=0)).sum()
+    answer = replace(target, position=position)(replay(kept, tap, start=0)).sum()
     slopes = torch.autograd.grad(answer, tap.nudges, allow_unused=True)
     return tuple(
         torch.zeros_like(attention) if slope is None else attention * slope[0]

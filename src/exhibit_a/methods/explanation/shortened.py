@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhibit_a.errors import NotComputableError
@@ -15,13 +15,16 @@ from exhibit_a.methods.attribution.head_game import margin_of
 from exhibit_a.methods.explanation.erasure import (
     erased,
     ids_of,
-    logits_to,
-    require_same_position,
+    moving_with_the_end,
+    read_from,
 )
+from exhibit_a.shapes import HasLogits
 from exhibit_a.subject.anatomy import ANSWERS
-from exhibit_a.trace.answers import NUMBERS, logits_at
+from exhibit_a.trace.answers import NUMBERS, logits_along
 from exhibit_a.trace.capture import Trace
-from exhibit_a.trace.targets import Target, log_odds
+from exhibit_a.trace.targets import Target
+
+Numbers = Float[Tensor, "text 2"]  # the margin, and 1 where it is what the model answers
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Answer:
 
     margin: float
     probability: float
-    top: int  # the answer it gives
+    given: bool  # whether it is what the model answers, token by token
 
 
 class ShortenedTexts:
@@ -38,7 +41,7 @@ class ShortenedTexts:
 
     def __init__(self, trace: Trace, target: Target, places: Sequence[Sequence[int]]) -> None:
         answers = trace.subject.anatomy.answers
-        require_same_position(trace, target)
+        self.place = moving_with_the_end(trace, target)
         if answers in NUMBERS or margin_of(target).scale != "log_odds":
             raise NotComputableError(
                 f"Pictures are judged by the log-odds of an answer; this one is "
@@ -46,14 +49,15 @@ class ShortenedTexts:
             )
         self.trace, self.target, self.places = trace, target, places
         self.known: dict[frozenset[int], Answer] = {}  # by the words that are gone
-        self.read: dict[tuple[int, ...], Answer] = {}  # by what is left: a word may stand twice
-        whole = self._answers(logits_at(trace.output, target.position).float())[0]
-        self.margin, self.probability, self.top = whole.margin, whole.probability, whole.top
+        self.answers: dict[tuple[int, ...], Answer] = {}  # by what is left: a word may stand twice
+        length = trace.real.nonzero()[-1] + 1
+        self.whole = _listed(self._numbers(trace.output, length))[0]
+        self.margin, self.probability = self.whole.margin, self.whole.probability
 
     @property
     def passes(self) -> int:
         """How many shortened texts were run."""
-        return len(self.read)
+        return len(self.answers)
 
     @property
     def least_kept(self) -> float:
@@ -67,11 +71,11 @@ class ShortenedTexts:
         if new:
             texts = {subset: self._shortened(subset) for subset in new}
             left = {subset: ids_of(text) for subset, text in texts.items()}
-            unread = {ids: texts[subset] for subset, ids in left.items() if ids not in self.read}
+            unread = {ids: texts[subset] for subset, ids in left.items() if ids not in self.answers}
             if unread:
-                rows = logits_to(self.trace.subject, list(unread.values()))
-                self.read |= dict(zip(unread, self._answers(rows), strict=True))
-            self.known |= {subset: self.read[ids] for subset, ids in left.items()}
+                rows = read_from(self.trace.subject, list(unread.values()), self._numbers)
+                self.answers |= dict(zip(unread, _listed(rows), strict=True))
+            self.known |= {subset: self.answers[ids] for subset, ids in left.items()}
         return [self.known[subset] for subset in subsets]
 
     def losses(self, subsets: Sequence[frozenset[int]]) -> Float[Tensor, " subset"]:
@@ -90,18 +94,23 @@ class ShortenedTexts:
     def turns(self, ranking: Sequence[int], size: int) -> bool:
         """Whether the model answers otherwise without the first words of a ranking."""
         answer = self.without([frozenset(ranking[:size])])[0]
-        return self.top == self.target.index != answer.top
+        return self.whole.given and not answer.given
 
     def _shortened(self, subset: frozenset[int]) -> dict[str, Tensor]:
         removed = torch.zeros(len(self.trace.tokens), dtype=torch.bool)
         removed[[place for word in subset for place in self.places[word]]] = True
         return erased(self.trace.subject, self.trace.inputs, removed, "delete")
 
-    def _answers(self, logits: Float[Tensor, "text answer"]) -> list[Answer]:
-        margins = log_odds(logits.double(), self.target.index)
-        chances = margins.sigmoid()
-        tops = logits.argmax(-1)
-        return [
-            Answer(*entry)
-            for entry in zip(margins.tolist(), chances.tolist(), tops.tolist(), strict=True)
-        ]
+    def _numbers(self, output: HasLogits, lengths: Int[Tensor, " row"]) -> Numbers:
+        """The margin, and whether the target is what the model answers."""
+        logits = logits_along(output, self.place(lengths), len(self.target.indices))
+        margins = margin_of(self.target).of(logits.double())
+        indices = torch.tensor(self.target.indices, device=logits.device)
+        given = (logits.argmax(-1) == indices).all(-1)
+        return torch.stack([margins, given.to(margins)], -1)
+
+
+def _listed(rows: Numbers) -> list[Answer]:
+    margins, given = rows.unbind(-1)
+    numbers = zip(margins.tolist(), margins.sigmoid().tolist(), given.tolist(), strict=True)
+    return [Answer(margin, probability, bool(top)) for margin, probability, top in numbers]

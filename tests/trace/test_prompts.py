@@ -1,0 +1,238 @@
+"""A prompt and its answer in one pass, and the answer as what is explained."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from support.subjects import subject_of
+from support.words import NUMBERED, marked_tokenizer, plain_tokenizer
+from support.zoo import FAMILIES
+from tokenizers import Tokenizer, models
+from torch.testing import assert_close
+from transformers import PreTrainedTokenizerFast
+
+import exhibit_a as xa
+from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.subject.prompts import Span
+from exhibit_a.trace.targets import Target, log_odds
+
+PROMPT, ANSWER = "the plot is dull", "but the acting is great"
+TEMPLATE = (
+    "{% for m in messages %}{% if m['role'] == 'pirate' %}{{ raise_exception('no pirates') }}"
+    "{% endif %}very {{ m['content'] }} , {% endfor %}{% if add_generation_prompt %}it {% endif %}"
+)
+TALK = [
+    {"role": "system", "content": "really"},
+    {"role": "user", "content": "a fine film"},
+    {"role": "assistant", "content": "not the plot"},
+]
+
+
+@pytest.fixture(scope="module")
+def speaker():
+    tokenizer = plain_tokenizer()
+    tokenizer.chat_template = TEMPLATE
+    return xa.load(FAMILIES["llama"].build(), tokenizer=tokenizer)
+
+
+@pytest.fixture(scope="module")
+def trace(speaker):
+    return xa.capture(speaker, PROMPT, target_text=ANSWER)
+
+
+def test_prompt_and_answer_are_one_pass(trace):
+    assert trace.tokens == tuple(f"{PROMPT} {ANSWER}".split())
+    assert trace.answer == slice(4, 9)
+    assert trace.spans == (Span("text", "", 0, 4), Span("answer", "", 4, 9))
+    assert (trace.reply.position, trace.reply.text) == (3, ANSWER)
+    assert trace.keeping("keys").reply == trace.reply
+
+
+def test_the_answer_is_the_sum_of_its_tokens(trace):
+    shares = torch.log_softmax(trace.output.logits[0].double(), -1)
+    each = [shares[3 + place, index] for place, index in enumerate(trace.reply.ids)]
+    target = xa.choose_target(trace, "answer")
+    assert str(target) == f"log probability of the answer '{ANSWER}' (5 tokens)"
+    assert_close(target(trace.output)[0].double(), sum(each), rtol=1e-6, atol=1e-5)
+    for place, share in enumerate(each):
+        token = xa.choose_target(trace, "answer", position=place)
+        assert_close(token(trace.output)[0].double(), share, rtol=1e-6, atol=1e-5)
+    assert xa.choose_target(trace) == target  # what a trace with an answer is asked about
+
+
+def test_log_odds_of_an_answer_are_those_of_its_probability():
+    logits = torch.randn(4, 3, 7, dtype=torch.double) * 6
+    several = Target(2, 0, "log_odds", following=(5, 1))
+    share = replace(several, scale="probability").of(logits)
+    assert_close(several.of(logits), (share / (1 - share)).log())
+    sure = torch.zeros(1, 2, 3, dtype=torch.double)
+    sure[..., 0] = 50.0  # 1 - p is lost in p, but not in the log-odds
+    assert_close(
+        Target(0, 0, "log_odds", following=(0,)).of(sure),
+        log_odds(sure[:, 0], 0) - torch.log(torch.tensor([2.0]).double()),
+    )
+
+
+def test_a_margin_is_between_two_answers(trace):
+    margin = xa.choose_target(trace, "great", against="dull")
+    logits = trace.output.logits[0, 3]
+    great, dull = (trace.subject.tokenizer.convert_tokens_to_ids(w) for w in ("great", "dull"))
+    assert_close(margin(trace.output)[0], logits[great] - logits[dull])
+    assert xa.reliance(trace, target=margin).margin == pytest.approx(float(margin(trace.output)))
+    with pytest.raises(BadRequestError, match="between two answers"):
+        xa.choose_target(trace, "great", against="great")
+
+
+def test_a_conversation_keeps_its_roles(speaker):
+    trace = xa.capture(speaker, TALK)
+    said = {span.name or span.kind: trace.tokens[span.start : span.stop] for span in trace.spans}
+    assert said == {
+        "system": ("really",),
+        "user": ("a", "fine", "film"),
+        "answer": ("not", "the", "plot"),
+    }
+    added = [token for token, mark in zip(trace.tokens, trace.special, strict=True) if mark]
+    assert added == ["very", ",", "very", ",", "it"]  # the template's, which no method takes away
+    unanswered = xa.capture(speaker, TALK[:2])
+    assert unanswered.reply is None
+    assert unanswered.tokens == trace.tokens[:-3]
+    assert_close(unanswered.output.logits, trace.output.logits[:, :-3])
+
+
+def test_a_generated_answer_is_the_models_own(speaker):
+    trace = xa.capture(speaker, PROMPT, generate=4)
+    choices = trace.output.logits[0].argmax(-1)
+    assert trace.reply.ids == tuple(choices[3:7].tolist())
+    encoded = {"input_ids": trace.inputs["input_ids"][:, :4]}
+    assert xa.capture(xa.load(speaker.model), encoded, generate=4).reply.ids == trace.reply.ids
+
+
+def test_prompt_and_answer_do_not_merge():
+    vocabulary = {"[PAD]": 0, "a": 1, "b": 2, "c": 3, "ab": 4, "bc": 5}
+    core = Tokenizer(models.BPE(vocabulary, [("a", "b"), ("b", "c")]))
+    subject = xa.load(
+        subject_of("llama").model, tokenizer=PreTrainedTokenizerFast(tokenizer_object=core)
+    )
+    assert xa.capture(subject, "ca", target_text="bc").tokens == ("c", "a", "bc")
+    assert xa.capture(subject, "c", target_text="abc").tokens == ("c", "ab", "c")
+
+
+def test_special_tokens_stand_once_and_never_between():
+    subject = xa.load(subject_of("llama").model, tokenizer=marked_tokenizer())
+    trace = xa.capture(subject, " ".join(NUMBERED[:3]), target_text="w5")
+    assert trace.tokens == ("[CLS]", "w0", "w1", "w2", "w5")
+    assert trace.spans[0] == Span("text", "", 1, 4)
+
+
+def test_a_model_with_two_stacks_is_asked_for_its_target():
+    subject = xa.load(FAMILIES["bart"].build(), tokenizer=marked_tokenizer())
+    trace = xa.capture(subject, "w1 w2 w3", target_text="w7 w8")
+    shares = torch.log_softmax(trace.output.logits[0].double(), -1)
+    ids = subject.tokenizer("w7 w8")["input_ids"]
+    assert trace.reply.ids == tuple(ids)
+    assert trace.answer is None
+    total = sum(shares[place, index] for place, index in enumerate(ids))
+    assert_close(xa.choose_target(trace, "answer")(trace.output)[0].double(), total)
+    made = xa.capture(subject, "w1 w2 w3", generate=3)
+    assert made.reply.ids == tuple(made.output.logits[0].argmax(-1).tolist())
+    assert xa.self_attribution(trace).target == str(xa.choose_target(trace))
+
+
+def test_an_answer_is_left_alone_when_words_are_taken_away(trace):
+    scores = xa.companions(trace, methods=["occlusion"])["occlusion"].scores
+    assert scores[3:].eq(0).all()
+    target = xa.choose_target(trace)
+    shorter = {name: row[:, [1, *range(2, 9)]] for name, row in _rows(trace).items()}
+    without = xa.capture(trace.subject, shorter)
+    loss = target(trace.output) - replace(target, position=2)(without.output)
+    assert_close(scores[:1], loss)
+    early = xa.choose_target(trace, token="film", position=1)
+    with pytest.raises(NotComputableError, match="would move"):
+        xa.companions(trace, methods=["occlusion"], target=early)
+
+
+def _rows(trace):
+    return {name: row for name, row in trace.inputs.items() if isinstance(row, torch.Tensor)}
+
+
+def test_pictures_and_adversaries_know_answers(trace):
+    pictures = xa.pictures(trace, methods=["raw"])
+    assert pictures.words == ("the", "plot", "is")
+    assert pictures.margin == pytest.approx(xa.reliance(trace).margin, rel=1e-4)
+    adversary = xa.adversarial_attention(trace, restarts=1, steps=2)
+    maps = [xa.edits.replace(site, maps) for site, maps in enumerate(adversary.maps_together)]
+    moved = xa.replay(trace, xa.edits.together(*maps)).logits.softmax(-1)
+    change = (moved - trace.output.logits.softmax(-1)).abs().sum(-1)[0, 3:8].amax() / 2
+    assert float(change) == pytest.approx(float(adversary.change[-1]), abs=1e-5)
+
+
+def test_a_trial_is_about_the_answer(speaker):
+    trial = xa.trial(speaker, TALK, probes=2, pictures=False)
+    assert trial.target == "log probability of the answer 'not the plot' (3 tokens)"
+    assert list(trial.answer) == ["'not the plot'"]
+    assert set(trial.skipped) == {"pictures"}
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        (PROMPT, {"target_text": " "}, "answer is empty"),
+        (PROMPT, {"target_text": "a", "generate": 2}, "choose one"),
+        (PROMPT, {"generate": 0}, "1 or more"),
+        (PROMPT, {"target_text": "dull " * 80}, "has 84 tokens and the model takes 64"),
+        (PROMPT, {"generate": 61}, "has 65 tokens and the model takes 64"),
+        (TALK, {"target_text": "fine"}, "give no other"),
+        (TALK[-1:], {}, "nothing that was asked"),
+        (TALK[:2], {"pair": "fine"}, "A pair was given"),
+        ([{"role": "user"}], {}, 'a "role" and a "content"'),
+        ([{"role": "user", "content": 3}], {}, "Text was expected, int"),
+        ([{"role": "pirate", "content": "a"}], {}, "no pirates"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(speaker, text, options, message):
+    with pytest.raises(BadRequestError, match=message):
+        xa.capture(speaker, text, **options)
+
+
+def test_no_template_no_messages_and_no_answer_without_one(speaker):
+    plain = xa.load(speaker.model, tokenizer=plain_tokenizer())
+    with pytest.raises(BadRequestError, match="no chat template"):
+        xa.capture(plain, TALK)
+    with pytest.raises(BadRequestError, match="holds no answer"):
+        xa.choose_target(xa.capture(plain, PROMPT), "answer")
+    with pytest.raises(BadRequestError, match="go on with a text"):
+        xa.capture(xa.load(), TALK)
+
+
+def test_the_command_line_takes_answers_and_messages(speaker, tmp_path, capsys):
+    from exhibit_a.commands.main import main
+
+    speaker.model.save_pretrained(tmp_path / "model")
+    speaker.tokenizer.save_pretrained(tmp_path / "model")
+    model = ["--model", str(tmp_path / "model"), "--json"]
+    file = tmp_path / "talk.json"
+    file.write_text(json.dumps(TALK))
+
+    def run(*words):
+        with pytest.raises(SystemExit) as ended:
+            main([*words, *model])
+        out, err = capsys.readouterr()
+        return ended.value.code, err if ended.value.code else json.loads(out)
+
+    code, said = run("attribute", "--messages", str(file), "--target", "answer")
+    assert code == 0
+    assert "the answer 'not the plot' (3 tokens)" in json.dumps(said)
+    assert "log odds of 'fine'" in json.dumps(run("reliance", PROMPT, "--answer", "fine")[1])
+    assert run("effective", PROMPT, "--generate", "2")[0] == 0
+    file.write_text("[{")
+    for words, message in [
+        (("attribute", "--messages", str(file)), "holds no messages"),
+        (("attribute",), "Give either a text, or a conversation"),
+        (("attribute", PROMPT, "--answer", ""), "answer is empty"),
+        (("attribute", PROMPT, "--target", "answer"), "holds no answer"),
+    ]:
+        code, err = run(*words)
+        assert code == 2
+        assert message in err
+        assert err.count("\n") == 1
