@@ -4,6 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PLAIN := build/plain
+RELEASE := build/release
 READY := $(VENV)/.ready
 DATA ?= ../shared/data
 KEPT := $(addprefix tests/results/test_,files.py store.py result.py older_files.py resealed.py types.py) \
@@ -16,7 +17,7 @@ export TOKENIZERS_PARALLELISM = false
 export OMP_WAIT_POLICY = passive
 export NO_MKDOCS_2_WARNING = 1
 
-.PHONY: demo viewer test slow cover plain check format fuzz trust bench families models docs map notebooks clean
+.PHONY: demo viewer test slow cover plain release check format fuzz trust bench families models docs map notebooks clean
 
 demo: $(READY)  ## explain a sentence with the embedded model
 	mkdir -p build
@@ -51,6 +52,18 @@ plain:  ## the wheel alone in a new environment: what needs no extra works, the 
 	$(PLAIN)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PLAIN)/wheel/*.whl
 	$(PLAIN)/bin/python tests/plain/run.py
 
+release:  ## wheel and source archive into dist/, checked, installed alone, and the demo run from each
+	rm -rf dist $(RELEASE)
+	$(PYTHON) -m venv $(RELEASE)/tools
+	$(RELEASE)/tools/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt build twine
+	$(RELEASE)/tools/bin/python -m build --outdir dist .
+	$(RELEASE)/tools/bin/twine check --strict dist/*
+	for file in dist/*; do \
+	  rm -rf $(RELEASE)/new && $(PYTHON) -m venv $(RELEASE)/new && \
+	  $(RELEASE)/new/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt $$file && \
+	  (cd $(RELEASE) && new/bin/exhibit-a explain --html report.html $(REVIEW)) || exit 1; \
+	done
+
 check: $(READY)  ## format, lint, types, import direction
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -77,6 +90,7 @@ docs: $(READY)  ## the documentation as a site, into site/index.html
 map: $(READY)  ## the architecture page, the tables of methods and the list of licences
 	$(BIN)/python docs/making/architecture.py
 	$(BIN)/python docs/making/methods.py
+	$(BIN)/python docs/making/tables.py
 	$(BIN)/python docs/making/verdict.py
 	$(BIN)/python docs/making/licences.py
 

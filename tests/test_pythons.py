@@ -74,3 +74,10 @@ def test_its_standard_library_has_what_is_imported(version):
     ours = imported() & sys.stdlib_module_names
     assert {"dataclasses", "hashlib", "json"} <= ours
     assert ours <= set(done.stdout.split())
+
+
+def test_the_version_stands_in_one_place_and_the_changelog_begins_with_it():
+    changes = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert re.search(r"^## (\S+)", changes, re.M)[1] == PROJECT["version"]
+    for path in FILES:
+        assert PROJECT["version"] not in path.read_text("utf-8"), path

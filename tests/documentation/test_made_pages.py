@@ -24,6 +24,12 @@ def test_the_tables_of_methods_are_those_of_the_registry():
     assert made.PAGE.read_text("utf-8") == made.page()
 
 
+def test_the_columns_of_every_table_are_written_down():
+    made = script("tables")
+    assert made.PAGE.read_text("utf-8") == made.page()
+    assert "| `SelfAttribution` | `scores` | site, head, query, key |" in made.page()
+
+
 def test_the_licences_are_those_of_what_is_installed():
     made = script("licences")
     page = made.page()

@@ -188,7 +188,7 @@ def test_the_same_seed_gives_the_same_bytes_and_survives_a_file(tmp_path):
     assert not torch.equal(first.change, other.change)
     again = read(tmp_path / "a")
     assert torch.equal(again.change, first.change)
-    assert again.conditions == ("site 0", "site 1", "site 2", "all 3")
+    assert again.conditions == ("layer 0", "layer 1", "layer 2", "all 3")
 
 
 def test_accuracy_drop_and_p_value_are_those_of_the_answers():
@@ -214,7 +214,7 @@ def test_every_scope_and_thing_runs_and_says_what_it_did():
     for what in get_args(shuffling.What):
         for scope in get_args(shuffling.Scope):
             result = permutation_test(subject, data, what=what, scope=scope, sites=[1], repeats=2)
-            assert result.conditions == ("site 1",)
+            assert result.conditions == ("layer 1",)
             shared = what != "attention" and scope == "row"
             assert result.scope == ("head" if shared else scope)
             assert ("scope" in result.checks) == shared

@@ -75,11 +75,13 @@ def test_a_fall_is_told_from_a_rise_and_from_nothing(trial):
 def test_heads_that_carry_are_named_with_what_random_ones_do(trial):
     said = carriers_sentence(trial)
     assert said == (
-        "These 2 heads carry it: 0.1, 1.2 (layer.head). Without their looking good has .35; "
-        "without that of 2 others (12 random draws), .79 (as it is: .80)."
+        "These 2 heads carry it: head 1 of layer 0, head 2 of layer 1. Without their looking good "
+        "has .35; without that of 2 others (12 random draws), .79 (as it is: .80)."
     )
     weak = replace(trial, carriers=Carriers(((0, 1),), 0.1, 0.79, 0.1, 0.05, 12))
-    assert carriers_sentence(weak).startswith("This head carries it: 0.1 (layer.head). Without its")
+    assert carriers_sentence(weak).startswith(
+        "This head carries it: head 1 of layer 0. Without its"
+    )
     assert carriers_sentence(weak).endswith("no more than random heads do.")
     none = replace(trial, reliance=replace(trial.reliance, even_margin=1.39))
     assert carriers_sentence(none).startswith("No head carries the answer")

@@ -167,7 +167,7 @@ def test_conditions_that_were_not_asked_for_have_no_column():
             provenance=ORIGIN,
             target="probability of good",
             epsilon=0.01,
-            conditions=("site 0",),
+            conditions=("layer 0",),
             free=torch.tensor([free]),
             **common,
         )

@@ -82,7 +82,7 @@ def test_advice_comes_first_then_the_text_the_answer_the_heads_and_the_pictures(
 
 
 def _name(head):
-    return f"{head.site}.{head.head}"
+    return f"layer {head.site}, head {head.head}"
 
 
 def test_the_grid_has_a_sign_for_every_head_and_the_counts_agree(trial):

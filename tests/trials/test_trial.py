@@ -398,10 +398,23 @@ def test_the_file_of_a_function_does_not_hide_it():
 
 def test_tables_name_the_tokens_of_both_axes():
     found = xa.trial(subject_of("bart"), FAMILIES["bart"].inputs(), probes=4)
-    table = found.to_pandas()
+    table = found.to_pandas(what="long")
     maps = table[table["field"] == "attention"]
     assert len(maps) == sum(one.numel() for one in found.attention)
     assert maps["query_token"].notna().all()
+
+
+def test_a_table_has_a_row_for_every_head_with_its_verdict(long):
+    table = long.to_pandas()
+    assert len(table) == len(long.verdicts)
+    for row, verdict in zip(table.itertuples(), long.verdicts, strict=True):
+        assert (row.layer, row.head) == (long.sites[verdict.site].layer, verdict.head)
+        assert (row.word, row.reason) == (verdict.word, verdict.reason)
+        assert row.reliance == pytest.approx(verdict.reliance, nan_ok=True)
+    pictures = long.to_pandas(what="pictures")
+    assert list(pictures["advice"]) == [picture.advice for picture in long.pictures.values()]
+    with pytest.raises(BadRequestError, match="no table 'rows'; choose heads, pictures or long"):
+        long.to_pandas(what="rows")
 
 
 def test_the_figure_shows_heads_and_tokens(long):

@@ -16,7 +16,6 @@ from exhibit_a.report.picture import data_uri, enlarged, shaded, word_squares
 from exhibit_a.report.sentences import (
     MARKS,
     carriers_sentence,
-    head_name,
     most_important,
     of_margin,
     p_text,
@@ -25,6 +24,7 @@ from exhibit_a.report.sentences import (
 )
 from exhibit_a.report.view import view
 from exhibit_a.results.result import Result
+from exhibit_a.subject.site_names import head_name
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import HeadVerdict
 
@@ -107,14 +107,15 @@ def _maps(trial: Trial, head: HeadVerdict) -> str:
         f"<br>{name}</td>"
         for name, scores in maps.items()
     )
-    return f"<p>Site {head.site}, head {head.head}:</p><table><tr>{pictures}</tr></table>"
+    name = head_name(trial.sites, head.site, head.head)
+    return f"<p>{name}:</p><table><tr>{pictures}</tr></table>"
 
 
 def _table(trial: Trial, heads: Sequence[HeadVerdict]) -> str:
     names = ("head", "verdict", "of margin", "alone", "shared", "determined", "points")
     rows = [
         (
-            head_name(trial, head.site, head.head),
+            head_name(trial.sites, head.site, head.head),
             head.word,
             _cell(of_margin(trial, head.reliance), "+.1%"),
             _cell(of_margin(trial, head.one_head), "+.1%"),

@@ -10,6 +10,7 @@ from exhibit_a.report.header import Column, Maps, Mode, Sequence
 from exhibit_a.report.header import Site as SiteEntry
 from exhibit_a.report.pack import Blocks, Packed, SiteMaps, pack
 from exhibit_a.subject.anatomy import Site, key_stack
+from exhibit_a.subject.site_names import layer_name
 
 BUDGET = 2_600_000  # bytes of the maps, before base64
 
@@ -104,7 +105,7 @@ def site_entries(result: OnSites, maps: SiteMaps) -> list[SiteEntry]:
         short = f"{site.stack[:3]} {site.layer}" if len(result.sequences) > 1 else f"L{site.layer}"
         short += "×" * (site.kind == "cross")
         keys = key_stack(site, result.sequences)
-        name = site_name(result, site)
+        name = layer_name(site, result.sites)
         entries.append(site_entry(name, short, (site.stack, keys), tuple(scores.shape)))
     return entries
 
@@ -123,13 +124,6 @@ def site_entry(
         "columns": columns,
         "heads": heads,
     }
-
-
-def site_name(result: OnSites, site: Site) -> str:
-    """A site in words: its layer, the stack where there are two, and whether it crosses."""
-    many = len(result.sequences) > 1
-    name = f"{site.stack} {site.layer}" if many else f"Layer {site.layer}"
-    return f"{name}, cross-attention" if site.kind == "cross" else name
 
 
 def sequence(tokens: tuple[str, ...], special: tuple[bool, ...] = ()) -> Sequence:

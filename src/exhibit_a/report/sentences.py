@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.explanation.pictures import Picture, Pictures
-from exhibit_a.subject.anatomy import Site
+from exhibit_a.subject.site_names import heads_by_layer
 from exhibit_a.trials.sentences import answer_name, has_probability, level
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import HeadVerdict
@@ -58,7 +58,7 @@ def carriers_sentence(trial: Trial) -> str:
     if not carriers.heads:
         return "No few heads carry the answer."
     count = len(carriers.heads)
-    names = ", ".join(head_name(trial, *head) for head in carriers.heads[:NAMED])
+    names = heads_by_layer(trial.sites, carriers.heads[:NAMED])
     more = f" and {count - NAMED} more" if count > NAMED else ""
     which = "This head carries" if count == 1 else f"These {count} heads carry"
     what = "the answer" if not has_probability(reliance) else answer_name(reliance)
@@ -67,7 +67,7 @@ def carriers_sentence(trial: Trial) -> str:
         for loss in (0.0, carriers.loss, carriers.random_loss)
     )
     their = "its" if count == 1 else "their"
-    sentence = f"{which} it: {names}{more} (layer.head). Without {their} looking {what} has {kept}"
+    sentence = f"{which} it: {names}{more}. Without {their} looking {what} has {kept}"
     if carriers.random_sets:
         sentence += (
             f"; without that of {count} others ({carriers.random_sets} random draws), {random}"
@@ -105,17 +105,6 @@ def unshaded(trial: Trial) -> str:
     if picture is not None and picture.advice == "do not show":
         return f"The words are not shaded by self-attribution: {picture.reason}."
     return ""
-
-
-def head_name(trial: Trial, site: int, head: int) -> str:
-    """A head in a few letters: its layer and its number in it."""
-    return f"{site_name(trial, trial.sites[site])}.{head}"
-
-
-def site_name(trial: Trial, site: Site) -> str:
-    """A site in a few letters: the stack where there are two, the layer, and whether it crosses."""
-    stack = f"{site.stack[:3]} " if len(trial.sequences) > 1 else ""
-    return f"{stack}{site.layer}" + "x" * (site.kind == "cross")
 
 
 def of_margin(trial: Trial, share: float | None) -> float | None:

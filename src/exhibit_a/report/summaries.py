@@ -47,7 +47,7 @@ from exhibit_a.report.sentences import (
 )
 from exhibit_a.report.table import Rows
 from exhibit_a.results.result import Result
-from exhibit_a.subject.anatomy import Site
+from exhibit_a.subject.site_names import layer_name, place_name
 from exhibit_a.trials.trial import Trial
 
 TOP = 12  # edges and heads
@@ -76,7 +76,7 @@ def summary_rows(result: Result, top: int | None = None) -> Summary:
 def _(result: Trial, top: int | None = None) -> Summary:
     rows: Rows = [
         {
-            "site": head.site,
+            "layer": layer_name(result.sites[head.site], result.sites),
             "head": head.head,
             "verdict": head.word,
             "of_margin": of_margin(result, head.reliance),
@@ -98,7 +98,7 @@ def _(result: Reliance, top: int | None = None) -> Summary:
     chosen = [places[place] for place in by_size[: TOP if top is None else top]]
     rows: Rows = [
         {
-            "site": _site_name(result.sites[site]),
+            "layer": layer_name(result.sites[site], result.sites),
             "head": head,
             "share": float(result.heads[site][head]),
             "of_margin": float(result.heads[site][head]) / (result.size or 1.0),
@@ -117,7 +117,7 @@ def _(result: Reliance, top: int | None = None) -> Summary:
 def _(result: EffectiveAttention, top: int | None = None) -> Summary:  # noqa: ARG001
     rows: Rows = [
         {
-            "site": _site_name(site),
+            "layer": layer_name(site, result.sites),
             "not_unique": float((result.verdict[i] == 2).double().mean()),
             "nullity": int(result.nullity[i].amax()),
             "pearson": float(result.pearson[i].mean()),
@@ -157,7 +157,9 @@ def _(result: AttentionIdentifiability, top: int | None = None) -> Summary:  # n
     for site in result.sites:
         shares: list[float | None] = result.unique(site.index).tolist()
         shares += [None] * (len(DEMANDS) - len(shares))
-        rows.append({"site": _site_name(site), **dict(zip(DEMANDS, shares, strict=True))})
+        rows.append(
+            {"layer": layer_name(site, result.sites), **dict(zip(DEMANDS, shares, strict=True))}
+        )
     return Summary("share of rows that are unique, under more and more demands", rows)
 
 
@@ -200,7 +202,7 @@ def _(result: HiddenAttribution, top: int | None = None) -> Summary:
 def _(result: HeadMixing, top: int | None = None) -> Summary:  # noqa: ARG001
     rows: Rows = [
         {
-            "site": f"{stack} {layer}" + " cross" * (kind == "cross"),
+            "layer": place_name(stack, layer, kind, set(result.stack)),
             "pearson": float(result.pearson[i].nanmean()),
             "spearman": float(result.spearman[i].nanmean()),
             "jensen_shannon": float(result.jensen_shannon[i].nanmean()),
@@ -241,7 +243,7 @@ def _at(by_map: Mapping[str, Tensor], name: str, layer: int) -> float | None:
 def _(result: SelfAttribution, top: int | None = None) -> Summary:
     rows: Rows = [
         {
-            "site": edge.site,
+            "layer": layer_name(result.sites[edge.site], result.sites),
             "head": edge.head,
             "query": edge.query_token,
             "key": edge.key_token,
@@ -271,7 +273,7 @@ def _(result: AttributionTree, top: int | None = None) -> Summary:  # noqa: ARG0
 def _(result: HeadImportance, top: int | None = None) -> Summary:
     rows: Rows = [
         {
-            "site": site,
+            "layer": layer_name(result.sites[site], result.sites),
             "head": head,
             "importance": float(result.scores[site, head]),
             "standard_error": float(result.standard_error[site, head]),
@@ -287,7 +289,7 @@ def _(result: HeadSimilarity, top: int | None = None) -> Summary:
     heads = [tuple(place) for place in result.first.isfinite().nonzero().tolist()]
     ranked = sorted(heads, key=lambda place: float(result.first[place]))[::-1]
     rows: Rows = [
-        {"site": place[0], "head": place[1], first: float(result.first[place])}
+        {"layer": place[0], "head": place[1], first: float(result.first[place])}
         | {second: float(result.second[place])}
         for place in ranked[: TOP if top is None else top]
     ]
@@ -340,7 +342,7 @@ def _(result: Triggers, top: int | None = None) -> Summary:
             "pattern": pattern.text,
             "speaks_for": result.labels[pattern.predicted],
             "score": sum(pattern.scores),
-            "site": pattern.site,
+            "layer": pattern.site,
             "head": pattern.head,
         }
         for pattern in result.patterns[:count]
@@ -457,7 +459,3 @@ def _(result: Pictures, top: int | None = None) -> Summary:
 @summary_rows.register
 def _(result: Faithfulness, top: int | None = None) -> Summary:  # noqa: ARG001
     return Summary("faithfulness", result.table())
-
-
-def _site_name(site: Site) -> str:
-    return f"{site.stack} {site.layer}" + " cross" * (site.kind == "cross")

@@ -73,10 +73,29 @@ def table(
 ) -> RenderableType:
     """The rows under their headings, in as many tables as it takes; ``text_of`` writes a value."""
     columns = [
-        _column(name, [row[name] for row in rows], text_of) for name in (rows[0] if rows else ())
+        _column(heading, values, text_of)
+        for name in (rows[0] if rows else ())
+        for heading, values in split_intervals(name, [row[name] for row in rows])
     ]
     tables = (_drawn(side_by_side, width) for side_by_side in _split(columns, width))
     return Group(words(title, style="table.title"), *tables)
+
+
+def split_intervals(name: str, values: list[Cell]) -> list[tuple[str, list[Cell]]]:
+    """An interval as two columns, a number with its interval as three; any other column as it is.
+
+    >>> split_intervals("interval", [(0.1, 0.3), (0.2, 0.4)])
+    [('low', [0.1, 0.2]), ('high', [0.3, 0.4])]
+    >>> split_intervals("deletion", [(0.2, 0.1, 0.3)])
+    [('deletion_mean', [0.2]), ('low', [0.1]), ('high', [0.3])]
+    """
+    sizes = {len(value) if isinstance(value, tuple | list) else 0 for value in values}
+    if sizes not in ({2}, {3}):
+        return [(name, values)]
+    bounds = ["low", "high"] if name == "interval" else [f"{name}_low", f"{name}_high"]
+    headings = bounds if sizes == {2} else [f"{name}_mean", "low", "high"]
+    parts = [value for value in values if isinstance(value, tuple | list)]
+    return [(heading, [part[at] for part in parts]) for at, heading in enumerate(headings)]
 
 
 def longest(texts: Iterable[str]) -> int:

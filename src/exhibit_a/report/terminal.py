@@ -22,16 +22,15 @@ from exhibit_a.report.palette import AGAINST, AGAINST_SHADES, FOR_SHADES, OF_ADV
 from exhibit_a.report.sentences import (
     MARKS,
     carriers_sentence,
-    head_name,
     most_important,
     of_margin,
     p_text,
     ranked_pictures,
     reliance_sentences,
-    site_name,
     unshaded,
 )
 from exhibit_a.results.result import Result
+from exhibit_a.subject.site_names import head_name, layer_name
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import (
     CONTESTED,
@@ -189,7 +188,7 @@ def _answer(trial: Trial) -> RenderableType:
 def _grid(trial: Trial) -> RenderableType:
     """Every head as one sign, a row for each site; then what the signs mean."""
     rows: list[RenderableType] = []
-    names = [f"layer {site_name(trial, site)}" for site in trial.sites]
+    names = [layer_name(site, trial.sites) for site in trial.sites]
     for site, name in zip(trial.sites, names, strict=True):
         heads = [head for head in trial.verdicts if head.site == site.index]
         gap = " " if site.heads <= SPREAD_UP_TO else ""
@@ -211,7 +210,7 @@ def _grid(trial: Trial) -> RenderableType:
 
 def _chosen_by(trial: Trial) -> str:
     by = "that carry most" if trial.reliance is not None else "with the farthest alternatives"
-    return f"the {SHOWN_HEADS} heads (layer.head) {by}"
+    return f"the {SHOWN_HEADS} heads {by}"
 
 
 def _heads(trial: Trial) -> RenderableType:
@@ -224,7 +223,7 @@ def _heads(trial: Trial) -> RenderableType:
     heads = most_important(trial)[:SHOWN_HEADS]
     for head in heads:
         table.add_row(
-            head_name(trial, head.site, head.head),
+            head_name(trial.sites, head.site, head.head),
             Text(f"{GLYPHS[head.word]} {head.word}", style=OF_WORD[head.word]),
             _number(of_margin(trial, head.reliance), "+.1%"),
             _number(of_margin(trial, head.one_head), "+.1%"),

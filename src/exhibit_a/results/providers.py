@@ -7,6 +7,7 @@ names      a class or function by its public name
 page       a result as one HTML file
 figure     a result as a matplotlib figure
 screen     a result as a summary in the terminal
+latex      that summary as a table for a paper
 notebook   a result as HTML without scripts
 """
 

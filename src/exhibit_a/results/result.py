@@ -86,6 +86,10 @@ class Result:
         """
         return tables.long_table(self)
 
+    def to_latex(self, *, top: int | None = None) -> str:
+        """The table that the command line prints, as LaTeX; ``top`` keeps the first rows."""
+        return str(provider("latex")(self, top=top))
+
     def to_xarray(self) -> "xarray.Dataset":
         """All tensors as variables of one data set, with positions and tokens as coordinates.
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, get_args, get_type_hints
+from typing import TYPE_CHECKING, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
@@ -80,6 +80,29 @@ def leaves(result: "Result") -> Iterator[Leaf]:
             axes = _numbered([*(axis for axis, _ in front), *dims])
             where = {axis: label for axis, (_, label) in zip(axes, front, strict=False)}
             yield Leaf(item.name, where, axes[len(front) :], tensor)
+
+
+def axes_of(hint: object, over: str | None = None) -> tuple[str, ...]:
+    """The axes that the tensors of a field have, from its annotation; none if it holds no tensors.
+
+    >>> axes_of(tuple[Float[Tensor, "head query key"], ...])
+    ('site', 'head', 'query', 'key')
+    >>> axes_of(dict[str, int])
+    ()
+    """
+    dims = _declared(hint)
+    if not dims:
+        return ()
+    front = next((axis for kind, axis in _FRONT if _inside(hint, kind)), None)
+    return _numbered([*([over or front] if front else []), *dims])
+
+
+def _inside(hint: object, kind: type) -> bool:
+    """Whether a type hint is a container of this kind, or one of several things that may be."""
+    return get_origin(hint) is kind or any(_inside(part, kind) for part in get_args(hint))
+
+
+_FRONT = ((dict, "name"), (tuple, "site"), (list, "site"))
 
 
 def _require_leaves(result: "Result") -> list[Leaf]:

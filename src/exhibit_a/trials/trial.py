@@ -6,13 +6,14 @@ its reason and never stops the others.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhibit_a.errors import BadRequestError, ExhibitError
+from exhibit_a.errors import BadRequestError, ExhibitError, require_choice
+from exhibit_a.extras import extra
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.attribution.tree import AttributionTree
@@ -37,6 +38,11 @@ from exhibit_a.trials.examination import Asked, Examination, examine
 from exhibit_a.trials.head_numbers import doubts, head_numbers
 from exhibit_a.trials.stages import StageProgress, Stages
 from exhibit_a.trials.verdict import HeadVerdict, Thresholds, judge, judge_text
+
+if TYPE_CHECKING:
+    import pandas
+
+TableOf = Literal["heads", "pictures", "long"]
 
 KEPT = ("attention", "values", "hidden", "keys")
 
@@ -86,6 +92,20 @@ class Trial(SiteResult):
 
     def _repr_html_(self) -> str:
         return str(provider("notebook")(self))
+
+    def to_pandas(self, *, what: TableOf = "heads") -> "pandas.DataFrame":
+        """A table of the trial.
+
+        "heads": one row for each head, with its verdict, every number behind it and the reason.
+        "pictures": one row for each picture, with its advice. "long": every tensor as one long
+        table, as for other results.
+        """
+        require_choice("table", what, get_args(TableOf))
+        if what == "long":
+            return super().to_pandas()
+        rows = _head_rows(self) if what == "heads" else _picture_rows(self)
+        table: pandas.DataFrame = extra("pandas").DataFrame(rows)
+        return table
 
     def of(self, site: int, head: int) -> HeadVerdict:
         """The verdict on one head."""
@@ -209,3 +229,27 @@ def _answer(trace: Trace, target: Target | None) -> dict[str, float]:
 def _shared_values(trace: Trace, site: Site) -> SiteValues:
     """The values once for every head that owns some."""
     return trace.values[site.index][:: site.heads // site.kv_heads]
+
+
+def _head_rows(trial: Trial) -> list[dict[str, Any]]:
+    """Where each head stands, its word, and every number behind it."""
+    return [
+        {"stack": site.stack, "layer": site.layer, "kind": site.kind, "head": head.head}
+        | {"word": head.word}
+        | {
+            name: value
+            for name, value in vars(head).items()
+            if name not in ("site", "head", "word")
+        }
+        for head in trial.verdicts
+        for site in (trial.sites[head.site],)
+    ]
+
+
+def _picture_rows(trial: Trial) -> list[dict[str, Any]]:
+    """What was measured of each picture, and its words from the most important on."""
+    return [
+        {name: value for name, value in vars(picture).items() if name not in ("words", "scores")}
+        | {"words": tuple(picture.words[place] for place in picture.ranking)}
+        for picture in (trial.pictures or {}).values()
+    ]

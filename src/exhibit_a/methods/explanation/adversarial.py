@@ -37,6 +37,7 @@ from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import Attention, HasLogits, SiteMap, SiteRows
 from exhibit_a.subject.anatomy import ANSWERS
+from exhibit_a.subject.site_names import layer_name
 from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.answers import NUMBERS, logits_along
 from exhibit_a.trace.capture import Trace
@@ -129,7 +130,10 @@ def adversarial_attention(
         checks={"largest change in a plain run": float(change.amax()), "allowed": epsilon},
         target=str(chosen),
         epsilon=epsilon,
-        conditions=tuple("all" if len(group) > 1 else f"site {group[0]}" for group in groups),
+        conditions=tuple(
+            "all" if len(group) > 1 else layer_name(trace.sites[group[0]], trace.sites)
+            for group in groups
+        ),
         divergence=torch.stack([search.mean(divergences) for divergences in rows]),
         bound=torch.stack([search.mean(search.bounds(maps)) for maps in adversaries]),
         at_answer=torch.stack([search.at_answer(divergences) for divergences in rows]),

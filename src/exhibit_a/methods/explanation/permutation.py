@@ -44,6 +44,7 @@ from exhibit_a.numerics.intervals import bootstrap_interval, sign_flip_p_value
 from exhibit_a.progress import Progress
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import Inputs
+from exhibit_a.subject.site_names import layer_name
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import require_distribution
 from exhibit_a.trace.batches import Source, encoded, grouped, lengths_of, run, stand_alone
@@ -140,9 +141,15 @@ def permutation_test(
         checks=checks,
         what=what,
         scope=used_scope,
-        conditions=(*(f"site {site}" for site in chosen), *together),
+        conditions=(*_layers(subject, chosen), *together),
         **averages,
     )
+
+
+def _layers(subject: Subject, chosen: Sequence[int]) -> list[str]:
+    """The layers of these sites, by name."""
+    sites = subject.anatomy.sites
+    return [layer_name(sites[site], sites) for site in chosen]
 
 
 def _shuffled_answers(

@@ -8,8 +8,9 @@ from exhibit_a.methods.attribution.tree import AttributionTree
 from exhibit_a.report.figures.dispatch import draw
 from exhibit_a.report.figures.drawing import Canvas, colour_bar, literal, name_ticks
 from exhibit_a.report.figures.maps import token_map
-from exhibit_a.report.figures.sites import choose_head, head_name, site_name
+from exhibit_a.report.figures.sites import choose_head
 from exhibit_a.report.palette import BLUE, VERMILION
+from exhibit_a.subject.site_names import head_name, layer_name
 
 WIDEST_TREE = 40  # tokens; of a longer text only those in the tree are shown
 
@@ -36,7 +37,7 @@ def self_attribution(
     scores = result.scores[site]
     shown = scores.sum(0) if head == "all" else scores[number]
     name = (
-        f"{site_name(result.sites[site], result.sites)}, all heads"
+        f"{layer_name(result.sites[site], result.sites)}, all heads"
         if head == "all"
         else head_name(result.sites, site, number)
     )

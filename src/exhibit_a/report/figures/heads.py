@@ -20,8 +20,8 @@ from exhibit_a.report.figures.drawing import (
     name_ticks,
     numbers_of,
 )
-from exhibit_a.report.figures.sites import site_name
 from exhibit_a.report.palette import GREY
+from exhibit_a.subject.site_names import layer_name
 
 MARKERS = "osD^vP"
 
@@ -50,7 +50,7 @@ def head_importance(result: HeadImportance, canvas: Canvas) -> Axes:
     sites, heads = result.scores.shape
     axes = canvas.axes(2.2 + min(0.4 * heads, 8), 1.5 + min(0.35 * sites, 7))
     image = heat_map(axes, canvas, result.scores, even=True, square=False)
-    name_ticks(axes.yaxis, [site_name(site, result.sites) for site in result.sites])
+    name_ticks(axes.yaxis, [layer_name(site, result.sites) for site in result.sites])
     name_ticks(axes.xaxis, range(heads))
     axes.set_xlabel("head")
     axes.set_title(f"importance by {result.by}, {result.examples} examples", fontsize="medium")

@@ -24,9 +24,10 @@ from exhibit_a.report.figures.drawing import (
     numbers_of,
     root_scale,
 )
-from exhibit_a.report.figures.sites import choose_head, head_name, site_name
+from exhibit_a.report.figures.sites import choose_head
 from exhibit_a.report.palette import GREY, PALE
 from exhibit_a.subject.anatomy import key_stack
+from exhibit_a.subject.site_names import head_name, layer_name
 
 ROUNDING = 1e-5  # maps that differ by less than this share of their weight are the same
 
@@ -99,7 +100,7 @@ def attention_identifiability(result: AttentionIdentifiability, canvas: Canvas) 
     axes = canvas.axes(6.0, 1.4 + 0.3 * len(result.sites), rows=True)
     image = axes.imshow(numbers_of(shares), vmin=0, vmax=1, cmap=canvas.unsigned, aspect="auto")
     name_ticks(axes.xaxis, DEMANDS)
-    name_ticks(axes.yaxis, [site_name(site, result.sites) for site in result.sites])
+    name_ticks(axes.yaxis, [layer_name(site, result.sites) for site in result.sites])
     axes.set_title("rows that are the only ones possible", fontsize="medium")
     axes.set_xlabel("demands, each beside those before it")
     colour_bar(image, axes, "share of rows")
@@ -113,7 +114,7 @@ def identifiability_by_length(result: IdentifiabilityByLength, canvas: Canvas) -
     count = len(result.d_head)
     named = evenly(count, 6)
     for site, colour in enumerate(canvas.shades(count)):
-        label = f"site {site}" if site in named else None
+        label = f"layer {site}" if site in named else None
         for panel, numbers in zip(panels, (result.pearson, result.null_fraction), strict=False):
             panel.plot(
                 result.lengths,

@@ -8,8 +8,9 @@ from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.own import HeadMaps
 from exhibit_a.report.figures.dispatch import draw
 from exhibit_a.report.figures.drawing import Canvas, colour_bar, heat_map, map_side, name_ticks
-from exhibit_a.report.figures.sites import choose_head, head_name
+from exhibit_a.report.figures.sites import choose_head
 from exhibit_a.subject.anatomy import key_stack
+from exhibit_a.subject.site_names import head_name
 
 
 @draw.register(HeadMaps)

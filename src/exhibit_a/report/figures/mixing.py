@@ -18,8 +18,8 @@ from exhibit_a.report.figures.drawing import (
     name_ticks,
     numbers_of,
 )
-from exhibit_a.report.figures.sites import layer_name
 from exhibit_a.report.palette import GREY, VERMILION
+from exhibit_a.subject.site_names import place_name
 
 MARKERS = "osD^"
 
@@ -34,7 +34,7 @@ def head_mixing(result: HeadMixing, canvas: Canvas) -> Axes:
         axes.plot([site] * len(distances), distances, "o", color=heads, alpha=0.6)
         axes.plot(site, distances.mean(), "_", color=mean, markersize=18, markeredgewidth=2)
     places = zip(result.stack, result.layer, result.kind, strict=True)
-    name_ticks(axes.xaxis, [layer_name(place, set(result.stack)) for place in places])
+    name_ticks(axes.xaxis, [place_name(*place, set(result.stack)) for place in places])
     axes.set(ylabel="weight that lies elsewhere", xlabel="attention site", ylim=(0, 1))
     return axes
 

@@ -7,8 +7,8 @@ from torch import Tensor
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.report.figures.dispatch import draw
 from exhibit_a.report.figures.drawing import Canvas, colour_bar, heat_map, literal, name_ticks
-from exhibit_a.report.figures.sites import site_name
 from exhibit_a.shapes import SiteHeads
+from exhibit_a.subject.site_names import layer_name
 
 NOISE = 2.0  # standard deviations; a share that is not beyond chance is left white
 
@@ -33,7 +33,7 @@ def reliance(result: Reliance, canvas: Canvas) -> Axes:
         image = heat_map(axes, canvas, numbers, limit=limit, even=True, square=False)
         name_ticks(axes.xaxis, range(heads))
         axes.set(xlabel="head", title=name)
-    name_ticks(left.yaxis, [site_name(site, result.sites) for site in result.sites])
+    name_ticks(left.yaxis, [layer_name(site, result.sites) for site in result.sites])
     doubt = "" if result.determined else ", not determined"
     colour_bar(image, [left, right], literal(f"part of the margin, white if like chance{doubt}"))
     return left

@@ -1,4 +1,4 @@
-"""Which head does a map show, and what are sites and heads called in a figure?"""
+"""Which head does a map show?"""
 
 from collections.abc import Sequence
 
@@ -28,20 +28,3 @@ def choose_head(
         check_site(sites, 0, head)
     _, place, number = max(heads, key=lambda known: known[0])
     return place, number
-
-
-def site_name(site: Site, sites: Sequence[Site]) -> str:
-    """A site as "layer 3"; with its stack and kind where there are several of them."""
-    return layer_name((site.stack, site.layer, site.kind), {other.stack for other in sites})
-
-
-def layer_name(place: tuple[str, int, str], stacks: set[str]) -> str:
-    """The same from the stack, the layer and the kind."""
-    stack, layer, kind = place
-    name = f"{stack} layer {layer}" if len(stacks) > 1 else f"layer {layer}"
-    return f"{name}, cross" if kind == "cross" else name
-
-
-def head_name(sites: Sequence[Site], site: int, head: int) -> str:
-    """A head as "layer 3, head 9"."""
-    return f"{site_name(sites[site], sites)}, head {head}"

@@ -5,8 +5,8 @@ from matplotlib.axes import Axes
 from exhibit_a.report.figures.dispatch import draw
 from exhibit_a.report.figures.drawing import Canvas, legend, literal, name_ticks
 from exhibit_a.report.figures.paper import axis_length
-from exhibit_a.report.figures.sites import site_name
 from exhibit_a.report.palette import GREY, OF_WORD
+from exhibit_a.subject.site_names import layer_name
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import (
     CONTESTED,
@@ -60,7 +60,7 @@ def _heads(result: Trial, canvas: Canvas, axes: Axes) -> None:
             marker=MARKERS[word],
             label=f"{word} ({len(verdicts)})",
         )
-    name_ticks(axes.yaxis, [site_name(site, result.sites) for site in result.sites])
+    name_ticks(axes.yaxis, [layer_name(site, result.sites) for site in result.sites])
     name_ticks(axes.xaxis, range(most))
     title = literal(result.target or result.provenance.model)
     axes.set(xlabel="head", title=f"{title}: {result.word}")

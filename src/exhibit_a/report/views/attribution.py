@@ -8,8 +8,9 @@ from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.attribution.tree import AttributionTree
 from exhibit_a.report.header import Column, Panels, Table, Tree
 from exhibit_a.report.pack import Blocks
-from exhibit_a.report.panels import attention_maps, sequence, site_entries, site_name
+from exhibit_a.report.panels import attention_maps, sequence, site_entries
 from exhibit_a.report.views.dispatch import panels_of
+from exhibit_a.subject.site_names import layer_name
 
 MOST_EDGES = 4000
 LOWEST = 0.02  # threshold of the tree below which no edge is offered
@@ -81,7 +82,7 @@ def _changes(result: SelfAttribution) -> Table:
         "title": "What every site changed",
         "columns": ["site", "change", "gap"],
         "rows": [
-            [site_name(result, site), float(change), float(gap)]
+            [layer_name(site, result.sites), float(change), float(gap)]
             for site, change, gap in zip(result.sites, result.change, result.gap, strict=True)
         ],
         "caption": f"Of the {result.target}: what silencing the whole site takes away, and how far "

@@ -9,7 +9,7 @@ from exhibit_a.report.header import Chart, Column, Line, Panels, Point, Series
 from exhibit_a.report.pack import Blocks, SiteMaps
 from exhibit_a.report.panels import attention_maps, sequence, site_entries
 from exhibit_a.report.views.dispatch import panels_of
-from exhibit_a.subject.anatomy import Site
+from exhibit_a.subject.site_names import layer_name
 
 NULL_FRACTION = (
     "Length of the part of a row that cannot reach the output, over the length of the row; mean "
@@ -57,7 +57,7 @@ def _length_chart(
 ) -> Chart:
     series: list[Series] = [
         {
-            "name": f"site {site}",
+            "name": f"layer {site}",
             "points": [(length, float(means[i, site])) for i, length in enumerate(result.lengths)],
         }
         for site in range(len(result.d_head))
@@ -83,7 +83,7 @@ def freedom_chart(result: EffectiveAttention) -> Chart:
             counts.setdefault(int(keys), []).append(free)
         most = max(most, *counts)
         dots: list[Point] = [(keys, sum(free) / len(free)) for keys, free in sorted(counts.items())]
-        series.append({"name": _site_name(site), "points": dots, "dots": True})
+        series.append({"name": layer_name(site, result.sites), "points": dots, "dots": True})
     for width in sorted(widths):
         end = max(most, width) * 1.15
         bend: list[Point] = [(0, 0), (width, 0), (end, end - width)]
@@ -103,7 +103,3 @@ def freedom_chart(result: EffectiveAttention) -> Chart:
 
 def _widths(widths: set[int]) -> list[Line]:
     return [{"at": width, "name": f"d_head {width}"} for width in sorted(widths)]
-
-
-def _site_name(site: Site) -> str:
-    return f"{site.stack} layer {site.layer}" + " cross" * (site.kind == "cross")

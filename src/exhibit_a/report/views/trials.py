@@ -3,7 +3,7 @@
 from exhibit_a.methods.identifiability.counts import AttentionIdentifiability
 from exhibit_a.report.header import Column, Maps, Panels, Summary, Table
 from exhibit_a.report.pack import Blocks, SiteMaps
-from exhibit_a.report.panels import attention_maps, sequence, site_entries, site_name
+from exhibit_a.report.panels import attention_maps, sequence, site_entries
 from exhibit_a.report.sentences import carriers_sentence, of_margin, reliance_sentences, unshaded
 from exhibit_a.report.slider import MOST, slider
 from exhibit_a.report.views.attribution import tree
@@ -11,6 +11,7 @@ from exhibit_a.report.views.dispatch import panels_of
 from exhibit_a.report.views.identifiability import NULL_FRACTION, freedom_chart
 from exhibit_a.report.views.mixing import story
 from exhibit_a.report.views.pictures import judged_pictures
+from exhibit_a.subject.site_names import layer_name
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import WORDS, HeadVerdict
 
@@ -148,7 +149,7 @@ def _demands(trial: Trial, counted: AttentionIdentifiability) -> Table:
     rows = list[list[str | float | None]]()
     for site in trial.sites:
         shares = counted.unique(site.index).tolist()
-        rows.append([site_name(trial, site), *shares, *[None] * (len(names) - len(shares))])
+        rows.append([layer_name(site, trial.sites), *shares, *[None] * (len(names) - len(shares))])
     return {
         "title": "Was this attention the only one possible?",
         "columns": ["site", *names],

@@ -1,0 +1,81 @@
+"""How does the table of a result get into a paper?
+
+The rows are those that the command line prints. The table is plain LaTeX with the rules of
+``booktabs``, numbers on the right, and every letter that means something to LaTeX escaped.
+"""
+
+from exhibit_a.errors import NotComputableError
+from exhibit_a.report.summaries import summary_rows
+from exhibit_a.report.table import Cell, cell, split_intervals
+from exhibit_a.results.result import Result
+from exhibit_a.visible import visible
+
+LONGEST = 60  # rows that fit a page
+MEANING = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    "–": "--",
+    "✓": "",
+    "✗": "",
+}
+
+
+def latex_table(result: Result, *, top: int | None = None) -> str:
+    """The summary of a result as a LaTeX table; needs the package ``booktabs``.
+
+    >>> print(latex_table(xa.effective_attention(trace), top=1).splitlines()[0])
+    % raw and effective attention, 8 tokens, means over heads and rows
+    >>> escaped("50 % of a_b")
+    '50 \\\\% of a\\\\_b'
+
+    Args:
+        result: any result.
+        top: the rows that are kept, where a result ranks them.
+    """
+    summary = summary_rows(result, top)
+    if not summary.rows:
+        raise NotComputableError(f"{type(result).__name__} has no rows to put in a table.")
+    if len(summary.rows) > LONGEST:
+        raise NotComputableError(
+            f"The table has {len(summary.rows)} rows and a page takes {LONGEST}; ask for the first "
+            "with top=."
+        )
+    columns = [
+        column
+        for name in summary.rows[0]
+        for column in split_intervals(name, [row[name] for row in summary.rows])
+    ]
+    sides = "".join("l" if _has_words(values) else "r" for _, values in columns)
+    head = " & ".join(escaped(heading.replace("_", " ")) for heading, _ in columns)
+    body = [
+        " & ".join(escaped(cell(value)) for value in row) + r" \\"
+        for row in zip(*(values for _, values in columns), strict=True)
+    ]
+    lines = [
+        f"% {visible(summary.title, lines=False)}",
+        rf"\begin{{tabular}}{{{sides}}}",
+        r"\toprule",
+        head + r" \\",
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def escaped(text: str) -> str:
+    """Text in which no letter means anything to LaTeX."""
+    return "".join(MEANING.get(letter, letter) for letter in text).strip()
+
+
+def _has_words(values: list[Cell]) -> bool:
+    return any(isinstance(value, str) for value in values)
