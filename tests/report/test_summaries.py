@@ -80,7 +80,7 @@ def test_a_trial_is_summed_up_by_the_heads_that_carry_most(tiny):
     summary = summary_rows(tiny, top=2)
     assert summary.title == tiny.advice
     heads = sorted(tiny.verdicts, key=lambda head: -abs(head.reliance))[:2]
-    assert [(row["site"], row["head"]) for row in summary.rows] == [
+    assert [(row["layer"], row["head"]) for row in summary.rows] == [
         (head.site, head.head) for head in heads
     ]
 
@@ -186,5 +186,5 @@ def test_two_data_sets_are_columns_with_their_names():
     )
     summary = summary_rows(result, top=2)
     assert summary.title == "importance by taylor: Pearson 0.50 (0.25 to 0.75), Spearman 1.00"
-    assert [(row["site"], row["head"]) for row in summary.rows] == [(0, 1), (1, 0)]
-    assert list(summary.rows[0]) == ["site", "head", "dev", "test"]
+    assert [(row["layer"], row["head"]) for row in summary.rows] == [(0, 1), (1, 0)]
+    assert list(summary.rows[0]) == ["layer", "head", "dev", "test"]

@@ -20,7 +20,7 @@ from exhibit_a.report.sentences import (
     of_margin,
     reliance_sentences,
 )
-from exhibit_a.report.table import cell, table
+from exhibit_a.report.table import cell, split_intervals, table
 from exhibit_a.report.terminal import GLYPHS, say, show, timing
 from exhibit_a.subject.subject import load
 
@@ -149,7 +149,7 @@ def test_what_was_not_examined_is_said_with_its_reason():
 
 def test_two_stacks_have_names(trial):
     output = printed(xa.trial(subject_of("bart"), FAMILIES["bart"].inputs(), probes=4))
-    for name in ("layer enc 0", "layer dec 1", "layer dec 1x"):
+    for name in ("encoder layer 0", "decoder layer 1", "decoder layer 1, cross"):
         assert name in output
 
 
@@ -207,8 +207,9 @@ def test_no_number_and_no_name_of_a_table_is_cut(name, width):
     assert "…" not in output
     assert all(cell_len(line) <= width for line in output.splitlines())
     words = output.split()
-    values = [word for value in row.values() for word in cell(value).split()]
-    pieces = [word for key in row for word in key.replace("effective", "eff.").split("_")]
+    columns = [column for key in row for column in split_intervals(key, [row[key]])]
+    values = [word for _, (value,) in columns for word in cell(value).split()]
+    pieces = [word for key, _ in columns for word in key.replace("effective", "eff.").split("_")]
     assert set(values) | set(pieces) - {METRICS[0]} <= set(words)
 
 

@@ -105,7 +105,7 @@ def site_entries(result: OnSites, maps: SiteMaps) -> list[SiteEntry]:
         short = f"{site.stack[:3]} {site.layer}" if len(result.sequences) > 1 else f"L{site.layer}"
         short += "×" * (site.kind == "cross")
         keys = key_stack(site, result.sequences)
-        name = layer_name(site, result.sites)
+        name = layer_name(site, result.sites).capitalize()
         entries.append(site_entry(name, short, (site.stack, keys), tuple(scores.shape)))
     return entries
 

@@ -47,7 +47,7 @@ from exhibit_a.report.sentences import (
 )
 from exhibit_a.report.table import Rows
 from exhibit_a.results.result import Result
-from exhibit_a.subject.site_names import layer_name, place_name
+from exhibit_a.subject.site_names import layer_number, place_name
 from exhibit_a.trials.trial import Trial
 
 TOP = 12  # edges and heads
@@ -76,7 +76,7 @@ def summary_rows(result: Result, top: int | None = None) -> Summary:
 def _(result: Trial, top: int | None = None) -> Summary:
     rows: Rows = [
         {
-            "layer": layer_name(result.sites[head.site], result.sites),
+            "layer": layer_number(result.sites[head.site], result.sites),
             "head": head.head,
             "verdict": head.word,
             "of_margin": of_margin(result, head.reliance),
@@ -98,7 +98,7 @@ def _(result: Reliance, top: int | None = None) -> Summary:
     chosen = [places[place] for place in by_size[: TOP if top is None else top]]
     rows: Rows = [
         {
-            "layer": layer_name(result.sites[site], result.sites),
+            "layer": layer_number(result.sites[site], result.sites),
             "head": head,
             "share": float(result.heads[site][head]),
             "of_margin": float(result.heads[site][head]) / (result.size or 1.0),
@@ -117,7 +117,7 @@ def _(result: Reliance, top: int | None = None) -> Summary:
 def _(result: EffectiveAttention, top: int | None = None) -> Summary:  # noqa: ARG001
     rows: Rows = [
         {
-            "layer": layer_name(site, result.sites),
+            "layer": layer_number(site, result.sites),
             "not_unique": float((result.verdict[i] == 2).double().mean()),
             "nullity": int(result.nullity[i].amax()),
             "pearson": float(result.pearson[i].mean()),
@@ -158,7 +158,7 @@ def _(result: AttentionIdentifiability, top: int | None = None) -> Summary:  # n
         shares: list[float | None] = result.unique(site.index).tolist()
         shares += [None] * (len(DEMANDS) - len(shares))
         rows.append(
-            {"layer": layer_name(site, result.sites), **dict(zip(DEMANDS, shares, strict=True))}
+            {"layer": layer_number(site, result.sites), **dict(zip(DEMANDS, shares, strict=True))}
         )
     return Summary("share of rows that are unique, under more and more demands", rows)
 
@@ -202,7 +202,7 @@ def _(result: HiddenAttribution, top: int | None = None) -> Summary:
 def _(result: HeadMixing, top: int | None = None) -> Summary:  # noqa: ARG001
     rows: Rows = [
         {
-            "layer": place_name(stack, layer, kind, set(result.stack)),
+            "layer": place_name(stack, layer, kind, set(result.stack)).replace("layer ", ""),
             "pearson": float(result.pearson[i].nanmean()),
             "spearman": float(result.spearman[i].nanmean()),
             "jensen_shannon": float(result.jensen_shannon[i].nanmean()),
@@ -243,7 +243,7 @@ def _at(by_map: Mapping[str, Tensor], name: str, layer: int) -> float | None:
 def _(result: SelfAttribution, top: int | None = None) -> Summary:
     rows: Rows = [
         {
-            "layer": layer_name(result.sites[edge.site], result.sites),
+            "layer": layer_number(result.sites[edge.site], result.sites),
             "head": edge.head,
             "query": edge.query_token,
             "key": edge.key_token,
@@ -273,7 +273,7 @@ def _(result: AttributionTree, top: int | None = None) -> Summary:  # noqa: ARG0
 def _(result: HeadImportance, top: int | None = None) -> Summary:
     rows: Rows = [
         {
-            "layer": layer_name(result.sites[site], result.sites),
+            "layer": layer_number(result.sites[site], result.sites),
             "head": head,
             "importance": float(result.scores[site, head]),
             "standard_error": float(result.standard_error[site, head]),

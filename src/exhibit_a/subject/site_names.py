@@ -26,6 +26,12 @@ def place_name(stack: str, layer: int, kind: str, stacks: set[str]) -> str:
     return f"{name}, cross" if kind == "cross" else name
 
 
+def layer_number(site: Site, sites: Sequence[Site]) -> int | str:
+    """The same for a column that is called layer: 3, "decoder 3, cross"."""
+    name = layer_name(site, sites).replace("layer ", "")
+    return site.layer if name == str(site.layer) else name
+
+
 def head_name(sites: Sequence[Site], site: int, head: int) -> str:
     """A head: "layer 3, head 9"."""
     return f"{layer_name(sites[site], sites)}, head {head}"
