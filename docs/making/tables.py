@@ -19,12 +19,12 @@ HEAD = """# Results as tables
 *Written by `make map` from the classes themselves; do not edit it by hand.*
 
 ```python
-result.to_pandas()   # one long table: field, a column for each axis, <axis>_token, value
-result.to_xarray()   # one labelled array for each field
-result.to_latex()    # the short table that the command line prints, for a paper (booktabs)
-trial.to_pandas()    # one row for each head: where it stands, its verdict, every number behind it
-trial.to_pandas(what="pictures")   # one row for each picture, with its advice
-trial.to_pandas(what="long")       # every tensor, as for other results
+result.to_pandas()  # one long table: field, a column for each axis, <axis>_token, value
+result.to_xarray()  # one labelled array for each field
+result.to_latex()  # the short table that the command line prints, for a paper (booktabs)
+trial.to_pandas()  # one row for each head: where it stands, its verdict, every number behind it
+trial.to_pandas(what="pictures")  # one row for each picture, with its advice
+trial.to_pandas(what="long")  # every tensor, as for other results
 ```
 
 In the long table a row is one number: `field` says which, and a column for each axis says where. Axes that count tokens
