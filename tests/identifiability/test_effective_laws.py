@@ -412,9 +412,9 @@ def test_sites_and_heads_can_be_stacked_and_cut_anywhere(kind, monkeypatch):
     monkeypatch.setattr(module, "WORKSPACE", 1)
     for site in range(3):
         alone = project(attention[site], values[site], visible)
-        assert_close(together.effective[site], alone.effective, rtol=0, atol=1e-7)
+        assert_close(together.effective[site], alone.effective, rtol=0, atol=3e-7)
         for name in ("rank", "null_fraction", "moved", "pearson", "spectrum"):
-            assert_close(getattr(together, name)[site], getattr(alone, name), rtol=0, atol=1e-7)
+            assert_close(getattr(together, name)[site], getattr(alone, name), rtol=0, atol=3e-7)
 
 
 @pytest.mark.parametrize("kind", ["all", "causal", "any"])
@@ -456,6 +456,42 @@ def test_a_long_causal_map_agrees_with_the_rows_taken_one_by_one():
         projection.effective.double(), row_by_row(attention, values, visible, eps=SINGLE)[0],
         rtol=0, atol=1e-7,
     )  # fmt: skip
+
+
+def single_precision_values(flaw, n, width, generator):
+    """Values of two heads, with what long texts bring along."""
+    values = torch.randn(2, n, width, generator=generator)
+    if flaw == "repeated tokens":
+        return values[:, (torch.rand(n, generator=generator) ** 3 * n / 2).long()]
+    if flaw == "graded":
+        return values * torch.logspace(0, -2.5, width)
+    if flaw == "a massive token":
+        values[:, 0] *= 200
+    if flaw == "a faint beginning":
+        values[:, : width + 20] *= 0.01
+    return values[:1].expand(2, -1, -1) if flaw == "shared" else values
+
+
+@pytest.mark.parametrize("kind", ["all", "causal", "causal, padded left", "window"])
+@pytest.mark.parametrize(
+    "flaw",
+    ["none", "repeated tokens", "graded", "a massive token", "a faint beginning", "shared"],
+)
+def test_products_in_single_precision_are_as_good_as_a_decomposition_in_double(kind, flaw):
+    generator, n, width = seeded(25), 110, 24
+    visible = mask("causal" if kind == "window" else kind, n)
+    if kind == "window":
+        visible = visible.triu(-3 * width)
+    values = single_precision_values(flaw, n, width, generator)
+    attention = attention_over(visible, 2, generator, torch.float32) ** 2  # some heavy weights
+    expected, rank = row_by_row(attention, values, visible, eps=SINGLE)
+    projection = project(attention, values, visible)
+    assert torch.equal(projection.rank, rank)
+    assert_close(projection.effective.double(), expected, rtol=0, atol=3e-7)
+    null = attention.double() - expected
+    assert_close(projection.moved, null.abs().sum(-1) / 2, rtol=0, atol=1e-5)
+    length = attention.double().norm(dim=-1).clamp_min(1e-30)
+    assert_close(projection.null_fraction, null.norm(dim=-1) / length, rtol=0, atol=1e-5)
 
 
 def test_ill_conditioned_values_are_still_projected_well():
@@ -545,5 +581,6 @@ def test_a_mask_is_read_as_its_different_rows():
     causal = key_sets(mask("causal", 9).flip(0))
     assert causal.size.tolist() == list(range(1, 10))
     assert torch.equal(causal.member[causal.of_row], mask("causal", 9).flip(0))
-    assert all(len(block.rows) <= 17 for block in key_sets(mask("causal", 99)).blocks)
+    assert [len(block.rows) for block in key_sets(mask("causal", 99)).blocks()] == [65, 34]
+    assert all(len(block.contested) <= 16 for block in key_sets(mask("local", 99)).blocks())
     assert math.prod(key_sets(mask("local", 40)).member.shape) == 40 * 40

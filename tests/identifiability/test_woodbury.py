@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 from exhibit_a.methods.identifiability import key_sets as key_set_module
 from exhibit_a.methods.identifiability.key_sets import key_sets
-from exhibit_a.methods.identifiability.woodbury import coefficients
+from exhibit_a.methods.identifiability.woodbury import solvers
 
 law = settings(max_examples=40, deadline=None)
 SOLVABLE = 1e-3  # smallest eigenvalue of G, of at most 1
@@ -24,7 +24,7 @@ def problems(draw):
     distinct, heads = draw(st.integers(1, 3)), draw(st.integers(1, 4))
     visible = mask(draw(st.sampled_from(KINDS)), n, generator=generator)
     drawn = torch.randn(distinct, n, width, generator=generator, dtype=torch.float64)
-    basis, _ = torch.linalg.qr(drawn)
+    basis, _ = torch.linalg.qr(drawn * visible.any(0).unsqueeze(-1))  # of the keys that are seen
     if draw(st.booleans()):
         basis[0, :, -1] = 0  # a direction that was dropped
     owner = torch.randint(0, distinct, (heads,), generator=generator).sort().values
@@ -50,9 +50,22 @@ def every_set(sets):
     return torch.ones(len(sets), dtype=torch.bool)
 
 
-def check_against_dense_solutions(problem):
+def solved_together(problem, asked):
+    """G⁻¹z of every row, and the pivots of every set, for the sets asked for."""
     products, basis, owner, sets = problem
-    solution, _ = coefficients(products, basis, owner, sets, every_set(sets))
+    solution, pivots = torch.zeros_like(products), products.new_zeros(len(products), len(sets))
+    for solver in solvers(basis, sets, asked):
+        rows = solver.block.rows
+        for part in (slice(0, 3), slice(3, None)):
+            place = rows[part]
+            solution[:, place] = solver.coefficients(products[:, place], owner, part)
+        pivots[:, solver.block.sets] = solver.pivots[owner]
+    return solution, pivots
+
+
+def check_against_dense_solutions(problem):
+    products, _, _, sets = problem
+    solution, _ = solved_together(problem, every_set(sets))
     solved = 0
     for head, query, _, gram in rows_of(problem):
         if torch.linalg.eigvalsh(gram)[0] > SOLVABLE:
@@ -72,9 +85,11 @@ def test_every_row_is_solved_as_a_dense_solver_would(problem):
 @pytest.mark.parametrize("contested", [0, 3, 16, 99])
 def test_blocks_of_any_size_give_the_same(kind, contested, monkeypatch):
     monkeypatch.setattr(key_set_module, "CONTESTED", contested)
+    monkeypatch.setattr(key_set_module, "CHAINED", contested)
     generator = seeded(5)
     visible = mask(kind, 36, generator=generator)
-    basis, _ = torch.linalg.qr(torch.randn(2, 36, 4, generator=generator, dtype=torch.float64))
+    drawn = torch.randn(2, 36, 4, generator=generator, dtype=torch.float64)
+    basis, _ = torch.linalg.qr(drawn * visible.any(0).unsqueeze(-1))
     owner = torch.tensor([0, 0, 1])
     weights = torch.rand(3, 36, 36, generator=generator, dtype=torch.float64) * visible
     solved = check_against_dense_solutions(
@@ -87,8 +102,8 @@ def test_blocks_of_any_size_give_the_same(kind, contested, monkeypatch):
 @given(problems())
 def test_pivots_show_where_a_solution_can_be_trusted(problem):
     """They are at least the square of the smallest eigenvalue of G, and vanish with it."""
-    products, basis, owner, sets = problem
-    _, pivots = coefficients(products, basis, owner, sets, every_set(sets))
+    _, _, _, sets = problem
+    _, pivots = solved_together(problem, every_set(sets))
     for head, _, index, gram in rows_of(problem):
         least = float(torch.linalg.eigvalsh(gram)[0])
         assert pivots[head, index] >= least**2 - 1e-12
@@ -96,22 +111,41 @@ def test_pivots_show_where_a_solution_can_be_trusted(problem):
             assert pivots[head, index] < 1e-10
 
 
-def test_blocks_that_are_not_asked_for_stay_zero():
-    generator = seeded(2)
-    visible = mask("causal", 40)
+def test_only_the_sets_asked_for_are_solved():
+    generator, visible = seeded(2), mask("causal", 140)
     sets = key_sets(visible)
-    assert len(sets.blocks) > 2
-    basis, _ = torch.linalg.qr(torch.randn(1, 40, 3, generator=generator, dtype=torch.float64))
-    weights = torch.rand(1, 40, 40, generator=generator, dtype=torch.float64) * visible
-    products, owner = weights @ basis, torch.tensor([0])
-    asked = torch.zeros(len(sets), dtype=torch.bool)
-    asked[sets.blocks[-1].sets] = True
-    solution, pivots = coefficients(products, basis, owner, sets, asked)
-    complete, _ = coefficients(products, basis, owner, sets, every_set(sets))
-    last = sets.blocks[-1].rows
-    others = torch.ones(40, dtype=torch.bool)
-    others[last] = False
-    assert torch.equal(solution[:, last], complete[:, last])
-    assert not solution[:, others].any()
+    basis, _ = torch.linalg.qr(torch.randn(1, 140, 3, generator=generator, dtype=torch.float64))
+    weights = torch.rand(1, 140, 140, generator=generator, dtype=torch.float64) * visible
+    problem = weights @ basis, basis, torch.tensor([0]), sets
+    asked = torch.zeros(140, dtype=torch.bool)
+    asked[[20, 21, 90, 139]] = True
+    solution, pivots = solved_together(problem, asked)
+    complete, _ = solved_together(problem, every_set(sets))
+    assert_close(solution[:, asked], complete[:, asked], rtol=0, atol=1e-9)
+    assert not solution[:, ~asked].any()
     assert not pivots[:, ~asked].any()
-    assert (complete[:, others].abs().amax(-1) > 0).any()
+
+
+def test_a_set_without_a_factor_leaves_the_larger_sets_of_its_chain_as_they_are():
+    generator, visible = seeded(3), mask("causal", 30)
+    basis, _ = torch.linalg.qr(torch.randn(2, 30, 6, generator=generator, dtype=torch.float64))
+    weights = torch.rand(2, 30, 30, generator=generator, dtype=torch.float64) * visible
+    sets = key_sets(visible)
+    problem = weights @ basis, basis, torch.tensor([0, 1]), sets
+    _, pivots = solved_together(problem, every_set(sets))
+    assert not pivots[:, :5].gt(1e-10).any()  # fewer keys than dimensions
+    assert bool((pivots[:, 12:] > 1e-6).all())
+    assert check_against_dense_solutions(problem) > 36
+
+
+@pytest.mark.parametrize("kind", ["causal", "sliding", "any"])
+def test_errors_grow_by_no_more_than_is_said(kind):
+    generator = seeded(4)
+    visible = mask(kind, 40, generator=generator)
+    basis, _ = torch.linalg.qr(torch.randn(1, 40, 4, generator=generator, dtype=torch.float64))
+    sets = key_sets(visible)
+    asked = sets.size > 4
+    for solver in solvers(basis, sets, asked):
+        for index in solver.block.sets.tolist():
+            trace = torch.linalg.inv(gram_of(basis[0], sets.member[index])).trace()
+            assert float(solver.amplification[0]) >= float(trace.sqrt()) * (1 - 1e-9)

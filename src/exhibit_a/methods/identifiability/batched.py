@@ -108,13 +108,12 @@ class EffectiveSummary(Tap):
         numbers, effective = effective_statistics(
             call.probs, passed, visible, self.convention, call.value.dtype
         )
-        marks = {"special": self.special, "first": torch.zeros_like(self.special)}
-        marks["first"][:, 0] = True
-        for kind, marked in marks.items():
-            raw = share_on(marked, call.probs)
-            numbers[f"{kind}_raw"] = raw
-            same = effective is call.probs
-            numbers[f"{kind}_effective"] = raw if same else share_on(marked, effective)
+        first = torch.zeros_like(self.special)
+        first[:, 0] = True
+        raw = share_on(call.probs, self.special, first)
+        kept = raw if effective is call.probs else share_on(effective, self.special, first)
+        numbers |= {"special_raw": raw[0], "first_raw": raw[1]}
+        numbers |= {"special_effective": kept[0], "first_effective": kept[1]}
         self.numbers.append(numbers)
         if self.keep_maps:
             self.maps.append(effective)

@@ -19,7 +19,11 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.explanation.flow import readout, require_one_stack
 from exhibit_a.methods.identifiability.projection import project
-from exhibit_a.methods.identifiability.ranks import singular_values
+from exhibit_a.methods.identifiability.ranks import (
+    Tolerance,
+    singular_values,
+    surely_independent,
+)
 from exhibit_a.methods.identifiability.value_bias import value_bias as observed_bias
 from exhibit_a.methods.registry import Cost, method, token_method
 from exhibit_a.numerics.parallel import one_thread
@@ -159,8 +163,10 @@ def rank_deficient_projections(weight: Float[Tensor, "head d_head d_model"]) -> 
     """The heads whose output projection has not full rank, each with its U·S."""
     exact, finest = weight.double(), max(weight.shape[-2:]) * torch.finfo(weight.dtype).eps
     with one_thread():
-        strength = singular_values(exact, finest)
-    full = (strength > finest * strength[:, :1]).sum(-1) == weight.shape[1]
+        full = surely_independent(exact, Tolerance(0.0, weight.shape[-1], finest))
+        if not bool(full.all()):
+            strength = singular_values(exact, finest)
+            full = (strength > finest * strength[:, :1]).sum(-1) == weight.shape[1]
     deficient = {}
     for head in (~full).nonzero().flatten().tolist():
         left, strength_of_head, _ = torch.linalg.svd(exact[head], full_matrices=False)
@@ -193,13 +199,12 @@ def with_padding(numbers: Tensor, real: Bool[Tensor, " query"], filler: float) -
 
 
 def share_on(
-    marked: Bool[Tensor, "*batch key"], maps: Float[Tensor, "*batch head query key"]
-) -> Float[Tensor, "*batch head"]:
-    """The mean over rows of the share of absolute weight on the marked keys."""
+    maps: Float[Tensor, "*batch head query key"], *marked: Bool[Tensor, "*batch key"]
+) -> list[Float[Tensor, "*batch head"]]:
+    """The mean over rows of the share of absolute weight on the keys of each mark."""
     size = maps.abs()
     total = size.sum(-1).clamp_min(torch.finfo(maps.dtype).tiny)
-    on_marked = (size @ marked.to(maps.dtype)[..., None, :, None]).squeeze(-1)
-    return (on_marked / total).mean(-1)
+    return [((size * keys[..., None, None, :]).sum(-1) / total).mean(-1) for keys in marked]
 
 
 def _site_numbers(
@@ -236,21 +241,28 @@ def _site_numbers(
         "null_fraction": with_padding(projection.null_fraction, real, torch.nan),
         "moved": with_padding(projection.moved, real, torch.nan),
         "pearson": projection.pearson,
-        **{
-            f"{kind}_{name}": share_on(marked, maps)
-            for name, maps in (("raw", raw), ("effective", projection.effective))
-            for kind, marked in (("special", special), ("first", first))
-        },
+        **_shares(raw, projection.effective, special, first),
         "spectrum": projection.spectrum,
         "rtol": with_padding(projection.rtol.to(attention.device), real, torch.nan),
     }
 
 
+def _shares(raw: SiteMap, effective: SiteMap, special: Tensor, first: Tensor) -> dict[str, Tensor]:
+    """The weight on special tokens and on the first, head by head: one fits into the cache."""
+    shares = {}
+    for name, maps in (("raw", raw), ("effective", effective)):
+        by_head = [share_on(maps[head : head + 1], special, first) for head in range(len(maps))]
+        for kind, numbers in zip(("special", "first"), zip(*by_head, strict=True), strict=True):
+            shares[f"{kind}_{name}"] = torch.cat(numbers)
+    return shares
+
+
 def _output_change(raw: Tensor, effective: Tensor, values: Tensor) -> float:
     """The largest change of a head's output, which should be zero, in units of the values."""
     values = values.to(effective.dtype)
-    moved = (effective - raw) @ values
-    return float(moved.abs().amax() / values.abs().amax().clamp_min(torch.finfo(values.dtype).tiny))
+    heads = zip(raw, effective, values, strict=True)
+    largest = max(float(((kept - row) @ seen).abs().amax()) for row, kept, seen in heads)
+    return largest / float(values.abs().amax().clamp_min(torch.finfo(values.dtype).tiny))
 
 
 def _checks(
@@ -258,9 +270,11 @@ def _checks(
 ) -> dict[str, float | str]:
     """What was assumed, and the largest tolerance with which ranks were counted."""
     tolerances = torch.cat(rtols)
+    model = str(trace.values[0].dtype).removeprefix("torch.")
+    products = "" if model == "float64" else ", products that allow it in float32"
     checks: dict[str, float | str] = {
         "parity": trace.subject.anatomy.parity,
-        "computed in": f"float64; the model in {str(trace.values[0].dtype).removeprefix('torch.')}",
+        "computed in": f"float64{products}; the model in {model}",
         "tolerance of the rank": float(tolerances[~tolerances.isnan()].amax()),
     }
     unknown = [site.index for site in trace.sites if site.projection is None]

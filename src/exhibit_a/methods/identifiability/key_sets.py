@@ -6,9 +6,11 @@ that overlap with their neighbours. Nothing else about the kind of mask has to b
 
 Neighbouring sets are gathered in blocks, so that the rows of a block can share work:
 
-1. a block is the longest run of sets that differ on at most ``CONTESTED`` keys;
+1. a block is the longest run of sets that differ on few keys: at most ``CHAINED`` where each set
+   contains the one before it, and ``CONTESTED`` otherwise;
 2. its rows are those that see one of its sets;
-3. its contested keys are those that some of its sets have and others do not;
+3. its contested keys are those that some of its sets have and others do not, and those that the
+   most sets lack come first: in a chain, a set then lacks the first few and no others;
 4. the keys gained and lost are the difference between its union and that of the block before.
 """
 
@@ -21,17 +23,21 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 CONTESTED = 16  # keys on which the sets of a block may differ
+CHAINED = 64  # and where each contains the one before it
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
     """Neighbouring key sets that agree on all but a few contested keys, and their rows."""
 
-    sets: slice
+    sets: Int[Tensor, " set"]
     rows: Int[Tensor, " row"]
     set_of_row: Int[Tensor, " row"]  # counted from the first set of the block
+    span: slice  # from the first to the last key that some row sees
+    sees_all: bool  # whether every row sees all of the span
     contested: Int[Tensor, " contested"]
     absent: Bool[Tensor, "set contested"]
+    chain: bool  # whether the keys absent from a set are the first of the contested ones
     gained: Int[Tensor, " gained"]  # keys of some set of this block and of none in the one before
     lost: Int[Tensor, " lost"]  # and the other way round
 
@@ -57,30 +63,43 @@ class KeySets:
         return len(self.member)
 
     @cached_property
-    def blocks(self) -> tuple[Block, ...]:
-        """All sets, in runs as long as the contested keys allow."""
-        # step 1
-        cuts, core, union = [0], self.member[0], self.member[0]
-        for index in range(1, len(self)):
-            core, union = core & self.member[index], union | self.member[index]
-            if int((union & ~core).sum()) > CONTESTED:
-                cuts.append(index)
-                core = union = self.member[index]
-        order = self.of_row.argsort(stable=True)
-        places = self.of_row[order].contiguous()
-        blocks, before = [], torch.zeros_like(core)
-        for start, stop in pairwise([*cuts, len(self)]):
-            member, union = self.member[start:stop], self.member[start:stop].any(0)
-            edges = torch.searchsorted(places, torch.tensor([start, stop], device=places.device))
-            rows = slice(*edges.tolist())
-            contested = _where(union & ~member.all(0))
+    def chain(self) -> bool:
+        """Whether each set contains the one before it."""
+        return not bool((self.member[:-1] & ~self.member[1:]).any())
+
+    def blocks(self, asked: Bool[Tensor, " set"] | None = None) -> tuple[Block, ...]:
+        """The sets asked for, or all, in runs as long as the contested keys allow."""
+        every = torch.arange(len(self), device=self.member.device)
+        wanted = every if asked is None else every[asked]
+        rows = self.of_row.argsort(stable=True)
+        first_row = torch.searchsorted(self.of_row[rows].contiguous(), wanted).tolist()
+        past_rows = torch.searchsorted(self.of_row[rows].contiguous(), wanted, right=True).tolist()
+        blocks, before = [], torch.zeros_like(self.everything)
+        for start, stop in pairwise([*self._cuts(wanted), len(wanted)]):
+            sets, member = wanted[start:stop], self.member[wanted[start:stop]]
+            union = member.any(0)
+            seen, contested = _where(union), _where(union & ~member.all(0))
+            span = slice(int(seen[0]), int(seen[-1]) + 1) if len(seen) else slice(0, 0)
+            lacking = (~member[:, contested]).sum(0)
+            contested = contested[lacking.argsort(descending=True, stable=True)]  # step 3
+            absent = ~member[:, contested]
+            of_set = [
+                rows[a:b] for a, b in zip(first_row[start:stop], past_rows[start:stop], strict=True)
+            ]
+            counts = torch.tensor([len(group) for group in of_set], device=rows.device)
+            prefix = torch.arange(len(contested), device=rows.device) < absent.sum(-1, keepdim=True)
             blocks.append(
                 Block(
-                    sets=slice(start, stop),
-                    rows=order[rows],  # step 2
-                    set_of_row=places[rows] - start,
-                    contested=contested,  # step 3
-                    absent=~member[:, contested],
+                    sets=sets,
+                    rows=torch.cat(of_set),  # step 2
+                    set_of_row=torch.arange(len(sets), device=rows.device).repeat_interleave(
+                        counts
+                    ),
+                    span=span,
+                    sees_all=not len(contested) and span.stop - span.start == len(seen),
+                    contested=contested,
+                    absent=absent,
+                    chain=bool((absent == prefix).all()),
                     gained=_where(union & ~before),  # step 4
                     lost=_where(before & ~union),
                 )
@@ -88,9 +107,30 @@ class KeySets:
             before = union
         return tuple(blocks)
 
+    def _cuts(self, wanted: Int[Tensor, " set"]) -> list[int]:
+        """Where each run of sets begins (step 1)."""
+        if self.chain:
+            sizes, cuts = self.size[wanted].tolist(), [0]
+            for index, size in enumerate(sizes):
+                if size - sizes[cuts[-1]] > CHAINED:
+                    cuts.append(index)
+            return cuts
+        member, cuts = self.member[wanted], [0]
+        core = union = member[0]
+        for index in range(1, len(wanted)):
+            core, union = core & member[index], union | member[index]
+            if int((union & ~core).sum()) > CONTESTED:
+                cuts.append(index)
+                core = union = member[index]
+        return cuts
+
 
 def key_sets(visible: Bool[Tensor, "query key"]) -> KeySets:
     """The key sets of a mask; sets that form a chain are ordered from small to large."""
+    if bool((visible == visible[:1]).all()):
+        return KeySets(
+            visible[:1], torch.zeros(len(visible), dtype=torch.long, device=visible.device)
+        )
     first_row: dict[bytes, int] = {}
     rows = visible.cpu().numpy()
     seen = [first_row.setdefault(row.tobytes(), index) for index, row in enumerate(rows)]

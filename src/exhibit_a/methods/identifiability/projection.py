@@ -13,12 +13,15 @@ can tell us about the row. For row i, with S the keys it may see, c = row @ V an
    when a row sees everything, which settles bidirectional, padded and cross-attention.
 4. Otherwise G is I minus the outer products of what the row cannot see. Neighbouring rows differ in
    few keys, so a block of rows shares one factor of G, and each row corrects it for the few keys it
-   does not see (``woodbury``). One product of all G⁻¹c with Bᵀ then gives all effective rows.
+   does not see (``woodbury``). A product of G⁻¹c with Bᵀ then gives the effective row.
 5. Rows with a smaller rank than the whole, or whose correction is ill-conditioned, are projected
    one key set at a time by a singular value decomposition.
 
-Everything is computed in float64, a few heads at a time; heads that share their values share steps
-1 and 3.
+Ranks, bases and factors are computed in float64. The two large products are computed in the
+precision of the attention, float32 at least, as long as G⁻¹ cannot make their rounding visible;
+rows that see hardly more keys than the values are wide are where it can, and those are computed in
+float64 as well. Some rows of some heads are worked on at a time, and what is told about them is
+measured before the next ones; heads that share their values share steps 1 and 3.
 """
 
 from dataclasses import dataclass
@@ -27,22 +30,21 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from exhibit_a.methods.identifiability.key_sets import KeySets, key_sets
+from exhibit_a.methods.identifiability.key_sets import Block, KeySets, key_sets
 from exhibit_a.methods.identifiability.ranks import (
     HeadMaps,
     HeadValues,
-    Ranks,
     Tolerance,
     ranks,
     tolerance_for,
     with_ones,
 )
-from exhibit_a.methods.identifiability.woodbury import coefficients
+from exhibit_a.methods.identifiability.spaces import space_of
+from exhibit_a.methods.identifiability.woodbury import solvers
 from exhibit_a.numerics.parallel import shares, spread
 
-WORKSPACE = 2**23  # bytes of float64 attention that a thread works on, if more than one head
-WELL_CONDITIONED = 1e-6  # smallest pivot of G, against 1 for a row that sees everything
-SAME_SPACE = 1e-6  # how far directions below the tolerance may turn the space that is kept
+WORKSPACE = 2**22  # bytes of attention that a thread works on, if more than one row of one head
+FEWEST_ROWS = 64  # rows of a head that are worth a product of their own
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,130 +100,120 @@ def project(
     maps, flat_values = attention.flatten(0, -3), values.flatten(0, -3)
     sets = key_sets(visible)  # step 1
     tolerance = tolerance_for(dtype or values.dtype, values.shape[-1] + simplex, rtol)
-    effective = torch.empty_like(maps, dtype=torch.promote_types(maps.dtype, torch.float32))
+    precision = torch.promote_types(maps.dtype, torch.float32)
+    effective = torch.zeros(maps.shape, dtype=precision, device=maps.device)
 
     def project_heads(heads: slice) -> dict[str, Tensor]:
         exact = flat_values[heads].to(torch.float64)
         exact = with_ones(exact, sets) if simplex else exact
-        weights = maps[heads].to(torch.float64, copy=True)
-        if not bool(visible.all()):
-            weights.masked_fill_(~visible, 0)
-        return _project(weights, exact, sets, tolerance, effective[heads])
+        return _project(maps[heads], exact, sets, tolerance, effective[heads])
 
-    at_a_time = WORKSPACE // (8 * visible.numel())
+    at_a_time = WORKSPACE // (effective.element_size() * visible.shape[1] * FEWEST_ROWS)
     runs = spread(project_heads, shares(len(maps), at_a_time, maps.device), maps.device)
     numbers = {name: torch.cat([run[name] for run in runs]) for name in runs[0]}
     shaped = {
         name: flat.reshape(*attention.shape[:-2], *flat.shape[1:]) for name, flat in numbers.items()
     }
-    seen = sets.size[sets.of_row]
-    relative = torch.tensor([tolerance.of(size) for size in seen.tolist()], dtype=torch.float64)
-    return Projection(effective.reshape(attention.shape), keys_seen=seen, rtol=relative, **shaped)
+    relative = [tolerance.of(size) for size in sets.size.tolist()]
+    return Projection(
+        effective.reshape(attention.shape),
+        keys_seen=sets.size[sets.of_row],
+        rtol=torch.tensor(relative, dtype=torch.float64)[sets.of_row.cpu()],
+        **shaped,
+    )
 
 
 def _project(
-    weights: HeadMaps, values: HeadValues, sets: KeySets, tolerance: Tolerance, effective: HeadMaps
+    maps: HeadMaps, values: HeadValues, sets: KeySets, tolerance: Tolerance, effective: HeadMaps
 ) -> dict[str, Tensor]:
-    """Fill ``effective`` for some heads and return the rest; ``weights`` is overwritten."""
+    """Fill ``effective``, which is zero, for some heads and return the rest."""
     distinct, owner = _distinct(values)
     counted = ranks(distinct, sets, tolerance)  # step 1
     counts = {"rank": counted.rank, "least_rank": counted.least, "most_rank": counted.most}
     numbers = {name: count[owner][:, sets.of_row] for name, count in counts.items()}
     numbers["spectrum"] = counted.spectrum[owner]
-    if bool((counted.rank == sets.size).all()):  # step 2, for all rows
-        effective.copy_(weights)
-        nothing = weights.new_zeros(weights.shape[:2])
-        same = weights.new_ones(len(weights))
-        return numbers | {"null_fraction": nothing, "moved": nothing, "pearson": same}
-    rows = _effective_rows(weights, distinct, owner, sets, counted, tolerance)
-    effective.copy_(rows)
-    sums, length = (weights.sum(-1), rows.sum(-1)), weights.norm(dim=-1)
-    null_part = weights.sub_(rows)
-    null_length = null_part.norm(dim=-1)
-    return numbers | {
-        "null_fraction": null_length / torch.where(length > 0, length, 1.0),
-        "moved": null_part.norm(p=1, dim=-1) / 2,
-        "pearson": _pearson(sums, length, null_length, int(sets.size[sets.of_row].sum())),
-    }
+    free = counted.rank < sets.size
+    rows = _Rows(maps, effective, sets)
+    if not bool(free.any(0).all()):
+        for block in sets.blocks(~free.any(0)):
+            for part in rows.parts(block):
+                raw = rows.read(block, part)
+                rows.write(block, part, raw, raw)  # step 2
+    if bool(free.any()):
+        space = space_of(distinct, owner, sets, counted, tolerance, effective.dtype)  # step 3
+        for solver in solvers(space.basis, sets, free.any(0)):
+            for part in rows.parts(solver.block):
+                raw = rows.read(solver.block, part)
+                kept = rows.room(solver.block, part)
+                space.project(raw, solver, part, kept)
+                rows.write(solver.block, part, raw, kept)
+    return numbers | rows.statistics(free.any(-1)[owner])
 
 
-def _effective_rows(
-    weights: HeadMaps,
-    values: Float[Tensor, "distinct key width"],
-    owner: Int[Tensor, " head"],
-    sets: KeySets,
-    counted: Ranks,
-    tolerance: Tolerance,
-) -> HeadMaps:
-    """The part of every row that the output can show (steps 2 to 5)."""
-    basis, same_rank, blur = _basis(values, sets, counted, tolerance)  # step 3
-    free, products = (counted.rank < sets.size)[owner], weights @ basis[owner]
-    if len(sets) == 1:
-        effective = products @ basis[owner].mT
-        if bool(free.all()):
-            return effective
-        return torch.where(free.unsqueeze(-1), effective, weights)  # step 2
-    # step 4
-    solution, pivots = coefficients(products, basis, owner, sets, free.any(0))
-    effective = (solution @ basis[owner].mT).masked_fill_(~sets.member[sets.of_row], 0)
-    # step 2
-    untouched = ~free[:, sets.of_row]
-    effective[untouched] = weights[untouched]
-    # step 5
-    enough = (blur / SAME_SPACE).square().clamp_min(WELL_CONDITIONED).unsqueeze(-1)
-    unsettled = free & ~(same_rank[owner] & (pivots > enough[owner]))
-    for index in unsettled.any(0).nonzero().flatten().tolist():
-        heads = unsettled[:, index].nonzero().flatten()
-        keys = sets.member[index].nonzero().flatten()
-        rows = (sets.of_row == index).nonzero().flatten()
-        kinds, place = torch.unique(owner[heads], return_inverse=True)
-        directions = _leading(values[kinds][:, keys], counted.rank[kinds, index])[place]
-        block = (heads[:, None, None], rows[:, None], keys)
-        effective[block] = weights[block] @ directions @ directions.mT
-    return effective
+class _Rows:
+    """The rows of some heads, read and written a few at a time, and what is measured of them."""
+
+    def __init__(self, maps: HeadMaps, effective: HeadMaps, sets: KeySets) -> None:
+        self.maps, self.effective, self.sets = maps, effective, sets
+        shape = (5, *maps.shape[:2])
+        self.measured = torch.zeros(shape, dtype=torch.float64, device=maps.device)
+
+    def parts(self, block: Block) -> list[slice]:
+        """The rows of a block in even runs that fit into the workspace."""
+        size = len(self.maps) * (block.span.stop - block.span.start)
+        most = max(1, WORKSPACE // max(1, size * self.effective.element_size()))
+        count = len(block.rows)
+        step = -(-count // -(-count // most)) if count else 1
+        return [slice(start, min(start + step, count)) for start in range(0, count, step)]
+
+    def read(self, block: Block, part: slice) -> HeadMaps:
+        """Rows of a block over the keys of its span; what they cannot see is nothing."""
+        raw = self.maps[:, _place(block.rows[part]), block.span].to(self.effective.dtype)
+        if block.sees_all:
+            return raw
+        return raw * self.sets.member[block.sets[block.set_of_row[part]], block.span]
+
+    def room(self, block: Block, part: slice) -> HeadMaps:
+        """Where effective rows go: their place, if it is not scattered."""
+        place = _place(block.rows[part])
+        if isinstance(place, slice):
+            return self.effective[:, place, block.span]
+        return torch.empty_like(self.effective[:, place, block.span])
+
+    def write(self, block: Block, part: slice, raw: HeadMaps, kept: HeadMaps) -> None:
+        """Put effective rows in their place, and measure them while they are in the cache."""
+        place = _place(block.rows[part])
+        if not isinstance(place, slice) or kept is raw:
+            self.effective[:, place, block.span] = kept
+        null = raw - kept
+        null_length = torch.linalg.vector_norm(null, dim=-1)
+        numbers = (
+            raw.sum(-1),
+            kept.sum(-1),
+            torch.linalg.vector_norm(raw, dim=-1),
+            null_length,
+            null.abs_().sum(-1),
+        )
+        for rows, number in zip(self.measured, numbers, strict=True):
+            rows[:, place] = number.to(torch.float64)
+
+    def statistics(self, free: Bool[Tensor, " head"]) -> dict[str, Tensor]:
+        """What the rows lose; heads in which no row is free lose nothing."""
+        raw_sum, kept_sum, length, null_length, null_sum = self.measured
+        pairs = int(self.sets.size[self.sets.of_row].sum())
+        pearson = _pearson((raw_sum, kept_sum), length, null_length, pairs)
+        return {
+            "null_fraction": null_length / torch.where(length > 0, length, 1.0),
+            "moved": null_sum / 2,
+            "pearson": torch.where(free, pearson, 1.0),
+        }
 
 
-def _basis(
-    values: Float[Tensor, "distinct key width"],
-    sets: KeySets,
-    counted: Ranks,
-    tolerance: Tolerance,
-) -> tuple[
-    Float[Tensor, "distinct key direction"],
-    Bool[Tensor, "distinct set"],
-    Float[Tensor, " distinct"],
-]:
-    """Orthonormal columns for the values of all keys that are seen; zeros elsewhere.
-
-    Also: on which key sets the values have the rank of the whole, and the blur: the strongest
-    direction that is dropped over the weakest that is kept.
-    """
-    seen, widest = sets.everything, int(sets.size.argmax())
-    columns, mixing = torch.linalg.qr(values[:, seen])
-    rank, blur = counted.rank[:, widest], values.new_zeros(len(values))
-    one_sees_all = bool((sets.member[widest] == seen).all())
-    if not (one_sees_all and bool((rank == columns.shape[-1]).all())):
-        turn, strength, _ = torch.linalg.svd(mixing)
-        if not one_sees_all:
-            line = tolerance.of(int(seen.sum())) * strength[:, :1]
-            rank = (strength > line).sum(-1)
-        kept = torch.arange(strength.shape[-1], device=rank.device) < rank.unsqueeze(-1)
-        columns = (columns @ turn) * kept.unsqueeze(1)
-        weakest = torch.where(kept, strength, torch.inf).amin(-1)
-        blur = torch.where(kept, 0, strength).amax(-1) / weakest
-    basis = values.new_zeros(*values.shape[:2], columns.shape[-1])
-    basis[:, seen] = columns
-    return basis, counted.rank == rank.unsqueeze(-1), blur
-
-
-def _leading(
-    values: Float[Tensor, "kind seen width"], rank: Int[Tensor, " kind"]
-) -> Float[Tensor, "kind seen direction"]:
-    """The ``rank`` strongest left singular vectors, then zeros."""
-    left, _, _ = torch.linalg.svd(values, full_matrices=False)
-    kept = torch.arange(left.shape[-1], device=rank.device) < rank.unsqueeze(-1)
-    leading: Tensor = left * kept.unsqueeze(1)
-    return leading
+def _place(rows: Int[Tensor, " row"]) -> slice | Int[Tensor, " row"]:
+    """Rows as a slice where they follow each other: a slice of a map is not copied."""
+    if not len(rows) or not bool((rows.diff() == 1).all()):
+        return rows
+    return slice(int(rows[0]), int(rows[-1]) + 1)
 
 
 def _distinct(

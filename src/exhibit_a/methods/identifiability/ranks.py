@@ -12,13 +12,14 @@ settled from its core (the keys of all of them) and its union (the keys of any):
 2. By Cauchy interlacing on V[S]V[S]ᵀ, the number of singular values lost below the tolerance lies
    between those of core and union: so does the nullity |S| − rank.
 3. Where either pair of bounds meets, all sets of the run are settled at once.
-4. Where neither does, the run is halved.
+4. Where neither does, the run is halved. To begin with, sets of more keys than d are one run and
+   the others another: the rank is often d in the first, and the nullity zero in the second.
 
 The result is the one that a singular value decomposition of every V[S] would give.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -75,14 +76,16 @@ class Ranks:
     rank: Int[Tensor, "head set"]
     most: Int[Tensor, "head set"]
     spectrum: Float[Tensor, "head direction"]  # of the largest set, in descending order
+    gram: Float[Tensor, "head width width"] | None  # VᵀV on it, where it was needed
 
 
 def ranks(values: HeadValues, sets: KeySets, tolerance: Tolerance) -> Ranks:
     """The rank of ``values`` on every key set, for every head, in float64."""
     heads = values.shape[0]
-    strengths = _cached_strengths(values, tolerance)
+    strengths = _Strengths(values, tolerance)
     counts = torch.empty(heads, len(sets), 3, dtype=torch.long, device=values.device)
-    pending = [(0, len(sets), torch.arange(heads, device=values.device))]
+    every_head = torch.arange(heads, device=values.device)
+    pending = [(*run, every_head) for run in _runs(sets, values.shape[-1])]
     with one_thread():
         while pending:
             start, stop, open_heads = pending.pop()
@@ -95,9 +98,9 @@ def ranks(values: HeadValues, sets: KeySets, tolerance: Tolerance) -> Ranks:
                 pending.append((start, middle, open_heads[~settled]))
                 pending.append((middle, stop, open_heads[~settled]))
         largest = sets.member[int(sets.size.argmax())]
-        spectrum = strengths(largest, torch.arange(heads, device=values.device))
+        spectrum = strengths(largest, every_head)
     least, rank, most = counts.unbind(-1)
-    return Ranks(least, rank, most, spectrum)
+    return Ranks(least, rank, most, spectrum, strengths.grams.get(_name(largest)))
 
 
 def surely_independent(
@@ -139,20 +142,30 @@ def singular_values(
     The eigenvalues of the Gram matrix are much cheaper, but squares of small numbers are lost in
     the rounding of the largest.
     """
+    return _strengths_and_gram(matrix, finest)[0]
+
+
+def _strengths_and_gram(
+    matrix: Float[Tensor, "*batch row column"], finest: float
+) -> tuple[Float[Tensor, "*batch direction"], Float[Tensor, "*batch side side"] | None]:
+    """Singular values, and the smaller Gram matrix if they come from it."""
     if finest**2 < 1e3 * EXACT or 0 in matrix.shape:
-        from_svd: Tensor = torch.linalg.svdvals(matrix)
-        return from_svd
+        return torch.linalg.svdvals(matrix), None
     tall = matrix.shape[-2] > matrix.shape[-1]
     gram = matrix.mT @ matrix if tall else matrix @ matrix.mT
     squares: Tensor = torch.linalg.eigvalsh(gram)
-    return squares.clamp_min(0).sqrt().flip(-1)
+    return squares.clamp_min(0).sqrt().flip(-1), gram
 
 
-Strengths = Callable[[Tensor, Tensor], Tensor]  # of a set, for some heads
+def _runs(sets: KeySets, width: int) -> list[tuple[int, int]]:
+    """The runs to begin with: sets that can be independent and sets that are too large to be."""
+    turns = ((sets.size > width).long().diff() != 0).nonzero().flatten() + 1
+    cuts = [int(turns[0])] if len(turns) == 1 else []
+    return list(pairwise([0, *cuts, len(sets)]))
 
 
 def _between(
-    sets: KeySets, run: slice, strengths: Strengths, tolerance: Tolerance, heads: Tensor
+    sets: KeySets, run: slice, strengths: "_Strengths", tolerance: Tolerance, heads: Tensor
 ) -> tuple[Int[Tensor, "head set 3"], Bool[Tensor, " head"]]:
     """Ranks of a run of sets from its core and its union, and for which heads that settles them."""
     core, union = sets.member[run].all(0), sets.member[run].any(0)
@@ -183,22 +196,33 @@ def _above(strengths: Tensor, thresholds: Tensor) -> Tensor:
     return (strengths.unsqueeze(-1) > thresholds.unsqueeze(1)).sum(1)
 
 
-def _cached_strengths(values: Tensor, tolerance: Tolerance) -> Strengths:
-    """A function from a set and heads to their singular values; each is computed once."""
-    known: dict[bytes, tuple[Tensor, Tensor]] = {}
+class _Strengths:
+    """Singular values of the values on a set, for some heads; each is computed once."""
 
-    def strengths(member: Tensor, heads: Tensor) -> Tensor:
-        name = member.cpu().numpy().tobytes()
-        size = int(member.sum())
-        if name not in known:
+    def __init__(self, values: HeadValues, tolerance: Tolerance) -> None:
+        self.values, self.tolerance = values, tolerance
+        self.known: dict[bytes, tuple[Tensor, Tensor]] = {}
+        self.grams: dict[bytes, Tensor] = {}  # VᵀV of sets with more keys than d, for all heads
+
+    def __call__(self, member: Bool[Tensor, " key"], heads: Int[Tensor, " head"]) -> Tensor:
+        values, name, size = self.values, _name(member), int(member.sum())
+        if name not in self.known:
             blank = values.new_zeros(len(values), min(size, values.shape[-1]))
-            known[name] = (torch.zeros(len(values), dtype=torch.bool, device=values.device), blank)
-        done, spectra = known[name]
+            done = torch.zeros(len(values), dtype=torch.bool, device=values.device)
+            self.known[name] = (done, blank)
+        done, spectra = self.known[name]
         missing = heads[~done[heads]]
         if len(missing):
-            rows = values[missing][:, member]
-            spectra[missing] = singular_values(rows, tolerance.lines(size)[-1])
+            rows = values if len(missing) == len(values) else values[missing]
+            rows = rows if size == len(member) else rows[:, member]
+            finest = self.tolerance.lines(size)[-1]
+            spectra[missing], gram = _strengths_and_gram(rows, finest)
             done[missing] = True
+            if gram is not None and len(missing) == len(values) and size > values.shape[-1]:
+                self.grams[name] = gram
         return spectra[heads]
 
-    return strengths
+
+def _name(member: Bool[Tensor, " key"]) -> bytes:
+    """What tells a set from all others."""
+    return member.cpu().numpy().tobytes()

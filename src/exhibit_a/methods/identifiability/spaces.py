@@ -1,0 +1,136 @@
+"""Onto which space is a row projected, and how is it done for many rows at once?
+
+These are steps 2 to 5 of ``projection.py``: an orthonormal basis B of the values of all keys that
+are seen, and the rows of a block projected with it. In the precision of the attention an error of
+``row @ B`` grows by up to √tr G⁻¹, which is √width where a row sees everything. A block in which it
+may grow much more is computed in float64.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from exhibit_a.methods.identifiability.key_sets import KeySets
+from exhibit_a.methods.identifiability.ranks import EXACT, HeadMaps, Ranks, Tolerance
+from exhibit_a.methods.identifiability.woodbury import Solver
+
+WELL_CONDITIONED = {torch.float32: 1e-8, torch.float64: 1e-6}  # smallest pivot of G, against 1
+SAME_SPACE = 1e-6  # how far directions below the tolerance may turn the space that is kept
+SAFE_GROWTH = 4.0  # of an error by G⁻¹, in units of its growth where G = I
+
+Distinct = Float[Tensor, "distinct key width"]
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """The space that the values of some heads span; heads may share values."""
+
+    values: Distinct
+    owner: Int[Tensor, " head"]  # which of the values a head uses
+    sets: KeySets
+    counted: Ranks
+    basis: Float[Tensor, "distinct key direction"]
+    rough: Float[Tensor, "head key direction"]  # the basis of each head, in the precision of maps
+    settled: Bool[Tensor, "distinct set"]  # whether the values have the rank of the whole there
+    blur: Float[Tensor, " distinct"]  # strongest direction dropped over the weakest kept
+
+    def project(self, raw: HeadMaps, solver: Solver, part: slice, effective: HeadMaps) -> None:
+        """Fill ``effective`` for some rows of a block, over the keys of its span."""
+        block, limit = solver.block, SAFE_GROWTH * self.basis.shape[-1] ** 0.5
+        safe = bool((solver.amplification <= limit).all())  # False for NaN, too
+        exact = raw if safe else raw.to(torch.float64)
+        basis = (self.rough if safe else self.basis[self.owner])[:, block.span].to(exact.dtype)
+        solution = exact @ basis
+        if solver.inverse is not None:
+            solution = solver.coefficients(solution.to(torch.float64), self.owner, part)  # step 4
+        if safe:
+            torch.matmul(solution.to(raw.dtype), basis.mT, out=effective)
+        else:
+            effective.copy_(solution @ basis.mT)
+        sets_of_row = block.sets[block.set_of_row[part]]
+        if not block.sees_all:
+            effective *= self.sets.member[sets_of_row, block.span]
+        size, rank = self.sets.size[block.sets], self.counted.rank[:, block.sets]
+        free = (rank < size)[self.owner]
+        if not bool(free.all()):
+            untouched = ~free[:, block.set_of_row[part]].unsqueeze(-1)
+            effective.copy_(torch.where(untouched, raw, effective))  # step 2
+        line = (self.blur / SAME_SPACE).square().clamp_min(WELL_CONDITIONED[raw.dtype])
+        settled = self.settled[:, block.sets] & (solver.pivots > line.unsqueeze(-1))
+        unsettled = free & ~settled[self.owner]
+        for place in unsettled.any(0).nonzero().flatten().tolist():  # step 5
+            rows = (block.set_of_row[part] == place).nonzero().flatten()
+            heads = unsettled[:, place].nonzero().flatten()
+            self._row_by_row(raw, effective, int(block.sets[place]), block.span, (heads, rows))
+
+    def _row_by_row(
+        self,
+        raw: HeadMaps,
+        effective: HeadMaps,
+        index: int,
+        span: slice,
+        where: tuple[Int[Tensor, " some"], Int[Tensor, " row"]],
+    ) -> None:
+        """Put the projection by a decomposition in its place, for rows that see one key set."""
+        heads, rows = where
+        keys = self.sets.member[index].nonzero().flatten()
+        kinds, place = torch.unique(self.owner[heads], return_inverse=True)
+        directions = _leading(self.values[kinds][:, keys], self.counted.rank[kinds, index])[place]
+        block = (heads[:, None, None], rows[:, None], keys - span.start)
+        exact = raw[block].to(torch.float64) @ directions @ directions.mT
+        effective[heads[:, None], rows] = 0  # without a factor, there may be anything
+        effective[block] = exact.to(effective.dtype)
+
+
+def space_of(
+    values: Distinct,
+    owner: Int[Tensor, " head"],
+    sets: KeySets,
+    counted: Ranks,
+    tolerance: Tolerance,
+    dtype: torch.dtype,
+) -> Space:
+    """The space of the values on all keys that are seen, for maps in ``dtype`` (step 3)."""
+    seen, widest = sets.everything, int(sets.size.argmax())
+    rank, blur = counted.rank[:, widest], values.new_zeros(len(values))
+    whole = values if bool(seen.all()) else values[:, seen]
+    one_sees_all = bool((sets.member[widest] == seen).all())
+    full = one_sees_all and bool((rank == values.shape[-1]).all())
+    if full and counted.gram is not None and _well_spread(counted.spectrum, dtype):
+        factor = torch.linalg.cholesky(counted.gram)  # VᵀV = LLᵀ, V = B Lᵀ
+        columns = torch.linalg.solve_triangular(factor, whole.mT, upper=False).mT
+    else:
+        columns, mixing = torch.linalg.qr(whole)
+    if not full:
+        turn, strength, _ = torch.linalg.svd(mixing)
+        if not one_sees_all:
+            line = tolerance.of(int(seen.sum())) * strength[:, :1]
+            rank = (strength > line).sum(-1)
+        kept = torch.arange(strength.shape[-1], device=rank.device) < rank.unsqueeze(-1)
+        columns = (columns @ turn) * kept.unsqueeze(1)
+        weakest = torch.where(kept, strength, torch.inf).amin(-1)
+        blur = torch.where(kept, 0, strength).amax(-1) / weakest
+    basis = columns
+    if whole is not values:
+        basis = values.new_zeros(*values.shape[:2], columns.shape[-1])
+        basis[:, seen] = columns
+    settled = counted.rank == rank.unsqueeze(-1)
+    return Space(values, owner, sets, counted, basis, basis.to(dtype)[owner], settled, blur)
+
+
+def _well_spread(spectrum: Float[Tensor, "distinct direction"], dtype: torch.dtype) -> bool:
+    """Whether the Gram matrix, with squares of the spectrum, still has the digits of ``dtype``."""
+    squares = (spectrum[:, -1] / spectrum[:, 0]).square()
+    return bool((squares * torch.finfo(dtype).eps > 8 * EXACT).all())
+
+
+def _leading(
+    values: Float[Tensor, "kind seen width"], rank: Int[Tensor, " kind"]
+) -> Float[Tensor, "kind seen direction"]:
+    """The ``rank`` strongest left singular vectors, then zeros."""
+    left, _, _ = torch.linalg.svd(values, full_matrices=False)
+    kept = torch.arange(left.shape[-1], device=rank.device) < rank.unsqueeze(-1)
+    leading: Tensor = left * kept.unsqueeze(1)
+    return leading
