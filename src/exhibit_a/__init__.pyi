@@ -6,6 +6,9 @@ from .errors import NotComputableError as NotComputableError
 from .errors import UnsupportedModelError as UnsupportedModelError
 from .examples import Example as Example
 from .examples import read_examples as read_examples
+from .methods.attribution.context import Agreement as Agreement
+from .methods.attribution.context import ContextAttribution as ContextAttribution
+from .methods.attribution.context import context_attribution as context_attribution
 from .methods.attribution.reliance import Reliance as Reliance
 from .methods.attribution.reliance import reliance as reliance
 from .methods.attribution.self_attribution import SelfAttribution as SelfAttribution

@@ -7,6 +7,7 @@ import { listen } from "./keyboard";
 import { matrixView } from "./matrix";
 import type { Header, Maps } from "./model";
 import { overviewView } from "./overview";
+import { passagesView } from "./passages";
 import { Payload } from "./payload";
 import { picturesView } from "./pictures";
 import { rowView } from "./rowview";
@@ -54,6 +55,7 @@ export function mount(host: HTMLElement, header: Header, text: string, options: 
     ),
     summaryView(context),
     header.maps && apart(header) ? overviewView(context, header.maps) : null,
+    header.passages ? passagesView(context, header.passages) : null,
     header.pictures ? picturesView(context, header.pictures) : null,
     header.maps ? exhibit(context, header.maps) : null,
     header.story ? storyView(context, header.story) : null,

@@ -138,6 +138,20 @@ export interface Pictures {
   caption: string;
 }
 
+export interface Passage {
+  loss: number; // of the answer's log-probability, without this passage
+  needed: boolean;
+  sentences: { text: string; scores: number[] }[]; // by method
+}
+
+export interface Passages {
+  question: string;
+  answer: string;
+  methods: string[];
+  passages: Passage[];
+  caption: string;
+}
+
 export interface Summary {
   advice: string; // the headline; empty where none was given
   answer: [string, number][];
@@ -159,6 +173,7 @@ export interface Header {
   sequences: Record<string, Sequence>;
   summary?: Summary;
   pictures?: Pictures;
+  passages?: Passages;
   maps?: Maps;
   slider?: Slider;
   story?: Story;

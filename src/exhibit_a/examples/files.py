@@ -89,7 +89,7 @@ def _comma_separated(path: Path) -> Iterator[Row | Unusable]:
 
 def _table(path: Path, **dialect: Any) -> Iterator[Row | Unusable]:
     csv.field_size_limit(2**31 - 1)  # the default refuses a long document
-    rows = csv.DictReader(_lines(path), restval=ABSENT, **dialect)
+    rows = csv.DictReader(lines_of(path), restval=ABSENT, **dialect)
     try:
         for number, row in enumerate(rows):
             if None in row:
@@ -108,7 +108,7 @@ def _table(path: Path, **dialect: Any) -> Iterator[Row | Unusable]:
 
 
 def _json_lines(path: Path) -> Iterator[Row | Unusable]:
-    for number, line in enumerate(_lines(path)):
+    for number, line in enumerate(lines_of(path)):
         if not line.strip():
             continue
         where = f"{path.name}, line {number + 1}"
@@ -123,7 +123,7 @@ def _json_lines(path: Path) -> Iterator[Row | Unusable]:
             yield Unusable(where, f"is a {type(row).__name__}. One object a line.")
 
 
-def _lines(path: Path) -> Iterator[str]:
+def lines_of(path: Path) -> Iterator[str]:
     """The lines of a text file, without a byte-order mark; anything binary is refused."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:

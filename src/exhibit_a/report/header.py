@@ -194,6 +194,31 @@ class Pictures(TypedDict):
     caption: str
 
 
+class ShadedSentence(TypedDict):
+    """One sentence, and its score by each method."""
+
+    text: str
+    scores: list[float]
+
+
+class Passage(TypedDict):
+    """One passage in front of a question, and what the answer loses without it."""
+
+    loss: float
+    needed: bool
+    sentences: list[ShadedSentence]
+
+
+class Passages(TypedDict):
+    """A question, its passages, and the answer."""
+
+    question: str
+    answer: str
+    methods: list[str]
+    passages: list[Passage]
+    caption: str
+
+
 class Summary(TypedDict):
     """What stands at the top: the advice, the answer, what it rests on and the shaded text."""
 
@@ -219,6 +244,7 @@ class Header(TypedDict):
     sequences: dict[str, Sequence]
     summary: NotRequired[Summary]
     pictures: NotRequired[Pictures]
+    passages: NotRequired[Passages]
     maps: NotRequired[Maps]
     slider: NotRequired[Slider]
     story: NotRequired[Story]
@@ -236,6 +262,7 @@ class Panels(TypedDict, total=False):
     sequences: dict[str, Sequence]
     summary: Summary
     pictures: Pictures
+    passages: Passages
     maps: Maps
     slider: Slider
     story: Story

