@@ -52,6 +52,15 @@ TWO_STACKS: dict[str, Any] = {
 }
 LOCAL: dict[str, Any] = {"sliding_window": 3}
 IMAGE: dict[str, Any] = {"image_size": 16, "patch_size": 4, "num_labels": 3}
+IMAGE_TOKEN = 6
+TOWER: dict[str, Any] = {
+    "hidden_size": 24,
+    "num_hidden_layers": 2,
+    "num_attention_heads": HEADS,
+    "intermediate_size": INNER,
+    "image_size": 16,
+    "patch_size": 4,
+}
 
 
 @dataclass(frozen=True)
@@ -180,6 +189,38 @@ REGISTRY = {
         | IMAGE,
         "image",
     ),
+    "llava": Family(
+        "LlavaForConditionalGeneration",
+        "LlavaConfig",
+        {
+            "image_token_id": IMAGE_TOKEN,
+            "vision_feature_layer": -1,
+            "vision_config": TOWER | {"model_type": "clip_vision_model", "projection_dim": 16},
+            "text_config": DECODER | {"model_type": "llama"},
+        },
+        "text and image",
+    ),
+    "qwen2-vl": Family(
+        "Qwen2VLForConditionalGeneration",
+        "Qwen2VLConfig",
+        {
+            "image_token_id": IMAGE_TOKEN,
+            "video_token_id": 4,
+            "vision_start_token_id": 5,
+            "vision_end_token_id": 7,
+            "vision_config": {
+                "depth": 2,
+                "embed_dim": 32,
+                "num_heads": HEADS,
+                "hidden_size": WIDTH,
+                "patch_size": 2,
+                "mlp_ratio": 2,
+            },
+            "text_config": DECODER
+            | {"rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 2]}},
+        },
+        "text and patches",
+    ),
     "clip-text": Family(
         "CLIPTextModel",
         "CLIPTextConfig",
@@ -257,9 +298,27 @@ def _noise(*shape: int) -> torch.Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(0))
 
 
+def _with_image(pieces: int) -> dict[str, torch.Tensor]:
+    ids = _ids(0, 5)
+    inside = torch.full((1, pieces), IMAGE_TOKEN)
+    ids = torch.cat([ids[:, :2].clamp_min(8), inside, ids[:, 2:].clamp_min(8)], 1)
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+def _with_patches() -> dict[str, torch.Tensor]:
+    text = _with_image(6)
+    return text | {
+        "mm_token_type_ids": (text["input_ids"] == IMAGE_TOKEN).long(),
+        "pixel_values": _noise(24, 24),  # packed: 4 × 6 patches of 3 colours × 2 moments × 2 × 2
+        "image_grid_thw": torch.tensor([[1, 4, 6]]),
+    }
+
+
 _MEALS: dict[str, Callable[[], dict[str, torch.Tensor]]] = {
     "text": _text,
     "two texts": lambda: _text() | {"decoder_input_ids": _ids(1, 5)},
     "image": lambda: {"pixel_values": _noise(1, 3, 16, 16)},
+    "text and image": lambda: _with_image(16) | {"pixel_values": _noise(1, 3, 16, 16)},
+    "text and patches": _with_patches,
     "sound": lambda: {"input_features": _noise(1, 8, 24), "decoder_input_ids": _ids(1, 5)},
 }

@@ -129,7 +129,7 @@ def test_images_go_through_their_processor(tmp_path):
     image = Image.fromarray(pixels)
     trace = capture(subject, image)
     assert len(trace.tokens) == 17
-    assert trace.tokens[:3] == ("[0]", "0,0", "0,1")
+    assert trace.tokens[:3] == ("[CLS]", "0,0", "0,1")
     assert trace.special.tolist() == [True] + [False] * 16
     image.save(tmp_path / "picture.png")
     again = capture(subject, str(tmp_path / "picture.png"))

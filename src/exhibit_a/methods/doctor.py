@@ -17,6 +17,7 @@ from exhibit_a.methods.registry import Cost, methods
 from exhibit_a.subject.anatomy import Anatomy, causal_and_window
 from exhibit_a.subject.encoding import decoder_limit, probe
 from exhibit_a.subject.guard import frozen_eval, without_cache
+from exhibit_a.subject.images import PIXELS
 from exhibit_a.subject.modes import method_modes
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap, attention_implementation
@@ -221,7 +222,9 @@ NEEDS: dict[str, Callable[[Subject], str | None]] = {
 def _timed_pass(subject: Subject, length: int, seen: _Sizes) -> float:
     """Seconds for one pass on made-up input: the best of three, after one that is looked at."""
     model = subject.model
-    inputs = {name: _stretched(part, length) for name, part in probe(model).items()}
+    inputs = probe(model)
+    if PIXELS not in inputs:
+        inputs = {name: _stretched(part, length) for name, part in inputs.items()}
     inputs = without_cache(model, inputs)
     spent = []
     with frozen_eval(model):
@@ -236,7 +239,7 @@ def _timed_pass(subject: Subject, length: int, seen: _Sizes) -> float:
 
 
 def _stretched(part: Tensor, length: int) -> Tensor:
-    """Token ids of the asked length; images and sound have a length of their own."""
+    """Token ids of the asked length; sound has a length of its own."""
     return part if part.ndim > 2 else part.repeat(1, -(-length // part.shape[1]))[:, :length]
 
 

@@ -177,9 +177,9 @@ def _last_rows(entry: Method) -> Callable[..., Scores]:
     """Maps as token scores: the rows that the answer is read from, last layer, mean over heads."""
 
     def tokens(trace: Trace, target: Target, **options: Any) -> Scores:
-        from exhibit_a.methods.explanation.flow import readout, require_one_stack
+        from exhibit_a.methods.explanation.flow import one_stack, readout
 
-        require_one_stack(trace)
+        one_stack(trace)
         last = head_maps(entry, trace, **options)[-1].abs().mean(0)
         return readout(trace, target).to(last) @ last
 

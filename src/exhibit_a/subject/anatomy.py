@@ -6,6 +6,8 @@ Nothing is looked up by name. One forward pass is watched and what happens is wr
    every item of such a list is a layer, and layer *calls* are counted (ALBERT repeats one);
 2. a call is cross-attention when its module was given the states of another stack to look at;
 3. a stack of layers is a decoder when a call in it is causal or crosses over, else an encoder;
+   where a model is given ids and a picture, a stack whose states are not one for each id is the
+   tower that looks at the picture: vision;
 4. the output projection is the first Linear or Conv1D that consumes the averaged values unchanged.
 """
 
@@ -23,6 +25,7 @@ from transformers.pytorch_utils import Conv1D
 from exhibit_a.errors import BadRequestError, UnsupportedModelError
 from exhibit_a.shapes import Context, Inputs
 from exhibit_a.subject.guard import hooked
+from exhibit_a.subject.packing import is_packed, side_by_side
 from exhibit_a.subject.tap import AttentionCall, Tap, Tapping
 
 ANSWERS = {  # the kinds of answers that models give, in words
@@ -33,6 +36,8 @@ ANSWERS = {  # the kinds of answers that models give, in words
     "token classes": "a class at every place",
     "states": "hidden states",
 }
+
+VISION = "vision"  # the stack of a model of text and pictures that holds the picture
 
 _FOREIGN_STATES = ("key_value_states", "encoder_hidden_states")
 
@@ -47,7 +52,7 @@ class Site:
     index: int
     layer: int  # within its stack
     call: int  # among all layer calls of the model
-    stack: str  # "encoder" or "decoder"
+    stack: str  # "encoder", "decoder" or "vision"
     kind: str  # "self" or "cross"
     heads: int
     kv_heads: int
@@ -89,6 +94,11 @@ class Anatomy:
         return tuple(dict.fromkeys(layer.stack for layer in self.layers))
 
     @property
+    def main_stack(self) -> str:
+        """The stack that the positions of the input belong to."""
+        return main_stack(self.sites)
+
+    @property
     def scorers(self) -> list[tuple[int, int]]:
         """What the softmax tap must know to recognise queries before they meet their keys."""
         return [(site.heads, site.d_query or 0) for site in self.sites]
@@ -99,7 +109,7 @@ def observe(
     model: PreTrainedModel, inputs: Inputs, tapping: Tapping
 ) -> tuple[tuple[Site, ...], tuple[Layer, ...], int]:
     """Watch one pass: the attention sites, the layer calls, and the width of the hidden states."""
-    watcher = _Watcher(model)
+    watcher = _Watcher(model, inputs)
     with watcher.watching(), tapping(model, watcher):
         model(**inputs)
     if not watcher.sites:
@@ -156,6 +166,14 @@ def check_head(site: int, head: int, heads: int) -> None:
         raise BadRequestError(f"Site {site} has no head {head}; its heads are 0 to {heads - 1}.")
 
 
+def main_stack(sites: Sequence[Site]) -> str:
+    """The stack whose positions are those of the input: the first one that is no vision tower.
+
+    Beside text, a picture comes in twice: as patches of the tower, and as tokens among the others.
+    """
+    return next((site.stack for site in sites if not site.stack.startswith(VISION)), VISION)
+
+
 def key_stack(site: Site, stacks: Iterable[str]) -> str:
     """The stack whose tokens a site looks at: its own, or the other where attention crosses."""
     if site.kind == "self":
@@ -192,8 +210,9 @@ class _Running:
 class _Watcher(Tap):
     """Remembers which modules are running whenever attention is computed."""
 
-    def __init__(self, model: PreTrainedModel) -> None:
+    def __init__(self, model: PreTrainedModel, inputs: Inputs) -> None:
         self.model = model
+        self.ids = inputs.get("input_ids") if "pixel_values" in inputs else None
         self.running: list[_Running] = []
         self.calls: list[str] = []  # every module call that may turn out to be a layer,
         self.given: list[Tensor | None] = []  # the states it was given,
@@ -201,7 +220,8 @@ class _Watcher(Tap):
         self.sites: list[Site] = []
         self.lists: set[str] = set()  # the module lists in which attention happened
         self.open: tuple[int, Tensor] | None = None  # a context that no module has consumed yet
-        self.d_model = 0
+        self.widths: dict[str, int] = {}  # of the states, by module list
+        self.of_pictures: dict[str, None] = {}  # the lists whose states are not one for each id
         self.batch_is_not_first = False
         self.items = {
             f"{name}.{child}": name
@@ -234,7 +254,7 @@ class _Watcher(Tap):
         left = self.running.pop()
         if left.name in self.items and self._layer() is None:
             states = output[0] if isinstance(output, tuple) else output
-            self.returned.append(states if isinstance(states, Tensor) else None)
+            self.returned.append(side_by_side(states) if isinstance(states, Tensor) else None)
 
     def _layer(self) -> "_Running | None":
         """The outermost item of a module list that is running."""
@@ -259,10 +279,14 @@ class _Watcher(Tap):
                 f"{type(self.model).__name__} attends outside any list of layers, in "
                 f"{attention.name!r}; what a layer is cannot be observed there."
             )
-        self.lists.add(self.items[layer.name])
+        stack = self.items[layer.name]
+        self.lists.add(stack)
         hidden = first_hidden(layer.args, layer.kwargs)
-        self.d_model = self.d_model or (0 if hidden is None else hidden.shape[-1])
-        self.batch_is_not_first |= hidden is not None and hidden.shape[0] != call.probs.shape[0]
+        if hidden is not None:
+            self.widths.setdefault(stack, hidden.shape[-1])
+            self.batch_is_not_first |= hidden.shape[0] != call.probs.shape[0]
+            if self.ids is not None and hidden.shape[:2] != self.ids.shape:
+                self.of_pictures[stack] = None
         crossing = any(attention.argument(name) is not None for name in _FOREIGN_STATES)
         causal, window = causal_and_window(call)
         self.sites.append(
@@ -270,7 +294,7 @@ class _Watcher(Tap):
                 index=call.site,
                 layer=-1,
                 call=len(self.calls) - 1,
-                stack=self.items[layer.name],
+                stack=stack,
                 kind="cross" if crossing else "self",
                 heads=call.probs.shape[1],
                 kv_heads=call.value.shape[1],
@@ -288,15 +312,22 @@ class _Watcher(Tap):
 
 
 def _named_stacks(watcher: _Watcher) -> tuple[tuple[Site, ...], tuple[Layer, ...], int]:
-    """Call every module list with attention an encoder or a decoder, and number its layers."""
+    """Call every module list with attention by what it does, and number its layers."""
     decoders = {site.stack for site in watcher.sites if site.causal or site.kind == "cross"}
+    if watcher.of_pictures and watcher.model.can_generate():
+        decoders |= watcher.lists  # the text may be read as a whole before an answer is decoded
+    towers = {
+        name: f"{VISION} {number}" if number > 1 else VISION
+        for number, name in enumerate(watcher.of_pictures, 1)
+    }
     kept = [
         (i, name) for i, name in enumerate(watcher.calls) if watcher.items[name] in watcher.lists
     ]
     number = {old: new for new, (old, _) in enumerate(kept)}
     layers: list[Layer] = []
     for _, name in kept:
-        stack = "decoder" if watcher.items[name] in decoders else "encoder"
+        usual = "decoder" if watcher.items[name] in decoders else "encoder"
+        stack = towers.get(watcher.items[name], usual)
         layers.append(Layer(name, stack, sum(layer.stack == stack for layer in layers)))
     sites = tuple(
         replace(
@@ -307,11 +338,16 @@ def _named_stacks(watcher: _Watcher) -> tuple[tuple[Site, ...], tuple[Layer, ...
         )
         for site in watcher.sites
     )
-    return sites, tuple(layers), watcher.d_model
+    main = main_stack(sites)
+    lists = [watcher.items[layer.module] for layer in layers if layer.stack == main]
+    return sites, tuple(layers), next((watcher.widths.get(name, 0) for name in lists), 0)
 
 
 def first_hidden(args: Args, kwargs: Kwargs) -> Tensor | None:
     """The hidden states a layer was called with."""
+    states = args[0] if args else kwargs.get("hidden_states")
+    if isinstance(states, Tensor) and is_packed(args, kwargs):
+        return side_by_side(states)
     for value in (*args[:1], kwargs.get("hidden_states"), *args[1:], *kwargs.values()):
         if isinstance(value, Tensor) and value.is_floating_point() and value.ndim == 3:
             return value

@@ -5,7 +5,6 @@ special (added by the tokenizer, and no part of the text) or as padding.
 """
 
 import inspect
-import math
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +19,7 @@ from exhibit_a.extras import extra
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Inputs
 from exhibit_a.subject.guard import StopEarly, frozen_eval, hooked
+from exhibit_a.subject.images import GRID, PIXELS, reads_pictures, require_one_picture, with_picture
 
 NO_PAIRS = "A pair was given, but this tokenizer has no way to mark two texts; give one text."
 _UNLIMITED = 10**6  # tokenizers without a limit state 10**30
@@ -83,11 +83,9 @@ def require_text(text: object) -> None:
 
 
 def positions(
-    tokenizer: Tokenizer, ids: Tensor | None, count: int, image: bool = False
+    tokenizer: Tokenizer, ids: Tensor | None, count: int
 ) -> tuple[tuple[str, ...], Tensor]:
     """A name for each position, and which of them are special."""
-    if ids is None and image:
-        return _patches(count)
     if ids is None:  # sound: moments in their order
         return tuple(map(str, range(count))), torch.zeros(count, dtype=torch.bool)
     listed = ids.tolist()
@@ -132,6 +130,8 @@ def probe(model: PreTrainedModel) -> Inputs:
     if kind == "input_ids":
         inputs = {"input_ids": _ids(model, 7, seeded)}
         inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+        if reads_pictures(model):
+            inputs = with_picture(model, inputs["input_ids"], seeded) or inputs
     elif kind == "pixel_values":
         size, channels = _stated(model, "image_size"), _stated(model, "num_channels")
         side = size if isinstance(size, int) else size[0]
@@ -212,11 +212,14 @@ def _encoded_already(
     """Inputs that the caller has encoded, where they fit the model."""
     if pair is not None:
         raise BadRequestError("A pair was given with encoded inputs; encode both texts together.")
-    sizes = {value.shape[0] for value in inputs.values() if isinstance(value, Tensor)}
+    pictures = (PIXELS, GRID) if "input_ids" in inputs else ()
+    rows = {name: part for name, part in inputs.items() if name not in pictures}
+    sizes = {part.shape[0] for part in rows.values() if isinstance(part, Tensor)}
     if sizes != {1}:
         raise BadRequestError(
             f"Encoded inputs must be a batch of 1, found batches of {sorted(sizes)}."
         )
+    require_one_picture(dict(inputs))
     if isinstance(ids := inputs.get("input_ids"), Tensor):
         _require_ids(model, ids, limit)
         mask = inputs.get("attention_mask")
@@ -275,12 +278,3 @@ def separates(tokenizer: Tokenizer) -> bool:
     """Whether the tokenizer adds more special tokens to a pair than to a single text."""
     count = tokenizer.num_special_tokens_to_add
     return bool(count(pair=True) > count(pair=False))
-
-
-def _patches(count: int) -> tuple[tuple[str, ...], Tensor]:
-    """Names for the positions of an image: a square of patches after the model's own tokens."""
-    side = math.isqrt(count)
-    first = count - side * side
-    names = [f"[{i}]" for i in range(first)]
-    names += [f"{row},{column}" for row in range(side) for column in range(side)]
-    return tuple(names), torch.arange(count) < first

@@ -23,6 +23,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from exhibit_a.subject.function_mode import Arguments, Function, FunctionMode, Options
+from exhibit_a.subject.packing import refusing_borders
 from exhibit_a.subject.tap import MASKED, AttentionCall, Scorers, Tap, attention_implementation
 
 Multiply = Callable[[Tensor, Tensor], Tensor]
@@ -40,7 +41,11 @@ def softmax_tapping(
     Without ``scorers`` the point ``scoring`` is not served: a product can only be recognised as
     queries times keys beforehand when it is known what these look like.
     """
-    with attention_implementation(model, "eager"), _SoftmaxMode(tap, first, scorers):
+    with (
+        attention_implementation(model, "eager"),
+        refusing_borders(model),
+        _SoftmaxMode(tap, first, scorers),
+    ):
         yield
 
 

@@ -36,6 +36,7 @@ from transformers.masking_utils import eager_mask
 
 from exhibit_a.errors import UnsupportedModelError
 from exhibit_a.shapes import Attention, Context, Queries, SharedKeys, SharedValues, Values
+from exhibit_a.subject.packing import borders_inside, unpacking
 
 NAME = "exhibit_a"
 
@@ -126,7 +127,8 @@ def registry_tapping(
             )
         token = _active.set(_Session(tap, first))
         try:
-            yield
+            with unpacking(model):
+                yield
         finally:
             _active.reset(token)
 
@@ -172,6 +174,10 @@ def attend(
     if session is None:
         return native(module, query, key, value, attention_mask, **kwargs)
     site, tap = session.number(), session.tap
+    packing = borders_inside()
+    if packing is not None:
+        attention_mask = packing.mask(query)
+        query, key, value = map(packing.side_by_side, (query, key, value))
 
     query, key = tap.scoring(site, query, key) or (query, key)
     value = _or(tap.values(site, value), value)
@@ -185,6 +191,8 @@ def attend(
     changed = tap.result(call, context.transpose(1, 2))
     if changed is not None:
         context = _query_first(changed)
+    if packing is not None:
+        context = packing.one_behind_the_other(context)
     return context, _or(edited, probs)
 
 

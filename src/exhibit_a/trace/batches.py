@@ -24,6 +24,7 @@ from exhibit_a.trace.answers import logits_at
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.passes import Pass, Recorder, run_pass
+from exhibit_a.trace.replay import repeated
 
 Maps = Float[Tensor, "batch _head _query _key"]
 Averaged = Float[Tensor, "batch _head _key _d_head"]
@@ -64,10 +65,9 @@ class Batch(Pass):
                 return tensor.expand(len(index), *tensor.shape[1:])
             return tensor[index.to(tensor.device)]
 
-        inputs = {
-            name: pick(value).contiguous() if isinstance(value, Tensor) else value
-            for name, value in self.inputs.items()
-        }
+        inputs = repeated(self.inputs, len(index))
+        if count > 1:
+            inputs = {k: pick(v) if isinstance(v, Tensor) else v for k, v in self.inputs.items()}
         outputs = tree_map_only(Tensor, pick, self.layer_outputs)
         real = pick(self.real)
         return replace(

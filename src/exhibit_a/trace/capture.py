@@ -26,14 +26,22 @@ from exhibit_a.shapes import (
     TokenStates,
     Visible,
 )
-from exhibit_a.subject.anatomy import Site, key_stack, observe
+from exhibit_a.subject.anatomy import VISION, Site, key_stack, main_stack, observe
 from exhibit_a.subject.encoding import positions, shapes
 from exhibit_a.subject.guard import frozen_eval, without_cache
+from exhibit_a.subject.images import PIXELS
 from exhibit_a.subject.modes import usual_modes
 from exhibit_a.subject.prompts import Prompt, Reply, Span, prompted
 from exhibit_a.subject.subject import TAPS, Subject
 from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.passes import Pass, Recorder, checked_keep, run_pass
+from exhibit_a.trace.regions import (
+    Grid,
+    patch_grids,
+    patch_names,
+    seen_everywhere,
+    token_names,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +108,7 @@ class Trace(Pass):
     @property
     def hidden(self) -> tuple[TokenStates, ...]:
         """Hidden states of the input's stack: the input of its first layer, then each output."""
-        return self.hidden_of(self.sites[0].stack)
+        return self.hidden_of(main_stack(self.sites))
 
     @property
     def token_names(self) -> dict[str, tuple[str, ...]]:
@@ -108,8 +116,15 @@ class Trace(Pass):
         return {stack: sequence.tokens for stack, sequence in self.sequences.items()}
 
     @property
+    def grids(self) -> dict[str, tuple[Grid, ...]]:
+        """For every stack and picture, the position that stands at each row and column of it."""
+        first = {site.stack: site for site in reversed(self.sites)}
+        seen = {s: seen_everywhere(site, self.sites, self.visible) for s, site in first.items()}
+        return {s: patch_grids(self.subject, self.inputs, s, seen[s]) for s in self.sequences}
+
+    @property
     def _input(self) -> Sequence:
-        return self.sequences[self.sites[0].stack]
+        return self.sequences[main_stack(self.sites)]
 
     def __repr__(self) -> str:
         kept = ", ".join(self.keep) or "nothing"
@@ -245,7 +260,9 @@ def _readable_errors(model: PreTrainedModel, inputs: Inputs) -> Iterator[None]:
 
 
 def _uses_unprobed_attention(subject: Subject, inputs: Inputs) -> bool:
-    """Whether inputs such as encoder_hidden_states turn on attention that the probe did not see."""
+    """Whether these inputs turn attention on or off, compared with the probe."""
+    if "input_ids" in inputs and ("pixel_values" in inputs) != (VISION in subject.anatomy.stacks):
+        return True
     return "encoder_hidden_states" in inputs and not subject.model.config.is_encoder_decoder
 
 
@@ -255,20 +272,20 @@ def _sequences(
     """Names and marks for the positions of every stack."""
     sequences: dict[str, Sequence] = {}
     inputs = prompt.inputs
-    image = any(isinstance(value, Tensor) and value.ndim == 4 for value in inputs.values())
-    for site, seen in zip(sites, visible, strict=True):
+    for site in sites:
         if site.stack in sequences:
             continue
+        seen = seen_everywhere(site, sites, visible)
         decodes = site.stack == "decoder" and subject.model.config.is_encoder_decoder
         ids = inputs.get("decoder_input_ids" if decodes else "input_ids")
-        tokens, special = positions(
-            subject.tokenizer, None if ids is None else ids[0], seen.shape[0], image
-        )
+        tokens, special = _positions(subject, inputs, site.stack, ids, seen)
         mask = inputs.get("decoder_attention_mask" if decodes else "attention_mask")
         real = torch.ones(len(tokens), dtype=torch.bool)
         if mask is not None and mask.shape == (1, len(tokens)):
             real = mask[0].bool().cpu()
-        sequences[site.stack] = Sequence(tokens, special | _of_template(prompt, len(tokens)), real)
+        if not site.stack.startswith(VISION):
+            special = special | _of_template(prompt, len(tokens))
+        sequences[site.stack] = Sequence(tokens, special, real)
     return sequences
 
 
@@ -280,6 +297,19 @@ def _of_template(prompt: Prompt, count: int) -> TokenMarks:
         for span in prompt.spans:
             marks[span.start : span.stop] = False
     return marks
+
+
+def _positions(
+    subject: Subject, inputs: Inputs, stack: str, ids: Tensor | None, seen: SiteVisible
+) -> tuple[tuple[str, ...], TokenMarks]:
+    """Names of the positions of a stack, and which are special; a piece of a picture never is."""
+    grids, count = patch_grids(subject, inputs, stack, seen), len(seen)
+    if ids is None or stack.startswith(VISION):
+        return patch_names(grids, count) if PIXELS in inputs else positions(None, None, count)
+    tokens, special = positions(subject.tokenizer, ids[0], count)
+    for grid in grids:
+        special[grid.flatten()] = False
+    return token_names(tokens, grids), special
 
 
 def _unnamed(count: int) -> Sequence:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from exhibit_a.subject.anatomy import Layer, first_hidden
-from exhibit_a.subject.guard import Forward, StopEarly, hooked, wrap_forward
+from exhibit_a.subject.guard import Forward, StopEarly, hooked
+from exhibit_a.subject.packing import side_by_side, wrap_layers
 
 
 class LayerRecorder:
@@ -31,7 +32,7 @@ class LayerRecorder:
         modules = [model.get_submodule(name) for name in {layer.module: 0 for layer in layers}]
         # Hooks run in the order they were registered: ours is last and sees what the others made.
         handles = [module.register_forward_hook(self._returned) for module in modules]
-        with hooked(handles), wrap_forward(modules, self._remember):
+        with hooked(handles), wrap_layers(modules, self._remember):
             yield
 
     def stack_outputs(self, layers: Sequence[Layer]) -> dict[str, Tensor]:
@@ -56,4 +57,4 @@ class LayerRecorder:
 def hidden_of_output(output: Any) -> Tensor:
     """The hidden states in what a layer returned."""
     states: Tensor = output if isinstance(output, Tensor) else output[0]
-    return states
+    return side_by_side(states)

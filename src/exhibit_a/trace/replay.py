@@ -13,8 +13,10 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from exhibit_a.errors import BadRequestError
+from exhibit_a.shapes import Inputs
 from exhibit_a.subject.anatomy import check_site
-from exhibit_a.subject.guard import Forward, frozen_eval, without_padding, wrap_forward
+from exhibit_a.subject.guard import Forward, frozen_eval, without_padding
+from exhibit_a.subject.packing import wrap_layers
 from exhibit_a.subject.tap import Tap
 from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.passes import Pass
@@ -50,12 +52,12 @@ def replay(
     model = trace.model
     modules = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
     first = sum(site.call < start for site in trace.sites)
-    inputs = {name: _repeated(value, copies) for name, value in trace.inputs.items()}
+    inputs = repeated(trace.inputs, copies)
     with (
         frozen_eval(model),
         without_padding(model),
         trace.subject.tapping(edit or Tap(), first=first),
-        wrap_forward(list(modules.values()), _recalling(trace, start, copies)),
+        wrap_layers(list(modules.values()), _recalling(trace, start, copies)),
     ):
         return model(**inputs)
 
@@ -124,8 +126,19 @@ def _contiguous(output: object) -> object:
     )
 
 
-def _repeated(value: object, copies: int) -> object:
-    """Rows of an input, copied: inputs are small, and some models need contiguous ids."""
-    if not isinstance(value, Tensor) or copies == 1:
-        return value
-    return torch.repeat_interleave(value, copies, dim=0)
+def repeated(inputs: Inputs, copies: int) -> Inputs:
+    """Inputs with every row copied: inputs are small, and some models need contiguous ids.
+
+    One text may have several rows of patches, which stay together; see ``subject/packing.py``.
+    """
+    if copies == 1:
+        return inputs
+    ids = inputs.get("input_ids")
+    one_text = ids is not None and len(ids) == 1
+
+    def rows(value: Tensor) -> Tensor:
+        if one_text:
+            return value.repeat(copies, *[1] * (value.ndim - 1))
+        return torch.repeat_interleave(value, copies, dim=0)
+
+    return {name: rows(v) if isinstance(v, Tensor) else v for name, v in inputs.items()}

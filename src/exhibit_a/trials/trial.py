@@ -27,7 +27,7 @@ from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.results.providers import provider
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteMap, SiteValues
-from exhibit_a.subject.anatomy import Site, key_stack
+from exhibit_a.subject.anatomy import Site, key_stack, main_stack
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import in_words
 from exhibit_a.trace.capture import Trace, capture
@@ -79,7 +79,7 @@ class Trial(SiteResult):
         """What the answer took from each position of the input, over all heads and layers."""
         if self.attribution is None:
             return None
-        stack = self.sites[0].stack
+        stack = main_stack(self.sites)
         scores = self.attribution.scores
         looked_at = [s.index for s in self.sites if key_stack(s, self.sequences) == stack]
         return torch.stack([scores[site].sum((0, 1)) for site in looked_at]).sum(0)

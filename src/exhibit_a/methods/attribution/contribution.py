@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.errors import NotComputableError
-from exhibit_a.methods.explanation.flow import readout, require_one_stack
+from exhibit_a.methods.explanation.flow import one_stack, readout
 from exhibit_a.methods.registry import Cost, token_method
 from exhibit_a.shapes import SiteMap
 from exhibit_a.trace.capture import Trace
@@ -34,10 +34,10 @@ from exhibit_a.trace.targets import Target
 )
 def contribution_weights(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     """Contributions in the rows the answer is read from, mean over heads and layers."""
-    require_one_stack(trace)
+    sites, maps = one_stack(trace), contribution_maps(trace)
     rows = readout(trace, target)
-    maps = contribution_maps(trace)
-    return torch.stack([rows.to(site) @ site.mean(0) for site in maps]).mean(0)
+    each = [rows.to(maps[site.index]) @ maps[site.index].mean(0) for site in sites]
+    return torch.stack(each).mean(0)
 
 
 def contribution_maps(trace: Trace) -> tuple[SiteMap, ...]:

@@ -31,7 +31,7 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
-from exhibit_a.methods.explanation.flow import require_one_stack
+from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.paths import PathIntegral, integrate_sums
 from exhibit_a.numerics.seeds import generator
@@ -94,7 +94,7 @@ class Reliance(SiteResult):
 
 def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     """What looking at each token added to the answer, over sites, heads and queries."""
-    require_one_stack(trace)
+    one_stack(trace)
     return reliance(trace, target=target).token_scores
 
 

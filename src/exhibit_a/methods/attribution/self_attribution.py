@@ -24,7 +24,7 @@ from exhibit_a.methods.attribution.path_integral import (
     attribute,
     wide,
 )
-from exhibit_a.methods.explanation.flow import require_one_stack
+from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.methods.registry import method
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteHeads, SiteMap
@@ -96,9 +96,8 @@ class Contribution:
 
 def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     """What all attention to a token is credited with, over sites, heads and queries."""
-    require_one_stack(trace)
-    scores = self_attribution(trace, target=target).scores
-    return torch.stack([site.sum((0, 1)) for site in scores]).sum(0)
+    sites, scores = one_stack(trace), self_attribution(trace, target=target).scores
+    return torch.stack([scores[site.index].sum((0, 1)) for site in sites]).sum(0)
 
 
 @method(

@@ -40,9 +40,9 @@ from exhibit_a.methods.explanation.erasure import (
 from exhibit_a.methods.explanation.flow import (
     attention_times_gradient,
     max_flow,
+    one_stack,
     readout,
     relevance,
-    require_one_stack,
     rollout,
     steps,
 )
@@ -181,8 +181,8 @@ def attention_flow(trace: Trace, target: Target) -> Scores:
 )
 def attention_gradient(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """Attention times its gradient, summed over sites, heads and queries."""
-    require_one_stack(trace)
-    scores = torch.stack([site.sum((0, 1)) for site in attention_times_gradient(trace, target)])
+    sites, weighted = one_stack(trace), attention_times_gradient(trace, target)
+    scores = torch.stack([weighted[site.index].sum((0, 1)) for site in sites])
     return scores.sum(0), {"summed over": "sites, heads and queries"}
 
 
@@ -194,9 +194,8 @@ def attention_gradient(trace: Trace, target: Target) -> tuple[Scores, Checks]:
 )
 def attention_relevance(trace: Trace, target: Target) -> Scores:
     """The positive part of attention times gradient, multiplied through the layers."""
-    require_one_stack(trace)
-    weighted = attention_times_gradient(trace, target)
-    return relevance(readout(trace, target), weighted)
+    sites, weighted = one_stack(trace), attention_times_gradient(trace, target)
+    return relevance(readout(trace, target), tuple(weighted[site.index] for site in sites))
 
 
 @token_method(

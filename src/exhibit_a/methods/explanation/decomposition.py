@@ -25,10 +25,11 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from exhibit_a.errors import NotComputableError, UnsupportedModelError
-from exhibit_a.methods.explanation.flow import require_one_stack
+from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.numerics.distances import cosine_distance
 from exhibit_a.subject.anatomy import Args, Kwargs, Site, first_hidden
-from exhibit_a.subject.guard import Forward, StopEarly, frozen_eval, hooked, wrap_forward
+from exhibit_a.subject.guard import Forward, StopEarly, frozen_eval, hooked
+from exhibit_a.subject.packing import wrap_layers
 from exhibit_a.subject.tap import Tap
 from exhibit_a.trace import edits
 from exhibit_a.trace.capture import Trace
@@ -86,10 +87,10 @@ def mixtures(trace: Trace, *, residual: bool = True) -> list[Mixture]:
     With ``residual`` the residual stream and the norm after it are counted too, as in the second
     paper; without, only what attention itself adds, as in the first.
     """
-    require_one_stack(trace)
+    sites = one_stack(trace)
     kept = trace.keeping("attention", "values", "hidden")
-    blocks = _watch(kept) if residual else [None] * len(kept.sites)
-    return [_mixture(kept, site, block) for site, block in zip(kept.sites, blocks, strict=True)]
+    blocks = _watch(kept, sites) if residual else [None] * len(sites)
+    return [_mixture(kept, site, block) for site, block in zip(sites, blocks, strict=True)]
 
 
 def norm_maps(trace: Trace, *, residual: bool) -> list[Map]:
@@ -118,10 +119,9 @@ def value_zeroing_maps(trace: Trace) -> list[Map]:
 
     Only the one layer runs again, for many keys at once (Mohebbi et al., 2023).
     """
-    require_one_stack(trace)
     kept = trace.keeping("hidden")
     maps = []
-    for site in kept.sites:
+    for site in one_stack(trace):
         plain = hidden_of_output(kept.layer_outputs[site.call])
         keys = plain.shape[1]
         turns = []
@@ -182,11 +182,13 @@ class _BlockWatcher:
 
 
 @torch.no_grad()
-def _watch(trace: Trace) -> list[_Block]:
+def _watch(trace: Trace, sites: tuple[Site, ...]) -> list[_Block]:
     """One pass of the model in which the norm after each attention block is observed."""
     model = trace.model
-    watcher = _BlockWatcher(trace.sites, {module: name for name, module in model.named_modules()})
-    layers = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
+    watcher = _BlockWatcher(sites, {module: name for name, module in model.named_modules()})
+    stack = sites[0].stack
+    names = [layer.module for layer in trace.layers if layer.stack == stack]
+    layers = {name: model.get_submodule(name) for name in names}
     handles: list[RemovableHandle] = []
     with frozen_eval(model), hooked(handles), trace.subject.tapping(Tap()):
         for layer in layers.values():
@@ -196,7 +198,7 @@ def _watch(trace: Trace) -> list[_Block]:
             handles += [leaf.register_forward_hook(watcher.leave_leaf) for leaf in leaves]
         model(**trace.inputs)
     blocks = watcher.blocks
-    if len(blocks) != len(trace.sites) or any(block.norm is None for block in blocks):
+    if len(blocks) != len(sites) or any(block.norm is None for block in blocks):
         raise UnsupportedModelError(
             f"In {type(model).__name__} nothing normalises residual + projection right after "
             "attention (parallel branches, a norm in between or a bottleneck), so its blocks "
@@ -284,6 +286,6 @@ def _layer_output(trace: Trace, edit: edits.Edit, call: int, copies: int) -> Ten
 
     model = trace.model
     modules = [model.get_submodule(trace.layers[call].module)]
-    with suppress(StopEarly), frozen_eval(model), wrap_forward(modules, stop):
+    with suppress(StopEarly), frozen_eval(model), wrap_layers(modules, stop):
         replay(trace, edit, start=call, copies=copies)
     return outputs[0]

@@ -23,13 +23,15 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
 from exhibit_a.shapes import HasLogits, Inputs
-from exhibit_a.subject.anatomy import first_hidden
+from exhibit_a.subject.anatomy import first_hidden, main_stack
 from exhibit_a.subject.guard import Forward, frozen_eval, without_cache, wrap_forward
+from exhibit_a.subject.images import PIXELS
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import NUMBERS, logits_at
 from exhibit_a.trace.batches import grouped, padded, stand_alone
 from exhibit_a.trace.capture import Trace, capture
 from exhibit_a.trace.passes import answering_from
+from exhibit_a.trace.replay import repeated
 from exhibit_a.trace.targets import Target
 
 Lengths = Int[Tensor, " row"]
@@ -60,6 +62,8 @@ def removable(trace: Trace) -> Bool[Tensor, " token"]:
     """
     if "input_ids" not in trace.inputs:
         raise NotComputableError("Only tokens of a text can be taken away; this input is no text.")
+    if PIXELS in trace.inputs:
+        raise NotComputableError("Only tokens of a text can be taken away; here is a picture too.")
     written = trace.real & ~trace.special
     if trace.answer is not None:
         written[trace.answer.start - 1 :] = False
@@ -185,15 +189,12 @@ def by_states(trace: Trace, target: Target) -> Iterator[tuple[Callable[[Tensor],
 
     def score(states: Tensor) -> Tensor:
         pending.append(states)
-        inputs = {
-            name: value.repeat_interleave(len(states), 0) if isinstance(value, Tensor) else value
-            for name, value in kept.inputs.items()
-        }
-        return asked(model(**inputs))
+        return asked(model(**repeated(kept.inputs, len(states))))
 
-    first = model.get_submodule(kept.layers[0].module)
-    with frozen_eval(model), wrap_forward([first], replace_input):
-        yield score, kept.stack_inputs[kept.layers[0].stack].detach().clone()
+    stack = main_stack(kept.sites)
+    first = next(layer.module for layer in kept.layers if layer.stack == stack)
+    with frozen_eval(model), wrap_forward([model.get_submodule(first)], replace_input):
+        yield score, kept.stack_inputs[stack].detach().clone()
 
 
 def baseline(trace: Trace) -> tuple[Float[Tensor, "1 token d_model"], str]:
@@ -202,7 +203,7 @@ def baseline(trace: Trace) -> tuple[Float[Tensor, "1 token d_model"], str]:
     Without a mask token the positions of the text are zero vectors; special tokens always stay, and
     so does an answer.
     """
-    kept, stack = trace.keeping("hidden"), trace.layers[0].stack
+    kept, stack = trace.keeping("hidden"), main_stack(trace.sites)
     states = kept.stack_inputs[stack].detach()
     if getattr(trace.subject.tokenizer, "mask_token_id", None) is None:
         written = (trace.real & ~trace.special).to(states.device)

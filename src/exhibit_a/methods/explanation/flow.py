@@ -22,6 +22,7 @@ from scipy.sparse.csgraph import maximum_flow
 from torch import Tensor
 
 from exhibit_a.errors import NotComputableError
+from exhibit_a.subject.anatomy import VISION, Site, main_stack
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Nudge
 from exhibit_a.trace.layers import hidden_of_output
@@ -52,19 +53,26 @@ def readout(trace: Trace, target: Target) -> Row:
     return weight / weight.sum()
 
 
-def require_one_stack(trace: Trace) -> None:
-    """Refuse models whose maps do not form one tower of square steps."""
-    if len(trace.sequences) > 1 or any(site.kind == "cross" for site in trace.sites):
+def one_stack(trace: Trace) -> tuple[Site, ...]:
+    """The sites whose maps form one tower of square steps over the tokens of the input.
+
+    A tower that looks at a picture stands before them, and its patches are no tokens.
+    """
+    main = main_stack(trace.sites)
+    sites = tuple(site for site in trace.sites if site.stack == main)
+    others = [stack for stack in trace.sequences if stack != main and not stack.startswith(VISION)]
+    if others or any(site.kind == "cross" for site in trace.sites):
         raise NotComputableError(
             "Maps are only multiplied through one stack of self-attention; this model has two "
             "stacks or attends across. Use a method on the input instead (occlusion, gradients)."
         )
+    return sites
 
 
 def steps(trace: Trace) -> list[Map]:
     """The mean over heads of every map, from the first layer to the last."""
-    require_one_stack(trace)
-    return [attention.mean(0) for attention in trace.keeping("attention").attention]
+    sites, maps = one_stack(trace), trace.keeping("attention").attention
+    return [maps[site.index].mean(0) for site in sites]
 
 
 def rollout(start: Row, maps: Sequence[Map], *, residual: bool) -> Row:

@@ -36,7 +36,7 @@ from exhibit_a.errors import (
 from exhibit_a.methods.attribution.reliance import Reliance, reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.explanation.advice import Judged, sentence, word_for
-from exhibit_a.methods.explanation.flow import readout, require_one_stack
+from exhibit_a.methods.explanation.flow import one_stack, readout
 from exhibit_a.methods.explanation.shortened import ShortenedTexts
 from exhibit_a.methods.explanation.words import Words, words_of
 from exhibit_a.methods.own import token_scores
@@ -300,12 +300,13 @@ class _Drawing:
         if name == "self_attribution" and isinstance(
             known := self.results.get(name), SelfAttribution
         ):
-            return torch.stack([site.sum((0, 1)) for site in known.scores]).sum(0), _label(name)
+            sites = [known.scores[site.index] for site in one_stack(self.trace)]
+            return torch.stack([site.sum((0, 1)) for site in sites]).sum(0), _label(name)
         scores, _ = token_scores(self.known[name], self.trace, self.target)
         return scores.detach().cpu(), _label(name)
 
     def _reliance(self) -> Reliance:
-        require_one_stack(self.trace)
+        one_stack(self.trace)
         shares = self.results.get("reliance")
         if not isinstance(shares, Reliance):
             shares = self.results["reliance"] = reliance(self.trace, target=self.target)
@@ -314,7 +315,8 @@ class _Drawing:
     def _one_head(self) -> tuple[Tensor, str]:
         """Where the head looks that the answer rests on most."""
         shares = self._reliance()
-        site = max(range(len(shares.heads)), key=lambda place: float(shares.heads[place].amax()))
+        places = [site.index for site in one_stack(self.trace)]
+        site = max(places, key=lambda place: float(shares.heads[place].amax()))
         head = int(shares.heads[site].argmax())
         maps = self.trace.keeping("attention").attention[site][head]
         scores = readout(self.trace, self.target) @ maps

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
-from exhibit_a.methods.explanation.flow import readout, require_one_stack
+from exhibit_a.methods.explanation.flow import one_stack, readout
 from exhibit_a.methods.identifiability.projection import project
 from exhibit_a.methods.identifiability.ranks import (
     Tolerance,
@@ -79,7 +79,7 @@ class EffectiveAttention(SiteResult):
 )
 def effective_tokens(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     """Effective attention of the last layer, signs dropped, in the rows the answer is read from."""
-    require_one_stack(trace)
+    one_stack(trace)
     last: Tensor = effective_attention(trace).effective[-1].abs().mean(0)
     return readout(trace, target) @ last
 

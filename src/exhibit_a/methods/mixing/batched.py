@@ -15,6 +15,7 @@ from exhibit_a.errors import BrokenInvariantError
 from exhibit_a.methods.mixing.hidden_attribution import contributions, displaced, estimated_norms
 from exhibit_a.methods.mixing.probing import Probing
 from exhibit_a.methods.mixing.pushforward import push_to_layers
+from exhibit_a.subject.anatomy import main_stack
 from exhibit_a.trace.batches import Batch
 
 EachLayer = Float[Tensor, "batch layer"]
@@ -46,7 +47,7 @@ class Mixtures:
 
 def mixtures(batch: Batch, *, probes: int | None, seed: int) -> Mixtures:
     """Hidden token attribution of texts of one length, without padding, in the input's stack."""
-    stack = batch.sites[0].stack
+    stack = main_stack(batch.sites)
     tokens, width = batch.stack_inputs[stack].shape[1:]
     probing = Probing(probes, seed)
     probing.check(width)

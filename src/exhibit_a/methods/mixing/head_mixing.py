@@ -29,7 +29,7 @@ from exhibit_a.numerics.distances import FARTHEST, jensen_shannon, total_variati
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
 from exhibit_a.shapes import SiteHeads, SiteMap
-from exhibit_a.subject.anatomy import Site, key_stack
+from exhibit_a.subject.anatomy import Site, key_stack, main_stack
 from exhibit_a.trace.capture import Trace
 
 HeadOutput = Literal["averaged", "projected"]
@@ -125,7 +125,7 @@ def compared_maps(
     # Sinks, padding and special tokens take weight from rows; rows are rescaled to be compared.
     missing = max(float((local.sum(-1) - 1).abs().amax()) for local in attention)
     return HeadMixing(
-        tokens=sequences[trace.sites[0].stack],
+        tokens=sequences[main_stack(trace.sites)],
         provenance=probing.provenance(trace.subject, "head_mixing", output=output),
         checks=checks | probing.checks(attention_missing_from_rows=missing),
         attention=attention,

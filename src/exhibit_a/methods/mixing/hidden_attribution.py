@@ -27,7 +27,7 @@ from scipy import stats
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError
-from exhibit_a.methods.explanation.flow import readout, require_one_stack
+from exhibit_a.methods.explanation.flow import one_stack, readout
 from exhibit_a.methods.mixing.probing import Changes, Probing
 from exhibit_a.methods.mixing.pushforward import (
     EachPushed,
@@ -38,6 +38,7 @@ from exhibit_a.methods.mixing.pushforward import (
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
+from exhibit_a.subject.anatomy import main_stack
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target
 
@@ -93,7 +94,7 @@ class HiddenAttribution(Result):
 
 def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     """How much of each token is in the states that the answer is read from, by a sketch."""
-    require_one_stack(trace)
+    one_stack(trace)
     last: Tensor = hidden_attribution(trace, probes=8).contribution[-1]
     return readout(trace, target) @ last
 
@@ -328,7 +329,7 @@ def _require_finite(norms: Mixing, trace: Trace) -> None:
 
 def _known_stack(trace: Trace, stack: str | None) -> str:
     """The stack asked for, or the one that reads the input."""
-    stack = stack or trace.sites[0].stack
+    stack = stack or main_stack(trace.sites)
     if stack not in trace.sequences:
         raise BadRequestError(f"There is no stack {stack!r}; found {', '.join(trace.sequences)}.")
     return stack

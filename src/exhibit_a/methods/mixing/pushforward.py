@@ -30,7 +30,8 @@ from exhibit_a.methods.mixing.tangent_kernels import FirstOrder
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Context
 from exhibit_a.subject.anatomy import first_hidden
-from exhibit_a.subject.guard import Forward, StopEarly, frozen_eval, wrap_forward
+from exhibit_a.subject.guard import Forward, StopEarly, frozen_eval
+from exhibit_a.subject.packing import wrap_layers
 from exhibit_a.subject.tap import AttentionCall, Tap
 from exhibit_a.trace.layers import hidden_of_output
 from exhibit_a.trace.passes import Pass
@@ -198,7 +199,7 @@ def _run_from(
         frozen_eval(model),
         mode or nullcontext(),
         run.subject.tapping(fold or heads),
-        wrap_forward(list(modules.values()), watch),
+        wrap_layers(list(modules.values()), watch),
     ):
         model(**run.inputs)
     pairs = zip(states, map(hidden_of_output, run.layer_outputs), strict=False)

@@ -99,7 +99,7 @@ def _split_at(draw: float) -> Split:
 def _run(subject: Subject, inputs: Inputs) -> StateBatch:
     """One batch through the first stack of the model."""
     model, anatomy = subject.model, subject.anatomy
-    stack = anatomy.sites[0].stack
+    stack = anatomy.main_stack
     layers = [layer for layer in anatomy.layers if layer.stack == stack]
     recorder = LayerRecorder(enough=len(layers))
     with suppress(StopEarly), frozen_eval(model), recorder.watching(model, layers):

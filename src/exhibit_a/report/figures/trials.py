@@ -6,6 +6,7 @@ from exhibit_a.report.figures.dispatch import draw
 from exhibit_a.report.figures.drawing import Canvas, legend, literal, name_ticks
 from exhibit_a.report.figures.paper import axis_length
 from exhibit_a.report.palette import GREY, OF_WORD
+from exhibit_a.subject.anatomy import main_stack
 from exhibit_a.subject.site_names import layer_name
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import (
@@ -33,7 +34,7 @@ def trial(result: Trial, canvas: Canvas) -> Axes:
     heads, tokens = canvas.panels(2, (7.0, height + 2.0), ratios=(height, 2.0), below=True)
     _heads(result, canvas, heads)
     strengths = scores.tolist()
-    names = canvas.labels(result.tokens or (), result.sites[0].stack)
+    names = canvas.labels(result.tokens or (), main_stack(result.sites))
     tokens.bar(range(len(names)), strengths, color=canvas.by_sign(strengths))
     tokens.axhline(0, color=GREY, linewidth=0.6)
     name_ticks(tokens.xaxis, names, weights=[abs(score) for score in strengths])

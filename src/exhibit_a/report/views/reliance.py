@@ -6,6 +6,7 @@ from exhibit_a.report.pack import Blocks
 from exhibit_a.report.panels import attention_maps, sequence, site_entries
 from exhibit_a.report.sentences import reliance_sentences
 from exhibit_a.report.views.dispatch import panels_of
+from exhibit_a.subject.anatomy import main_stack
 
 _COLUMNS = {
     "share": ("share", "Part of what the answer loses when all heads look evenly, in its margin."),
@@ -50,7 +51,7 @@ def reliance_panels(result: Reliance, blocks: Blocks) -> Panels:
             "verdict": "",
             "reliance": sentences,
             "carriers": "",
-            "sequence": result.sites[0].stack,
+            "sequence": main_stack(result.sites),
             "shares": scores.tolist(),
             "caption": "Shaded by what looking at each word, in place of an even look, added to "
             "the answer (orange) or took from it (blue), all heads and layers together.",

@@ -11,6 +11,7 @@ from exhibit_a.report.views.dispatch import panels_of
 from exhibit_a.report.views.identifiability import NULL_FRACTION, freedom_chart
 from exhibit_a.report.views.mixing import story
 from exhibit_a.report.views.pictures import judged_pictures
+from exhibit_a.subject.anatomy import main_stack
 from exhibit_a.subject.site_names import layer_name
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import WORDS, HeadVerdict
@@ -137,7 +138,7 @@ def _summary(trial: Trial) -> Summary:
         "verdict": trial.verdict,
         "reliance": [] if reliance is None else reliance_sentences(reliance, trial.answer),
         "carriers": carriers_sentence(trial),
-        "sequence": trial.sites[0].stack,
+        "sequence": main_stack(trial.sites),
         "shares": shares,
         "caption": caption,
         "skipped": list(trial.skipped.items()),

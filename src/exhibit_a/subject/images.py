@@ -1,0 +1,112 @@
+"""How does a picture come into a model, alone or among the words of a text?
+
+A model of text and pictures has a token that stands for a piece of the picture, and says how many
+of them a picture becomes by computing its features. Nothing more need be known to make up an input
+for it: the token, the size of a picture, and that number.
+"""
+
+import inspect
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PretrainedConfig, PreTrainedModel
+
+from exhibit_a.errors import BadRequestError
+from exhibit_a.shapes import Inputs, TokenIds
+from exhibit_a.subject.guard import frozen_eval
+
+PIXELS, GRID = "pixel_values", "image_grid_thw"  # what transformers calls them
+
+
+def reads_pictures(model: PreTrainedModel) -> bool:
+    """Whether a model takes a picture among the tokens of a text."""
+    return (
+        model.main_input_name == "input_ids"
+        and PIXELS in inspect.signature(model.forward).parameters
+        and picture_token(model) is not None
+        and hasattr(model, "get_image_features")
+    )
+
+
+def picture_token(model: PreTrainedModel) -> int | None:
+    """The id that stands for a piece of a picture in a text."""
+    for name in ("image_token_id", "image_token_index"):
+        token = getattr(model.config, name, None)
+        if isinstance(token, int):
+            return token
+    return None
+
+
+def vision_config(model: PreTrainedModel) -> PretrainedConfig | None:
+    """The part of a configuration that says how a picture is cut into patches."""
+    parts = (getattr(model.config, name, None) for name in model.config.sub_configs)
+    stating = (part for part in (model.config, *parts) if hasattr(part, "patch_size"))
+    return next(stating, None)
+
+
+def pair(size: int | Sequence[int]) -> tuple[int, int]:
+    """A size that is stated once, or as height and width."""
+    height, width = (size, size) if isinstance(size, int) else size
+    return int(height), int(width)
+
+
+def with_picture(model: PreTrainedModel, ids: TokenIds, seeded: torch.Generator) -> Inputs | None:
+    """A made-up picture in the middle of ids, or None where the model does not say how."""
+    picture = _made_up(model, seeded)
+    pieces = None if picture is None else _pieces(model, picture)
+    token = picture_token(model)
+    if picture is None or not pieces or token is None:
+        return None
+    ids = ids.masked_fill(ids == token, token - 1 if token else 1)
+    middle = ids.shape[1] // 2
+    inside = torch.full((1, pieces), token)
+    inputs: Inputs = {"input_ids": torch.cat([ids[:, :middle], inside, ids[:, middle:]], 1)}
+    inputs["attention_mask"] = torch.ones_like(inputs["input_ids"])
+    if "mm_token_type_ids" in inspect.signature(model.forward).parameters:
+        inputs["mm_token_type_ids"] = (inputs["input_ids"] == token).long()
+    return inputs | picture
+
+
+def require_one_picture(inputs: Inputs) -> None:
+    """Refuse several pictures that a tower would look at side by side, as if they were texts."""
+    pixels = inputs.get(PIXELS)
+    if isinstance(pixels, Tensor) and GRID not in inputs and len(pixels) != 1:
+        raise BadRequestError(
+            f"{len(pixels)} pictures were given; this model's tower looks at each by itself, and "
+            "one at a time can be examined."
+        )
+
+
+def _made_up(model: PreTrainedModel, seeded: torch.Generator) -> Inputs | None:
+    """Noise of the size the model takes; packed patches get a small grid that is not square."""
+    vision = vision_config(model)
+    if vision is None:
+        return None
+    patch = pair(getattr(vision, "patch_size", 1))
+    channels = getattr(vision, "in_channels", getattr(vision, "num_channels", 3))
+    shape: tuple[int, ...]
+    if GRID in inspect.signature(model.forward).parameters:
+        merged = getattr(vision, "spatial_merge_size", 1)
+        grid = torch.tensor([[1, 2 * merged, 3 * merged]])
+        width = channels * getattr(vision, "temporal_patch_size", 1) * patch[0] * patch[1]
+        shape = (int(grid.prod()), width)
+    else:
+        size = getattr(vision, "image_size", None)
+        if size is None:
+            return None
+        grid, shape = None, (1, channels, *pair(size))
+    pixels = torch.randn(shape, generator=seeded).to(model.device, model.dtype)
+    return {PIXELS: pixels} if grid is None else {PIXELS: pixels, GRID: grid.to(model.device)}
+
+
+def _pieces(model: PreTrainedModel, picture: Inputs) -> int:
+    """How many tokens a picture becomes; 0 where the model cannot tell by itself."""
+    with suppress(Exception), torch.no_grad(), frozen_eval(model):  # any family, any failure
+        features: Any = model.get_image_features(**picture)  # type: ignore[operator]
+        pooled = getattr(features, "pooler_output", features)
+        pieces = [pooled] if isinstance(pooled, Tensor) else list(pooled)
+        return sum(piece.shape[:-1].numel() for piece in pieces)
+    return 0
