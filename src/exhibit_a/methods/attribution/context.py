@@ -223,7 +223,8 @@ def _chosen(methods: Iterable[str] | None) -> dict[str, Method]:
     """The attributions that are compared, by name."""
     known = attributions()
     named = [methods] if isinstance(methods, str) else methods
-    names = list(dict.fromkeys(METHODS if named is None else named))
+    usual = [name for name in METHODS if name in known]
+    names = list(dict.fromkeys(usual if named is None else named))
     for name in names:
         require_choice("method", name, known)
     return {name: known[name] for name in names}
