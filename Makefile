@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 PLAIN := build/plain
 RELEASE := build/release
 READY := $(VENV)/.ready
+RUNS := $(VENV)/.runs
 DATA ?= ../shared/data
 KEPT := $(addprefix tests/results/test_,files.py store.py result.py older_files.py resealed.py types.py) \
 	$(addprefix tests/corpus/test_,damage.py resume.py sink.py)
@@ -19,7 +20,7 @@ export NO_MKDOCS_2_WARNING = 1
 
 .PHONY: demo viewer test slow cover plain release check format fuzz trust bench families models docs map notebooks clean
 
-demo: $(READY)  ## explain a sentence with the embedded model
+demo: $(RUNS)  ## explain a sentence with the embedded model
 	mkdir -p build
 	$(BIN)/exhibit-a explain --html build/report.html --timing $(REVIEW)
 
@@ -97,8 +98,13 @@ map: $(READY)  ## the architecture page, the tables of methods and the list of l
 notebooks: $(READY)  ## run the tutorials again, and keep what they said
 	$(BIN)/python docs/making/notebooks.py
 
-$(READY): pyproject.toml constraints.txt
+# The package and what `explain` can use; tests, documentation and Ray only come with the other targets.
+$(RUNS): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[compare]"
+	touch $@
+
+$(READY): $(RUNS)
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
 	touch $@
 
