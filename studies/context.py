@@ -93,15 +93,16 @@ def main() -> None:
     options = asked.parse_args()
     subject = xa.load(str(options.model))
     file = DATA / f"context-{options.name or options.what}.jsonl"
-    done = {json.loads(line)["seed"] for line in file.open()} if file.exists() else set()
+    lines = file.read_text("utf-8").splitlines() if file.exists() else []
+    done = {json.loads(line)["seed"] for line in lines}
     for seed in range(options.first, options.first + options.count):
         if seed in done:
             continue
         row = examined(
             subject, options.what, needless(seed) if options.what == "needless" else planted(seed)
         )
-        with file.open("a") as lines:
-            lines.write(json.dumps({"seed": seed, **row}) + "\n")
+        with file.open("a", encoding="utf-8") as output:
+            output.write(json.dumps({"seed": seed, **row}) + "\n")
         print(seed, row["verdict"], f"{row['seconds']:.0f} s", flush=True)
 
 

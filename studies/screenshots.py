@@ -4,7 +4,8 @@
 
 Examines one sentence with the embedded model (or reads a saved trial), opens its page in chromium
 with no network, and takes three pictures: desktop, dark, and the width of a phone. Then the pages
-of three texts for docs/verdict.md.
+of three texts for docs/verdict.md, and that of a question with passages for docs/context.md
+(``--passages`` takes this one alone).
 """
 
 import argparse
@@ -23,13 +24,21 @@ TEXT = (
     "judgement , i liked it , mostly because the two leads are so good together"
 )
 JUDGED = ("it 's slow -- very , very slow .", "a gripping , beautifully shot film", TEXT)
+PASSAGES = (
+    "Tom has a red ball. He is a big boy.",
+    "Lily has a blue kite. She likes it very much.",
+    "The dog likes to run in the garden. It is brown.",
+    "Mom made a big cake for the party.",
+)
 LARGEST = 300_000  # bytes of a picture
 PICTURES = {
     "page-desktop": (1280, 1080, "light"),
     "page-dark": (1280, 1080, "dark"),
     "page-phone": (390, 1500, "light"),
     "verdict": (1200, 1706, "light"),
+    "page-context": (1200, 1080, "light"),
 }
+SHOWN = "canvas[data-shown]"  # a map that is drawn
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]
 
 
@@ -37,8 +46,12 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("--figures", type=Path, default=Path("docs/figures"))
     asked.add_argument("--result", type=Path, help="a saved trial")
+    asked.add_argument("--passages", action="store_true", help="only the page of passages")
     options = asked.parse_args()
     options.figures.mkdir(parents=True, exist_ok=True)
+    with_passages(options.figures)
+    if options.passages:
+        return
     found = xa.read(options.result) if options.result else xa.trial(xa.load("sentiment"), TEXT)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         address = found.html(Path(folder) / "page.html").as_uri()
@@ -56,14 +69,31 @@ def main() -> None:
         browser.close()
 
 
-def taken(browser: Browser, address: str, name: str, contested: int) -> bytes:
+def with_passages(figures: Path) -> None:
+    """The page of a question with passages."""
+    found = xa.context_attribution(
+        xa.load("stories"),
+        "Lily went to the park. She played with her",
+        PASSAGES,
+        answer=" blue kite",
+        template="{passages}\n\n{question}",
+    )
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        address = found.html(Path(folder) / "page.html").as_uri()
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        data = small(taken(browser, address, "page-context", 0, ready=".passages li"))
+        (figures / "page-context.png").write_bytes(data)
+        browser.close()
+
+
+def taken(browser: Browser, address: str, name: str, contested: int, ready: str = SHOWN) -> bytes:
     """One picture; the dark one shows attention away from what the model used."""
     width, height, scheme = PICTURES[name]
     size = {"width": width, "height": height}
     context = browser.new_context(viewport=size, color_scheme=scheme, offline=True)
     page = context.new_page()
     page.goto(address)
-    page.wait_for_selector("canvas[data-shown]")
+    page.wait_for_selector(ready)
     if scheme == "dark":
         page.locator(".cell").nth(contested).click()
         page.wait_for_timeout(500)

@@ -138,6 +138,13 @@ def test_passages_that_say_the_same_stand_in_for_each_other(stories):
     assert float(alone[1]) < twice.need / 2
     assert float(alone[4]) < twice.need / 2
     assert set(twice.ranking("regression")[:2]) == {1, 4}
+    together = replace(twice, leave_one_out=alone.clamp_max(LITTLE))
+    assert set(together.stand_ins) >= {1, 4}
+    assert together.rests_on == together.stand_ins
+    assert together.verdict.startswith("Several together: passage ")
+    alike = replace(together, regression=alone.clamp_max(LITTLE))
+    assert alike.rests_on == ()
+    assert alike.verdict.startswith("None of them by itself: ")
 
 
 def test_the_regression_finds_what_was_planted():

@@ -162,8 +162,10 @@ def test_a_tutorial_runs_from_top_to_bottom(path):
     cells = json.loads(done.stdout)["cells"]
     shown = [output for cell in cells for output in cell.get("outputs", [])]
     assert not [output for output in shown if output.get("name") == "stderr"]
-    (trial,) = (one["data"]["text/html"] for one in shown if "text/html" in one.get("data", {}))
-    assert re.search(r"[Ss]how |survives the loss", "".join(trial))  # the advice
+    pages = [one["data"]["text/html"] for one in shown if "text/html" in one.get("data", {})]
+    assert len(pages) == (path.stem != "passages")
+    for trial in pages:
+        assert re.search(r"[Ss]how |survives the loss", "".join(trial))  # the advice
 
 
 def test_the_nav_names_each_page_once():

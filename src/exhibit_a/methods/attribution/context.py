@@ -12,9 +12,11 @@ passage is read in two ways:
 
 And is it any of them? The answer is also read without all passages. It needs them if it is more
 than twice as likely with them (its log-probability falls by more than log 2). A passage is *needed*
-if the answer loses more than that without it alone. Where the answer needs the passages, and none
-of them alone, they stand in for each other. Otherwise no score of a passage means anything, and
-`rests_on` is empty.
+if the answer loses more than that without it alone. Where no passage is needed alone, some may
+stand in for each other: those that add more than log 2 in the linear model. If there are none of
+these either, it is none of them: what passages do together by their mere presence, their form or
+their topic, is not what one of them says. Then no score of a passage means anything, and `rests_on`
+is empty.
 """
 
 import math
@@ -102,11 +104,17 @@ class ContextAttribution(Result):
 
     @property
     def rests_on(self) -> tuple[int, ...]:
-        """The passages that the answer needs, the most needed first; empty if it needs none."""
+        """The passages that the answer rests on, the most needed first; empty if on none."""
         if self.need <= LITTLE:
             return ()
-        order = self.leave_one_out.argsort(descending=True, stable=True).tolist()
-        return tuple(place for place in order if float(self.leave_one_out[place]) > LITTLE)
+        return _above(self.leave_one_out) or self.stand_ins
+
+    @property
+    def stand_ins(self) -> tuple[int, ...]:
+        """The passages that matter together where none is needed alone; known by regression."""
+        if self.need <= LITTLE or _above(self.leave_one_out) or self.regression is None:
+            return ()
+        return _above(self.regression)
 
     @property
     def verdict(self) -> str:
@@ -114,13 +122,19 @@ class ContextAttribution(Result):
         times = _times(self.need)
         if self.need <= LITTLE:
             return f"None of them: the answer is {times} as likely with the passages as without."
-        if not self.rests_on:
+        if self.stand_ins:
             return (
-                f"Several together: the answer is {times} as likely with the passages, and more "
-                "than half as likely without any one of them."
+                f"Several together: {_listed(self.stand_ins)} stand in for each other; the answer "
+                f"is {times} as likely with the passages as without."
+            )
+        if not self.rests_on:
+            asked = "alone" if self.regression is None else "alone or among others"
+            return (
+                f"None of them by itself: the answer is {times} as likely with the passages as "
+                f"without, but no passage, {asked}, makes it twice as likely."
             )
         first, *others = self.rests_on
-        also = f", and on {', '.join(f'passage {place + 1}' for place in others)}" if others else ""
+        also = f", and on {_listed(others)}" if others else ""
         loss = _times(float(self.leave_one_out[first]))
         return f"The answer rests on passage {first + 1} ({loss} as likely with it){also}."
 
@@ -353,6 +367,17 @@ def _agreement(scores: PassageScores, truth: PassageScores) -> Agreement:
     everywhere = torch.ones(len(truth), dtype=torch.bool)
     correlation = float(spearman(scores, truth.to(scores), everywhere))
     return Agreement(correlation, int(scores.argmax()) == int(truth.argmax()))
+
+
+def _above(effects: PassageScores) -> tuple[int, ...]:
+    """The passages with more than a little effect, the largest first."""
+    order = effects.argsort(descending=True, stable=True).tolist()
+    return tuple(place for place in order if float(effects[place]) > LITTLE)
+
+
+def _listed(places: Sequence[int]) -> str:
+    names = [f"passage {place + 1}" for place in places]
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _beginning(text: str) -> str:
