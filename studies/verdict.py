@@ -210,7 +210,7 @@ def prompted(subject: xa.Subject, text: str) -> dict[str, Any]:
     row = {
         "answer": relied.target,
         "tokens": len(trace.tokens),
-        "by": relied.by,
+        "by": relied.way,
         "margin": relied.margin,
         "whole": relied.whole,
         "gap": relied.checks["gap as a share of the whole"],

@@ -70,7 +70,7 @@ def measured(subject: xa.Subject, text: Any) -> dict[str, Any]:
     word, _ = judge_text(verdicts, relied, LIMITS)
     return {
         "word": word,
-        "by": relied.by,
+        "by": relied.way,
         "gap": digits(relied.checks["gap as a share of the whole"]),
         "points": relied.checks["points"],
         "margin": digits(relied.margin),

@@ -78,7 +78,7 @@ def test_exact_shares_are_the_shapley_values_of_all_orders():
             shares[head] += (value[bits] - value[bits | 1 << head]) / len(every)
             bits |= 1 << head
     result = reliance(trace)
-    assert result.by == "coalitions"
+    assert result.way == "coalitions"
     assert_close(torch.cat(result.heads).double(), shares, atol=2e-5, rtol=1e-4)
     assert_close(result.whole, value[0] - value[2 ** len(game) - 1], atol=1e-5, rtol=1e-5)
 
@@ -228,7 +228,7 @@ def test_a_step_is_shared_by_turns_and_a_budget_that_ends_is_undetermined(monkey
     monkeypatch.setattr(HeadGame, "play", stepping)
     monkeypatch.setattr(HeadGame, "slopes", sloping)
     result = reliance(trace, by="path", budget=45)
-    assert result.by == "path and orders"
+    assert result.way == "path and orders"
     ((start, stop, change),) = result.checks["jumps"]
     assert start < 0.6180339 < stop
     assert change == pytest.approx(50, abs=3)

@@ -120,7 +120,7 @@ def _facts(outcome: "Trial") -> dict[str, Any]:
 
 
 def _reliance(reliance: "Reliance") -> dict[str, Any]:
-    names = ("target", "margin", "even_margin", "permuted_margin", "permuted_error", "by")
+    names = ("target", "margin", "even_margin", "permuted_margin", "permuted_error", "way")
     return {name: getattr(reliance, name) for name in (*names, "determined", "reason")}
 
 

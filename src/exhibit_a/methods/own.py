@@ -10,7 +10,7 @@ error of its own is one clear line with its name.
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError, first_line, require_choice
 from exhibit_a.methods.registry import YOURS, Cost, Function, Gives, Method, Options, add, find
+from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import Result, SiteResult
 from exhibit_a.shapes import SiteMap
 from exhibit_a.subject.modes import method_modes
@@ -34,6 +35,10 @@ STANDARD_ERROR = "standard error"  # among the checks of a method: one for each 
 class TokenAttribution(Result):
     """How much each input token speaks for the target, by one method."""
 
+    unit_rules: ClassVar[dict[str, Rule]] = {
+        "scores": "sum",
+        "standard_error": "sum",  # of a sum at most the sum of theirs
+    }
     method: str
     target: str
     scores: Scores
@@ -44,6 +49,7 @@ class TokenAttribution(Result):
 class HeadMaps(SiteResult):
     """A map for every head, by one method."""
 
+    unit_rules: ClassVar[dict[str, Rule]] = {"maps": "map", "sequences": "names"}
     method: str
     maps: tuple[SiteMap, ...]
 
@@ -106,6 +112,7 @@ def result_of(
     if entry.gives == "maps":
         return HeadMaps(
             tokens=trace.tokens,
+            layouts=trace.layouts,
             provenance=trace.subject.provenance(entry.name, seed),
             checks={"parity": trace.subject.anatomy.parity},
             method=entry.name,
@@ -124,6 +131,7 @@ def attribution_of(entry: Method, trace: Trace, target: Target, **options: Any) 
     error = doubts.pop(STANDARD_ERROR, None)
     return TokenAttribution(
         tokens=trace.tokens,
+        layouts=trace.layouts,
         provenance=trace.subject.provenance(
             entry.name, options.get("seed"), target=str(target), **used
         ),

@@ -18,13 +18,16 @@ from dataclasses import dataclass, field
 from html import escape
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from exhibit_a.results import tables
+from exhibit_a.results.over_units import Rule, over_units
 from exhibit_a.results.providers import provider
 from exhibit_a.results.tables import Leaf
 from exhibit_a.subject.anatomy import Site, key_stack
 from exhibit_a.subject.provenance import Provenance
+from exhibit_a.trace.layout import Layout
+from exhibit_a.trace.units import Asked
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
 
 TOKEN_AXES = ("query", "key", "token", "source", "target")
 SHOWN = 400  # characters of one text in a summary
+
+Kind = TypeVar("Kind", bound="Result")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -43,15 +48,39 @@ class Result:
     """
 
     kinds: ClassVar[dict[str, type["Result"]]] = {}
+    unit_rules: ClassVar[dict[str, Rule]] = {}  # what becomes of a field over words
+    token_axes: ClassVar[tuple[str, ...]] = TOKEN_AXES
     tokens: tuple[str, ...] | None = None
     provenance: Provenance
     checks: dict[str, Any] = field(default_factory=dict)
+    layouts: dict[str, Layout] = field(default_factory=dict)  # of the tokens in the text, by stack
 
     def __init_subclass__(cls) -> None:
         """Make the class known to `exhibit_a.read`, by its name."""
         Result.kinds[cls.__name__] = cls
         if "__repr__" not in vars(cls):  # else @dataclass makes one, with all the numbers in it
             cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
+
+    def by(self: Kind, units: Asked = "word") -> Kind:
+        """The same result over units of the original text, with the same sums.
+
+        Attributions are added up; attention is averaged over the tokens that look and added up
+        over those looked at. Special tokens stay units of their own.
+
+        >>> result = xa.companions(xa.capture(subject, "it never drags"), methods=["raw"])["raw"]
+        >>> result.tokens
+        ('[CLS]', 'it', 'never', 'drag', '##s', '[SEP]')
+        >>> result.by("word").tokens
+        ('[CLS]', 'it', 'never', 'drags', '[SEP]')
+        >>> result.by(["never drags"]).tokens
+        ('[CLS]', 'it', 'never drags', '[SEP]')
+
+        Args:
+            units: word, sentence, line, passage or message; or spans of characters, (start, stop)
+                or (text, start, stop), as a list or by name; or phrases that stand in the text.
+        """
+        united: Kind = over_units(self, units)
+        return united
 
     def save(self, path: str | PathLike[str]) -> Path:
         """Write the result to one file that `exhibit_a.read` gives back."""

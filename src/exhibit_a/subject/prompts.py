@@ -12,7 +12,7 @@ prompt in its encoder and the answer in its decoder, after the token that a deco
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -34,6 +34,7 @@ SPOKEN_BY_MODEL = "assistant"  # the role whose last message is the answer
 Ids = tuple[int, ...]
 Characters = tuple[int, int]  # start and stop in a text
 Message = Mapping[str, Any]
+Texts = dict[str, tuple[str, ...]]  # by the name of the ids that were made from them
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,7 @@ class Prompt:
     inputs: Inputs
     spans: tuple[Span, ...] = ()
     reply: Reply | None = None
+    texts: Texts = field(default_factory=dict)  # as written; of what is no text, none
 
 
 def read_messages(file: Path) -> list[Message]:
@@ -100,24 +102,27 @@ def prompted(
 ) -> Prompt:
     """The inputs for a text or conversation, with the answer that is given or generated."""
     _require_one_answer(answer, generate)
+    texts: Texts = {"input_ids": tuple(read for read in (text, pair) if isinstance(read, str))}
     if subject.model.config.is_encoder_decoder:
-        return _with_decoder(
-            subject, subject.encode(text, pair, truncate=truncate), answer, generate
-        )
+        inputs = subject.encode(text, pair, truncate=truncate)
+        if answer is not None:
+            texts["decoder_input_ids"] = (answer,)
+        return replace(_with_decoder(subject, inputs, answer, generate), texts=texts)
     if is_conversation(text):
         _require_language_model(subject, "Messages")
         prompt, answer = _conversation(subject, text, pair, answer, generate)  # type: ignore[arg-type]
     elif answer is None and generate is None:
-        return Prompt(subject.encode(text, pair, truncate=truncate))
+        return Prompt(subject.encode(text, pair, truncate=truncate), texts=texts)
     else:
         _require_language_model(subject, "An answer")
         prompt = _plain(subject, text, pair, truncate)
     if answer is not None:
-        return _answered(subject, prompt, _answer_ids(subject, prompt, answer), truncate)
+        return _answered(subject, prompt, _answer_ids(subject, prompt, answer), truncate, answer)
     if generate is not None:
         return _answered(subject, prompt, _said(subject, prompt, generate), truncate)
     _require_length(subject, len(prompt.ids), "The conversation")
-    return Prompt(_inputs(subject, prompt.ids), prompt.spans)
+    texts = {"input_ids": () if prompt.text is None else (prompt.text,)}
+    return Prompt(_inputs(subject, prompt.ids), prompt.spans, texts=texts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,7 +306,9 @@ def generated(model: PreTrainedModel, inputs: Inputs, count: int) -> Tensor:
         return generate(**inputs, do_sample=False, num_beams=1, max_new_tokens=count)
 
 
-def _answered(subject: Subject, prompt: _Question, answer: Ids, truncate: bool) -> Prompt:
+def _answered(
+    subject: Subject, prompt: _Question, answer: Ids, truncate: bool, said: str | None = None
+) -> Prompt:
     """Prompt and answer in one; a prompt that is too long loses its end, if that was allowed."""
     ids, limit = prompt.ids, subject.anatomy.max_length
     if truncate and limit is not None and prompt.spans[0].kind == "text":
@@ -315,6 +322,7 @@ def _answered(subject: Subject, prompt: _Question, answer: Ids, truncate: bool) 
         _inputs(subject, ids + answer),
         (*spans, Span("answer", "", start, stop)),
         Reply(answer, start - 1, text),
+        {"input_ids": () if prompt.text is None else (prompt.text, text if said is None else said)},
     )
 
 

@@ -34,6 +34,7 @@ from exhibit_a.subject.modes import usual_modes
 from exhibit_a.subject.prompts import Prompt, Reply, Span, prompted
 from exhibit_a.subject.subject import TAPS, Subject
 from exhibit_a.subject.tap import AttentionCall
+from exhibit_a.trace.layout import Layout, Part, read_layout
 from exhibit_a.trace.passes import Pass, Recorder, checked_keep, run_pass
 from exhibit_a.trace.regions import (
     Grid,
@@ -51,6 +52,7 @@ class Sequence:
     tokens: tuple[str, ...]
     special: TokenMarks
     real: TokenMarks
+    layout: Layout | None = None  # where they stand in the text, where there is one
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,6 +125,12 @@ class Trace(Pass):
         return {s: patch_grids(self.subject, self.inputs, s, seen[s]) for s in self.sequences}
 
     @property
+    def layouts(self) -> dict[str, Layout]:
+        """Where the tokens of every stack stand in the text, for stacks that read text."""
+        known = {stack: sequence.layout for stack, sequence in self.sequences.items()}
+        return {stack: layout for stack, layout in known.items() if layout is not None}
+
+    @property
     def _input(self) -> Sequence:
         return self.sequences[main_stack(self.sites)]
 
@@ -161,7 +169,8 @@ class Trace(Pass):
         """The same text, run once more."""
         self.require_same_weights()
         prompt = Prompt(self.inputs, self.spans, self.reply)
-        return _run(self.subject, prompt, checked_keep(keep))
+        again = _run(self.subject, prompt, checked_keep(keep))
+        return replace(again, sequences=self.sequences)
 
 
 @usual_modes()
@@ -277,16 +286,42 @@ def _sequences(
             continue
         seen = seen_everywhere(site, sites, visible)
         decodes = site.stack == "decoder" and subject.model.config.is_encoder_decoder
-        ids = inputs.get("decoder_input_ids" if decodes else "input_ids")
+        name = "decoder_input_ids" if decodes else "input_ids"
+        ids = inputs.get(name)
         tokens, special = _positions(subject, inputs, site.stack, ids, seen)
         mask = inputs.get("decoder_attention_mask" if decodes else "attention_mask")
         real = torch.ones(len(tokens), dtype=torch.bool)
         if mask is not None and mask.shape == (1, len(tokens)):
             real = mask[0].bool().cpu()
+        layout = None
         if not site.stack.startswith(VISION):
             special = special | _of_template(prompt, len(tokens))
-        sequences[site.stack] = Sequence(tokens, special, real)
+            marks = tuple((special | ~real).tolist())
+            layout = _layout(subject, prompt, name, tokens, marks)
+        sequences[site.stack] = Sequence(tokens, special, real, layout)
     return sequences
+
+
+def _layout(
+    subject: Subject, prompt: Prompt, name: str, tokens: tuple[str, ...], marks: tuple[bool, ...]
+) -> Layout | None:
+    """Where the tokens stand in the text; pictures among the words are no text."""
+    ids = prompt.inputs.get(name)
+    if ids is None or ids.shape[1] != len(tokens) or "pixel_values" in prompt.inputs:
+        return None
+    texts = prompt.texts.get(name)
+    layout = read_layout(subject.tokenizer, ids[0].tolist(), tokens, marks, texts)
+    if layout is None or name != "input_ids":
+        return layout
+    return replace(layout, parts=_parts(prompt))
+
+
+def _parts(prompt: Prompt) -> dict[str, tuple[Part, ...]]:
+    """The messages of a conversation, the answer to them among these."""
+    if not any(span.kind == "message" for span in prompt.spans):
+        return {}
+    messages = (Part(span.name or span.kind, span.start, span.stop) for span in prompt.spans)
+    return {"message": tuple(messages)}
 
 
 def _of_template(prompt: Prompt, count: int) -> TokenMarks:

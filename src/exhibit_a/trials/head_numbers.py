@@ -135,7 +135,7 @@ def doubts(examined: "Examination") -> dict[str, Any]:
 
 def _reliance_doubts(reliance: Reliance, carriers: Carriers | None) -> dict[str, Any]:
     checks: dict[str, Any] = {
-        "reliance, by": reliance.by,
+        "reliance, by": reliance.way,
         "reliance, gap as a share of the whole": reliance.checks["gap as a share of the whole"],
         "reliance, points": reliance.checks["points"],
         "margin with all rows permuted": reliance.permuted_margin,

@@ -6,7 +6,7 @@ its reason and never stops the others.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float
@@ -24,6 +24,7 @@ from exhibit_a.methods.mixing.head_mixing import HeadMixing
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.seeds import require_seed
+from exhibit_a.results.over_units import Rule
 from exhibit_a.results.providers import provider
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteMap, SiteValues
@@ -51,6 +52,19 @@ KEPT = ("attention", "values", "hidden", "keys")
 class Trial(SiteResult):
     """Everything about one text; a part that could not be had is None and its reason in skipped."""
 
+    unit_rules: ClassVar[dict[str, Rule]] = {
+        "special": "all",
+        "attention": "map",
+        "values": "leave out",  # a word has none
+        "effective": "result",
+        "hidden": "result",
+        "mixing": "result",
+        "attribution": "result",
+        "tree": "result",
+        "alternative": "map",
+        "reliance": "result",
+        "sequences": "names",
+    }
     special: Bool[Tensor, " token"]
     target: str  # empty where the model answers with hidden states
     answer: dict[str, float]  # probability of each label, or of the likeliest next tokens
@@ -175,6 +189,7 @@ def _judged(examined: Examination, stages: Stages, thresholds: Thresholds, how: 
     name = None if target is None else str(target)
     return Trial(
         tokens=trace.tokens,
+        layouts=trace.layouts,
         provenance=trace.subject.provenance("trial", how.seed, target=name, probes=how.probes),
         checks=doubts(examined),
         special=trace.special,

@@ -22,7 +22,7 @@ in closed form (``null``).
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -35,6 +35,7 @@ from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.paths import PathIntegral, integrate_sums
 from exhibit_a.numerics.seeds import generator
+from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteHeads, SiteMap, SiteVisible
 from exhibit_a.trace.capture import Trace
@@ -54,6 +55,7 @@ CONTROLS = 8  # times that all rows are permuted
 class Reliance(SiteResult):
     """How far the answer rests on where each head looks, in log-odds of the answer."""
 
+    unit_rules: ClassVar[dict[str, Rule]] = {"edges": "sum", "sequences": "names"}
     heads: tuple[SiteHeads, ...]  # the share of every head in ``whole``
     one_head: tuple[SiteHeads, ...]  # what the answer loses when this head alone looks evenly
     standard_error: tuple[SiteHeads, ...]  # of the shares; 0 where nothing was sampled
@@ -66,7 +68,7 @@ class Reliance(SiteResult):
     permuted_margin: float  # with all rows permuted: mean, and its standard error
     permuted_error: float
     gap: float  # what the shares miss of ``whole``
-    by: str  # path, path and orders, orders, coalitions
+    way: str  # path, path and orders, orders, coalitions
     determined: bool
     reason: str  # why it is not determined; empty if it is
     target: str
@@ -118,7 +120,7 @@ def reliance(
     Everything is measured in the margin: the log-odds of the answer (for a number, the number).
 
     >>> result = xa.reliance(trace)
-    >>> result.by, len(result.heads), tuple(result.heads[0].shape)
+    >>> result.way, len(result.heads), tuple(result.heads[0].shape)
     ('path', 6, (12,))
     >>> abs(sum(float(site.sum()) for site in result.heads) + result.gap - result.whole) < 1e-3
     True
@@ -168,6 +170,7 @@ class _Measured:
         reason = self._doubt(gap)
         return Reliance(
             tokens=trace.tokens,
+            layouts=trace.layouts,
             provenance=trace.subject.provenance(
                 "reliance", self.seed, target=str(game.target), by=self.by
             ),
@@ -186,7 +189,7 @@ class _Measured:
             permuted_margin=float(permuted.mean()),
             permuted_error=float(permuted.std()) / CONTROLS**0.5,
             gap=gap,
-            by=self._named(),
+            way=self._named(),
             determined=not reason,
             reason=reason,
             target=str(margin_of(target)),

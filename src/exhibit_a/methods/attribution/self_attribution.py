@@ -11,6 +11,7 @@ integral is computed, and why it costs so little.
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -26,6 +27,7 @@ from exhibit_a.methods.attribution.path_integral import (
 )
 from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.methods.registry import method
+from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteHeads, SiteMap
 from exhibit_a.trace.batches import of_one
@@ -43,6 +45,7 @@ class SelfAttribution(SiteResult):
     why, and no conclusion should rest on its scores.
     """
 
+    unit_rules: ClassVar[dict[str, Rule]] = {"scores": "sum", "sequences": "names"}
     scores: tuple[SiteMap, ...]
     change: Float[Tensor, " site"]
     gap: Float[Tensor, " site"]
@@ -146,6 +149,7 @@ def self_attribution(
     )
     return SelfAttribution(
         tokens=trace.tokens,
+        layouts=trace.layouts,
         provenance=subject.provenance(
             "self_attribution", target=str(chosen), rule=rule, steps=steps, tolerance=tolerance
         ),

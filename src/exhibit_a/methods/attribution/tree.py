@@ -34,7 +34,9 @@ from exhibit_a.extras import extra
 from exhibit_a.methods.attribution.path_integral import WALK
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.registry import method
+from exhibit_a.results.over_units import said
 from exhibit_a.results.result import Result
+from exhibit_a.trace.units import Asked, units_of
 
 if TYPE_CHECKING:
     import networkx
@@ -68,6 +70,31 @@ class AttributionTree(Result):
     objective: float
     layers: int
     target: str
+
+    def by(self, units: Asked = "word") -> "AttributionTree":
+        """The same tree over units: one stands where the first of its tokens entered the tree."""
+        if not self.layouts:
+            return super().by(units)  # which says why there are no words
+        (layout,) = self.layouts.values()
+        united = units_of(layout, units)
+        entered, edges = {united.of[self.root]}, list[TreeEdge]()
+        for edge in sorted(self.edges, key=lambda edge: -edge.layer):
+            child = united.of[edge.child]
+            if child not in entered:
+                entered.add(child)
+                edges.append(replace(edge, parent=united.of[edge.parent], child=child))
+        return replace(
+            self,
+            tokens=united.layout.names,
+            layouts=dict.fromkeys(self.layouts, united.layout),
+            root=united.of[self.root],
+            reader=None if self.reader is None else united.of[self.reader],
+            edges=tuple(edges),
+            objective=self.objective
+            - sum(edge.score for edge in self.edges)
+            + sum(edge.score for edge in edges),
+            checks=self.checks | {"units": said(units, [united])},
+        )
 
     @property
     def nodes(self) -> tuple[int, ...]:
@@ -200,6 +227,7 @@ def attribution_tree(
     before = attribution.provenance
     return AttributionTree(
         tokens=attribution.sequences[stack],
+        layouts={name: attribution.layouts[name] for name in attribution.layouts if name == stack},
         provenance=replace(
             before, method="attribution_tree", parameters={**before.parameters, **used}
         ),

@@ -22,6 +22,7 @@ two classes) no search is needed: ``corners.py`` has the exact optimum.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -34,6 +35,7 @@ from exhibit_a.methods.identifiability.alternatives import alternative_attention
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.distances import farthest_divergence, jensen_shannon, total_variation
 from exhibit_a.numerics.seeds import generator
+from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import Attention, HasLogits, SiteMap, SiteRows
 from exhibit_a.subject.anatomy import ANSWERS
@@ -61,6 +63,12 @@ Rows = dict[int, Tensor]  # by site: one number for each (head, query)
 class AdversarialAttention(Result):
     """The farthest attention with (nearly) the same answer, per condition."""
 
+    unit_rules: ClassVar[dict[str, Rule]] = {
+        "maps": "map",
+        "rows": "mean",
+        "maps_together": "map",
+        "rows_together": "mean",
+    }
     target: str
     epsilon: float
     conditions: tuple[str, ...]  # one site each, then all of them together
@@ -126,6 +134,7 @@ def adversarial_attention(
     options = {"epsilon": epsilon, "target": str(chosen), "restarts": restarts, "steps": steps}
     return AdversarialAttention(
         tokens=trace.tokens,
+        layouts=trace.layouts,
         provenance=trace.subject.provenance("adversarial_attention", seed, **options),
         checks={"largest change in a plain run": float(change.amax()), "allowed": epsilon},
         target=str(chosen),

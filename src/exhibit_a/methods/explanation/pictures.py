@@ -46,6 +46,7 @@ from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target, chosen_target
+from exhibit_a.trace.units import Asked
 
 Advice = Literal["show", "caution", "do not show"]
 
@@ -128,6 +129,14 @@ class Pictures(Result, Mapping[str, Picture]):
     passes: int  # of shortened texts
     orders: int  # random orders compared
     exact: bool  # all orders were
+
+    def by(self, units: Asked = "word") -> "Pictures":
+        """Pictures are judged over words, and over nothing else."""
+        if units == "word":
+            return self
+        raise NotComputableError(
+            "Pictures are judged by deleting words, and their numbers hold for words only."
+        )
 
     def __getitem__(self, name: str) -> Picture:
         if name not in self.names:
@@ -215,6 +224,7 @@ def pictures_knowing(
     advices, reasons = zip(*(word_for(judged, place) for place in range(len(scores))), strict=True)
     return Pictures(
         tokens=trace.tokens,
+        layouts=trace.layouts,
         provenance=trace.subject.provenance(
             "pictures", seed, target=str(chosen), methods=[*scores]
         ),

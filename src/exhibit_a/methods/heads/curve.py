@@ -11,7 +11,7 @@ of its own within each site, and the same number of heads is silenced in every s
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import torch
@@ -56,7 +56,7 @@ class PruningCurve(Result):
     interval: Float[Tensor, "point bound"]
     loss: Float[Tensor, " point"]
     order: str
-    by: str
+    by: str = field()  # type: ignore[assignment]  # (over a data set, there are no words)
 
     @property
     def area(self) -> float:

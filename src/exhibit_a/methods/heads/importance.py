@@ -14,7 +14,7 @@ Examples of similar length run together, and a replay without a head starts at t
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -53,7 +53,7 @@ class HeadImportance(Result):
     scores: HeadTable
     standard_error: HeadTable
     details: dict[str, HeadTable]  # the same heads by related measures
-    by: str
+    by: str = field()  # type: ignore[assignment]  # (over a data set, there are no words)
     examples: int
     used: tuple[str, ...]  # fingerprints of the examples, so that they are not evaluated on
     sites: tuple[Site, ...]

@@ -94,6 +94,7 @@ def alternative_attention(
     where = {"site": site, "head": head, "query": query}
     return AlternativeAttention(
         tokens=trace.tokens,
+        layouts=trace.layouts,
         provenance=trace.subject.provenance(
             "alternative_attention", seed, **where, samples=samples
         ),

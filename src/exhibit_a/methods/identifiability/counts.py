@@ -88,6 +88,7 @@ def attention_identifiability(trace: Trace) -> AttentionIdentifiability:
         checks["keys"] = f"not seen at sites {without_keys}; the key-aware count is missing there"
     return AttentionIdentifiability(
         tokens=trace.tokens,
+        layouts=trace.layouts,
         provenance=trace.subject.provenance("attention_identifiability"),
         checks=checks,
         sites=trace.sites,
@@ -153,6 +154,7 @@ def identifiability_by_length(
         checks=checks,
         lengths=tuple(len(result.tokens or ()) for result in results),
         d_head=widths,
+        layouts=results[-1].layouts,
         **{
             name: torch.stack([_site_means(result, name) for result in results])
             for name in _AVERAGED

@@ -10,7 +10,7 @@ values and the column space of T and is no wider than V.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -27,6 +27,7 @@ from exhibit_a.methods.identifiability.ranks import (
 from exhibit_a.methods.identifiability.value_bias import value_bias as observed_bias
 from exhibit_a.methods.registry import Cost, method, token_method
 from exhibit_a.numerics.parallel import one_thread
+from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteHeads, SiteMap, SiteRows
 from exhibit_a.subject.anatomy import Site
@@ -48,6 +49,17 @@ class EffectiveAttention(SiteResult):
     Shares of weight are of absolute weight, because effective attention has negative entries.
     """
 
+    unit_rules: ClassVar[dict[str, Rule]] = {
+        "raw": "map",
+        "effective": "map",
+        "rank": "smallest",
+        "nullity": "largest",
+        "verdict": "largest",
+        "null_fraction": "mean",
+        "moved": "mean",
+        "rtol": "largest",
+        "sequences": "names",
+    }
     raw: tuple[SiteMap, ...]
     effective: tuple[SiteMap, ...]
     rank: tuple[SiteCounts, ...]
@@ -137,6 +149,7 @@ def effective_attention(
         )
     return EffectiveAttention(
         tokens=trace.tokens,
+        layouts=trace.layouts,
         provenance=trace.subject.provenance(
             "effective_attention", value_bias=value_bias, simplex=simplex, rtol=rtol
         ),

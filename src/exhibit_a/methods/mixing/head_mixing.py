@@ -13,7 +13,7 @@ The head's output is what it averaged, or that times its rows of the output proj
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -26,6 +26,7 @@ from exhibit_a.methods.mixing.pushforward import lengths_of, push_to_heads
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.correlation import pearson, spearman
 from exhibit_a.numerics.distances import FARTHEST, jensen_shannon, total_variation
+from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
 from exhibit_a.shapes import SiteHeads, SiteMap
@@ -42,6 +43,11 @@ HeadScores = dict[str, Float[Tensor, " head"]]  # by measure
 class HeadMixing(Result):
     """Attention and input contribution of every head, and how far they agree."""
 
+    unit_rules: ClassVar[dict[str, Rule]] = {
+        "attention": "map",
+        "contribution": "map",
+        "sequences": "names",
+    }
     attention: tuple[SiteMap, ...]
     contribution: tuple[SiteMap, ...]
     pearson: tuple[SiteHeads, ...]  # 1: the head takes from where it looks
@@ -134,6 +140,7 @@ def compared_maps(
         stack=tuple(site.stack for site in trace.sites),
         kind=tuple(site.kind for site in trace.sites),
         sequences=sequences,
+        layouts={stack: layout.at(kept[stack]) for stack, layout in trace.layouts.items()},
         **{measure: tuple(score[measure] for score in scores) for measure in scores[0]},
     )
 

@@ -19,7 +19,7 @@ the gradient of the *sum* of e_j, measures nothing: a layer norm makes that sum 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -36,6 +36,7 @@ from exhibit_a.methods.mixing.pushforward import (
     push_to_layers,
 )
 from exhibit_a.methods.registry import Cost, method
+from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
 from exhibit_a.subject.anatomy import main_stack
@@ -52,6 +53,13 @@ EachMixing = Float[Tensor, "batch layer target source"]
 class HiddenAttribution(Result):
     """What every input token contributes to every hidden vector; layer 0 is the input itself."""
 
+    unit_rules: ClassVar[dict[str, Rule]] = {
+        "norms": "map",
+        "contribution": "map",
+        "standard_error": "map",  # of a sum at most the sum of theirs
+        "special": "all",
+        "source_tokens": "names",
+    }
     norms: Mixing
     contribution: Mixing
     standard_error: Mixing  # of the contribution; zero in exact mode
@@ -182,6 +190,11 @@ def assembled(
         stack=stack,
         source=source,
         source_tokens=tuple(names[source][place] for place in sources),
+        layouts={
+            name: layout.at(places)
+            for name, places in ((stack, targets), (source, sources))
+            if (layout := trace.sequences[name].layout) is not None
+        },
     )
 
 

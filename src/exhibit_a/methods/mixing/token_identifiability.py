@@ -152,6 +152,7 @@ def token_identifiability(
         ),
         checks=facts | _test_checks(score, list(controls)),
         tokens=None,
+        layouts={},
         chance=score.chance,
         metric=metric,
         candidates=candidates,
