@@ -233,10 +233,8 @@ def named_spans(layout: Layout, by: Asked) -> dict[str, Span]:
     """The spans that were asked for, by name; a word or phrase stands for its place in the text.
 
     >>> layout = trace.sequences["encoder"].layout
-    >>> named_spans(layout, ["beautifully shot", (24, 29)])
-    {'beautifully shot': (0, 13, 29), ...
-    Traceback (most recent call last):
-    exhibit_a.errors.BadRequestError: The spans 'beautifully shot' and ' shot' overlap ...
+    >>> named_spans(layout, ["beautifully shot", (0, 10)])
+    {'beautifully shot': (0, 13, 29), 'a gripping': (0, 0, 10)}
     >>> named_spans(layout, ["dull"])
     Traceback (most recent call last):
     exhibit_a.errors.BadRequestError: 'dull' is not in the text: 'a gripping , beautifully ...
@@ -245,9 +243,10 @@ def named_spans(layout: Layout, by: Asked) -> dict[str, Span]:
         named = {str(name): _span(layout, span) for name, span in by.items()}
     else:
         spans = [_span(layout, span) for span in by]
-        named = {layout.texts[text][start:stop]: (text, start, stop) for text, start, stop in spans}
-        if len(named) < len(spans):
-            named = {f"{name} {number}": span for number, (name, span) in enumerate(named.items())}
+        named = {}
+        for text, start, stop in spans:
+            name = layout.texts[text][start:stop]
+            named[f"{name} ({start})" if name in named else name] = (text, start, stop)
     if not named:
         raise BadRequestError(f"No span was given; give some, or one of {', '.join(UNITS)}.")
     for (name, one), (other, two) in pairwise(sorted(named.items(), key=lambda entry: entry[1])):
