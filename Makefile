@@ -32,13 +32,13 @@ viewer/node_modules: viewer/package-lock.json
 	touch $@
 
 test: $(READY)  ## every test but the slow sweeps, on both cores
-	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 --dist loadgroup
+	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 --dist worksteal
 
 slow: $(READY)  ## the sweeps that take their time
-	$(BIN)/python -m pytest -q -m slow --numprocesses 2 --dist loadgroup
+	$(BIN)/python -m pytest -q -m slow --numprocesses 2 --dist worksteal
 
 cover: $(READY)  ## every branch of the code that keeps results is taken by a test
-	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 --dist loadgroup --cov --cov-report term $(KEPT)
+	$(BIN)/python -m pytest -q -m "not slow" --numprocesses 2 --dist worksteal --cov --cov-report term $(KEPT)
 
 fuzz: $(READY)  ## attack files, folders, command lines, calls, requests and texts (SEED=, ATTEMPTS=)
 	PYTHONPATH=tests $(BIN)/python -m support.fuzz --seed $(or $(SEED),0) --attempts $(or $(ATTEMPTS),200)

@@ -3,6 +3,7 @@
 import io
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -150,9 +151,8 @@ def test_bars_show_them(monkeypatch, capsys):
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_result_shows_them_on_any_console(terminal):
-    trial = tiny_trial()
-    object.__setattr__(trial, "tokens", tuple(f"{TITLE}{n}" for n in range(len(trial.tokens))))
-    object.__setattr__(trial, "answer", dict.fromkeys(HOSTILE.values(), 0.5))
+    words = tuple(f"{TITLE}{n}" for n in range(len(tiny_trial().tokens)))
+    trial = replace(tiny_trial(), tokens=words, answer=dict.fromkeys(HOSTILE.values(), 0.5))
     file = io.StringIO()
     show(trial, console=Console(file=file, force_terminal=terminal, width=120))
     assert visible(TITLE) in COLOUR.sub("", file.getvalue())

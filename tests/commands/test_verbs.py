@@ -3,8 +3,6 @@
 import json
 import re
 import socket
-import subprocess
-import sys
 from functools import cache
 from importlib.metadata import version
 
@@ -108,12 +106,11 @@ def test_a_missing_column_lists_the_columns(capsys, folder, tmp_path):
     assert not (tmp_path / "o").exists()
 
 
-def test_a_traceback_only_comes_when_asked_for(tmp_path):
-    command = [sys.executable, "-m", "exhibit_a", "doctor", str(tmp_path)]
-    plain = subprocess.run(command, capture_output=True, text=True)
-    assert (plain.returncode, plain.stderr.count("\n")) == (2, 1)
-    debug = subprocess.run([*command, "--debug"], capture_output=True, text=True)
-    assert "Traceback" in debug.stderr
+def test_a_traceback_only_comes_when_asked_for(capsys, tmp_path):
+    assert str(tmp_path) in refusal(capsys, "doctor", tmp_path)
+    code, told, err = run(capsys, "doctor", tmp_path, "--debug")
+    assert (code, told) == (1, "")
+    assert "Traceback" in err
 
 
 LONG = "the plot is not great but acting saves it . really a very fine film , not dull"

@@ -52,7 +52,7 @@ def test_no_flipped_bit_goes_unnoticed(runs, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("seed", range(2, 7))
+@pytest.mark.parametrize("seed", [2, 3])
 def test_no_flipped_bit_goes_unnoticed_in_a_sweep(runs, tmp_path, name, seed):
     shutil.copytree(runs / name, tmp_path / "run")
     assert flip_outcomes(tmp_path / "run", seed=seed, count=100).total() == 100

@@ -34,7 +34,8 @@ def modules():
 def ready():
     subject = xa.load("sentiment")
     examples = [xa.Example(str(n), text, None, label) for n, (text, label) in enumerate(TEXTS)]
-    return {"xa": xa, "torch": torch, "subject": subject, "examples": examples}
+    trace = xa.capture(subject, TEXTS[0][0])
+    return {"xa": xa, "torch": torch, "subject": subject, "examples": examples, "trace": trace}
 
 
 @pytest.mark.parametrize("name", modules())
@@ -47,9 +48,7 @@ def test_examples_say_what_happens(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for case in finder.find(module, name):
         if case.examples:
-            shared = ready()
-            trace = xa.capture(shared["subject"], TEXTS[0][0])
-            case.globs |= shared | {"trace": trace, "tmp_path": tmp_path}
+            case.globs |= ready() | {"tmp_path": tmp_path}
             runner.run(case)
     assert runner.summarize(verbose=False).failed == 0
 

@@ -42,10 +42,9 @@ def test_what_must_be_shown_is_shown():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [entry.name for entry in MADE.attempts()])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_few_attempts_end_as_they_did(name, seed):
+def test_a_few_attempts_end_as_they_did(name):
     entry = next(entry for entry in MADE.attempts() if entry.name == name)
-    outcomes = entry.outcomes(seed, entry.few)
+    outcomes = entry.outcomes(1, entry.few)  # another seed than that of the page
     assert sum(outcomes.values()) >= entry.few
     assert set(outcomes) <= set(MADE.recorded()[name])
 

@@ -9,10 +9,10 @@ from support.every_method import TEXT, of_a_trace, same, works
 from support.modes import (
     KEPT,
     MODES,
-    all_at_once,
     default_type,
     fresh_subject,
     state,
+    together,
     under,
     usual_results,
 )
@@ -41,11 +41,19 @@ def usual(subject, earliest):  # the trace comes first
 
 
 @pytest.mark.parametrize(
-    "mode", ["all at once", *(pytest.param(mode, marks=pytest.mark.slow) for mode in MODES)]
+    "modes",
+    [
+        tuple(MODES),
+        # a few together, so that none hides what another does; `make trust` tries each alone
+        pytest.param(("inference_mode", "autocast"), marks=pytest.mark.slow),
+        pytest.param(("no_grad", "default_dtype"), marks=pytest.mark.slow),
+        pytest.param(("default_device", "deterministic"), marks=pytest.mark.slow),
+    ],
+    ids=" ".join,
 )
-def test_every_method_gives_the_same_numbers_in_every_mode(mode, subject, usual):
+def test_every_method_gives_the_same_numbers_in_every_mode(modes, subject, usual):
     assert set(usual) == set(methods())
-    outcomes = under(MODES.get(mode, all_at_once)(), subject, usual)
+    outcomes = under(together(*modes), subject, usual)
     assert outcomes.counts == {"same": len(usual)}, outcomes.examples
 
 

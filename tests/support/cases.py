@@ -1,5 +1,6 @@
 """Trials to look at: a real one of a tiny model, and a made-up one as large as they come."""
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ def tiny_subject() -> Subject:
     return load(FAMILIES["bert"].build(), tokenizer=tokenizer())
 
 
+@cache
 def tiny_trial() -> Trial:
     """A real trial: three layers of four heads, more tokens than a head is wide."""
     return trial(tiny_subject(), TEXT)

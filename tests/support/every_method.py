@@ -13,6 +13,7 @@ from exhibit_a.methods.own import result_of
 from exhibit_a.methods.registry import methods
 from exhibit_a.subject.modes import usual_modes
 from support.corpora import numbered_sentences
+from support.subjects import talking
 
 TEXT = "w3 w14 w15 w9 w26 w5 w35 w8"  # for `support.subjects.opinionated`
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -26,6 +27,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "permutation_test": {"repeats": 2},
     "token_identifiability": {"maps": ("identity", "linear")},
     "pruning_curve": {"counts": [0, 3], "overlap": True},
+    "trial": {"pictures": False, "probes": 2},  # pictures are a method of their own
+    "context_attribution": {
+        "answer": " w35",
+        "template": "{passages} {question}",
+        "methods": ["attention_gradient"],
+        "samples": 0,
+    },
     "effectiveness": {"by": "taylor", "limit": 4},
 }
 
@@ -80,6 +88,8 @@ def call(name: str, subject: xa.Subject, trace: xa.Trace, options: dict[str, Any
         return xa.companions(trace, **options)
     if entry.takes[0] == "trace":
         return result_of(entry, trace, **options)
+    if "question" in entry.takes:  # which only a model that goes on with a text can answer
+        return entry.function(talking("gpt2"), "w3 w14", ["w15 w9", "w26 w5"], **options)
     return entry.function(*(_given(what, subject, trace) for what in entry.takes), **options)
 
 

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 from unittest.mock import patch
 
 import safetensors.torch
@@ -157,9 +158,16 @@ def points(scenario: Scenario, folder: Path) -> list[str]:
 
 
 def sweep(
-    scenario: Scenario, folder: Path, *, seed: int = 0, count: int | None = None
+    scenario: Scenario,
+    folder: Path,
+    *,
+    seed: int = 0,
+    count: int | None = None,
+    errors: Literal["each", "in turn"] = "each",
 ) -> Counter[str]:
     """Inject every fault, or ``count`` of them; how often each outcome came.
+
+    Each call fails with each error, or with one of them in turn.
 
     *refused*: an error in one line, and only whole files; *done all the same*: the call was not
     needed. Anything else is an AssertionError.
@@ -171,6 +179,8 @@ def sweep(
     new = contents(folder)
     number_of_calls = len(points(scenario, folder))
     faults = [(at, number) for at in range(number_of_calls) for number in ERRORS]
+    if errors == "in turn":
+        faults = [(at, ERRORS[at % len(ERRORS)]) for at in range(number_of_calls)]
     if count is not None and count < len(faults):
         faults = random.Random(seed).sample(faults, count)
     outcomes: Counter[str] = Counter()

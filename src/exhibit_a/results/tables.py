@@ -85,7 +85,8 @@ def leaves(result: "Result") -> Iterator[Leaf]:
 def axes_of(hint: object, over: str | None = None) -> tuple[str, ...]:
     """The axes that the tensors of a field have, from its annotation; none if it holds no tensors.
 
-    >>> axes_of(tuple[Float[Tensor, "head query key"], ...])
+    >>> from jaxtyping import Float
+    >>> axes_of(tuple[Float[torch.Tensor, "head query key"], ...])
     ('site', 'head', 'query', 'key')
     >>> axes_of(dict[str, int])
     ()
