@@ -58,3 +58,18 @@ def test_a_translation_names_the_words_of_both_sides(browser, tmp_path):
     assert "film" in trial.tokens_of(crossing)[0]
     assert "dull" in trial.tokens_of(crossing)[1]
     assert "dull" in walked(browser, trial, tmp_path)
+
+
+def test_a_picture_is_shown_under_its_scores_and_a_patch_can_be_chosen(browser, tmp_path):
+    trial = xa.trial(subject_of("vit"), FAMILIES["vit"].inputs(), probes=2)
+    with visit(browser, trial.html(tmp_path / "page.html").as_uri()) as seen:
+        seen.page.wait_for_selector(".centre .overlay .patch")
+        assert seen["header.summary .overlay .patch"].count() == 16
+        assert seen["header.summary .text .token"].count() == 1  # [CLS]; patches are no words
+        assert "image 16×16, 4×4 patches" in seen.text(".centre .overlay")
+        before = seen[".centre .overlay svg"].inner_html()
+        seen[".centre .overlay .patch"].nth(5).click()
+        assert seen[".centre .overlay .patch.chosen"].get_attribute("data-position") == "6"
+        assert "1,1" in seen.text(".centre .overlay h3")
+        assert seen[".centre .overlay svg"].inner_html() != before
+        assert seen.complaints == []

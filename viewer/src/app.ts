@@ -6,6 +6,7 @@ import { caption, h } from "./dom";
 import { listen } from "./keyboard";
 import { matrixView } from "./matrix";
 import type { Header, Maps } from "./model";
+import { overlayView } from "./overlay";
 import { overviewView } from "./overview";
 import { passagesView } from "./passages";
 import { Payload } from "./payload";
@@ -82,6 +83,7 @@ function exhibit(context: Context, maps: Maps): HTMLElement {
     rowView(context, maps),
     ...(header.slider ? [slideView(context, header.slider)] : []),
   ];
+  const overlay = header.scene ? overlayView(context, header.scene, maps) : null;
   const unique = maps.words.length > 0 && !header.slider;
   const [matrix, ...beside] = views.map((view) => view.element);
   store.watch(["head"], () => {
@@ -98,6 +100,7 @@ function exhibit(context: Context, maps: Maps): HTMLElement {
       const query = Math.min(store.now.query, site.rows - 1);
       store.set({ slide: 0, hover: null, query });
       for (const view of views) view.show(opened);
+      overlay?.show(opened);
       matrix.dataset.shown = String(asked);
     });
   });
@@ -111,7 +114,7 @@ function exhibit(context: Context, maps: Maps): HTMLElement {
       ...beside.slice(1),
       unique && nothingToSlide(),
     ),
-    h("div", { class: "centre" }, matrix, beside[0]),
+    h("div", { class: "centre" }, overlay?.element, matrix, beside[0]),
   );
 }
 

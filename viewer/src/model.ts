@@ -152,6 +152,14 @@ export interface Passages {
   caption: string;
 }
 
+export interface Scene {
+  source: string; // a data URI
+  width: number;
+  height: number;
+  grids: Record<string, number[][]>; // by sequence
+  caption: string;
+}
+
 export interface Summary {
   advice: string; // the headline; empty where none was given
   answer: [string, number][];
@@ -171,6 +179,7 @@ export interface Header {
   kind: string;
   title: string;
   sequences: Record<string, Sequence>;
+  scene?: Scene;
   summary?: Summary;
   pictures?: Pictures;
   passages?: Passages;

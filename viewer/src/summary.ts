@@ -5,6 +5,7 @@ import type { Context } from "./context";
 import { caption, css, fill, h } from "./dom";
 import { number, percent, word } from "./format";
 import type { Summary } from "./model";
+import { sceneScores } from "./overlay";
 
 export function summaryView(context: Context): HTMLElement {
   const { header, store } = context;
@@ -32,7 +33,8 @@ export function summaryView(context: Context): HTMLElement {
         h(
           "div",
           {},
-          h("h2", { class: "label" }, "The text"),
+          h("h2", { class: "label" }, header.scene ? "What the model was given" : "The text"),
+          header.scene && sceneScores(context, header.scene, summary),
           text,
           caption(summary.caption),
         ),
@@ -84,8 +86,9 @@ function words(context: Context): Node[] {
   const sequence = header.sequences[summary.sequence];
   const limit = Math.max(...summary.shares.map(Math.abs), 0);
   const scale = new SignedScale(limit, context.isDark());
+  const patches = new Set(header.scene?.grids[summary.sequence]?.flat()); // shown in the picture
   return sequence.tokens.flatMap((token, place) => {
-    if (store.now.noSpecial && sequence.special[place]) return [];
+    if (patches.has(place) || (store.now.noSpecial && sequence.special[place])) return [];
     const share = summary.shares[place] ?? 0;
     const button = h(
       "button",

@@ -17,7 +17,7 @@ and imported when they are used, so that ``exhibit-a --help`` need not wait for 
 import ast
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, wraps
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -161,7 +161,7 @@ def method(
 
             check_choices(function, args, kwargs)
             with method_modes():
-                return function(*args, **kwargs)
+                return _in_scene(function(*args, **kwargs), args)
 
         facts = {"needs": tuple(needs), "cost": cost, **more}
         place = room or _room(function.__module__)
@@ -169,6 +169,14 @@ def method(
         return checked
 
     return declare
+
+
+def _in_scene(made: Made, given: Sequence[object]) -> Made:
+    """A result about a pass that looked at a picture, with that picture."""
+    scene = getattr(given[0], "scene", None) if given else None
+    if scene is None or not hasattr(made, "scene"):
+        return made
+    return replace(made, scene=scene)  # type: ignore[type-var]
 
 
 def token_method(

@@ -219,6 +219,16 @@ class Passages(TypedDict):
     caption: str
 
 
+class Scene(TypedDict):
+    """The picture that was looked at, and the position at each row and column of it."""
+
+    source: str  # a data URI
+    width: int
+    height: int
+    grids: dict[str, list[list[int]]]  # by sequence
+    caption: str
+
+
 class Summary(TypedDict):
     """What stands at the top: the advice, the answer, what it rests on and the shaded text."""
 
@@ -242,6 +252,7 @@ class Header(TypedDict):
     kind: str
     title: str
     sequences: dict[str, Sequence]
+    scene: NotRequired[Scene]
     summary: NotRequired[Summary]
     pictures: NotRequired[Pictures]
     passages: NotRequired[Passages]
@@ -260,6 +271,7 @@ class Panels(TypedDict, total=False):
     """The part of a header that depends on the kind of the result."""
 
     sequences: dict[str, Sequence]
+    scene: Scene
     summary: Summary
     pictures: Pictures
     passages: Passages

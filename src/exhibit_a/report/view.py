@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 
 from exhibit_a.report.header import Header
+from exhibit_a.report.overlay import scene_panel
 from exhibit_a.report.pack import Blocks
 from exhibit_a.report.panels import sequence
 from exhibit_a.report.views import panels_of
@@ -49,6 +50,8 @@ def view(result: Result) -> View:
         **panels_of(result, blocks),
         "blocks": blocks.places,
     }
+    if result.scene is not None:
+        header["scene"] = scene_panel(result.scene, header["sequences"])
     return View(header, blocks.text())
 
 

@@ -25,6 +25,7 @@ from exhibit_a.results.over_units import Rule, over_units
 from exhibit_a.results.providers import provider
 from exhibit_a.results.tables import Leaf
 from exhibit_a.subject.anatomy import Site, key_stack
+from exhibit_a.subject.images import Scene
 from exhibit_a.subject.provenance import Provenance
 from exhibit_a.trace.layout import Layout
 from exhibit_a.trace.units import Asked
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
     import matplotlib.figure
     import pandas
     import xarray
+
+if TYPE_CHECKING:  # fields of one type are often filled from a dict, which is not meant for this
+    MaybeScene = Any
+else:
+    MaybeScene = Scene | None
 
 TOKEN_AXES = ("query", "key", "token", "source", "target")
 SHOWN = 400  # characters of one text in a summary
@@ -54,6 +60,7 @@ class Result:
     provenance: Provenance
     checks: dict[str, Any] = field(default_factory=dict)
     layouts: dict[str, Layout] = field(default_factory=dict)  # of the tokens in the text, by stack
+    scene: MaybeScene = None  # the picture that was looked at
 
     def __init_subclass__(cls) -> None:
         """Make the class known to `exhibit_a.read`, by its name."""
@@ -134,7 +141,9 @@ class Result:
     def summary(self) -> str:
         """One paragraph of plain text: the method, the model, the tensors and the checks."""
         origin = f"{type(self).__name__}: {self.provenance.method} on {self.provenance.model}"
-        if self.tokens is not None:
+        if self.scene is not None:
+            origin += f", {self.scene}"
+        elif self.tokens is not None:
             origin += f", {len(self.tokens)} tokens ({_text(self.tokens)})"
         shapes = {
             leaf.field: f"{leaf.field}[{', '.join(leaf.axes)}]" for leaf in tables.leaves(self)

@@ -19,7 +19,14 @@ from exhibit_a.extras import extra
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Inputs
 from exhibit_a.subject.guard import StopEarly, frozen_eval, hooked
-from exhibit_a.subject.images import GRID, PIXELS, reads_pictures, require_one_picture, with_picture
+from exhibit_a.subject.images import (
+    GRID,
+    PIXELS,
+    read_picture,
+    reads_pictures,
+    require_one_picture,
+    with_picture,
+)
 
 NO_PAIRS = "A pair was given, but this tokenizer has no way to mark two texts; give one text."
 _UNLIMITED = 10**6  # tokenizers without a limit state 10**30
@@ -255,15 +262,7 @@ def _require_ids(model: PreTrainedModel, ids: Tensor, limit: int | None) -> None
 def _pixels(model: PreTrainedModel, processor: Tokenizer, image: object) -> Inputs:
     """Pixels for an image, an array, or the path of an image file."""
     if isinstance(image, str | Path):
-        reader = extra("PIL.Image")
-        try:
-            if not Path(image).is_file():
-                raise OSError  # nobody waits for a pipe to be written to
-            image = reader.open(image).convert("RGB")
-        except (OSError, ValueError, reader.DecompressionBombError) as problem:
-            raise BadRequestError(
-                f"This model looks at images, and {str(image)!r} is not a readable image file."
-            ) from problem
+        image = read_picture(image)
     try:
         pixels = processor(images=image, return_tensors="pt")["pixel_values"]
     except (ValueError, TypeError, AttributeError) as problem:

@@ -6,18 +6,25 @@ for it: the token, the size of a picture, and that number.
 """
 
 import inspect
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from jaxtyping import Int, UInt8
 from torch import Tensor
 from transformers import PretrainedConfig, PreTrainedModel
 
-from exhibit_a.errors import BadRequestError
+from exhibit_a.errors import BadRequestError, first_line
+from exhibit_a.extras import extra
 from exhibit_a.shapes import Inputs, TokenIds
 from exhibit_a.subject.guard import frozen_eval
 
+MOST_PIXELS = 100_000_000  # of a file that is read
 PIXELS, GRID = "pixel_values", "image_grid_thw"  # what transformers calls them
 
 
@@ -51,6 +58,43 @@ def pair(size: int | Sequence[int]) -> tuple[int, int]:
     """A size that is stated once, or as height and width."""
     height, width = (size, size) if isinstance(size, int) else size
     return int(height), int(width)
+
+
+def read_picture(path: str | Path) -> Any:
+    """The picture in a file, upright and in plain colours; the first one where it moves.
+
+    A file that is no picture, or one too large to be meant, is refused in one line.
+    """
+    image = extra("PIL.Image")
+    try:
+        if not Path(path).is_file():
+            raise OSError("there is no such file")  # nobody waits for a pipe to be written to
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about sizes that are refused below
+            file = image.open(path)
+        with file:
+            if file.width * file.height > MOST_PIXELS:
+                raise OSError(f"it has {file.width} × {file.height} pixels, too many")
+            return _plain_colours(file)
+    except (OSError, ValueError, SyntaxError, EOFError, image.DecompressionBombError) as problem:
+        raise BadRequestError(
+            f"This model looks at images, and {str(path)!r} is not a readable image file: "
+            f"{first_line(problem)}."
+        ) from problem
+
+
+def _plain_colours(picture: Any) -> Any:
+    """A picture of any kind as red, green and blue, turned as its camera says, on white."""
+    image = extra("PIL.Image")
+    picture = extra("PIL.ImageOps").exif_transpose(picture)
+    if picture.mode.startswith(("I", "F")):  # 16 bits and more to a pixel: convert would clip them
+        levels = np.asarray(picture, dtype=np.float64)
+        scaled = 255 * (levels - levels.min()) / max(float(np.ptp(levels)), 1e-9)
+        picture = image.fromarray(scaled.astype(np.uint8))
+    if picture.has_transparency_data:
+        ground = image.new("RGBA", picture.size, "white")
+        picture = image.alpha_composite(ground, picture.convert("RGBA"))
+    return picture.convert("RGB")
 
 
 def with_picture(model: PreTrainedModel, ids: TokenIds, seeded: torch.Generator) -> Inputs | None:
@@ -110,3 +154,51 @@ def _pieces(model: PreTrainedModel, picture: Inputs) -> int:
         pieces = [pooled] if isinstance(pooled, Tensor) else list(pooled)
         return sum(piece.shape[:-1].numel() for piece in pieces)
     return 0
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A picture as a model was given it, and where its positions stand in it."""
+
+    pixels: UInt8[Tensor, "height width 3"]
+    grids: dict[str, tuple[Int[Tensor, "_row _column"], ...]]  # by stack, for each picture
+
+    def __str__(self) -> str:
+        height, width = self.pixels.shape[:2]
+        rows, columns = next(iter(self.grids.values()))[0].shape
+        return f"image {width}×{height}, {columns}×{rows} patches"
+
+
+def pixels_of(model: PreTrainedModel, inputs: Inputs) -> UInt8[Tensor, "height width 3"] | None:
+    """The one picture among the inputs, with its darkest value black and its lightest white.
+
+    It is what the model sees: cut, scaled and normalised as its processor did.
+    """
+    pixels, vision = inputs.get(PIXELS), vision_config(model)
+    if not isinstance(pixels, Tensor) or vision is None:
+        return None
+    pixels = pixels.detach().float().cpu()
+    if GRID in inputs:
+        pixels = _unpacked(pixels, inputs[GRID].tolist(), vision)
+    if pixels is None or pixels.ndim != 4 or pixels.shape[:2] != (1, 3):
+        return None
+    picture = pixels[0].permute(1, 2, 0)
+    low, high = picture.amin(), picture.amax()
+    return (255 * (picture - low) / (high - low).clamp_min(1e-6)).round().to(torch.uint8)
+
+
+def _unpacked(pixels: Tensor, grids: list[list[int]], vision: PretrainedConfig) -> Tensor | None:
+    """Packed patches of one still picture as (1, colour, height, width)."""
+    moments, merged = (
+        getattr(vision, "temporal_patch_size", 1),
+        getattr(vision, "spatial_merge_size", 1),
+    )
+    if len(grids) != 1 or grids[0][0] != 1:
+        return None
+    _, rows, columns = grids[0]
+    high, wide = pair(getattr(vision, "patch_size", 1))
+    squares = pixels.reshape(
+        rows // merged, columns // merged, merged, merged, -1, moments, high, wide
+    )[:, :, :, :, :, 0]
+    laid_out = squares.permute(4, 0, 2, 5, 1, 3, 6)
+    return laid_out.reshape(1, -1, rows * high, columns * wide)

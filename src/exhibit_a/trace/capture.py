@@ -29,7 +29,7 @@ from exhibit_a.shapes import (
 from exhibit_a.subject.anatomy import VISION, Site, key_stack, main_stack, observe
 from exhibit_a.subject.encoding import positions, shapes
 from exhibit_a.subject.guard import frozen_eval, without_cache
-from exhibit_a.subject.images import PIXELS
+from exhibit_a.subject.images import PIXELS, Scene, pixels_of
 from exhibit_a.subject.modes import usual_modes
 from exhibit_a.subject.prompts import Prompt, Reply, Span, prompted
 from exhibit_a.subject.subject import TAPS, Subject
@@ -123,6 +123,13 @@ class Trace(Pass):
         first = {site.stack: site for site in reversed(self.sites)}
         seen = {s: seen_everywhere(site, self.sites, self.visible) for s, site in first.items()}
         return {s: patch_grids(self.subject, self.inputs, s, seen[s]) for s in self.sequences}
+
+    @cached_property
+    def scene(self) -> Scene | None:
+        """The picture that was looked at and the places of the positions in it, if there is one."""
+        pixels = pixels_of(self.subject.model, self.inputs)
+        grids = {stack: grids for stack, grids in self.grids.items() if grids}
+        return Scene(pixels, grids) if pixels is not None and grids else None
 
     @property
     def layouts(self) -> dict[str, Layout]:

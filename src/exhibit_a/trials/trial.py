@@ -192,6 +192,7 @@ def _judged(examined: Examination, stages: Stages, thresholds: Thresholds, how: 
         layouts=trace.layouts,
         provenance=trace.subject.provenance("trial", how.seed, target=name, probes=how.probes),
         checks=doubts(examined),
+        scene=trace.scene,
         special=trace.special,
         sites=trace.sites,
         sequences=trace.token_names,

@@ -1,0 +1,119 @@
+// The picture that was looked at, in grey, with scores laid over its patches in colour.
+
+import { SignedScale } from "./colour";
+import { type Context, type HeadView, modeOf, nameOf, type Opened, tokensOf } from "./context";
+import { caption, css, fill, h, s } from "./dom";
+import { number, word } from "./format";
+import { gridOf, limitOf } from "./matrix";
+import type { Maps, Scene, Summary } from "./model";
+
+const SIDE = 340; // CSS pixels to the longer side of the picture
+const FLOOR = 1e-4; // scores below this are not spread over the whole scale
+const FAINTEST = 0.04; // share of the scale below which nothing is laid over the picture
+
+type Choose = (position: number) => void;
+
+/** The picture with a score for each position; NaN leaves its patch as it is. */
+function draw(scene: Scene, grid: number[][], scores: ArrayLike<number>, scale: SignedScale, names: string[], chosen: number, choose?: Choose): SVGElement {
+  const factor = SIDE / Math.max(scene.width, scene.height);
+  const [width, height] = [scene.width * factor, scene.height * factor];
+  const [wide, tall] = [width / grid[0].length, height / grid.length];
+  const picture = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": scene.caption });
+  const base = s("image", { href: scene.source, width, height, preserveAspectRatio: "none" });
+  picture.append(base);
+  grid.forEach((row, at) =>
+    row.forEach((position, column) => {
+      const value = scores[position];
+      const strength = Math.abs(SignedScale.position(value, scale.limit));
+      picture.append(
+        s(
+          "rect",
+          {
+            x: column * wide,
+            y: at * tall,
+            width: wide,
+            height: tall,
+            class: position === chosen ? "patch chosen" : "patch",
+            "data-position": position,
+            fill: scale.css(value),
+            "fill-opacity": strength < FAINTEST ? 0 : 0.15 + 0.75 * strength,
+            on: choose ? { click: () => choose(position) } : {},
+          },
+          s("title", {}, `${names[position]}: ${number(value, true)}`),
+        ),
+      );
+    }),
+  );
+  return picture;
+}
+
+/** What the answer took from each patch, all heads together. */
+export function sceneScores(context: Context, scene: Scene, summary: Summary): HTMLElement | null {
+  const grid = scene.grids[summary.sequence];
+  if (!grid || !summary.shares.length) return null;
+  const holder = h("div", { class: "scene" });
+  const names = tokensOf(context.header, summary.sequence, summary.shares.length);
+  const limit = Math.max(...summary.shares.map(Math.abs), FLOOR);
+  const [low, high] = [Math.min(...grid.flat().map((at) => summary.shares[at])), Math.max(...grid.flat().map((at) => summary.shares[at]))];
+  context.store.watch(["token"], () =>
+    fill(
+      holder,
+      draw(scene, grid, summary.shares, new SignedScale(limit, context.isDark()), names, context.store.now.token, (position) =>
+        context.store.set({ token: position, query: position }),
+      ),
+    ),
+  );
+  return h(
+    "section",
+    { class: "overlay", "aria-label": "the picture, shaded by contribution" },
+    holder,
+    caption(`${scene.caption} Orange for, blue against; patches from ${number(low, true)} to ${number(high, true)}.`),
+  );
+}
+
+/** Where the chosen row of the chosen head looks in the picture; a patch is chosen by a click. */
+export function overlayView(context: Context, scene: Scene, maps: Maps): HeadView {
+  const { store, header } = context;
+  let opened: Opened | null = null;
+  const title = h("h3", {});
+  const holder = h("div", { class: "scene" });
+  const others = h("div", { class: "positions" });
+  const element = h("section", { class: "overlay", "aria-label": "one row over the picture" }, title, others, holder, caption(scene.caption));
+
+  function redraw(): void {
+    if (!opened) return;
+    const { site, head } = opened;
+    const grid = scene.grids[site.keys];
+    css(element, { display: grid ? "" : "none" });
+    if (!grid) return;
+    const { mode, slide, ownScale } = store.now;
+    const query = Math.min(store.now.query, site.rows - 1);
+    const map = gridOf(opened, maps, mode, slide);
+    const row = map.values.subarray(query * map.columns, (query + 1) * map.columns);
+    const limit = Math.max(Math.min(limitOf(opened, maps, mode, ownScale), Math.max(...Array.from(row, Math.abs))), FLOOR);
+    const [queries, keys] = [tokensOf(header, site.queries, site.rows), tokensOf(header, site.keys, site.columns)];
+    const same = site.queries === site.keys;
+    const patches = new Set(same ? grid.flat() : []);
+    const choose = (position: number) => store.set({ query: position });
+    fill(title, `${modeOf(maps, mode).name} from `, h("q", {}, word(queries[query] ?? "")), `: ${nameOf(site, head)}`);
+    fill(
+      others,
+      ...queries.flatMap((name, at) =>
+        patches.has(at)
+          ? []
+          : [h("button", { type: "button", class: at === query ? "quiet chosen" : "quiet", "aria-pressed": String(at === query), on: { click: () => choose(at) } }, word(name))],
+      ),
+    );
+    fill(holder, draw(scene, grid, row, new SignedScale(limit, context.isDark()), keys, same ? query : -1, same ? choose : undefined));
+    element.dataset.query = String(query);
+  }
+
+  store.watch(["mode", "query", "slide", "ownScale"], redraw);
+  return {
+    element,
+    show(fresh) {
+      opened = fresh;
+      redraw();
+    },
+  };
+}
