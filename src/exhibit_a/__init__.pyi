@@ -1,4 +1,5 @@
 from . import corpus as corpus
+from . import models as models
 from .errors import BadRequestError as BadRequestError
 from .errors import BrokenInvariantError as BrokenInvariantError
 from .errors import ExhibitError as ExhibitError

@@ -21,6 +21,7 @@ BROUGHT_BY = {
     "pyarrow": "corpus",
     "pydantic": "corpus",
     "ray": "ray",
+    "sacrebleu": "translation",
     "sklearn": "compare",
     "starlette": "web",
     "traitlets": "notebook",

@@ -23,6 +23,10 @@ Context = Float[Tensor, "batch head query d_head"]
 Hidden = Float[Tensor, "batch token d_model"]
 Scores = Float[Tensor, " batch"]
 TokenIds = Int[Tensor, "batch token"]
+SourceIds = Int[Tensor, "batch source"]  # what a model with two stacks reads, and what it writes
+TargetIds = Int[Tensor, "batch target"]
+Source = Float[Tensor, "batch source d_model"]
+Target = Float[Tensor, "batch target d_model"]
 
 TokenStates = Float[Tensor, "token d_model"]
 Visible = Bool[Tensor, "query key"]

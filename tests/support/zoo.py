@@ -11,6 +11,8 @@ from typing import Any
 import torch
 import transformers as hf
 
+from exhibit_a import models
+
 VOCABULARY, WIDTH, HEADS, LAYERS, INNER = 80, 32, 4, 3, 48
 
 ENCODER: dict[str, Any] = {
@@ -74,8 +76,8 @@ class Family:
 
     def build(self, **extra: Any) -> hf.PreTrainedModel:
         torch.manual_seed(0)
-        config = getattr(hf, self.config)(**self.options | extra)
-        model = getattr(hf, self.model)(config)
+        config = _class(self.config)(**self.options | extra)
+        model = _class(self.model)(config)
         with torch.no_grad():
             for weight in model.parameters():
                 if weight.ndim >= 2:
@@ -84,6 +86,10 @@ class Family:
 
     def inputs(self) -> dict[str, torch.Tensor]:
         return _MEALS[self.eats]()
+
+
+def _class(name: str) -> Any:
+    return getattr(models, name, None) or getattr(hf, name)
 
 
 def _classifier(family: str, **options: Any) -> Family:
@@ -177,6 +183,32 @@ REGISTRY = {
         TWO_STACKS | {"num_mel_bins": 8, "max_source_positions": 12, "max_target_positions": 16},
         "sound",
     ),
+    "transformer": Family(
+        "Transformer",
+        "TransformerConfig",
+        {
+            "vocab_size": VOCABULARY,
+            "d_model": WIDTH,
+            "encoder_layers": LAYERS,
+            "decoder_layers": 2,
+            "num_heads": HEADS,
+            "d_ff": INNER,
+        },
+        "two texts",
+    ),
+    "identifiable": Family(
+        "IdentifiableEncoder",
+        "IdentifiableConfig",
+        {
+            "vocab_size": VOCABULARY,
+            "d_model": WIDTH,
+            "num_layers": 2,
+            "d_key": 6,
+            "d_ff": INNER,
+            "max_position_embeddings": 64,
+            "num_labels": 3,
+        },
+    ),
     "vit": Family(
         "ViTForImageClassification",
         "ViTConfig",
@@ -227,6 +259,21 @@ REGISTRY = {
         {k: v for k, v in ENCODER.items() if k != "num_labels"} | MARKS,
     ),
 }
+
+RECURRENT = {  # their encoders carry a state from token to token; only one layer attends
+    "additive": Family(
+        "AdditiveTranslator",
+        "AdditiveConfig",
+        {"vocab_size": VOCABULARY, "d_model": WIDTH, "d_attention": 12, "encoder_layers": 2},
+        "two texts",
+    ),
+    "recurrent": Family(
+        "RecurrentClassifier",
+        "RecurrentConfig",
+        {"vocab_size": VOCABULARY, "d_model": WIDTH, "d_attention": 12, "num_labels": 3},
+    ),
+}
+REGISTRY |= RECURRENT
 
 RELATIVE: dict[str, Any] = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"]}
 

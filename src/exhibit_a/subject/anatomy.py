@@ -4,11 +4,13 @@ Nothing is looked up by name. One forward pass is watched and what happens is wr
 
 1. an attention call belongs to the outermost item of a ``ModuleList`` that is running: its layer;
    every item of such a list is a layer, and layer *calls* are counted (ALBERT repeats one);
-2. a call is cross-attention when its module was given the states of another stack to look at;
+2. a call is cross-attention when its module was given the states of another stack to look at; the
+   list that made these states is a stack too, also where nothing attends in it (a recurrent one);
 3. a stack of layers is a decoder when a call in it is causal or crosses over, else an encoder;
    where a model is given ids and a picture, a stack whose states are not one for each id is the
    tower that looks at the picture: vision;
-4. the output projection is the first Linear or Conv1D that consumes the averaged values unchanged.
+4. the output projection is the first Linear or Conv1D that consumes the averaged values unchanged,
+   with the heads side by side or added up.
 """
 
 import inspect
@@ -38,6 +40,7 @@ ANSWERS = {  # the kinds of answers that models give, in words
 }
 
 VISION = "vision"  # the stack of a model of text and pictures that holds the picture
+NO_PRODUCT = "scores that are no products"  # a variant: keys do not say which maps are possible
 
 _FOREIGN_STATES = ("key_value_states", "encoder_hidden_states")
 
@@ -123,7 +126,7 @@ def observe(
         )
     _require_whole_layers(watcher)
     sites, layers, d_model = _named_stacks(watcher)
-    if model.config.is_encoder_decoder and not any(site.stack == "encoder" for site in sites):
+    if model.config.is_encoder_decoder and not any(layer.stack == "encoder" for layer in layers):
         raise UnsupportedModelError(
             f"{type(model).__name__} has an encoder whose attention this tap does not see."
         )
@@ -171,7 +174,10 @@ def main_stack(sites: Sequence[Site]) -> str:
 
     Beside text, a picture comes in twice: as patches of the tower, and as tokens among the others.
     """
-    return next((site.stack for site in sites if not site.stack.startswith(VISION)), VISION)
+    first = next((site for site in sites if not site.stack.startswith(VISION)), None)
+    if first is None:
+        return VISION
+    return "encoder" if first.kind == "cross" else first.stack  # nothing attends in the encoder
 
 
 def key_stack(site: Site, stacks: Iterable[str]) -> str:
@@ -188,6 +194,8 @@ def output_weight(model: PreTrainedModel, site: Site) -> Tensor | None:
     projection = model.get_submodule(site.projection)
     assert isinstance(projection.weight, Tensor)
     weight = projection.weight if isinstance(projection, Conv1D) else projection.weight.T
+    if len(weight) == site.d_head:  # heads that are added up meet the same rows
+        return weight.detach().expand(site.heads, -1, -1)
     return weight.detach().reshape(site.heads, site.d_head, -1)
 
 
@@ -218,7 +226,7 @@ class _Watcher(Tap):
         self.given: list[Tensor | None] = []  # the states it was given,
         self.returned: list[Tensor | None] = []  # and those it returned
         self.sites: list[Site] = []
-        self.lists: set[str] = set()  # the module lists in which attention happened
+        self.lists: set[str] = set()  # the module lists in which attention happened, or looked at
         self.open: tuple[int, Tensor] | None = None  # a context that no module has consumed yet
         self.widths: dict[str, int] = {}  # of the states, by module list
         self.of_pictures: dict[str, None] = {}  # the lists whose states are not one for each id
@@ -264,11 +272,17 @@ class _Watcher(Tap):
         """Note whether the Linear that is about to run consumes the open context."""
         assert self.open is not None
         index, context = self.open
-        if isinstance(states, Tensor) and states.numel() == context.numel():
-            flat = context.transpose(1, 2).reshape(states.shape)
-            if torch.equal(flat, states):
-                site = replace(self.sites[index], projection=name, projection_problem=None)
-                self.sites[index], self.open = site, None
+        if isinstance(states, Tensor) and _consumes(states, context):
+            site = replace(self.sites[index], projection=name, projection_problem=None)
+            self.sites[index], self.open = site, None
+
+    def _find_source(self, foreign: list[object]) -> None:
+        """Count the list whose states are looked at among the stacks."""
+        for states in foreign:
+            for name, made in zip(self.calls, self.returned, strict=False):
+                if made is not None and made is states:
+                    self.lists.add(self.items[name])
+                    self.widths.setdefault(self.items[name], made.shape[-1])
 
     def result(self, call: AttentionCall, context: Context) -> None:
         """Write the site down; which module consumes the context is found next."""
@@ -287,7 +301,9 @@ class _Watcher(Tap):
             self.batch_is_not_first |= hidden.shape[0] != call.probs.shape[0]
             if self.ids is not None and hidden.shape[:2] != self.ids.shape:
                 self.of_pictures[stack] = None
-        crossing = any(attention.argument(name) is not None for name in _FOREIGN_STATES)
+        foreign = [attention.argument(name) for name in _FOREIGN_STATES]
+        crossing = any(states is not None for states in foreign)
+        self._find_source(foreign)
         causal, window = causal_and_window(call)
         self.sites.append(
             Site(
@@ -309,6 +325,16 @@ class _Watcher(Tap):
                 "(a gate, a norm or another product stands between)",
             )
         )
+
+
+def _consumes(states: Tensor, context: Context) -> bool:
+    """Whether states are the context, its heads side by side or added up."""
+    if states.numel() == context.numel():
+        return torch.equal(context.transpose(1, 2).reshape(states.shape), states)
+    if states.numel() * context.shape[1] == context.numel():
+        added = context.sum(1).reshape(states.shape)
+        return torch.allclose(added, states, rtol=1e-5, atol=1e-6 * float(context.abs().amax()))
+    return False
 
 
 def _named_stacks(watcher: _Watcher) -> tuple[tuple[Site, ...], tuple[Layer, ...], int]:
@@ -376,7 +402,25 @@ def _variants(call: AttentionCall) -> tuple[str, ...]:
         ),
         "position bias": call.details.get("position_bias") is not None or _adds_to_scores(call),
     }
+    present[NO_PRODUCT] = not any(present.values()) and _is_no_product(call)
     return tuple(name for name, is_there in present.items() if is_there)
+
+
+def _is_no_product(call: AttentionCall) -> bool:
+    """Whether no scale makes the scores products of queries and keys, as in additive attention."""
+    if call.query is None or call.key is None or "scores" in call.details:
+        return False
+    visible = call.probs > 0
+    seen = _centred(call.probs.double().clamp(min=1e-300).log(), visible)
+    product = _centred((call.query.double() @ call.key.double().mT).expand_as(seen), visible)
+    scale = (seen * product).sum() / (product * product).sum().clamp(min=1e-300)
+    return bool((seen - scale * product).norm() > 0.1 * seen.norm())
+
+
+def _centred(scores: Tensor, visible: Tensor) -> Tensor:
+    """Scores without the mean of their row, and zero where nothing is seen."""
+    kept = torch.where(visible, scores, 0.0)
+    return torch.where(visible, kept - kept.sum(-1, keepdim=True) / visible.sum(-1, True), 0.0)
 
 
 def _adds_to_scores(call: AttentionCall) -> bool:

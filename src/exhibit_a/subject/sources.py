@@ -125,6 +125,8 @@ def _read(name: str, dtype: DType, options: Options) -> tuple[PreTrainedModel, T
     shared: Options = {
         k: options[k] for k in ("revision", "trust_remote_code", "local_files_only") if k in options
     }
+    from exhibit_a import models  # noqa: F401 - so that the Auto classes know them
+
     try:
         config = AutoConfig.from_pretrained(name, **shared)
         with quietly(bars=True):  # lacks_a_head reports what is missing
@@ -157,13 +159,23 @@ def _declared(config: PretrainedConfig) -> Any:
     for auto, path in shipped.items():
         if path.rpartition(".")[2] == architecture:
             return getattr(transformers, auto)
-    declared = getattr(transformers, architecture, None)
+    declared = getattr(transformers, architecture, None) or _registered(config, architecture)
     if declared is None:
         raise UnsupportedModelError(
             f"The model is a {architecture}, and transformers {transformers.__version__} knows no "
             "such class; give the model as an object."
         )
     return declared
+
+
+def _registered(config: PretrainedConfig, architecture: str) -> Any:
+    """The class of that name that somebody registered for this configuration, if any."""
+    kinds = ("Seq2SeqLM", "SequenceClassification", "CausalLM", "MaskedLM", "TokenClassification")
+    for auto in (*(getattr(transformers, f"AutoModelFor{kind}") for kind in kinds), AutoModel):
+        known: Any = auto._model_mapping.get(type(config), None)
+        if getattr(known, "__name__", None) == architecture:
+            return known
+    return None
 
 
 def _tokenizer_beside(name: str, model: PreTrainedModel, options: Options) -> Tokenizer:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,7 +27,7 @@ from exhibit_a.shapes import (
     TokenStates,
     Visible,
 )
-from exhibit_a.subject.anatomy import VISION, Site, key_stack, main_stack, observe
+from exhibit_a.subject.anatomy import VISION, key_stack, main_stack, observe
 from exhibit_a.subject.encoding import positions, shapes
 from exhibit_a.subject.guard import frozen_eval, without_cache
 from exhibit_a.subject.images import PIXELS, Scene, pixels_of
@@ -256,7 +257,7 @@ def _run(subject: Subject, prompt: Prompt, keep: tuple[str, ...]) -> Trace:
             with torch.no_grad(), frozen_eval(subject.model):
                 active = observe(subject.model, inputs, TAPS[subject.anatomy.tap])[:2]
         passed = run_pass(subject, inputs, recorder, keep, active)
-    sequences = _sequences(subject, prompt, passed["sites"], recorder.visible)
+    sequences = _sequences(subject, prompt, passed, recorder.visible)
     visible = tuple(recorder.visible)
     return Trace(
         **passed, sequences=sequences, visible=visible, spans=prompt.spans, reply=prompt.reply
@@ -283,30 +284,47 @@ def _uses_unprobed_attention(subject: Subject, inputs: Inputs) -> bool:
 
 
 def _sequences(
-    subject: Subject, prompt: Prompt, sites: tuple[Site, ...], visible: list[SiteVisible]
+    subject: Subject, prompt: Prompt, passed: dict[str, Any], visible: list[SiteVisible]
 ) -> dict[str, Sequence]:
-    """Names and marks for the positions of every stack."""
+    """Names and marks for the positions of every stack, in the order they run."""
+    sites, stacks = passed["sites"], [layer.stack for layer in passed["layers"]]
+    decodes = subject.model.config.is_encoder_decoder
     sequences: dict[str, Sequence] = {}
-    inputs = prompt.inputs
-    for site in sites:
-        if site.stack in sequences:
-            continue
-        seen = seen_everywhere(site, sites, visible)
-        decodes = site.stack == "decoder" and subject.model.config.is_encoder_decoder
-        name = "decoder_input_ids" if decodes else "input_ids"
-        ids = inputs.get(name)
-        tokens, special = _positions(subject, inputs, site.stack, ids, seen)
-        mask = inputs.get("decoder_attention_mask" if decodes else "attention_mask")
-        real = torch.ones(len(tokens), dtype=torch.bool)
-        if mask is not None and mask.shape == (1, len(tokens)):
-            real = mask[0].bool().cpu()
-        layout = None
-        if not site.stack.startswith(VISION):
-            special = special | _of_template(prompt, len(tokens))
-            marks = tuple((special | ~real).tolist())
-            layout = _layout(subject, prompt, name, tokens, marks)
-        sequences[site.stack] = Sequence(tokens, special, real, layout)
+    for stack in dict.fromkeys(stacks):
+        first = next((site for site in sites if site.stack == stack), None)
+        if first is None:  # nothing attends in it, but it is looked at
+            looking = next(i for i, site in enumerate(sites) if key_stack(site, stacks) == stack)
+            sequences[stack] = _sequence(subject, prompt, stack, visible[looking].mT)
+        elif first.kind == "cross" and not decodes:
+            sequences[stack] = _learnt(visible[sites.index(first)].shape[0])
+        else:
+            seen = seen_everywhere(first, sites, visible)
+            sequences[stack] = _sequence(subject, prompt, stack, seen)
     return sequences
+
+
+def _sequence(subject: Subject, prompt: Prompt, stack: str, seen: SiteVisible) -> Sequence:
+    """Names and marks for the positions of one stack."""
+    inputs = prompt.inputs
+    decodes = stack == "decoder" and subject.model.config.is_encoder_decoder
+    name = "decoder_input_ids" if decodes else "input_ids"
+    tokens, special = _positions(subject, inputs, stack, inputs.get(name), seen)
+    mask = inputs.get("decoder_attention_mask" if decodes else "attention_mask")
+    real = torch.ones(len(tokens), dtype=torch.bool)
+    if mask is not None and mask.shape == (1, len(tokens)):
+        real = mask[0].bool().cpu()
+    layout = None
+    if not stack.startswith(VISION):
+        special = special | _of_template(prompt, len(tokens))
+        marks = tuple((special | ~real).tolist())
+        layout = _layout(subject, prompt, name, tokens, marks)
+    return Sequence(tokens, special, real, layout)
+
+
+def _learnt(count: int) -> Sequence:
+    """Positions that hold no token: what the model learnt to ask the text."""
+    names = ("[query]",) if count == 1 else tuple(f"[query {i}]" for i in range(count))
+    return Sequence(names, torch.zeros(count, dtype=torch.bool), torch.ones(count).bool())
 
 
 def _layout(

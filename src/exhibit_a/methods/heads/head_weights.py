@@ -110,7 +110,8 @@ def remove(model: nn.Module, site: Site, change: Change, feeding: Feeding) -> No
     assert site.projection is not None
     projection = model.get_submodule(site.projection)
     columns = torch.arange(site.heads * site.d_head).reshape(site.heads, site.d_head)
-    _keep(projection, columns[change.queries].flatten(), output=False)
+    if _in_features(projection) == columns.numel():  # otherwise heads are added, and share them
+        _keep(projection, columns[change.queries].flatten(), output=False)
     with torch.no_grad():
         if change.silent:
             assert isinstance(projection.weight, Tensor)
@@ -150,6 +151,12 @@ def _out_features(module: nn.Module) -> int:
     weight = module.weight
     assert isinstance(weight, Tensor)
     return weight.shape[1] if isinstance(module, Conv1D) else weight.shape[0]
+
+
+def _in_features(module: nn.Module) -> int:
+    weight = module.weight
+    assert isinstance(weight, Tensor)
+    return weight.shape[0] if isinstance(module, Conv1D) else weight.shape[1]
 
 
 class _FeedingWatcher(Tap):

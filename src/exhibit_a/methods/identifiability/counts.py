@@ -25,7 +25,7 @@ from exhibit_a.methods.identifiability.freedom import Freedom, degrees_of_freedo
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import SiteRows
-from exhibit_a.subject.anatomy import Site
+from exhibit_a.subject.anatomy import NO_PRODUCT, Site
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.capture import Trace, capture
 
@@ -85,7 +85,10 @@ def attention_identifiability(trace: Trace) -> AttentionIdentifiability:
         "key-aware count": "local: about small moves of the query vector",
     }
     if without_keys:
-        checks["keys"] = f"not seen at sites {without_keys}; the key-aware count is missing there"
+        checks["keys"] = (
+            f"not seen, or scores are no products, at sites {without_keys}; the key-aware count is "
+            "missing there"
+        )
     return AttentionIdentifiability(
         tokens=trace.tokens,
         layouts=trace.layouts,
@@ -227,10 +230,11 @@ def _beginning(subject: Subject, text: str, length: int) -> Trace:
 def _counted(trace: Trace, site: Site) -> Freedom:
     """The freedom of every row of one site; rows of padding are marked."""
     real = trace.queries_of(site.index).real.to(trace.attention[site.index].device)
+    keys = None if NO_PRODUCT in site.variants else trace.keys[site.index]
     freedom = degrees_of_freedom(
         trace.attention[site.index][:, real],
         trace.values[site.index],
-        trace.keys[site.index],
+        keys,
         trace.visible[site.index][real],
     )
     keyed = (freedom.generated, freedom.reach, freedom.visibility)

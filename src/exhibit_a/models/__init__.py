@@ -1,0 +1,31 @@
+"""Reference models: from additive attention to the Transformer, as ordinary PreTrainedModels.
+
+Whoever imports this room can load them with transformers' Auto classes; importing the package alone
+registers nothing.
+"""
+
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+)
+
+from exhibit_a.models.additive import AdditiveConfig as AdditiveConfig
+from exhibit_a.models.additive import AdditiveTranslator as AdditiveTranslator
+from exhibit_a.models.identifiable import IdentifiableConfig as IdentifiableConfig
+from exhibit_a.models.identifiable import IdentifiableEncoder as IdentifiableEncoder
+from exhibit_a.models.recurrent import RecurrentClassifier as RecurrentClassifier
+from exhibit_a.models.recurrent import RecurrentConfig as RecurrentConfig
+from exhibit_a.models.transformer import Transformer as Transformer
+from exhibit_a.models.transformer import TransformerConfig as TransformerConfig
+
+for auto, model in (
+    (AutoModelForSeq2SeqLM, Transformer),
+    (AutoModelForSeq2SeqLM, AdditiveTranslator),
+    (AutoModelForSequenceClassification, IdentifiableEncoder),
+    (AutoModelForSequenceClassification, RecurrentClassifier),
+):
+    AutoConfig.register(model.config_class.model_type, model.config_class, exist_ok=True)
+    AutoModel.register(model.config_class, model, exist_ok=True)
+    auto.register(model.config_class, model, exist_ok=True)

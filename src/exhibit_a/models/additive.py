@@ -1,0 +1,276 @@
+"""How did attention begin? With a translator that looks back at the source (Bahdanau et al., 2015).
+
+    h_j = [→h_j ; ←h_j]                                  the source, read from both sides by a GRU
+    s_0 = tanh(W_s ←h_1)
+    c_i = Σ_j α_ij h_j,  α_ij ∝ exp vᵀ tanh(W s_{i−1} + U h_j)
+    s_i = GRU(s_{i−1}; E y_{i−1}, c_i)
+    t_i = maxout(U_o s_i + V_o E y_{i−1} + C_o c_i)      the larger of each two neighbours
+    p(y_i | y_1 … y_{i−1}, x) ∝ exp(y_iᵀ W_o t_i)
+
+Row i of α needs s_{i−1}, and that needs c_{i−1}: rows are found one after the other. When all are
+known, every c_i is one product α h; this is the call that can be watched and changed. Whoever
+changes a row changes what is read there and every state after it; the other rows stay as they are.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+from transformers import GenerationMixin
+from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
+from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
+
+from exhibit_a.errors import require_choice
+from exhibit_a.models.additive_attention import AdditiveAttention, SourceMask, added_mask
+from exhibit_a.models.base import (
+    ReferenceConfig,
+    ReferenceModel,
+    mean_loss,
+    require_multiple,
+    shifted_right,
+)
+from exhibit_a.models.recurrence import BidirectionalLayer, State, gru
+from exhibit_a.shapes import Source, SourceIds, Target, TargetIds
+
+
+class AdditiveConfig(ReferenceConfig):
+    """Sizes of an `AdditiveTranslator`: one width for embeddings, annotations and states."""
+
+    model_type = "exhibit-additive"
+    attribute_map = {  # noqa: RUF012 - a table of the base class
+        "hidden_size": "d_model",
+        "num_hidden_layers": "encoder_layers",
+    }
+    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
+
+    vocab_size: int = 30000
+    d_model: int = 1000
+    d_attention: int = 1000
+    encoder_layers: int = 1
+    readout: str = "maxout"  # or "tanh"
+    dropout: float = 0.0
+    is_encoder_decoder: bool = True
+    tie_word_embeddings: bool = True
+    use_cache: bool = True
+    pad_token_id: int | None = 0
+    bos_token_id: int | None = 1
+    eos_token_id: int | list[int] | None = 2
+    decoder_start_token_id: int | None = 1
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Refuse sizes that do not fit together."""
+        super().__post_init__(**kwargs)  # type: ignore[no-untyped-call]
+        require_choice("readout", self.readout, ("maxout", "tanh"))
+        require_multiple(self.d_model, 2, "directions")
+
+
+class AdditiveDecoderLayer(nn.Module):
+    """Look at the source, move the state, say something; token by token."""
+
+    def __init__(self, config: AdditiveConfig) -> None:
+        super().__init__()
+        width, wide = config.d_model, config.d_model * (2 if config.readout == "maxout" else 1)
+        self.config = config
+        self.first = nn.Linear(width // 2, width)
+        self.attention = AdditiveAttention(config, width, config.d_attention)
+        self.word = nn.Linear(width, 3 * width + wide)  # W E y for the GRU, V_o E y for the answer
+        self.context = nn.Linear(width, 3 * width + wide)  # C c for the GRU, C_o c for the answer
+        self.carried = nn.Linear(width, 3 * width)
+        self.state = nn.Linear(width, wide)  # U_o s
+        self.sizes = (3 * width, wide)
+
+    def forward(
+        self,
+        hidden_states: Target,
+        encoder_hidden_states: Source,
+        real: SourceMask = None,
+        past: Cache | None = None,
+    ) -> tuple[Target, Tensor | None]:
+        """t_1 … t_n for the words y_0 … y_{n−1}, and α."""
+        words, source = self.word(hidden_states), encoder_hidden_states
+        begin = self._begin(source, past)
+        states, contexts = self._find_rows(words, source, real, begin)
+        weights = None
+        if not self.training:
+            before = torch.cat([begin.unsqueeze(1), states[:, :-1]], dim=1)
+            mask = added_mask(real, before.shape[1], before)
+            contexts, weights = self.attention(before, key_value_states=source, attention_mask=mask)
+            given = words + self.context(contexts)
+            states = self._states(given[..., : self.sizes[0]], begin)
+        else:
+            given = words + self.context(contexts)
+        if past is not None:
+            past.update(states.unsqueeze(1), states.unsqueeze(1), 0)
+        return self._readout(self.state(states) + given[..., self.sizes[0] :]), weights
+
+    def _begin(self, source: Source, past: Cache | None) -> State:
+        """s_0 = tanh(W_s ←h_1), or the last state that was kept."""
+        if past is not None and past.get_seq_length():
+            kept: Any = past.layers[0]
+            last: Tensor = kept.keys[:, 0, -1]
+            return last
+        begin: Tensor = self.first(source[:, 0, source.shape[-1] // 2 :]).tanh()
+        return begin
+
+    def _find_rows(
+        self, words: Tensor, source: Source, real: SourceMask, state: State
+    ) -> tuple[Target, Target]:
+        """s_1 … s_n and c_1 … c_n, each from the ones before."""
+        keys, gates = self.attention.key(source), self.sizes[0]
+        into_gates = self.context.weight[:gates], self.context.bias[:gates]
+        states, contexts = [], []
+        for word in words[..., :gates].unbind(1):
+            context = self.attention.of_one(state, keys, source, real)
+            given = word + linear(context, *into_gates)
+            state = gru(given, self.carried(state), state)
+            states.append(state)
+            contexts.append(context)
+        return torch.stack(states, dim=1), torch.stack(contexts, dim=1)
+
+    def _states(self, given: Tensor, state: State) -> Target:
+        """s_1 … s_n, where every c_i is known."""
+        states = []
+        for step in given.unbind(1):
+            state = gru(step, self.carried(state), state)
+            states.append(state)
+        return torch.stack(states, dim=1)
+
+    def _readout(self, wide: Tensor) -> Target:
+        """t_i: the larger of each two neighbours, or tanh."""
+        if self.config.readout == "tanh":
+            return wide.tanh()
+        return torch.maximum(wide[..., 0::2], wide[..., 1::2])
+
+
+class AdditivePart(ReferenceModel):
+    """What encoder, decoder and the whole have in common."""
+
+    config_class = AdditiveConfig
+    config: AdditiveConfig
+
+
+class AdditiveEncoder(AdditivePart):
+    """A GRU that reads the source from both sides."""
+
+    def __init__(self, config: AdditiveConfig) -> None:
+        super().__init__(config)
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = nn.ModuleList(
+            BidirectionalLayer("gru", config.d_model) for _ in range(config.encoder_layers)
+        )
+        self.finish()
+
+    def forward(
+        self,
+        input_ids: SourceIds,
+        attention_mask: Tensor | None = None,
+        output_hidden_states: bool = False,
+        **kwargs: Any,  # noqa: ARG002 - generate passes what only the decoder wants
+    ) -> BaseModelOutput:
+        """The annotations h_1 … h_n."""
+        states = self.dropout(self.embedding(input_ids))
+        real = None if attention_mask is None else attention_mask.bool()
+        history = [states]
+        for layer in self.layers:
+            states = layer(states, real)
+            history.append(states)
+        return BaseModelOutput(
+            last_hidden_state=states,
+            hidden_states=tuple(history) if output_hidden_states else None,
+        )
+
+
+class AdditiveDecoder(AdditivePart):
+    """A GRU that writes, and looks at the source before every word."""
+
+    def __init__(self, config: AdditiveConfig) -> None:
+        super().__init__(config)
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = nn.ModuleList([AdditiveDecoderLayer(config)])
+        self.finish()
+
+    def forward(
+        self,
+        input_ids: TargetIds,
+        source: Source,
+        real: SourceMask = None,
+        past: Cache | None = None,
+    ) -> tuple[list[Tensor], Tensor | None]:
+        """The states before and after the layer, and α."""
+        words = self.dropout(self.embedding(input_ids))
+        states, weights = self.layers[0](words, source, real, past)
+        return [words, self.dropout(states)], weights
+
+
+class AdditiveTranslator(AdditivePart, GenerationMixin):
+    """The translator, whole: source text in, target text out.
+
+    >>> config = xa.models.AdditiveConfig(vocab_size=50, d_model=16, d_attention=8)
+    >>> site = xa.load(xa.models.AdditiveTranslator(config)).anatomy.sites[0]
+    >>> site.kind, site.heads, site.d_query, site.d_head
+    ('cross', 1, 8, 16)
+    """
+
+    _tied_weights_keys = {  # noqa: RUF012
+        "encoder.embedding.weight": "embedding.weight",
+        "decoder.embedding.weight": "embedding.weight",
+        "answer.weight": "embedding.weight",
+    }
+
+    def __init__(self, config: AdditiveConfig) -> None:
+        super().__init__(config)
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.encoder = AdditiveEncoder(config)
+        self.decoder = AdditiveDecoder(config)
+        self.answer = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.finish()
+
+    def forward(
+        self,
+        input_ids: SourceIds | None = None,
+        attention_mask: Tensor | None = None,
+        decoder_input_ids: TargetIds | None = None,
+        encoder_outputs: BaseModelOutput | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
+        labels: TargetIds | None = None,
+        use_cache: bool | None = None,
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
+        **kwargs: Any,  # noqa: ARG002 - generate passes what other models want
+    ) -> Seq2SeqLMOutput:
+        """The score of every token of the vocabulary at every place of the target."""
+        if encoder_outputs is None:
+            assert input_ids is not None
+            encoder_outputs = self.encoder(input_ids, attention_mask, output_hidden_states)
+        if decoder_input_ids is None:
+            assert labels is not None
+            decoder_input_ids = shifted_right(labels, self.config)
+        if use_cache and past_key_values is None:
+            past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        history, weights = self.decoder(
+            decoder_input_ids,
+            encoder_outputs.last_hidden_state,
+            None if attention_mask is None else attention_mask.bool(),
+            None if past_key_values is None else past_key_values.self_attention_cache,
+        )
+        logits = self.answer(history[-1])
+        return Seq2SeqLMOutput(
+            loss=mean_loss(logits, labels),
+            logits=logits,
+            past_key_values=past_key_values,
+            decoder_hidden_states=tuple(history) if output_hidden_states else None,
+            cross_attentions=(weights,) if output_attentions else None,
+            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
+            encoder_hidden_states=encoder_outputs.hidden_states,
+        )
+
+    def get_output_embeddings(self) -> nn.Linear:
+        """The map from states to scores of tokens."""
+        return self.answer
+
+    def prepare_decoder_input_ids_from_labels(self, labels: TargetIds) -> TargetIds:
+        """What the decoder is given when these are the right answers."""
+        return shifted_right(labels, self.config)

@@ -1,0 +1,169 @@
+"""When is attention unique? An encoder that can be built so (Bhardwaj et al., ACL 2021).
+
+A head passes on A_h V_h W_O. As many keys as V_h W_O has independent rows leave no choice of A_h:
+
+con  heads side by side:  Concat(A_1 V_1 … A_H V_H) W_O,  d_v = d/H, so rank ≤ d/H keys
+add  heads added up:      (A_1 V_1 + … + A_H V_H) W_O,    d_v = d,   so rank ≤ d keys
+
+and in both A_h = softmax(Q_h K_hᵀ / √d_k) with a d_k of its own: the smaller d_k, the fewer other
+maps the layer can make at all. The code released with the paper masks the wrong positions, mixes
+the masks of examples, scales by d_v, and adds neighbouring features of one head instead of heads,
+which leaves rank d_v/H. Here the equations are as printed.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from exhibit_a.errors import require_choice
+from exhibit_a.models.base import (
+    ReferenceConfig,
+    ReferenceModel,
+    mean_loss,
+    require_multiple,
+)
+from exhibit_a.models.transformer import FeedForward, Residual, eager_attention_forward
+from exhibit_a.shapes import Hidden, TokenIds
+
+
+class IdentifiableConfig(ReferenceConfig):
+    """Sizes of an `IdentifiableEncoder`; the defaults are those of the released code."""
+
+    model_type = "exhibit-identifiable"
+    attribute_map = {  # noqa: RUF012 - a table of the base class
+        "hidden_size": "d_model",
+        "num_hidden_layers": "num_layers",
+        "num_attention_heads": "num_heads",
+    }
+
+    vocab_size: int = 20000
+    d_model: int = 32
+    num_layers: int = 1
+    num_heads: int = 4
+    d_key: int = 16
+    heads: str = "add"  # or "con"
+    d_ff: int = 256
+    dropout: float = 0.1
+    max_position_embeddings: int = 512
+    layer_norm_eps: float = 1e-6
+    pad_token_id: int | None = 0
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Refuse sizes that do not fit together."""
+        super().__post_init__(**kwargs)  # type: ignore[no-untyped-call]
+        require_choice("way to join heads", self.heads, ("con", "add"))
+        if self.heads == "con":
+            require_multiple(self.d_model, self.num_heads, "heads")
+
+    @property
+    def d_value(self) -> int:
+        """The width of one head's values: d where heads are added, d/H where they are joined."""
+        return self.d_model if self.heads == "add" else self.d_model // self.num_heads
+
+
+class IdentifiableAttention(nn.Module):
+    """Attention whose keys and values have widths of their own."""
+
+    def __init__(self, config: IdentifiableConfig) -> None:
+        super().__init__()
+        self.config, self.is_causal = config, False
+        self.query = nn.Linear(config.d_model, config.num_heads * config.d_key)
+        self.key = nn.Linear(config.d_model, config.num_heads * config.d_key)
+        self.value = nn.Linear(config.d_model, config.num_heads * config.d_value)
+        self.output = nn.Linear(config.d_model, config.d_model)
+
+    def forward(
+        self, hidden_states: Hidden, attention_mask: Tensor | None = None
+    ) -> tuple[Hidden, Tensor | None]:
+        """What every position takes from the positions it looks at, and how it looks."""
+        query, key, value = (
+            project(hidden_states).unflatten(-1, (self.config.num_heads, -1)).transpose(1, 2)
+            for project in (self.query, self.key, self.value)
+        )
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
+        scaling = self.config.d_key**-0.5
+        context, weights = attend(self, query, key, value, attention_mask, scaling=scaling)
+        joined = context.sum(-2) if self.config.heads == "add" else context.flatten(-2)
+        return self.output(joined), weights
+
+
+class IdentifiableLayer(nn.Module):
+    """Attention and a feed-forward map, each with a residual and a norm."""
+
+    def __init__(self, config: IdentifiableConfig) -> None:
+        super().__init__()
+        self.attention = IdentifiableAttention(config)
+        self.after_attention = Residual(config)
+        self.feed_forward = FeedForward(config)
+        self.after_feed_forward = Residual(config)
+
+    def forward(
+        self, hidden_states: Hidden, attention_mask: Tensor | None = None
+    ) -> tuple[Hidden, Tensor | None]:
+        """The states after both, and the attention."""
+        change, weights = self.attention(hidden_states, attention_mask)
+        states = self.after_attention(hidden_states, change)
+        return self.after_feed_forward(states, self.feed_forward(states)), weights
+
+
+class IdentifiableEncoder(ReferenceModel):
+    """A classifier of texts: the state of the first token answers.
+
+    >>> config = xa.models.IdentifiableConfig(vocab_size=50, d_model=16, heads="con", d_key=2)
+    >>> site = xa.load(xa.models.IdentifiableEncoder(config)).anatomy.sites[0]
+    >>> site.heads, site.d_query, site.d_head
+    (4, 2, 4)
+    """
+
+    config_class = IdentifiableConfig
+    config: IdentifiableConfig
+    _supports_sdpa = True
+
+    def __init__(self, config: IdentifiableConfig) -> None:
+        super().__init__(config)
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.positions = nn.Embedding(config.max_position_embeddings, config.d_model)
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = nn.ModuleList(IdentifiableLayer(config) for _ in range(config.num_layers))
+        self.classifier = nn.Linear(config.d_model, config.num_labels or 0)
+        self.finish()
+
+    def forward(
+        self,
+        input_ids: TokenIds,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
+        **kwargs: Any,  # noqa: ARG002 - what other models want
+    ) -> SequenceClassifierOutput:
+        """The score of every label."""
+        places = torch.arange(input_ids.shape[1], device=input_ids.device)
+        states = self.dropout(self.embedding(input_ids) + self.positions(places))
+        mask = create_bidirectional_mask(self.config, states, attention_mask)
+        history, maps = [states], []
+        for layer in self.layers:
+            states, weights = layer(states, mask)
+            history.append(states)
+            maps.append(weights)
+        logits = self.classifier(_first(states, attention_mask))
+        return SequenceClassifierOutput(
+            loss=mean_loss(logits, labels),
+            logits=logits,
+            hidden_states=tuple(history) if output_hidden_states else None,
+            attentions=tuple(maps) if output_attentions else None,
+        )
+
+
+def _first(states: Hidden, attention_mask: Tensor | None) -> Tensor:
+    """The state of the first token that is not padding, in each row."""
+    if attention_mask is None:
+        return states[:, 0]
+    rows = torch.arange(len(states), device=states.device)
+    return states[rows, attention_mask.long().argmax(-1)]
