@@ -10,6 +10,8 @@ from .examples import read_examples as read_examples
 from .methods.attribution.context import Agreement as Agreement
 from .methods.attribution.context import ContextAttribution as ContextAttribution
 from .methods.attribution.context import context_attribution as context_attribution
+from .methods.attribution.contribution import ContributionWeights as ContributionWeights
+from .methods.attribution.contribution import contribution_weights as contribution_weights
 from .methods.attribution.reliance import Reliance as Reliance
 from .methods.attribution.reliance import reliance as reliance
 from .methods.attribution.self_attribution import SelfAttribution as SelfAttribution
@@ -37,9 +39,13 @@ from .methods.heads.importance import HeadImportance as HeadImportance
 from .methods.heads.importance import HeadSimilarity as HeadSimilarity
 from .methods.heads.importance import head_importance as head_importance
 from .methods.heads.importance import head_similarity as head_similarity
+from .methods.heads.patching import HeadPatching as HeadPatching
+from .methods.heads.patching import head_patching as head_patching
 from .methods.heads.removal import Pruning as Pruning
 from .methods.heads.removal import measure_pruning as measure_pruning
 from .methods.heads.removal import prune as prune
+from .methods.heads.sinks import SinkDiagnosis as SinkDiagnosis
+from .methods.heads.sinks import sink_diagnosis as sink_diagnosis
 from .methods.identifiability.alternatives import AlternativeAttention as AlternativeAttention
 from .methods.identifiability.alternatives import alternative_attention as alternative_attention
 from .methods.identifiability.counts import AttentionIdentifiability as AttentionIdentifiability

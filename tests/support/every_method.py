@@ -34,6 +34,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "methods": ["attention_gradient"],
         "samples": 0,
     },
+    "head_patching": {"counterfactual": "w3 w14 w15 w9 w26 w5 w35 w2", "verify": 4},
     "effectiveness": {"by": "taylor", "limit": 4},
 }
 

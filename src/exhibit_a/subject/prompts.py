@@ -96,7 +96,7 @@ def prompted(
     text: object,
     pair: str | None = None,
     *,
-    answer: str | None = None,
+    answer: str | Ids | None = None,
     generate: int | None = None,
     truncate: bool = False,
 ) -> Prompt:
@@ -105,7 +105,7 @@ def prompted(
     texts: Texts = {"input_ids": tuple(read for read in (text, pair) if isinstance(read, str))}
     if subject.model.config.is_encoder_decoder:
         inputs = subject.encode(text, pair, truncate=truncate)
-        if answer is not None:
+        if isinstance(answer, str):
             texts["decoder_input_ids"] = (answer,)
         return replace(_with_decoder(subject, inputs, answer, generate), texts=texts)
     if is_conversation(text):
@@ -117,7 +117,8 @@ def prompted(
         _require_language_model(subject, "An answer")
         prompt = _plain(subject, text, pair, truncate)
     if answer is not None:
-        return _answered(subject, prompt, _answer_ids(subject, prompt, answer), truncate, answer)
+        said = answer if isinstance(answer, str) else None
+        return _answered(subject, prompt, _answer_ids(subject, prompt, answer), truncate, said)
     if generate is not None:
         return _answered(subject, prompt, _said(subject, prompt, generate), truncate)
     _require_length(subject, len(prompt.ids), "The conversation")
@@ -134,12 +135,12 @@ class _Question:
     spans: tuple[Span, ...]
 
 
-def _require_one_answer(answer: str | None, generate: int | None) -> None:
+def _require_one_answer(answer: str | Ids | None, generate: int | None) -> None:
     if answer is not None and generate is not None:
         raise BadRequestError("An answer was given and is to be generated as well; choose one.")
-    if answer is not None and not answer.strip():
+    if answer is not None and not (answer.strip() if isinstance(answer, str) else answer):
         raise BadRequestError("The answer is empty; leave it out, or let the model generate one.")
-    if answer is not None:
+    if isinstance(answer, str):
         require_text(answer)
     if generate is not None and generate < 1:
         raise BadRequestError(f"{generate} tokens were to be generated; give 1 or more.")
@@ -179,9 +180,9 @@ def _conversation(
     subject: Subject,
     messages: Sequence[Message],
     pair: str | None,
-    answer: str | None,
+    answer: str | Ids | None,
     generate: int | None,
-) -> tuple[_Question, str | None]:
+) -> tuple[_Question, str | Ids | None]:
     """Messages as one prompt, and the answer: the last of them, where the model speaks it."""
     if pair is not None:
         raise BadRequestError("A pair was given with messages; write it into one of them.")
@@ -263,11 +264,13 @@ def _ids(tokenizer: Tokenizer, text: str) -> Ids:
     return tuple(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 
-def _answer_ids(subject: Subject, prompt: _Question, answer: str) -> Ids:
+def _answer_ids(subject: Subject, prompt: _Question, answer: str | Ids) -> Ids:
     """The tokens of an answer: as they stand after the prompt, or by themselves.
 
     Some tokenizers put a blank in front of every text; after the prompt there is none.
     """
+    if not isinstance(answer, str):
+        return answer
     if subject.tokenizer is None:
         raise BadRequestError("An answer needs a tokenizer: give load(..., tokenizer=...).")
     if prompt.text is not None:
@@ -332,7 +335,7 @@ def _inputs(subject: Subject, ids: Ids) -> Inputs:
 
 
 def _with_decoder(
-    subject: Subject, inputs: Inputs, answer: str | None, generate: int | None
+    subject: Subject, inputs: Inputs, answer: str | Ids | None, generate: int | None
 ) -> Prompt:
     """The inputs of both stacks: the answer is given to the decoder, or generated for it."""
     if "decoder_input_ids" in inputs:
@@ -363,13 +366,16 @@ def _with_decoder(
     return Prompt({**inputs, "decoder_input_ids": reads}, (), Reply(said, 0, _read(subject, said)))
 
 
-def _decoder_target(subject: Subject, answer: str) -> tuple[Tensor, int]:
+def _decoder_target(subject: Subject, answer: str | Ids) -> tuple[Tensor, int]:
     """The ids of a target text, and the token that the decoder starts with."""
     model, limit = subject.model, decoder_limit(subject.model)
-    if subject.tokenizer is None:
+    if not isinstance(answer, str):
+        ids = torch.tensor([answer], device=model.device)
+    elif subject.tokenizer is None:
         raise BadRequestError("A target text needs a tokenizer: give load(..., tokenizer=...).")
-    tokenizer = _of_words(subject.tokenizer)
-    ids = tokenizer(text_target=answer, return_tensors="pt")["input_ids"].to(model.device)
+    else:
+        tokenizer = _of_words(subject.tokenizer)
+        ids = tokenizer(text_target=answer, return_tensors="pt")["input_ids"].to(model.device)
     if limit is not None and ids.shape[1] > limit:
         raise BadRequestError(
             f"The target text has {ids.shape[1]} tokens and the decoder takes {limit}; shorten it."

@@ -187,7 +187,7 @@ def capture(
     text: object,
     *,
     pair: str | None = None,
-    target_text: str | None = None,
+    target_text: str | tuple[int, ...] | None = None,
     generate: int | None = None,
     keep: Iterable[str] = ("attention", "values", "hidden"),
     truncate: bool = False,
@@ -213,8 +213,8 @@ def capture(
         text: a string, messages ({"role", "content"}) for a model with a chat template, an image
             for a vision model, or encoded inputs (a batch of one).
         pair: the second text, for a model that reads two.
-        target_text: the answer of a language model, or what the decoder of a model with two stacks
-            is given; without, a model with two stacks generates it.
+        target_text: the answer of a language model, as text or token ids, or what the decoder of a
+            model with two stacks is given; without, a model with two stacks generates it.
         generate: let a language model generate the answer, of so many tokens at most.
         keep: what is remembered: attention, values, hidden, queries, keys.
         truncate: cut a text that is too long for the model, instead of refusing it.

@@ -72,6 +72,7 @@ LABELS = {  # what a person who decides would call each picture
     "kernel_shap": "Shapley values",
     "flow": "attention flow",
     "hidden_attribution": "hidden token attribution",
+    "contribution_weights": "contribution weights",
 }
 USUAL = tuple(LABELS)[:10]
 PASSES, FEWEST_PASSES = 250, 125  # of shortened texts: at most, and for long texts
