@@ -413,7 +413,7 @@ def test_a_table_has_a_row_for_every_head_with_its_verdict(long):
         assert row.reliance == pytest.approx(verdict.reliance, nan_ok=True)
     pictures = long.to_pandas(what="pictures")
     assert list(pictures["advice"]) == [picture.advice for picture in long.pictures.values()]
-    with pytest.raises(BadRequestError, match="no table 'rows'; choose heads, pictures or long"):
+    with pytest.raises(BadRequestError, match="no table 'rows'; choose heads, pictures, long"):
         long.to_pandas(what="rows")
 
 

@@ -107,7 +107,7 @@ class Trial(SiteResult):
     def _repr_html_(self) -> str:
         return str(provider("notebook")(self))
 
-    def to_pandas(self, *, what: TableOf = "heads") -> "pandas.DataFrame":
+    def to_pandas(self, *, what: str = "heads") -> "pandas.DataFrame":
         """A table of the trial.
 
         "heads": one row for each head, with its verdict, every number behind it and the reason.
