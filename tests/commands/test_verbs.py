@@ -120,7 +120,7 @@ def test_effective_attention_from_the_command_line(capsys, folder, tmp_path):
     out, plot = tmp_path / "result.safetensors", tmp_path / "map.svg"
     code, told, _ = run(capsys, "effective", LONG, "--model", folder, "--out", out, "--plot", plot)
     assert code == 0
-    assert "encoder 2" in told
+    assert "layer" in told
     assert "largest change of a head's output" in told
     assert read(out).provenance.method == "effective_attention"
     assert plot.read_text().startswith("<?xml")
@@ -480,7 +480,7 @@ def test_files_of_the_same_name_are_told_apart(capsys, folder, reviews, tmp_path
     files = (tmp_path / "one/dev.tsv", "--against", tmp_path / "two/dev.tsv")
     by = ("--by", "attention", "--limit", 4)
     rows = rows_of(capsys, "heads", *files, "--model", folder, *by)
-    assert list(rows[0]) == ["site", "head", "one/dev", "two/dev"]
+    assert list(rows[0]) == ["layer", "head", "one/dev", "two/dev"]
     rows = rows_of(capsys, "heads", reviews, "--against", reviews, "--model", folder, *by)
     assert list(rows[0])[2:] == ["reviews.tsv", "reviews.tsv (again)"]
 

@@ -139,7 +139,7 @@ def _reliance(shared: dict[str, Any], scores: list[Tensor]) -> Reliance:
         permuted_margin=-0.5,
         permuted_error=0.1,
         gap=0.0,
-        by="path",
+        way="path",
         determined=True,
         reason="",
         target="log odds of good",

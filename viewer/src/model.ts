@@ -138,10 +138,15 @@ export interface Pictures {
   caption: string;
 }
 
+export interface ShadedSentence {
+  text: string;
+  scores: number[]; // by method
+}
+
 export interface Passage {
   loss: number; // of the answer's log-probability, without this passage
   needed: boolean;
-  sentences: { text: string; scores: number[] }[]; // by method
+  sentences: ShadedSentence[];
 }
 
 export interface Passages {

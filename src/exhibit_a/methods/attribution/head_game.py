@@ -99,7 +99,7 @@ class HeadGame:
                 blend = _Blend(self, shares[chunk], following=following)
                 output = self._replayed(blend, len(chunk))
                 margins[chunk] = self.target(output).float().cpu()
-                probabilities[chunk] = self._probability(output)
+                probabilities[chunk] = self._probability(output).float()
         return Play(margins, probabilities)
 
     def margins(self, shares: Shares, *, following: bool = False) -> Margins:
