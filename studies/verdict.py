@@ -56,6 +56,7 @@ SHARES = (0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2)  # lines for the s
 COSINES = tuple(round(-0.5 + 0.1 * step, 1) for step in range(16))  # lines for pointing
 NULLED = 60  # sentences on which rows are permuted
 POINTS = 5  # of the path, for the slopes of the null
+ENOUGH = 100  # sentences, for a tree that is not all luck
 RANDOM_SETS = 20  # against the smallest set of heads
 LENGTHS = (12, 37, 128, 510)  # tokens of the texts whose passes are counted
 PRAISE = "the film is slow but the acting is superb and nobody will look at a watch before the end"
@@ -304,7 +305,7 @@ def calibration(options: argparse.Namespace, out: Path) -> None:
         },
     }
     out.with_suffix(".json").write_text(json.dumps(words.rounded(known), indent=1) + "\n")
-    reached = {"sentences": len(drawn), "trees": tally.trees(drawn)}
+    reached = {"sentences": len(drawn), "trees": tally.trees(drawn) if len(drawn) >= ENOUGH else {}}
     (options.folder / "trees.json").write_text(json.dumps(words.rounded(reached), indent=1) + "\n")
     verdict_figures.draw_calibration(known)
     if estimators := words.rows(options.folder / "reliance.jsonl"):

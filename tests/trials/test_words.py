@@ -153,7 +153,9 @@ def test_pointing_does_not_change_with_what_all_keys_share():
     against = along_rows(own, even.expand_as(own), -slopes, visible)
     for first, second in zip(before, after, strict=True):
         torch.testing.assert_close(first, second, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(before.pointing, against.pointing)  # points as well for the other answer
+    torch.testing.assert_close(
+        before.pointing, against.pointing
+    )  # points as well for the other answer
 
 
 def test_rows_that_speak_against_each_other_point_and_are_not_coherent():
