@@ -1,12 +1,12 @@
 """Which estimator of reliance is the best for its passes, and how true is ours?
 
-    python studies/reliance.py --data DATA [--count 50] [--compared 12] [--out FILE]
+    python studies/reliance.py --data DATA [--first 0] [--count 50] [--compared 12] [--out FILE]
 
 For sentences of SST-2 and the embedded ``sentiment``: the truth is the mean of 160 orders (80
-opposite pairs). Against it stand, with the forward passes each takes: the adaptive path (what
-``xa.reliance`` does), opposite pairs of orders, and from ``shapiq`` kernel regression with paired
-samples and SVARM. A line for each sentence is appended to the file, so that the study can be
-stopped and started again.
+opposite pairs; ``frozen_walks.py``). Against it stand, with the forward passes each takes: the
+adaptive path (what ``xa.reliance`` does), opposite pairs of orders, and from ``shapiq`` kernel
+regression with paired samples and SVARM. A line for each sentence is appended to the file, so that
+the study can be stopped and started again.
 """
 
 import argparse
@@ -16,10 +16,10 @@ from pathlib import Path
 
 import torch
 import transformers
+from frozen_walks import FrozenWalks
 
 import exhibit_a as xa
 from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
-from exhibit_a.methods.attribution.head_orders import orders
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.trace.targets import chosen_target
 
@@ -33,6 +33,7 @@ LINE = 0.05  # of the margin: where a head begins to carry
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("--data", type=Path, required=True)
+    asked.add_argument("--first", type=int, default=0, help="sentences before it are left out")
     asked.add_argument("--count", type=int, default=50)
     asked.add_argument("--compared", type=int, default=12)
     asked.add_argument("--out", type=Path, default=Path("docs/data/reliance.jsonl"))
@@ -44,7 +45,7 @@ def main() -> None:
     done = {json.loads(line)["text"] for line in lines}
     subject = xa.load("sentiment")
     for number, text in enumerate(sentences(options.data, options.count)):
-        if text in done:
+        if text in done or number < options.first:
             continue
         row = measured(subject, text, compare=number < options.compared)
         with options.out.open("a") as file:
@@ -64,8 +65,7 @@ def measured(subject: xa.Subject, text: str, *, compare: bool) -> dict[str, obje
     """Every estimator's distance from the truth, and its passes."""
     trace = xa.capture(subject, text)
     game = HeadGame(trace, margin_of(chosen_target(trace, None)))
-    sampled = orders(game, TRUTH_PAIRS, generator(1))
-    truth, noise = sampled.credit, sampled.standard_error
+    truth, noise = walked(game, TRUTH_PAIRS, generator(1))
     relied = xa.reliance(trace, by="path")
     size = relied.size
 
@@ -92,15 +92,27 @@ def measured(subject: xa.Subject, text: str, *, compare: bool) -> dict[str, obje
     if not compare:
         return row
     for pairs in PAIRS:
-        before = game.passes
-        credit = orders(game, pairs, generator(2, pairs)).credit
-        row[f"orders {2 * pairs}"] = compared(credit, game.passes - before)
+        credit, _ = walked(game, pairs, generator(2, pairs))
+        row[f"orders {2 * pairs}"] = compared(credit, 2 * pairs * len(game))
     for name in ("kernel", "svarm"):
         for budget in BUDGETS:
             before = game.passes
             credit = approximated(game, name, budget)
             row[f"{name} {budget}"] = compared(credit, game.passes - before)
     return row
+
+
+def walked(
+    game: HeadGame, pairs: int, seeded: torch.Generator
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Every head's share by pairs of opposite orders, and its standard error."""
+    drawn = [torch.randperm(len(game), generator=seeded).tolist() for _ in range(pairs)]
+    walks = FrozenWalks(game)
+    ends = game.margins(torch.stack([game.setting(rest=0.0), game.setting()])).double()
+    torch.testing.assert_close(walks.margins(drawn[0])[[0, -1]], ends, atol=1e-4, rtol=1e-4)
+    there, back = walks.shares(drawn), walks.shares([order[::-1] for order in drawn])
+    means = (there + back) / 2
+    return means.mean(0), means.std(0, correction=min(pairs - 1, 1)) / pairs**0.5
 
 
 def approximated(game: HeadGame, name: str, budget: int) -> torch.Tensor:

@@ -5,7 +5,8 @@
 ``curves``        the same against a threshold, from numbers that were measured once
 ``best_tree``     the share of words that the best small decision tree gets right: all trees with
                   the given depth and splits are tried, so none is better
-``trees``         that, for what the word might follow
+``held_out``      the share that such trees get right on sentences they have not seen
+``trees``         both, for what the word might follow
 """
 
 from collections import Counter
@@ -27,12 +28,14 @@ GRIDS = {
     "carries": (0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3),
     "whole": (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7),
     "distance": (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6),
+    "coherence": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95),
     "points": (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95),
 }
 JUDGED = {
     "carries": "no effect",
     "whole": "no effect",
     "distance": "contested",
+    "coherence": "evidence",
     "points": "misleading",
 }
 FEATURES = (
@@ -153,41 +156,83 @@ def plateau(curve: dict[str, list[float]], default: float, wanted: float) -> tup
 
 def best_tree(features: Sequence[Sequence[float]], labels: Sequence[str], depth: int = 3) -> float:
     """The share of labels that the best tree on these features gets right."""
-    columns = np.array(features, dtype=float)
-    quantiles = np.linspace(0, 1, SPLITS + 2)[1:-1]
-    below = np.concatenate(
-        [column[None] <= np.quantile(column, quantiles)[:, None] for column in columns]
-    )
-    classes = sorted(set(labels))
-    one_hot = np.array([[label == each for each in classes] for label in labels], dtype=float)
-    return _right(np.unique(below, axis=0), one_hot, depth) / len(labels)
+    columns, known = np.array(features, dtype=float), _one_hot(labels)
+    right, _ = _grown(np.unique(_below(columns, columns), axis=0), known, depth)
+    return right / len(labels)
 
 
-def trees(rows: Sequence[Row]) -> dict[str, float]:
-    """What part of the words of sentences the best trees reproduce, feature by feature.
+def held_out(
+    features: Sequence[Sequence[float]], labels: Sequence[str], depth: int = 3, folds: int = 10
+) -> float:
+    """The share of labels that the best tree of the other folds gets right."""
+    columns, known = np.array(features, dtype=float), _one_hot(labels)
+    fold = np.random.default_rng(0).permutation(len(labels)) % folds
+    right = 0
+    for number in range(folds):
+        seen = fold != number
+        below = _below(columns[:, seen], columns)
+        _, tree = _grown(below[:, seen], known[seen], depth)
+        right += int(known[~seen, _told(tree, below[:, ~seen])].sum())
+    return right / len(labels)
+
+
+def trees(rows: Sequence[Row]) -> dict[str, list[float]]:
+    """What part of the words the best trees reproduce, feature by feature: in sample, held out.
 
     With words dealt to the sentences at random (mean of three times) the same search says what is
     luck.
     """
     labels = [row["word"] for row in rows]
-    reached = {
-        ", ".join(names): best_tree([[row[name] for row in rows] for name in names], labels)
-        for names in FEATURES
-    }
+    reached = {}
+    for names in FEATURES:
+        features = [[row[name] for row in rows] for name in names]
+        reached[", ".join(names)] = [best_tree(features, labels), held_out(features, labels)]
     asked = [[row[name] for row in rows] for name in FEATURES[0]]
     dealt = [np.random.default_rng(seed).permutation(labels).tolist() for seed in range(3)]
-    luck = [best_tree(asked, each) for each in dealt]
-    return reached | {f"{', '.join(FEATURES[0])}, words dealt at random": sum(luck) / len(luck)}
+    luck = [[best_tree(asked, each), held_out(asked, each)] for each in dealt]
+    named = f"{', '.join(FEATURES[0])}, words dealt at random"
+    return reached | {named: np.mean(luck, axis=0).tolist()}
 
 
-def _right(below: np.ndarray, labels: np.ndarray, depth: int) -> float:
-    """How many labels the best tree of a depth gets right; ``below`` has a row for each split."""
+def _one_hot(labels: Sequence[str]) -> np.ndarray:
+    classes = sorted(set(labels))
+    return np.array([[label == each for each in classes] for label in labels], dtype=float)
+
+
+def _below(seen: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Which rows lie below each split: quantiles of what was seen, a row for every split."""
+    quantiles = np.linspace(0, 1, SPLITS + 2)[1:-1]
+    pairs = zip(seen, columns, strict=True)
+    splits = [column[None] <= np.quantile(known, quantiles)[:, None] for known, column in pairs]
+    return np.concatenate(splits)
+
+
+Tree = int | tuple[int, "Tree", "Tree"]  # a class; or a split, the tree below it and that above
+
+
+def _grown(below: np.ndarray, labels: np.ndarray, depth: int) -> tuple[float, Tree]:
+    """How many labels the best tree of a depth gets right, and the tree."""
     total = labels.sum(0)
-    if depth == 1 or total.max() == total.sum():
+    best: tuple[float, Tree] = float(total.max()), int(total.argmax())
+    if depth == 0 or total.max() == total.sum():
+        return best
+    if depth == 1:
         left = below @ labels
-        return float(max((left.max(1) + (total - left).max(1)).max(initial=0), total.max()))
-    return max(
-        _right(below[:, split], labels[split], depth - 1)
-        + _right(below[:, ~split], labels[~split], depth - 1)
-        for split in below
-    )
+        right = left.max(1) + (total - left).max(1)
+        split = int(right.argmax())
+        leaves = int(left[split].argmax()), int((total - left[split]).argmax())
+        return max(best, (float(right[split]), (split, *leaves)), key=lambda grown: grown[0])
+    for split, row in enumerate(below):
+        low, lower = _grown(below[:, row], labels[row], depth - 1)
+        high, upper = _grown(below[:, ~row], labels[~row], depth - 1)
+        if low + high > best[0]:
+            best = low + high, (split, lower, upper)
+    return best
+
+
+def _told(tree: Tree, below: np.ndarray) -> np.ndarray:
+    """The class that a tree gives each row."""
+    if isinstance(tree, int):
+        return np.full(below.shape[1], tree)
+    split, lower, upper = tree
+    return np.where(below[split], _told(lower, below), _told(upper, below))

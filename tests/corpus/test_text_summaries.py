@@ -29,7 +29,7 @@ def test_a_trial_keeps_its_word_its_advice_and_what_the_answer_rests_on(trial):
 
 def test_numbers_of_heads_are_those_of_the_verdicts(trial):
     heads = summary_of(trial).heads
-    for name in ("reliance", "one_head", "pointing", "distance"):
+    for name in ("reliance", "one_head", "pointing", "coherence", "distance"):
         shares = [getattr(verdict, name) for verdict in trial.verdicts]
         assert torch.cat(heads[name]).tolist() == pytest.approx(shares)
 

@@ -6,7 +6,7 @@ in the coordinates that are left, where; its output reads the token alone. What 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -168,6 +168,62 @@ def relay(random: torch.Generator, seed: int) -> Planted:
     )
 
 
+def free_causal(random: torch.Generator, seed: int) -> Planted:
+    """… B … B? → one of two tokens: the values are one bit, so that other weights would do as well.
+
+    Every token has a bit; the head finds B and carries its bit alone.
+    """
+    copier = Copier(random, chooser(random, 1, 2, 3))
+    worker = _one_head(copier)
+    meanings = copier.meanings
+    bits = torch.randint(0, 2, (TOKENS,), generator=random)
+    finding = copier.job(
+        meanings.asked / PART, meanings.token / PART, meanings.token, meanings.said
+    )
+    bit = ((2.0 * bits - 1) @ meanings.token / PART / copier.length)[None]
+    says = copier.length * PART * (meanings.said[1] - meanings.said[0]) / math.sqrt(2)
+    job = replace(finding, value=bit, output=says[:, None], turned=False)
+    asked = _questioned(copier, bits=bits)
+    model = _gpt2(copier, {worker: job}, reached(PART) / math.sqrt(2))
+    rows = rows_of(copier.shape, worker[1])
+    unused, site = slice(rows.start + 1, rows.stop), gpt2_sites(model)[worker[0]]
+    with torch.no_grad():
+        for noise in (site.value[unused], site.value_bias[unused]):
+            noise.zero_()
+    return _asking("free-causal", seed, copier, model, worker, asked, "contested")
+
+
+def misleading_causal(random: torch.Generator, seed: int) -> Planted:
+    """… B … B? → B: three quarters of the weight stay on the question, which says no token.
+
+    Most of the other tokens are questions too and say nothing. If all of them spoke against the
+    answer, not to look at them would be a contribution of its own.
+    """
+    copier = Copier(random, chooser(random, 1, 2, 3))
+    worker = _one_head(copier)
+    meanings = copier.meanings
+    kept, used = between(random, 0.74, 0.80), between(random, 0.13, 0.17)
+    others = (1 - kept - used) / (copier.count - 2)
+    stare, match = (
+        math.sqrt(math.log(weight / others) * math.sqrt(copier.shape.head_width))
+        for weight in (kept, used)
+    )
+    finding = copier.job(meanings.asked, meanings.token, meanings.token / PART, meanings.said)
+    here = meanings.place[copier.count - 1][None]
+    bias = torch.zeros(1 + TOKENS)
+    bias[0] = stare
+    job = replace(
+        finding,
+        query=torch.cat([0 * here, match * meanings.asked]) / (PART * copier.length),
+        query_bias=bias,
+        key=torch.cat([stare * here, match * meanings.token]) / (PART * copier.length),
+        output=PART * finding.output / used,
+    )
+    asked = _questioned(copier, silent=2 / 3)
+    model = _gpt2(copier, {worker: job}, reached(PART))
+    return _asking("misleading-causal", seed, copier, model, worker, asked, "misleading")
+
+
 def cross_copy(random: torch.Generator, seed: int) -> Planted:
     """The decoder says what stands at its own place in the encoder's text."""
     copier = Copier(random, chooser(random, 1, 2))
@@ -193,6 +249,65 @@ def cross_copy(random: torch.Generator, seed: int) -> Planted:
         peaks={worker: (here, here)},
         source=here,
     )
+
+
+@dataclass(frozen=True)
+class Question:
+    """A text that ends by asking about the token at a place, and the answer."""
+
+    ids: Tensor
+    place: int
+    answer: int
+
+
+def _questioned(copier: Copier, *, bits: Tensor | None = None, silent: float = 0.0) -> Question:
+    """A question about some token; this part of the other tokens are questions as well.
+
+    Where tokens have a bit, that is the answer, and a token is asked about whose bit is not the
+    commoner one: otherwise looking evenly would give the answer too.
+    """
+    tokens = torch.randperm(TOKENS, generator=copier.random)[: copier.count - 1]
+    places = torch.arange(len(tokens))
+    if bits is not None:
+        rarer = int(2 * bits[tokens].sum() < len(tokens))
+        fitting = places[bits[tokens] == rarer]
+        places = fitting if len(fitting) else places
+    place = int(places[chooser(copier.random, *range(len(places)))])
+    asked = int(tokens[place])
+    others = [other for other in range(len(tokens)) if other != place]
+    tokens[others[: math.ceil(silent * len(others))]] += TOKENS
+    ids = torch.cat([tokens, torch.tensor([asked + TOKENS])])[None]
+    return Question(ids, place, asked if bits is None else int(bits[asked]))
+
+
+def _asking(
+    kind: str,
+    seed: int,
+    copier: Copier,
+    model: GPT2LMHeadModel,
+    worker: Head,
+    question: Question,
+    word: str,
+) -> Planted:
+    """What is known of a model with one worker and a question."""
+    last = copier.count - 1
+    return Planted(
+        kind,
+        seed,
+        xa.load(model),
+        {"input_ids": question.ids},
+        word=word,
+        heads=copier.words(copier.shape.layers, worker) | {worker: word},
+        decisive=(worker,),
+        answer=question.answer,
+        peaks={worker: (last, last if word == "misleading" else question.place)},
+        source=question.place,
+    )
+
+
+def _one_head(copier: Copier) -> Head:
+    layer = chooser(copier.random, *range(copier.shape.layers))
+    return layer, chooser(copier.random, *range(copier.shape.heads))
 
 
 def _two_heads(copier: Copier) -> tuple[Head, Head]:

@@ -21,6 +21,9 @@ induction                causal: a head notes the token before, a second finds a
                          the game of frozen maps it has no effect, so ``heads`` has no word for it
 relay                    causal: a head brings the token before, a second copies what it brought:
                          A B … B? gives A. Both carry the answer, with frozen maps too
+free-causal              causal: B … B? gives one of two tokens, by a head whose values are one bit
+misleading-causal        causal: B … B? gives B, but most of the weight stays on B?, which has
+                         no value
 cross-copy               encoder–decoder: a cross-attention head copies the token of its own place
 """
 
@@ -44,6 +47,8 @@ _BUILDERS = {
     "random": untrained.random,
     "induction": copiers.induction,
     "relay": copiers.relay,
+    "free-causal": copiers.free_causal,
+    "misleading-causal": copiers.misleading_causal,
     "cross-copy": copiers.cross_copy,
 }
 KINDS = tuple(_BUILDERS)

@@ -128,7 +128,7 @@ def _reliance(shared: dict[str, Any], scores: list[Tensor]) -> Reliance:
     edges = tuple(1e2 * site for site in scores)
     heads = tuple(site.sum((1, 2)) for site in edges)
     some = tuple(torch.full_like(site, 0.01) for site in heads)
-    names = ("one_head", "standard_error", "null", "alignment", "pointing")
+    names = ("one_head", "standard_error", "null", "alignment", "pointing", "coherence")
     return Reliance(
         **shared,
         **dict.fromkeys(names, some),
@@ -213,7 +213,9 @@ def _verdict(site: int, head: int) -> HeadVerdict:
         one_head=0.01,
         chance=0.01,
         pointing=0.9,
+        coherence=0.8,
         shared=head == 1,
         determined=False,
         points=True,
+        coherent=True,
     )

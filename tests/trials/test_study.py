@@ -17,7 +17,7 @@ DATA = Path(__file__).parents[2] / "docs/data"
 
 @pytest.fixture(scope="module")
 def reported():
-    return words.rows(DATA / "planted.jsonl") + words.rows(DATA / "planted-random.jsonl")
+    return words.rows(DATA / "planted.jsonl")
 
 
 @pytest.mark.parametrize("kind", ["decoy", "free"])
@@ -39,7 +39,6 @@ def test_kept_numbers_give_the_kept_words(reported):
 
 
 def test_the_reported_words_are_as_good_as_is_asked(reported):
-    """All but the precision of *misleading* for heads, which the page marks where it is too low."""
     assert len(reported) > 200
     heads, texts = tally.of_heads(reported), tally.of_texts(reported)
     asked = {"evidence": 0.95, "no effect": 0.95, "contested": 0.9, "misleading": 0.9}
@@ -47,7 +46,7 @@ def test_the_reported_words_are_as_good_as_is_asked(reported):
         assert tally.recall(heads, word).value >= least
         assert tally.recall(texts, word).value >= least
         assert tally.precision(texts, word).value >= least
-        assert word == "misleading" or tally.precision(heads, word).value >= least
+        assert tally.precision(heads, word).value >= least
     assert tally.decisive_without_effect(reported).right == 0
     untaught = [row for row in reported if row["kind"] == "random"]
     assert len(untaught) >= 56
@@ -91,3 +90,12 @@ def test_the_best_tree_is_the_best_of_all():
         for root, left, other in itertools.product(splits, repeat=3)
     )
     assert tally.best_tree(features.tolist(), labels, depth=2) == pytest.approx(best / 12)
+
+
+def test_a_held_out_word_is_told_where_there_is_something_to_learn():
+    random = np.random.default_rng(0)
+    features = random.random((2, 90))
+    labels = np.where(features[0] < 0.4, "low", "high").tolist()
+    assert tally.held_out(features.tolist(), labels, depth=1) > 0.9
+    luck = random.permutation(labels).tolist()
+    assert tally.held_out(features.tolist(), luck, depth=2) < 0.75

@@ -318,6 +318,7 @@ def numbers(draw):
         steering=0.0,
         chance=draw(share),
         pointing=draw(st.floats(-1, 1)),
+        coherence=draw(st.floats(-1, 1)),
         unique=draw(share),
         distance=draw(share),
         null_fraction=draw(share),
@@ -348,14 +349,14 @@ def test_words_follow_their_thresholds_one_way(unit, found, one, another):
     assert not (word(carries=low) == NO_EFFECT != word(carries=high))
     # a higher line for a distance never makes a head contested
     assert not (word(distance=low) != CONTESTED == word(distance=high))
-    for name in ("carries", "points"):  # higher lines are harder to pass
+    for name in ("carries", "points", "coherence"):  # higher lines are harder to pass
         assert not (word(**{name: low}) != EVIDENCE == word(**{name: high}))
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(numbers())
 def test_what_is_not_known_never_speaks_for_a_head(unit, found):
-    for missing in ("distance", "pointing"):
+    for missing in ("distance", "pointing", "coherence"):
         assert word_of(dataclasses.replace(found, **{missing: None}), unit) != EVIDENCE
     assert word_of(dataclasses.replace(found, learned=False), unit) != EVIDENCE
     steering = dataclasses.replace(found, reliance=0.0, one_head=0.0, steering=0.3)

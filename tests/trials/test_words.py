@@ -133,7 +133,7 @@ def test_a_key_without_value_is_not_pointed_at():
     even = torch.full_like(own, 1 / 7)
     slopes = torch.tensor([[[0.0, 1.0, 1.0, 0.0, -1.0, -1.0, -1.0]]])
     visible = torch.ones(1, 7, dtype=torch.bool)
-    pointing = along_rows(own, even, slopes, visible)[2]
+    pointing = along_rows(own, even, slopes, visible).pointing
     contributions = own * slopes  # the median slope is 0, the mean is not
     cosine = torch.cosine_similarity(own, contributions, -1)
     torch.testing.assert_close(pointing, cosine.flatten())
@@ -153,4 +153,16 @@ def test_pointing_does_not_change_with_what_all_keys_share():
     against = along_rows(own, even.expand_as(own), -slopes, visible)
     for first, second in zip(before, after, strict=True):
         torch.testing.assert_close(first, second, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(before[2], against[2])  # points as well for the other answer
+    torch.testing.assert_close(
+        before.pointing, against.pointing
+    )  # points as well for the other answer
+
+
+def test_rows_that_speak_against_each_other_point_and_are_not_coherent():
+    """One row speaks for the answer, one half as loudly against it; both look at what they say."""
+    own = torch.tensor([[[0.94, 0.02, 0.02, 0.02], [0.02, 0.94, 0.02, 0.02]]])
+    slopes = torch.tensor([[[8.0, 0.0, 0.0, 0.0], [0.0, -4.0, 0.0, 0.0]]])
+    even = torch.full_like(own, 0.25)
+    said = along_rows(own, even, slopes, torch.ones(2, 4, dtype=torch.bool))
+    assert float(said.pointing) > 0.99
+    torch.testing.assert_close(said.coherence, torch.tensor([1 / 3]))

@@ -104,6 +104,7 @@ def _(result: Trial) -> TextSummary:
         "one_head",
         "chance",
         "pointing",
+        "coherence",
         "unique",
         "distance",
         "null_fraction",

@@ -108,6 +108,7 @@ def _(result: Reliance, top: int | None = None) -> Summary:
             "error": float(result.standard_error[site][head]),
             "by_chance": float(result.null[site][head]),
             "points": float(result.pointing[site][head]),
+            "coherence": float(result.coherence[site][head]),
         }
         for site, head in chosen
     ]

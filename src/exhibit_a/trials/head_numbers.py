@@ -30,7 +30,8 @@ class HeadNumbers:
     one_head: float | None = None  # what the answer loses when it alone looks evenly
     steering: float | None = None  # the same with all other maps free to follow, if asked
     chance: float | None = None  # p-value: a share as large with permuted rows
-    pointing: float | None = None  # cosine of weights and contributions
+    pointing: float | None = None  # cosine of weights and contributions, row by row
+    coherence: float | None = None  # how far its rows speak for the same side, -1 to 1
     unique: float | None = None  # share of rows with only one valid map
     distance: float | None = None  # of valid alternatives, total variation, by contribution
     own_keys: float | None = None  # share of rows that only the model's own keys make unique
@@ -90,6 +91,7 @@ def _reliance(reliance: Reliance, site: int) -> dict[str, list[float]]:
         "one_head": reliance.one_head[site].tolist(),
         "chance": chance.tolist(),
         "pointing": reliance.pointing[site].tolist(),
+        "coherence": reliance.coherence[site].tolist(),
     }
 
 

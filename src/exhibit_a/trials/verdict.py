@@ -6,13 +6,16 @@ Three questions, each answered with a number, and one word drawn from the answer
    evenly (``reliance``), its effect alone, and whether it steers other heads. A large share without
    an effect alone is *shared*: other heads stand in for it.
 2. *Are its weights determined?* Other valid weights with the same output, by their distance.
-3. *Does it point where its contribution comes from?* The cosine of weights and contributions.
+3. *Does it point where its contribution comes from?* The cosine of weights and contributions, row
+   by row. Rows that point can still speak for and against each other, as rows dealt at random
+   would: its share counts as coherent where most rows speak for one side, or chance is ruled out.
 
     evidence      1, 2 and 3 all say yes
     contested     the answer rests on it, but other weights would have given the same
     misleading    the answer rests on it, but the weights lie elsewhere than its contribution
     no effect     no share, no effect alone, steers no other head
-    undetermined  a check failed, a budget ended, or the layer's weights are random numbers
+    undetermined  a check failed, a budget ended, its rows contradict each other as random ones
+                  would, or the layer's weights are random numbers
 
 A question that could not be asked is never answered in favour. Doubts cap the word: what is not
 known for sure is *undetermined*, never *evidence* or *no effect*. Where the lines are drawn is
@@ -21,7 +24,7 @@ measured on models whose truth is known (``studies/verdict.py``, docs/verdict.md
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -49,7 +52,8 @@ class Thresholds:
     shared: float = 0.5  # a head whose effect alone is below this part of its share is shared
     distance: float = 0.1  # of valid alternatives, in total variation
     points: float = 0.5  # cosine of weights and contributions
-    rate: float = 0.05  # of false discoveries among the heads that are said to carry
+    coherence: float = 0.5  # of rows; below, the share must be told from that of permuted rows
+    rate: float = 0.05  # of false discoveries: heads that carry, shares that are not by chance
 
     def __post_init__(self) -> None:
         """Refuse what is no share."""
@@ -73,6 +77,7 @@ class HeadVerdict(HeadNumbers):
     shared: bool = False  # other heads stand in for it
     determined: bool | None = None  # its weights are the only valid ones, or nearly
     points: bool | None = None  # its weights lie where its contribution comes from
+    coherent: bool | None = None  # its rows speak for one side, or it is told from chance
 
     @classmethod
     def upgraded(cls, stored: dict[str, Any]) -> dict[str, Any]:
@@ -98,9 +103,10 @@ def judge(
     line = limits.carries * reliance.size
     chances = [_chance_of_less(head, line) for head in numbers]
     carrying = discoveries(chances, limits.rate)
+    told = discoveries([1.0 if n.chance is None else n.chance for n in numbers], limits.rate)
     return tuple(
-        _judged(head, reliance.size, carries, limits)
-        for head, carries in zip(numbers, carrying, strict=True)
+        _judged(head, reliance.size, carries, by_chance=not clear, limits=limits)
+        for head, carries, clear in zip(numbers, carrying, told, strict=True)
     )
 
 
@@ -133,24 +139,29 @@ def discoveries(chances: Sequence[float], rate: float) -> list[bool]:
     return [place in rejected for place in range(len(chances))]
 
 
-def _judged(head: HeadNumbers, size: float, carries: bool, limits: Thresholds) -> HeadVerdict:
+def _judged(
+    head: HeadNumbers, size: float, carries: bool, *, by_chance: bool, limits: Thresholds
+) -> HeadVerdict:
     share, alone = head.reliance or 0.0, head.one_head or 0.0
     line = limits.carries * size
-    determined = None if head.distance is None else head.distance < limits.distance
-    points = None if head.pointing is None else head.pointing >= limits.points
-    shared = carries and abs(alone) < limits.shared * abs(share)
-    word, reason = _word(head, size, carries or abs(alone) >= line, limits)
-    return HeadVerdict(
-        word=word,
-        reason=reason,
-        shared=shared,
-        determined=determined,
-        points=points,
+    asked = HeadVerdict(
+        word=UNDETERMINED,
+        reason="",
+        shared=carries and abs(alone) < limits.shared * abs(share),
+        determined=None if head.distance is None else head.distance < limits.distance,
+        points=None if head.pointing is None else head.pointing >= limits.points,
+        coherent=None if head.coherence is None else _coherent(head, by_chance, limits),
         **vars(head),
     )
+    word, reason = _word(asked, size, carries or abs(alone) >= line, limits)
+    return replace(asked, word=word, reason=reason)
 
 
-def _word(head: HeadNumbers, size: float, carries: bool, limits: Thresholds) -> tuple[str, str]:
+def _coherent(head: HeadNumbers, by_chance: bool, limits: Thresholds) -> bool:
+    return not by_chance or (head.coherence or 0.0) >= limits.coherence
+
+
+def _word(head: HeadVerdict, size: float, carries: bool, limits: Thresholds) -> tuple[str, str]:
     """The word for one head and why; ``carries`` says whether the answer rests on it."""
     scale = size or 1.0
     share, alone = (head.reliance or 0.0) / scale, (head.one_head or 0.0) / scale
@@ -174,14 +185,14 @@ def _word(head: HeadNumbers, size: float, carries: bool, limits: Thresholds) -> 
     return quality(head, share, limits)
 
 
-def quality(head: HeadNumbers, share: float, limits: Thresholds) -> tuple[str, str]:
+def quality(head: HeadVerdict, share: float, limits: Thresholds) -> tuple[str, str]:
     """The word for a head that the answer rests on, by share of the margin, and why."""
     rests = f"the answer rests on it ({share:+.0%} of its margin)"
     if head.learned is False:
         return UNDETERMINED, (
             f"{rests}, but the weights of its layer cannot be told from random numbers"
         )
-    if head.distance is None or head.pointing is None:
+    if head.distance is None or head.pointing is None or head.coherence is None:
         return UNDETERMINED, f"{rests}; not known whether its weights are determined"
     if head.distance >= limits.distance:
         return CONTESTED, (
@@ -192,6 +203,11 @@ def quality(head: HeadNumbers, share: float, limits: Thresholds) -> tuple[str, s
         return MISLEADING, (
             f"{rests}, but its weights lie on other words than those that count (agreement "
             f"{head.pointing:.2f}, below {limits.points:g})"
+        )
+    if not head.coherent:
+        return UNDETERMINED, (
+            f"{rests}, but its rows speak for and against each other (coherence "
+            f"{head.coherence:.2f}, below {limits.coherence:g}) as rows dealt at random would"
         )
     against = "; it speaks against the answer" if share < 0 else ""
     return EVIDENCE, (

@@ -109,14 +109,15 @@ class HeadGame:
     @torch.no_grad()
     def permuted(self, repeats: int, seed: int) -> Margins:
         """The margins with the weights of every row dealt anew to the keys it may see."""
-        passed, reached = self.batch, []
-        for repeat in range(repeats):
-            maps = [
-                _dealt(own, seen, generator(seed, site, repeat))
+        reached = []
+        for chunk in torch.split(torch.arange(repeats), self._at_once()):
+            dealt = [
+                torch.stack([_dealt(own, seen, generator(seed, site, int(n))) for n in chunk])
                 for site, (own, seen) in enumerate(zip(self.own, self.trace.visible, strict=True))
             ]
-            edit = together(*(replace_maps(site, each) for site, each in enumerate(maps)))
-            reached.append(self.target(replay(passed, edit)).float().cpu())
+            edit = together(*(replace_maps(site, maps) for site, maps in enumerate(dealt)))
+            rows = torch.zeros(len(chunk), dtype=torch.long, device=self.batch.real.device)
+            reached.append(self.target(replay(self.batch.rows(rows), edit)).float().cpu())
         self.passes += repeats
         return torch.cat(reached)
 

@@ -22,7 +22,7 @@ in closed form (``null``).
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -62,6 +62,7 @@ class Reliance(SiteResult):
     null: tuple[SiteHeads, ...]  # spread of the share if the rows had been permuted
     alignment: tuple[SiteHeads, ...]  # correlation of weights and slopes along rows, -1 to 1
     pointing: tuple[SiteHeads, ...]  # cosine of weights and contributions along rows, -1 to 1
+    coherence: tuple[SiteHeads, ...]  # how far rows speak for the same side, -1 to 1
     edges: tuple[SiteMap, ...]  # by the path; they add up to the shares, except for jumps
     margin: float  # of the answer as it is
     even_margin: float  # with all heads even
@@ -166,7 +167,7 @@ class _Measured:
         permuted = game.permuted(CONTROLS, self.seed)
         slopes = _unflattened(self.path.integral, game.own)
         rows = zip(game.own, game.even, slopes, trace.visible, strict=True)
-        null, alignment, pointing = zip(*(along_rows(*each) for each in rows), strict=True)
+        along = [along_rows(*each) for each in rows]
         reason = self._doubt(gap)
         return Reliance(
             tokens=trace.tokens,
@@ -180,9 +181,10 @@ class _Measured:
             heads=game.by_site(self.credit),
             one_head=game.by_site(one_head),
             standard_error=game.by_site(self.error),
-            null=tuple(null),
-            alignment=tuple(alignment),
-            pointing=tuple(pointing),
+            null=tuple(site.null for site in along),
+            alignment=tuple(site.alignment for site in along),
+            pointing=tuple(site.pointing for site in along),
+            coherence=tuple(site.coherence for site in along),
             edges=tuple((a - u) * g for a, u, g in zip(game.own, game.even, slopes, strict=True)),
             margin=self.margin,
             even_margin=self.even_margin,
@@ -272,36 +274,48 @@ class _Measured:
         }
 
 
-def along_rows(
-    own: SiteMap, even: SiteMap, slopes: SiteMap, visible: SiteVisible
-) -> tuple[SiteHeads, SiteHeads, SiteHeads]:
-    """For every head: the null of its share, its alignment, and whether it points.
+class AlongRows(NamedTuple):
+    """What the rows of every head say together."""
+
+    null: SiteHeads  # spread of the share if the rows had been permuted
+    alignment: SiteHeads  # correlation of weights and slopes, pooled over rows
+    pointing: SiteHeads  # cosine of weights and contributions, row by row
+    coherence: SiteHeads  # how far the rows speak for the same side as the head
+
+
+def along_rows(own: SiteMap, even: SiteMap, slopes: SiteMap, visible: SiteVisible) -> AlongRows:
+    """For every head: the null of its share, its alignment, whether it points, and coherently.
 
     A row's share is Σ_k (A − U)_k g_k. Over all permutations of A among the n keys of the row it
     has the mean 0 and the variance Σ(A − U)² Σ(g − ḡ)² / (n − 1); rows are permuted apart. The
     alignment is the correlation of A and g along rows, pooled with the rows' sizes.
 
     What a key contributed is A_k (g_k − m), compared with the median key of its row: the mean would
-    credit a key without value with what the others speak against the answer. A head points where
-    rows of A and of these contributions have the same direction (cosine), in the sense of the
-    head's share; rows count by what they contribute.
+    credit a key without value with what the others speak against the answer. A row points where A
+    and these contributions have the same direction (cosine), in the sense of the row's own share: a
+    row that speaks against the answer can look at what it speaks of. Whether the rows of a head
+    speak for one side is another question: the coherence is what those with the sense of the
+    head's share contribute, less what the others do, of all. Rows count by what they contribute.
     """
     seen = visible.to(own.device, own.dtype)
     count = seen.sum(-1)
     slopes = slopes * seen
     centred = (slopes - slopes.sum(-1, keepdim=True) / count.clamp_min(1)[:, None]) * seen
-    moved = own - even
-    weights, sizes = moved.square().sum(-1), centred.square().sum(-1)
+    weights, sizes = (own - even).square().sum(-1), centred.square().sum(-1)
     variance = (weights * sizes / (count - 1).clamp_min(1)).sum(-1)
     tiny = torch.finfo(own.dtype).tiny
-    share = (own * centred).sum((1, 2))
-    contributed = own * (slopes - _medians(slopes, seen)) * seen
+    row_shares = (own * centred).sum(-1)
+    share = row_shares.sum(-1)
     alignment = share / (weights * sizes).sqrt().sum(-1).clamp_min(tiny)
+    contributed = own * (slopes - _medians(slopes, seen)) * seen
     lengths = own.square().sum(-1).sqrt() * contributed.square().sum(-1).sqrt()
-    cosines = (own * contributed).sum(-1) / lengths.clamp_min(tiny) * share.sign()[:, None]
+    cosines = (own * contributed).sum(-1) / lengths.clamp_min(tiny) * row_shares.sign()
     masses = contributed.abs().sum(-1)
-    pointing = (cosines * masses).sum(-1) / masses.sum(-1).clamp_min(tiny)
-    return variance.sqrt().cpu(), alignment.cpu(), pointing.cpu()
+    voices = row_shares.sign() * share.sign()[:, None]
+    pointing, coherence = (
+        (numbers * masses).sum(-1) / masses.sum(-1).clamp_min(tiny) for numbers in (cosines, voices)
+    )
+    return AlongRows(*(n.cpu() for n in (variance.sqrt(), alignment, pointing, coherence)))
 
 
 def _medians(slopes: SiteMap, seen: Float[Tensor, "query key"]) -> Float[Tensor, "head query 1"]:

@@ -13,7 +13,8 @@ _COLUMNS = {
     "alone": ("alone", "What the answer loses when this head alone looks evenly."),
     "error": ("error", "Standard error of the share; 0 where nothing was sampled."),
     "null": ("by chance", "Spread of the share, had the rows been permuted."),
-    "pointing": ("points", "Cosine of weights and contributions along rows."),
+    "pointing": ("points", "Cosine of weights and contributions, row by row."),
+    "coherence": ("coherence", "How far its rows speak for the same side: 1 all, 0 half of them."),
     "alignment": ("alignment", "Correlation of weights and slopes along rows."),
 }
 
@@ -32,6 +33,7 @@ def reliance_panels(result: Reliance, blocks: Blocks) -> Panels:
         "error": result.standard_error,
         "null": result.null,
         "pointing": result.pointing,
+        "coherence": result.coherence,
         "alignment": result.alignment,
     }
     for entry in maps["heads"]:

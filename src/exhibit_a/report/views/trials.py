@@ -41,6 +41,10 @@ _COLUMNS = {
         "agreement",
         "Cosine of weights and contributions: 1 means it looks where its contribution comes from.",
     ),
+    "coherence": (
+        "coherence",
+        "How far its rows speak for the same side: 1 means all of them, 0 as many against as for.",
+    ),
     "chance": ("p", "Chance of a share as large, had its rows been permuted."),
     "unique": ("unique", "Share of rows whose weights are the only valid ones for the output."),
     "null_fraction": ("null fraction", NULL_FRACTION),
@@ -114,6 +118,7 @@ def _numbers(trial: Trial, head: HeadVerdict) -> dict[str, float | None]:
         "alone": of_margin(trial, head.one_head),
         "distance": head.distance,
         "pointing": head.pointing,
+        "coherence": head.coherence,
         "chance": head.chance,
         "unique": head.unique,
         "null_fraction": head.null_fraction,
