@@ -123,7 +123,7 @@ class Trace(Pass):
         """For every stack and picture, the position that stands at each row and column of it."""
         first = {site.stack: site for site in reversed(self.sites)}
         seen = {s: seen_everywhere(site, self.sites, self.visible) for s, site in first.items()}
-        return {s: patch_grids(self.subject, self.inputs, s, seen[s]) for s in self.sequences}
+        return {s: patch_grids(self.subject, self.inputs, s, seen[s]) for s in seen}
 
     @cached_property
     def scene(self) -> Scene | None:
