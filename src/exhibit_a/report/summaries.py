@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from exhibit_a.methods.attribution.context import ContextAttribution
+from exhibit_a.methods.attribution.contribution import ContributionWeights
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.attribution.tree import AttributionTree
@@ -26,7 +27,9 @@ from exhibit_a.methods.explanation.permutation import PermutationTest
 from exhibit_a.methods.explanation.pictures import Pictures
 from exhibit_a.methods.heads.curve import PruningCurve
 from exhibit_a.methods.heads.importance import HeadImportance, HeadSimilarity
+from exhibit_a.methods.heads.patching import HeadPatching
 from exhibit_a.methods.heads.removal import Pruning
+from exhibit_a.methods.heads.sinks import SinkDiagnosis
 from exhibit_a.methods.identifiability.alternatives import AlternativeAttention
 from exhibit_a.methods.identifiability.counts import (
     AttentionIdentifiability,
@@ -48,6 +51,7 @@ from exhibit_a.report.sentences import (
 )
 from exhibit_a.report.table import Rows
 from exhibit_a.results.result import Result
+from exhibit_a.shapes import SiteHeads
 from exhibit_a.subject.site_names import layer_number, place_name
 from exhibit_a.trials.trial import Trial
 
@@ -320,6 +324,76 @@ def _(result: PruningCurve, top: int | None = None) -> Summary:  # noqa: ARG001
     ]
     title = f"{result.order} important heads first, by {result.by}"
     return Summary(f"{title}; mean accuracy {result.area:.3f}", rows)
+
+
+@summary_rows.register
+def _(result: HeadPatching, top: int | None = None) -> Summary:
+    rows: Rows = [
+        {
+            "layer": layer_number(result.sites[site], result.sites),
+            "head": head,
+            "effect": float(result.effects[site][head]),
+            "patched": _known(result.patched[site][head]),
+        }
+        for site, head in _strongest_heads(result.effects, top)
+    ]
+    change = result.counterfactual_value - result.value
+    title = (
+        f"heads that carry the difference of two prompts ({change:+.3g} in the {result.target}); "
+        f"correlation with true patching {result.correlation:.2f}"
+    )
+    return Summary(title, rows)
+
+
+@summary_rows.register
+def _(result: SinkDiagnosis, top: int | None = None) -> Summary:
+    rows: Rows = [
+        {
+            "layer": layer_number(result.sites[site], result.sites),
+            "head": head,
+            "token": result.tokens_of(site)[1][int(result.key[site][head])],
+            "weight": float(result.weight[site][head]),
+            "kind": result.kind_of(site, head),
+            "length": float(result.length[site][head]),
+            "of_output": float(result.output_share[site][head]),
+            "unseen": _known(result.null_share[site][head]),
+        }
+        for site, head in _strongest_heads(result.weight, top)
+    ]
+    return Summary("the token that each head looks at most, and what that does", rows)
+
+
+@summary_rows.register
+def _(result: ContributionWeights, top: int | None = None) -> Summary:
+    lengths = tuple(site.sum(1) for site in result.lengths)
+    rows: Rows = []
+    for site, head in _strongest_heads(lengths, top):
+        scores, (queries, keys) = result.scores[site][head], result.tokens_of(site)
+        query, key = divmod(int(scores.abs().argmax()), scores.shape[1])
+        rows.append(
+            {
+                "layer": layer_number(result.sites[site], result.sites),
+                "head": head,
+                "query": queries[query],
+                "key": keys[key],
+                "contribution": float(scores[query, key]),
+                "of_output": float(result.shares[site][head, query, key]),
+            }
+        )
+    return Summary("the strongest contribution in the heads with the longest outputs", rows)
+
+
+def _strongest_heads(numbers: tuple[SiteHeads, ...], top: int | None) -> list[tuple[int, int]]:
+    """The heads (site, head) with the largest numbers, the largest first."""
+    places = [(site, head) for site, heads in enumerate(numbers) for head in range(len(heads))]
+    size = torch.cat([heads.double().nan_to_num().abs() for heads in numbers])
+    ranked = size.argsort(descending=True, stable=True).tolist()
+    return [places[place] for place in ranked[: TOP if top is None else top]]
+
+
+def _known(number: Tensor) -> float | None:
+    """A number, or nothing where it was not measured."""
+    return None if bool(number.isnan()) else float(number)
 
 
 @summary_rows.register

@@ -106,7 +106,7 @@ def adversarial_attention(
     >>> short = xa.capture(subject, "a fine film")
     >>> adversary = xa.adversarial_attention(short, restarts=1, steps=2)
     >>> adversary.conditions
-    ('site 0', 'site 1', 'site 2', 'site 3', 'site 4', 'site 5', 'all')
+    ('layer 0', 'layer 1', 'layer 2', 'layer 3', 'layer 4', 'layer 5', 'all')
     >>> bool((adversary.divergence <= adversary.bound).all()), bool(adversary.change.amax() <= 0.01)
     (True, True)
 

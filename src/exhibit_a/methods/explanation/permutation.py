@@ -102,7 +102,7 @@ def permutation_test(
 
     >>> test = xa.permutation_test(subject, examples[:4], repeats=2, sites=[0, 5])
     >>> test.conditions, tuple(test.change.shape)
-    (('site 0', 'site 5', 'all 2'), (3, 2, 4))
+    (('layer 0', 'layer 5', 'all 2'), (3, 2, 4))
     >>> keys = xa.permutation_test(subject, examples[:4], what="keys", repeats=2, sites=[5])
     >>> keys.scope, float(keys.own_accuracy)
     ('head', 0.75)

@@ -9,7 +9,9 @@ from matplotlib.figure import Figure
 
 from exhibit_a.methods.heads.curve import PruningCurve
 from exhibit_a.methods.heads.importance import HeadImportance, HeadSimilarity
+from exhibit_a.methods.heads.patching import HeadPatching
 from exhibit_a.methods.heads.removal import Pruning
+from exhibit_a.methods.heads.sinks import SinkDiagnosis
 from exhibit_a.report.figures.dispatch import draw
 from exhibit_a.report.figures.drawing import (
     Canvas,
@@ -20,7 +22,10 @@ from exhibit_a.report.figures.drawing import (
     name_ticks,
     numbers_of,
 )
+from exhibit_a.report.figures.reliance import head_table
 from exhibit_a.report.palette import GREY
+from exhibit_a.shapes import SiteHeads
+from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.site_names import layer_name
 
 MARKERS = "osD^vP"
@@ -74,6 +79,36 @@ def head_similarity(result: HeadSimilarity, canvas: Canvas) -> Axes:
     axes.set(xlabel=result.names[0], ylabel=result.names[1], title=f"Pearson {result.pearson:.2f}")
     axes.locator_params(axis="x", nbins=5)
     colour_bar(points, axes, "site")
+    return axes
+
+
+@draw.register(HeadPatching)
+def head_patching(result: HeadPatching, canvas: Canvas) -> Axes:
+    """What the answer changes by when each head says what it says to the other prompt."""
+    axes = head_map(result.effects, result.sites, canvas, "change of the answer")
+    axes.set_title(f"to first order; r {result.correlation:.2f} with true patching")
+    return axes
+
+
+@draw.register(SinkDiagnosis)
+def sink_diagnosis(result: SinkDiagnosis, canvas: Canvas) -> Axes:
+    """The weight that each head puts on the token it looks at most."""
+    axes = head_map(result.weight, result.sites, canvas, "weight on one token")
+    axes.set_title("mean over rows", fontsize="medium")
+    return axes
+
+
+def head_map(
+    numbers: tuple[SiteHeads, ...], sites: tuple[Site, ...], canvas: Canvas, name: str
+) -> Axes:
+    """A number for every head, layers down and heads across."""
+    heads = max(site.heads for site in sites)
+    axes = canvas.axes(2.2 + min(0.4 * heads, 8), 1.5 + min(0.35 * len(sites), 7))
+    image = heat_map(axes, canvas, head_table(numbers, heads), even=True, square=False)
+    name_ticks(axes.yaxis, [layer_name(site, sites) for site in sites])
+    name_ticks(axes.xaxis, range(heads))
+    axes.set_xlabel("head")
+    colour_bar(image, axes, name)
     return axes
 
 

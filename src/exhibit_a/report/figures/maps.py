@@ -4,6 +4,7 @@ from matplotlib.axes import Axes
 from matplotlib.image import AxesImage
 from torch import Tensor
 
+from exhibit_a.methods.attribution.contribution import ContributionWeights
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.own import HeadMaps
 from exhibit_a.report.figures.dispatch import draw
@@ -26,8 +27,25 @@ def head_maps(
     return axes
 
 
+@draw.register(ContributionWeights)
+def contribution_weights(
+    result: ContributionWeights,
+    canvas: Canvas,
+    *,
+    site: int | None = None,
+    head: int | None = None,
+) -> Axes:
+    """What every weight of one head stands for; by default of the head with the longest output."""
+    weights = [lengths.sum(1) for lengths in result.lengths]
+    site, head = choose_head(result.sites, weights, site, head)
+    axes, image = token_map(result, canvas, site, result.scores[site][head])
+    axes.set_title(head_name(result.sites, site, head))
+    colour_bar(image, axes, "contribution to the head's output")
+    return axes
+
+
 def token_map(
-    result: SelfAttribution | HeadMaps,
+    result: SelfAttribution | HeadMaps | ContributionWeights,
     canvas: Canvas,
     site: int,
     numbers: Tensor,

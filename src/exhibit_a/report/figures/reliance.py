@@ -24,8 +24,12 @@ def reliance(result: Reliance, canvas: Canvas) -> Axes:
     size = (3.4 + min(0.5 * heads, 8.0), 1.7 + min(0.35 * len(result.sites), 7.0))
     left, right = canvas.panels(2, size, sharey=True)
     scale = result.size or 1.0
-    share, alone = (_table(numbers, heads) / scale for numbers in (result.heads, result.one_head))
-    spreads = (_table(numbers, heads) / scale for numbers in (result.standard_error, result.null))
+    share, alone = (
+        head_table(numbers, heads) / scale for numbers in (result.heads, result.one_head)
+    )
+    spreads = (
+        head_table(numbers, heads) / scale for numbers in (result.standard_error, result.null)
+    )
     noise = NOISE * torch.hypot(*spreads)
     share = torch.where((share.abs() <= noise) & (noise > 0), 0.0, share)
     limit = float(torch.cat([share, alone]).nan_to_num().abs().amax())
@@ -39,7 +43,7 @@ def reliance(result: Reliance, canvas: Canvas) -> Axes:
     return left
 
 
-def _table(numbers: tuple[SiteHeads, ...], heads: int) -> Tensor:
+def head_table(numbers: tuple[SiteHeads, ...], heads: int) -> Tensor:
     """Sites by heads; nothing where a site has fewer heads than others."""
     table = torch.full((len(numbers), heads), torch.nan, dtype=torch.double)
     for row, site in zip(table, numbers, strict=True):
