@@ -104,7 +104,7 @@ def test_attention_gradients_are_those_of_one_site_at_a_time(name):
 @pytest.mark.parametrize("name", POST + PRE)
 def test_decomposed_vectors_add_up_to_what_the_block_hands_on(name):
     trace = trace_of(name)
-    blocks = decomposition._watch(trace)
+    blocks = decomposition._watch(trace, trace.sites)
     assert {block.post_norm for block in blocks} == {name in POST}
     for one, block in zip(mixtures(trace), blocks, strict=True):
         seen = block.normed if block.post_norm else block.residual + block.projected

@@ -20,6 +20,7 @@ from support.subjects import speaker, trace_of
 import exhibit_a
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.attribution import tree
+from exhibit_a.methods.attribution.contribution import contribution_weights
 from exhibit_a.methods.explanation.adversarial import adversarial_attention
 from exhibit_a.methods.explanation.adversarial_keys import adversarial_keys
 from exhibit_a.methods.explanation.faithfulness import faithfulness
@@ -27,7 +28,9 @@ from exhibit_a.methods.explanation.permutation import permutation_test
 from exhibit_a.methods.explanation.pictures import pictures
 from exhibit_a.methods.heads.curve import pruning_curve
 from exhibit_a.methods.heads.importance import head_importance, head_similarity
+from exhibit_a.methods.heads.patching import head_patching
 from exhibit_a.methods.heads.removal import measure_pruning, prune
+from exhibit_a.methods.heads.sinks import sink_diagnosis
 from exhibit_a.methods.identifiability.alternatives import alternative_attention
 from exhibit_a.methods.identifiability.counts import (
     attention_identifiability,
@@ -42,6 +45,7 @@ from exhibit_a.report.figures import draw, plot_curves
 from exhibit_a.results.result import Result
 from exhibit_a.results.store import read
 from exhibit_a.subject.provenance import provenance
+from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture
 
 PANELS = {
@@ -105,6 +109,13 @@ def of_patterns():
     ]
 
 
+def context():
+    passages = ["Tom has a red ball.", "Lily has a blue kite."]
+    return exhibit_a.context_attribution(
+        load("stories"), "Lily has a", passages, answer=" blue kite", methods=["raw"], samples=0
+    )
+
+
 @cache
 def every_result():
     subject, examples = speaker(), some_examples(6)
@@ -126,6 +137,10 @@ def every_result():
         permutation_test(subject, examples, repeats=2),
         pictures(trace, methods=["raw", "mean_attention", "attention_gradient"]),
         pruning_curve(subject, examples, importance, fractions=[0, 1], overlap=True),
+        contribution_weights(trace),
+        sink_diagnosis(trace),
+        head_patching(trace, counterfactual=TEXT.replace("not", "very"), verify=2),
+        context(),
         read(FIXTURES / "bert.tokens.safetensors"),
         *of_patterns(),
     ]

@@ -11,14 +11,10 @@ from transformers import (
     AutoModelForSequenceClassification,
 )
 
-from exhibit_a.models.additive import AdditiveConfig as AdditiveConfig
-from exhibit_a.models.additive import AdditiveTranslator as AdditiveTranslator
-from exhibit_a.models.identifiable import IdentifiableConfig as IdentifiableConfig
-from exhibit_a.models.identifiable import IdentifiableEncoder as IdentifiableEncoder
-from exhibit_a.models.recurrent import RecurrentClassifier as RecurrentClassifier
-from exhibit_a.models.recurrent import RecurrentConfig as RecurrentConfig
-from exhibit_a.models.transformer import Transformer as Transformer
-from exhibit_a.models.transformer import TransformerConfig as TransformerConfig
+from exhibit_a.models.additive import AdditiveConfig, AdditiveTranslator
+from exhibit_a.models.identifiable import IdentifiableConfig, IdentifiableEncoder
+from exhibit_a.models.recurrent import RecurrentClassifier, RecurrentConfig
+from exhibit_a.models.transformer import Transformer, TransformerConfig
 
 for auto, model in (
     (AutoModelForSeq2SeqLM, Transformer),
@@ -29,3 +25,14 @@ for auto, model in (
     AutoConfig.register(model.config_class.model_type, model.config_class, exist_ok=True)
     AutoModel.register(model.config_class, model, exist_ok=True)
     auto.register(model.config_class, model, exist_ok=True)
+
+__all__ = [
+    "AdditiveConfig",
+    "AdditiveTranslator",
+    "IdentifiableConfig",
+    "IdentifiableEncoder",
+    "RecurrentClassifier",
+    "RecurrentConfig",
+    "Transformer",
+    "TransformerConfig",
+]
