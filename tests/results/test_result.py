@@ -3,7 +3,9 @@
 import inspect
 
 import pytest
+from jaxtyping import Float
 from matplotlib.figure import Figure
+from torch import Tensor
 
 import exhibit_a
 from exhibit_a.errors import ExhibitError
@@ -11,6 +13,7 @@ from exhibit_a.report.figures import draw
 from exhibit_a.results.plain import plain
 from exhibit_a.results.providers import provider
 from exhibit_a.results.result import Result
+from exhibit_a.results.tables import axes_of
 from exhibit_a.subject.provenance import provenance
 
 PUBLIC = [getattr(exhibit_a, name) for name in sorted(exhibit_a.__all__)]
@@ -41,7 +44,7 @@ def test_long_texts_are_cut_in_summaries():
 
 def test_a_result_finds_who_draws_it(monkeypatch, tmp_path):
     asked, page, figure = [], tmp_path / "page.html", Figure()
-    answers = {"screen": None, "figure": figure, "page": page}
+    answers = {"screen": None, "figure": figure, "page": page, "latex": "a table"}
 
     def drawer(name):
         def drawn(result, *rest, **options):
@@ -55,11 +58,22 @@ def test_a_result_finds_who_draws_it(monkeypatch, tmp_path):
     assert result.show() is None
     assert result.plot(cmap="grey") is figure
     assert result.html(page) is page
+    assert result.to_latex(top=2) == "a table"
     assert asked == [
         ("screen", (), {}),
         ("figure", (), {"cmap": "grey"}),
         ("page", (page,), {}),
+        ("latex", (), {"top": 2}),
     ]
+
+
+def test_the_axes_of_a_field_are_read_off_its_annotation():
+    heads = Float[Tensor, " head"]
+    assert axes_of(heads) == ("head",)
+    assert axes_of(tuple[heads | None, ...]) == ("site", "head")
+    assert axes_of(dict[str, heads]) == ("name", "head")
+    assert axes_of(tuple[heads, ...], "layer") == ("layer", "head")
+    assert axes_of(dict[str, int]) == ()
 
 
 def test_a_result_may_have_words_of_its_own():
