@@ -28,7 +28,7 @@ EXPLAINED = [
     for name in sorted(FAMILIES)
     if name != "clip-text"  # which answers with states
 ]
-ROUGH = {"gpt-oss", "t5", "opt"}  # jumps (experts) and kinks (ReLU, unscaled scores)
+ROUGH = {"gpt-oss", "t5", "opt", "transformer", "identifiable"}  # jumps (experts), kinks (ReLU)
 
 
 def trace_of(name, **extra):

@@ -1,11 +1,15 @@
 """Results over words: the same kind of result, and nothing lost or gained on the way."""
 
+import dataclasses
+
 import pytest
 import torch
 from support.tokenizers import tokenizers
 from support.zoo import FAMILIES
 
 import exhibit_a as xa
+from exhibit_a.results.over_units import _rebuilt
+from exhibit_a.results.sizes import require_sizes
 
 TEXT = "The drags film . Naïve"
 WORDS = ("<s>", "The", "drags", "film", ".", "Naïve", "</s>")
@@ -119,3 +123,37 @@ def test_phrases_of_the_text_are_units(trace):
     united = xa.effective_attention(trace).by({"doubt": (4, 14), "end": (0, 17, 22)})
     assert united.tokens == ("<s>", "The", "doubt", ".", "end", "</s>")
     assert (united.raw[0].sum(-1) - 1).abs().amax() < 1e-5
+
+
+def test_both_texts_of_two_stacks_have_words():
+    subject = xa.load(FAMILIES["bart"].build(vocab_size=300), tokenizer=tokenizers()["pieces"])
+    trace = xa.capture(subject, TEXT, target_text="drags film")
+    united = xa.effective_attention(trace).by("word")
+    assert united.sequences["encoder"] == WORDS
+    assert "drags" in united.sequences["decoder"]
+
+
+def test_an_axis_that_is_no_text_has_no_words(trace):
+    effective = xa.effective_attention(trace)
+    other = {"encoder": tuple(f"x{place}" for place in range(len(trace.tokens)))}
+    with pytest.raises(xa.NotComputableError, match="axis of raw is not known to be a text"):
+        dataclasses.replace(effective, sequences=other).by("word")
+
+
+def test_what_is_no_tensor_stays():
+    (first, second) = _rebuilt((None, torch.zeros(2)), iter([torch.ones(3)]))
+    assert first is None
+    assert second.sum() == 3
+
+
+def test_sizes_that_do_not_fit_are_refused(trace):
+    effective = xa.effective_attention(trace)
+    with pytest.raises(xa.BadRequestError, match="entries along site, and there are 1"):
+        require_sizes(dataclasses.replace(effective, sites=effective.sites[:1]))
+    with pytest.raises(xa.BadRequestError, match="tokens of its EffectiveAttention has 1 entries"):
+        require_sizes(dataclasses.replace(effective, tokens=("a",)))
+
+
+def test_a_summary_names_what_was_looked_at(trace):
+    seen = dataclasses.replace(xa.effective_attention(trace), scene="image 4×4")
+    assert "image 4×4" in seen.summary()

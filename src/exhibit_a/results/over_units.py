@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from exhibit_a.errors import BrokenInvariantError, NotComputableError
+from exhibit_a.errors import NotComputableError
 from exhibit_a.results.tables import Leaf, leaves
 from exhibit_a.trace.units import Asked, Units, units_of
 
@@ -128,8 +128,6 @@ def grouped(tensor: Tensor, dim: int, units: Units, how: str) -> Tensor:
     united = rows.new_zeros(shape).index_add_(0, of, rows)
     if how == "mean":
         united = united / of.bincount(minlength=shape[0]).reshape(-1, *[1] * (rows.ndim - 1))
-    elif how != "sum":
-        raise BrokenInvariantError(f"There is no rule {how!r} for fields over units.")
     return united.movedim(0, dim)
 
 
