@@ -62,6 +62,7 @@ METRICS = (
     "flip_fraction",
 )
 RANDOM = "random"
+MOST_RANKINGS = 10_000
 
 Answer = Float[Tensor, " answer"]
 Shortened = Float[Tensor, "2 fraction answer"]  # without the top tokens, and of them alone
@@ -141,6 +142,10 @@ def faithfulness(
     """
     require_distribution(subject)
     require_way(subject, erase)
+    if not 1 <= rankings <= MOST_RANKINGS:
+        raise BadRequestError(
+            f"{rankings} random rankings were asked for; give 1 to {MOST_RANKINGS:,}."
+        )
     explainers = _explainers(attribution, erase, samples, seed)
     data = read_examples(examples)
     encodings = encoded(subject, data)

@@ -135,6 +135,8 @@ def token_identifiability(
     if not maps:
         raise BadRequestError(f"No map was named; choose {', '.join(MAPS)}.")
     data = Texts(texts, seed)
+    if not 1 <= top < 2**31:
+        raise BadRequestError(f"The {top} nearest candidates were asked for; give 1 or more.")
     task = _Task(subject, data, metric, candidates, seed, top, _vocabulary(subject, candidates))
     fitted, controls, facts = _fit(task, maps, width or subject.anatomy.d_model, epochs)
     score = _scored(task, fitted | {CONTROL + name: control for name, control in controls.items()})
