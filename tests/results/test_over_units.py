@@ -10,6 +10,7 @@ from support.zoo import FAMILIES
 import exhibit_a as xa
 from exhibit_a.results.over_units import _rebuilt
 from exhibit_a.results.sizes import require_sizes
+from exhibit_a.subject.images import Scene
 
 TEXT = "The drags film . Naïve"
 WORDS = ("<s>", "The", "drags", "film", ".", "Naïve", "</s>")
@@ -155,5 +156,6 @@ def test_sizes_that_do_not_fit_are_refused(trace):
 
 
 def test_a_summary_names_what_was_looked_at(trace):
-    seen = dataclasses.replace(xa.effective_attention(trace), scene="image 4×4")
-    assert "image 4×4" in seen.summary()
+    scene = Scene(torch.zeros(8, 8, 3, dtype=torch.uint8), {"vision": (torch.zeros(2, 2).int(),)})
+    seen = dataclasses.replace(xa.effective_attention(trace), scene=scene)
+    assert ", image 8×8, 2×2 patches. Tensors" in seen.summary()
