@@ -335,4 +335,4 @@ def test_every_family_can_be_pushed_forward(family):
         pushes += [push_to_heads(trace, stack, sites)] if sites else []  # none in a recurrent stack
         for push in pushes:
             assert push.checks["parity"] <= subject.anatomy.tolerance
-            assert push.checks["adjoint_gap"] < 2e-5
+            assert push.checks["adjoint_gap"] < 1e-4

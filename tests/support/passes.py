@@ -66,7 +66,7 @@ def _work(method: Method, subject: xa.Subject, trace: xa.Trace, examples: list[x
     match method.takes:
         case ("trace",) | ("trace", "target"):
             options = {"site": 0, "head": 0} if "site" in method.options else {}
-            other = WORDS.replace("gripping", "tedious")
+            other = WORDS.replace("gripping", "terrible")
             options |= {"counterfactual": other} if "counterfactual" in method.options else {}
             options |= {"probes": 2} if "probes" in method.options else {}
             return lambda: (xa.capture(subject, WORDS), _asked(method, trace, options)), 1
