@@ -1,6 +1,6 @@
 """What do all reference models have in common? First weights, embeddings, and the loss."""
 
-from typing import cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers import initialization as init
 
-from exhibit_a.shapes import TargetIds
+from exhibit_a.shapes import Hidden, TargetIds
 
 IGNORED = -100  # a label that is no answer: padding of a target
 
@@ -20,8 +20,22 @@ class ReferenceConfig(PretrainedConfig):
     # Every configuration takes more options than the fields of its class (num_labels, dtype, …),
     # which a check of its signature would refuse.
     __no_type_check__ = True
+    attribute_map = {  # noqa: RUF012 - a table of the base class
+        "hidden_size": "d_model",
+        "num_hidden_layers": "num_layers",
+        "num_attention_heads": "num_heads",
+    }
 
     d_model: int = 512
+    pad_token_id: int | None = 0
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Refuse sizes that do not fit together."""
+        super().__post_init__(**kwargs)  # type: ignore[no-untyped-call]
+        self.check_sizes()
+
+    def check_sizes(self) -> None:
+        """Raise where fields of this configuration do not fit together."""
 
 
 class ReferenceModel(PreTrainedModel):
@@ -65,6 +79,19 @@ def require_multiple(width: int, parts: int, what: str) -> None:
     """Refuse a width that cannot be cut into equal parts."""
     if width % parts:
         raise ValueError(f"A width of {width} cannot be cut into {parts} {what}.")
+
+
+def through(
+    layers: nn.ModuleList, states: Hidden, *given: Any
+) -> tuple[list[Any], list[tuple[Any, ...]]]:  # tensors; outputs of models want FloatTensors
+    """The states before the first layer and after each, and the attention maps of each layer."""
+    history: list[Any] = [states]
+    maps = []
+    for layer in layers:
+        states, *weights = layer(states, *given)
+        history.append(states)
+        maps.append(tuple(weights))
+    return history, maps
 
 
 def shifted_right(labels: TargetIds, config: PretrainedConfig) -> TargetIds:

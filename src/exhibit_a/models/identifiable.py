@@ -25,8 +25,9 @@ from exhibit_a.models.base import (
     ReferenceModel,
     mean_loss,
     require_multiple,
+    through,
 )
-from exhibit_a.models.transformer import FeedForward, Residual, eager_attention_forward
+from exhibit_a.models.sublayers import FeedForward, Residual, eager_attention_forward
 from exhibit_a.shapes import Hidden, TokenIds
 
 
@@ -34,11 +35,6 @@ class IdentifiableConfig(ReferenceConfig):
     """Sizes of an `IdentifiableEncoder`; the defaults are those of the released code."""
 
     model_type = "exhibit-identifiable"
-    attribute_map = {  # noqa: RUF012 - a table of the base class
-        "hidden_size": "d_model",
-        "num_hidden_layers": "num_layers",
-        "num_attention_heads": "num_heads",
-    }
 
     vocab_size: int = 20000
     d_model: int = 32
@@ -50,11 +46,9 @@ class IdentifiableConfig(ReferenceConfig):
     dropout: float = 0.1
     max_position_embeddings: int = 512
     layer_norm_eps: float = 1e-6
-    pad_token_id: int | None = 0
 
-    def __post_init__(self, **kwargs: Any) -> None:
-        """Refuse sizes that do not fit together."""
-        super().__post_init__(**kwargs)  # type: ignore[no-untyped-call]
+    def check_sizes(self) -> None:
+        """Equal heads where they stand side by side, and a known way to join them."""
         require_choice("way to join heads", self.heads, ("con", "add"))
         if self.heads == "con":
             require_multiple(self.d_model, self.num_heads, "heads")
@@ -147,17 +141,13 @@ class IdentifiableEncoder(ReferenceModel):
         places = torch.arange(input_ids.shape[1], device=input_ids.device)
         states = self.dropout(self.embedding(input_ids) + self.positions(places))
         mask = create_bidirectional_mask(self.config, states, attention_mask)
-        history, maps = [states], []
-        for layer in self.layers:
-            states, weights = layer(states, mask)
-            history.append(states)
-            maps.append(weights)
-        logits = self.classifier(_first(states, attention_mask))
+        history, maps = through(self.layers, states, mask)
+        logits = self.classifier(_first(history[-1], attention_mask))
         return SequenceClassifierOutput(
             loss=mean_loss(logits, labels),
             logits=logits,
             hidden_states=tuple(history) if output_hidden_states else None,
-            attentions=tuple(maps) if output_attentions else None,
+            attentions=tuple(weights for (weights,) in maps) if output_attentions else None,
         )
 
 
