@@ -14,12 +14,12 @@ Numbers are sections of the paper.
 """
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import dropout
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.modeling_outputs import (
@@ -27,31 +27,11 @@ from transformers.modeling_outputs import (
     BaseModelOutputWithPastAndCrossAttentions,
 )
 
-from exhibit_a.errors import require_choice
-from exhibit_a.models.base import ReferenceModel, require_multiple, through
+from exhibit_a.models.base import Stack, through
+from exhibit_a.models.configs import TransformerConfig
 from exhibit_a.models.sublayers import FeedForward, MultiHeadAttention, Residual
-from exhibit_a.models.translator import Translator, TranslatorConfig
+from exhibit_a.models.translator import Translator
 from exhibit_a.shapes import Hidden, Source, Target, TargetIds, TokenIds
-
-
-class TransformerConfig(TranslatorConfig):
-    """Sizes of a `Transformer`; the defaults are the paper's base model."""
-
-    model_type = "exhibit-transformer"
-
-    encoder_layers: int = 6
-    decoder_layers: int = 6
-    num_heads: int = 8
-    d_ff: int = 2048
-    dropout: float = 0.1
-    positions: str = "interleaved"  # or "halved": all sines, then all cosines
-    max_position_embeddings: int = 512
-    layer_norm_eps: float = 1e-6
-
-    def check_sizes(self) -> None:
-        """Equal heads, and a known layout of positions."""
-        require_choice("positions", self.positions, ("interleaved", "halved"))
-        require_multiple(self.d_model, self.num_heads, "heads")
 
 
 def positional_encoding(
@@ -120,13 +100,12 @@ class DecoderLayer(nn.Module):
         return self.after_feed_forward(states, self.feed_forward(states)), weights, looks
 
 
-class TransformerPart(ReferenceModel):
-    """What encoder, decoder and the whole have in common."""
+class TransformerStack(Stack):
+    """What encoder and decoder have in common."""
 
     config_class = TransformerConfig
     config: TransformerConfig
     _supports_sdpa = True
-    _no_split_modules = ["EncoderLayer", "DecoderLayer"]  # noqa: RUF012
 
     def _embedded(self, ids: TokenIds, words: nn.Embedding, first: int = 0) -> Hidden:
         """§3.4 and §3.5: √d_model times the embeddings, plus positions from ``first`` on."""
@@ -134,17 +113,16 @@ class TransformerPart(ReferenceModel):
         places = torch.arange(first, first + ids.shape[1], device=ids.device)
         positions = positional_encoding(places, config.d_model, config.positions)
         states = words(ids) * math.sqrt(config.d_model)
-        return dropout(states + positions.to(states.dtype), config.dropout, self.training)
+        embedded: Tensor = self.dropout(states + positions.to(states.dtype))
+        return embedded
 
 
-class TransformerEncoder(TransformerPart):
+class TransformerEncoder(TransformerStack):
     """The left half of figure 1."""
 
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__(config)
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.layers = nn.ModuleList(EncoderLayer(config, i) for i in range(config.encoder_layers))
-        self.finish()
+    def new_layers(self) -> Iterable[nn.Module]:
+        """§3.1: N equal layers."""
+        return (EncoderLayer(self.config, i) for i in range(self.config.encoder_layers))
 
     def forward(
         self,
@@ -165,14 +143,12 @@ class TransformerEncoder(TransformerPart):
         )
 
 
-class TransformerDecoder(TransformerPart):
+class TransformerDecoder(TransformerStack):
     """The right half of figure 1."""
 
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__(config)
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.layers = nn.ModuleList(DecoderLayer(config, i) for i in range(config.decoder_layers))
-        self.finish()
+    def new_layers(self) -> Iterable[nn.Module]:
+        """§3.1: as many."""
+        return (DecoderLayer(self.config, i) for i in range(self.config.decoder_layers))
 
     def forward(
         self,
@@ -204,7 +180,7 @@ class TransformerDecoder(TransformerPart):
         )
 
 
-class Transformer(TransformerPart, Translator):
+class Transformer(Translator):
     """The Transformer, whole: source text in, target text out.
 
     >>> model = xa.models.Transformer(xa.models.TransformerConfig(vocab_size=50, d_model=16,
@@ -213,7 +189,9 @@ class Transformer(TransformerPart, Translator):
     ('encoder', 'decoder')
     """
 
-    config: TransformerConfig
+    config_class = TransformerConfig
+    _supports_sdpa = True
+    _no_split_modules = ["EncoderLayer", "DecoderLayer"]  # noqa: RUF012
     reads, writes = TransformerEncoder, TransformerDecoder
 
 

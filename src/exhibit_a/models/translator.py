@@ -11,27 +11,9 @@ from transformers import GenerationMixin
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from exhibit_a.models.base import ReferenceConfig, ReferenceModel, mean_loss, shifted_right
+from exhibit_a.models.base import ReferenceModel, mean_loss, shifted_right
+from exhibit_a.models.configs import TranslatorConfig
 from exhibit_a.shapes import SourceIds, TargetIds
-
-
-class TranslatorConfig(ReferenceConfig):
-    """Sizes and special tokens of a translator."""
-
-    attribute_map = {  # noqa: RUF012 - a table of the base class
-        **ReferenceConfig.attribute_map,
-        "num_hidden_layers": "encoder_layers",
-    }
-    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
-
-    vocab_size: int = 37000
-    encoder_layers: int = 1
-    is_encoder_decoder: bool = True
-    tie_word_embeddings: bool = True
-    use_cache: bool = True
-    bos_token_id: int | None = 1
-    eos_token_id: int | list[int] | None = 2
-    decoder_start_token_id: int | None = 1
 
 
 class Translator(ReferenceModel, GenerationMixin):
