@@ -29,9 +29,10 @@ from exhibit_a.corpus.findings import Findings, listed
 from exhibit_a.corpus.plan import Plan, complaint
 from exhibit_a.errors import BadRequestError, require_choice
 from exhibit_a.examples import Example
-from exhibit_a.methods.registry import Method, Option, Options, find, methods
+from exhibit_a.methods.registry import Method, Option, find, methods
 from exhibit_a.results.result import Result
 from exhibit_a.results.store import read
+from exhibit_a.shapes import Options
 from exhibit_a.subject.guard import frozen_eval, without_cache
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import Tap

@@ -27,13 +27,13 @@ from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from exhibit_a.errors import ExhibitError, first_line, require_choice
+from exhibit_a.shapes import Options
 
 GROUP = "exhibit_a.methods"
 YOURS = "yours"  # the room of methods that are not ours
 WORDS = "Args:"  # the section of a docstring that says what each option means
 
 Function = Callable[..., Any]
-Options = dict[str, Any]
 Gives = Literal["result", "tokens", "maps"]
 Need = Literal[
     "attention", "values", "hidden", "keys", "target", "distribution", "classes", "text",

@@ -126,7 +126,7 @@ class AdditiveEncoder(Stack):
         input_ids: SourceIds,
         attention_mask: Tensor | None = None,
         output_hidden_states: bool = False,
-        **kwargs: Any,  # noqa: ARG002 - generate passes what only the decoder wants
+        **kwargs: object,  # noqa: ARG002 - generate passes what only the decoder wants
     ) -> BaseModelOutput:
         """The annotations h_1 … h_n."""
         states = self.dropout(self.embedding(input_ids))

@@ -4,8 +4,6 @@ The encoder reads the source once. The decoder is given what is written so far a
 read, and the map from its states to scores of tokens shares its weights with both embeddings.
 """
 
-from typing import Any
-
 from torch import Tensor, nn
 from transformers import GenerationMixin
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
@@ -52,7 +50,7 @@ class Translator(ReferenceModel, GenerationMixin):
         use_cache: bool | None = None,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
-        **kwargs: Any,  # noqa: ARG002 - generate passes what other models want
+        **kwargs: object,  # noqa: ARG002 - generate passes what other models want
     ) -> Seq2SeqLMOutput:
         """The score of every token of the vocabulary at every place of the target."""
         wanted = {

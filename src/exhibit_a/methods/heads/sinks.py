@@ -28,7 +28,7 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.attribution.contribution import along_output
 from exhibit_a.methods.identifiability.effective import effective_attention
-from exhibit_a.methods.own import TokenAttribution
+from exhibit_a.methods.own import Checks, TokenAttribution
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteHeads
@@ -80,7 +80,7 @@ class SinkDiagnosis(SiteResult):
         scores = attribution.scores.clone()
         dropped = {f"{place} {tokens[place]}": float(scores[place]) for place in self.sinks}
         scores[list(self.sinks)] = 0.0
-        checks: dict[str, Any] = {"without sinks": dropped or "there are none"}
+        checks: Checks = {"without sinks": dropped or "there are none"}
         return replace(attribution, scores=scores, checks=attribution.checks | checks)
 
 
