@@ -387,14 +387,14 @@ def _hints(function: Function) -> Options:
     return get_type_hints(function)
 
 
-def _choices(hint: Any) -> tuple[str, ...]:
+def _choices(hint: object) -> tuple[str, ...]:
     """The words in the ``Literal`` types of a hint, inside unions and sequences too."""
     if get_origin(hint) is Literal:
         return tuple(word for word in get_args(hint) if isinstance(word, str))
     return tuple(dict.fromkeys(word for part in get_args(hint) for word in _choices(part)))
 
 
-def _takes_any_text(hint: Any) -> bool:
+def _takes_any_text(hint: object) -> bool:
     """Whether any text will do, beside the words that are listed."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     return any(part is str for part in parts if part is not NoneType)

@@ -248,7 +248,7 @@ def _shared_values(trace: Trace, site: Site) -> SiteValues:
     return trace.values[site.index][:: site.heads // site.kv_heads]
 
 
-def _head_rows(trial: Trial) -> list[dict[str, Any]]:
+def _head_rows(trial: Trial) -> list[Options]:
     """Where each head stands, its word, and every number behind it."""
     return [
         {"stack": site.stack, "layer": site.layer, "kind": site.kind, "head": head.head}
@@ -263,7 +263,7 @@ def _head_rows(trial: Trial) -> list[dict[str, Any]]:
     ]
 
 
-def _picture_rows(trial: Trial) -> list[dict[str, Any]]:
+def _picture_rows(trial: Trial) -> list[Options]:
     """What was measured of each picture, and its words from the most important on."""
     return [
         {name: value for name, value in vars(picture).items() if name not in ("words", "scores")}

@@ -19,7 +19,6 @@ may see it:
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -31,7 +30,7 @@ from exhibit_a.methods.identifiability.effective import effective_attention
 from exhibit_a.methods.own import Checks, TokenAttribution
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.results.result import SiteResult
-from exhibit_a.shapes import SiteHeads
+from exhibit_a.shapes import Options, SiteHeads
 from exhibit_a.trace.capture import Trace
 
 KINDS = ("no sink", "no-op", "null space", "broadcast", "mixed")
@@ -127,7 +126,7 @@ def sink_diagnosis(trace: Trace, *, threshold: float = 0.3) -> SinkDiagnosis:
     )
 
 
-def _columns(by_site: Sequence[Numbers]) -> dict[str, Any]:
+def _columns(by_site: Sequence[Numbers]) -> Options:
     """Every number of all sites, by its name."""
     return {name: tuple(site[name] for site in by_site) for name in by_site[0]}
 
