@@ -156,10 +156,8 @@ class TransformerDecoder(TransformerStack):
         attention_mask: Tensor | None = None,
         source_mask: Tensor | None = None,
         past_key_values: EncoderDecoderCache | None = None,
-        output_hidden_states: bool = False,
-        output_attentions: bool = False,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
-        """The states of the target after every layer."""
+        """The states of the target after every layer, and how each layer looks."""
         own = None if past_key_values is None else _own(past_key_values)
         written = 0 if own is None else own.get_seq_length()
         states = self._embedded(input_ids, self.embedding, first=written)
@@ -172,10 +170,9 @@ class TransformerDecoder(TransformerStack):
         history, maps = through(self.layers, states, source, masks, past_key_values)
         return BaseModelOutputWithPastAndCrossAttentions(
             last_hidden_state=history[-1],
-            past_key_values=past_key_values,
-            hidden_states=tuple(history) if output_hidden_states else None,
-            attentions=tuple(own for own, _ in maps) if output_attentions else None,
-            cross_attentions=tuple(cross for _, cross in maps) if output_attentions else None,
+            hidden_states=tuple(history),
+            attentions=tuple(own for own, _ in maps),
+            cross_attentions=tuple(cross for _, cross in maps),
         )
 
 

@@ -141,10 +141,7 @@ def faithfulness(
     """
     require_distribution(subject)
     require_way(subject, erase)
-    if not 1 <= rankings <= MOST_RANKINGS:
-        raise BadRequestError(
-            f"{rankings} random rankings were asked for; give 1 to {MOST_RANKINGS:,}."
-        )
+    _require_rankings(rankings)
     explainers = _explainers(attribution, erase, samples, seed)
     data = read_examples(examples)
     encodings = encoded(subject, data)
@@ -170,6 +167,13 @@ def faithfulness(
         deletion={name: curve[:, 0] for name, curve in curves.items()},
         insertion={name: curve[:, 1] for name, curve in curves.items()},
     )
+
+
+def _require_rankings(count: int) -> None:
+    if not 1 <= count <= MOST_RANKINGS:
+        raise BadRequestError(
+            f"{count} random rankings were asked for; give 1 to {MOST_RANKINGS:,}."
+        )
 
 
 @dataclass(frozen=True, eq=False)
