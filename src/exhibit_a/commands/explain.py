@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from exhibit_a.commands.options import Answer, OneText, check_place, refuse_beside
-from exhibit_a.commands.screen import print_json, print_written
+from exhibit_a.commands.screen import Facts, print_json, print_written
 from exhibit_a.commands.verb import option
 from exhibit_a.progress import progress_bar
 
@@ -61,7 +61,7 @@ class Explain(OneText, Answer):
         named = super().files()
         return {name: named[name] for name in named if name != "html" or not self.no_html}
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> Facts:
         """What a trial takes, as it was given."""
         names = ("pair", "generate", "target", "seed", "truncate")
         if self.reply is not None:
@@ -95,7 +95,7 @@ def _timed(spent: dict[str, float], name: str) -> Iterator[None]:
     spent[name] = time.perf_counter() - started
 
 
-def _facts(outcome: "Trial") -> dict[str, Any]:
+def _facts(outcome: "Trial") -> Facts:
     """Everything but the maps, for machines; the maps are in the file that --out writes."""
     scores = outcome.token_scores
     return {
@@ -119,10 +119,10 @@ def _facts(outcome: "Trial") -> dict[str, Any]:
     }
 
 
-def _reliance(reliance: "Reliance") -> dict[str, Any]:
+def _reliance(reliance: "Reliance") -> Facts:
     names = ("target", "margin", "even_margin", "permuted_margin", "permuted_error", "way")
     return {name: getattr(reliance, name) for name in (*names, "determined", "reason")}
 
 
-def _pictures(pictures: "Pictures") -> list[dict[str, Any]]:
+def _pictures(pictures: "Pictures") -> list[Facts]:
     return [{**vars(picture), "scores": picture.scores.tolist()} for picture in pictures.values()]

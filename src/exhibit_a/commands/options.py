@@ -1,5 +1,6 @@
 """The options that verbs share: a model, a text or a data set, and where the answer goes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,7 @@ def check_picture(file: Path | None) -> Path | None:
     return check_place(file)
 
 
-def refuse_beside(chosen: str, idle: dict[str, Any]) -> None:
+def refuse_beside(chosen: str, idle: Mapping[str, object]) -> None:
     """Refuse options that were given although what was chosen leaves them nothing to do."""
     from exhibit_a.errors import BadRequestError
 

@@ -29,6 +29,8 @@ ENDINGS = {
     RESULT: ".safetensors",
 }
 
+Lists = dict[str, list[Any]]  # a list for each text, by name
+
 PER_TOKEN = "token_"  # how the name of a list with one number for each token begins
 
 

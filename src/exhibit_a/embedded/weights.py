@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
@@ -151,6 +150,6 @@ def _store_tokenizer(saved: Path, folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(lasting, indent=2) + "\n")
 
 
-def _json(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+def _json(path: Path) -> dict[str, object]:
+    content: dict[str, object] = json.loads(path.read_text(encoding="utf-8"))
     return content

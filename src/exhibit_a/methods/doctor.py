@@ -7,7 +7,6 @@ the asked length is run and timed, and every method says for itself what it need
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -62,7 +61,7 @@ class Diagnosis:
     pass_seconds: float
     methods: tuple[Estimate, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Everything, for machines."""
         return asdict(self)
 

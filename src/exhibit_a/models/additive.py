@@ -126,7 +126,7 @@ class AdditiveEncoder(Stack):
         input_ids: SourceIds,
         attention_mask: Tensor | None = None,
         output_hidden_states: bool = False,
-        **kwargs: Any,  # noqa: ARG002 - generate passes what only the decoder wants
+        **kwargs: object,  # noqa: ARG002 - generate passes what only the decoder wants
     ) -> BaseModelOutput:
         """The annotations h_1 … h_n."""
         states = self.dropout(self.embedding(input_ids))
@@ -158,8 +158,6 @@ class AdditiveDecoder(Stack):
         attention_mask: Tensor | None = None,  # noqa: ARG002 - it never looks at what it wrote
         source_mask: Tensor | None = None,
         past_key_values: EncoderDecoderCache | None = None,
-        output_hidden_states: bool = False,
-        output_attentions: bool = False,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """The states before and after the layer, and α."""
         words = self.dropout(self.embedding(input_ids))
@@ -169,8 +167,8 @@ class AdditiveDecoder(Stack):
         states = self.dropout(states)
         return BaseModelOutputWithPastAndCrossAttentions(
             last_hidden_state=states,
-            hidden_states=(words, states) if output_hidden_states else None,
-            cross_attentions=(weights,) if output_attentions else None,
+            hidden_states=(words, states),
+            cross_attentions=(weights,),
         )
 
 

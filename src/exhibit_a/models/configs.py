@@ -1,7 +1,5 @@
 """Which sizes does a reference model have, and which of them fit together?"""
 
-from typing import Any
-
 from transformers import PretrainedConfig
 
 from exhibit_a.errors import require_choice
@@ -22,7 +20,7 @@ class ReferenceConfig(PretrainedConfig):
     d_model: int = 512
     pad_token_id: int | None = 0
 
-    def __post_init__(self, **kwargs: Any) -> None:
+    def __post_init__(self, **kwargs: object) -> None:
         """Refuse sizes that do not fit together."""
         super().__post_init__(**kwargs)  # type: ignore[no-untyped-call]
         self.check_sizes()

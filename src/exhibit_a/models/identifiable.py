@@ -11,8 +11,6 @@ the masks of examples, scales by d_v, and adds neighbouring features of one head
 which leaves rank d_v/H. Here the equations are as printed.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from transformers.masking_utils import create_bidirectional_mask
@@ -105,7 +103,7 @@ class IdentifiableEncoder(ReferenceModel):
         labels: Tensor | None = None,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
-        **kwargs: Any,  # noqa: ARG002 - what other models want
+        **kwargs: object,  # noqa: ARG002 - what other models want
     ) -> SequenceClassifierOutput:
         """The score of every label."""
         places = torch.arange(input_ids.shape[1], device=input_ids.device)

@@ -104,7 +104,7 @@ class RecurrentClassifier(ReferenceModel):
         labels: Tensor | None = None,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
-        **kwargs: Any,  # noqa: ARG002 - what other models want
+        **kwargs: object,  # noqa: ARG002 - what other models want
     ) -> Seq2SeqSequenceClassifierOutput:
         """The score of every label."""
         real = None if attention_mask is None else attention_mask.bool()

@@ -15,7 +15,6 @@ Numbers are sections of the paper.
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -59,7 +58,7 @@ class EncoderLayer(nn.Module):
         self.after_feed_forward = Residual(config)
 
     def forward(
-        self, hidden_states: Hidden, attention_mask: Tensor | None, **kwargs: Any
+        self, hidden_states: Hidden, attention_mask: Tensor | None, **kwargs: object
     ) -> tuple[Hidden, Tensor | None]:
         """The states after both sub-layers, and the attention."""
         change, weights = self.attention(hidden_states, attention_mask=attention_mask, **kwargs)
@@ -85,7 +84,7 @@ class DecoderLayer(nn.Module):
         source: Source,
         masks: tuple[Tensor | None, Tensor | None],
         past: EncoderDecoderCache | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> tuple[Target, Tensor | None, Tensor | None]:
         """The states after three sub-layers, and both attentions."""
         own, crossing = (None, None) if past is None else (_own(past), _crossing(past))
@@ -130,7 +129,7 @@ class TransformerEncoder(TransformerStack):
         attention_mask: Tensor | None = None,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
-        **kwargs: Any,  # noqa: ARG002 - generate passes what only the decoder wants
+        **kwargs: object,  # noqa: ARG002 - generate passes what only the decoder wants
     ) -> BaseModelOutput:
         """The states of the source after every layer."""
         states = self._embedded(input_ids, self.embedding)
@@ -157,10 +156,8 @@ class TransformerDecoder(TransformerStack):
         attention_mask: Tensor | None = None,
         source_mask: Tensor | None = None,
         past_key_values: EncoderDecoderCache | None = None,
-        output_hidden_states: bool = False,
-        output_attentions: bool = False,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
-        """The states of the target after every layer."""
+        """The states of the target after every layer, and how each layer looks."""
         own = None if past_key_values is None else _own(past_key_values)
         written = 0 if own is None else own.get_seq_length()
         states = self._embedded(input_ids, self.embedding, first=written)
@@ -173,10 +170,9 @@ class TransformerDecoder(TransformerStack):
         history, maps = through(self.layers, states, source, masks, past_key_values)
         return BaseModelOutputWithPastAndCrossAttentions(
             last_hidden_state=history[-1],
-            past_key_values=past_key_values,
-            hidden_states=tuple(history) if output_hidden_states else None,
-            attentions=tuple(own for own, _ in maps) if output_attentions else None,
-            cross_attentions=tuple(cross for _, cross in maps) if output_attentions else None,
+            hidden_states=tuple(history),
+            attentions=tuple(own for own, _ in maps),
+            cross_attentions=tuple(cross for _, cross in maps),
         )
 
 

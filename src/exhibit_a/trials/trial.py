@@ -25,9 +25,10 @@ from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.results.over_units import Rule
+from exhibit_a.results.plain import Stored
 from exhibit_a.results.providers import provider
 from exhibit_a.results.result import SiteResult
-from exhibit_a.shapes import SiteMap, SiteValues
+from exhibit_a.shapes import Options, SiteMap, SiteValues
 from exhibit_a.subject.anatomy import Site, key_stack, main_stack
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import in_words
@@ -99,7 +100,7 @@ class Trial(SiteResult):
         return torch.stack([scores[site].sum((0, 1)) for site in looked_at]).sum(0)
 
     @classmethod
-    def upgraded(cls, stored: dict[str, Any]) -> dict[str, Any]:
+    def upgraded(cls, stored: Stored) -> Stored:
         """Of a trial of version 0.1.0 all but the permutations, which are no longer asked for."""
         dropped = ("permutation_change", "permutation_error")
         return {name: value for name, value in stored.items() if name not in dropped}
@@ -171,7 +172,7 @@ def trial(
     if probes < 2:
         raise BadRequestError(f"An error needs at least 2 probes, {probes} were asked for.")
     stages = Stages(progress)
-    options: dict[str, Any] = {"pair": pair, "target_text": target_text, "generate": generate}
+    options: Options = {"pair": pair, "target_text": target_text, "generate": generate}
     trace = stages.run(
         "capture", lambda: capture(subject, text, keep=KEPT, truncate=truncate, **options)
     )
@@ -247,7 +248,7 @@ def _shared_values(trace: Trace, site: Site) -> SiteValues:
     return trace.values[site.index][:: site.heads // site.kv_heads]
 
 
-def _head_rows(trial: Trial) -> list[dict[str, Any]]:
+def _head_rows(trial: Trial) -> list[Options]:
     """Where each head stands, its word, and every number behind it."""
     return [
         {"stack": site.stack, "layer": site.layer, "kind": site.kind, "head": head.head}
@@ -262,7 +263,7 @@ def _head_rows(trial: Trial) -> list[dict[str, Any]]:
     ]
 
 
-def _picture_rows(trial: Trial) -> list[dict[str, Any]]:
+def _picture_rows(trial: Trial) -> list[Options]:
     """What was measured of each picture, and its words from the most important on."""
     return [
         {name: value for name, value in vars(picture).items() if name not in ("words", "scores")}

@@ -12,7 +12,7 @@ of its own within each site, and the same number of heads is silenced in every s
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
@@ -32,6 +32,7 @@ from exhibit_a.methods.heads.importance import (
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.intervals import wilson
 from exhibit_a.progress import Progress
+from exhibit_a.results.plain import Stored
 from exhibit_a.results.result import Result
 from exhibit_a.subject.guard import frozen_eval, without_cache
 from exhibit_a.subject.provenance import Provenance
@@ -60,7 +61,7 @@ class PruningCurve(Result):
     measure: str  # that ranked the heads
 
     @classmethod
-    def upgraded(cls, stored: dict[str, Any]) -> dict[str, Any]:
+    def upgraded(cls, stored: Stored) -> Stored:
         """What a stored file says; version 0.1.0 wrote ``by`` for the measure."""
         return with_measure(stored)
 

@@ -15,7 +15,7 @@ Examples of similar length run together, and a replay without a head starts at t
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -28,6 +28,7 @@ from exhibit_a.examples.labels import classes_of, limited
 from exhibit_a.methods.attribution.path_integral import WALK, attribute_classes, wide
 from exhibit_a.methods.registry import method
 from exhibit_a.progress import Progress
+from exhibit_a.results.plain import Stored
 from exhibit_a.results.result import Result
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.provenance import provenance
@@ -59,7 +60,7 @@ class HeadImportance(Result):
     sites: tuple[Site, ...]
 
     @classmethod
-    def upgraded(cls, stored: dict[str, Any]) -> dict[str, Any]:
+    def upgraded(cls, stored: Stored) -> Stored:
         """What a stored file says; version 0.1.0 wrote ``by`` for the measure."""
         return with_measure(stored)
 
@@ -74,7 +75,7 @@ class HeadImportance(Result):
         return [divmod(place, heads) for place in order]
 
 
-def with_measure(stored: dict[str, Any]) -> dict[str, Any]:
+def with_measure(stored: Stored) -> Stored:
     """The fields of a stored result, with the name that the measure has since version 0.2.0."""
     return {"measure" if name == "by" else name: value for name, value in stored.items()}
 

@@ -8,7 +8,6 @@ along an axis are drawn by the functions below, colour bars and legends by ``leg
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill
-from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
@@ -32,6 +31,7 @@ from exhibit_a.report.figures.paper import (
     text_size,
 )
 from exhibit_a.report.palette import AGAINST, ANCHORS, FOR, SEQUENTIAL, SERIES, SIGNED
+from exhibit_a.shapes import Options
 
 COLUMNS = {"one column": 3.3, "two columns": 6.9}  # of a paper, in inches
 PAGE = 9.0  # inches; no figure is higher
@@ -91,7 +91,7 @@ class Canvas:
         if narrow and not below and isinstance(self.figsize, str):
             height = min(PAGE, STACKED * count)
         figure = PaperFigure((width, height))
-        options: dict[str, Any] = {"squeeze": False, "sharey": sharey}
+        options: Options = {"squeeze": False, "sharey": sharey}
         if below or narrow:
             options["height_ratios"] = ratios if below else None
             return list(figure.subplots(count, 1, **options)[:, 0])

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import Any
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
 
 from exhibit_a.report.figures.drawing import NARROW, PAGE, Canvas, literal
 from exhibit_a.report.figures.paper import figure_of
@@ -13,7 +15,7 @@ ROW = 0.17  # inches; a row of a legend in a column of a paper
 WRAPPED = 26  # characters in a line beside a colour bar
 
 
-def colour_bar(mappable: Any, axes: Axes | Sequence[Axes], label: str) -> None:
+def colour_bar(mappable: ScalarMappable, axes: Axes | Sequence[Axes], label: str) -> None:
     """What the colours mean, beside the axes."""
     first = axes if isinstance(axes, Axes) else axes[0]
     bar = first.figure.colorbar(mappable, ax=axes, shrink=0.9, pad=0.02)
@@ -29,7 +31,7 @@ def legend(canvas: Canvas, *named: Axes, **options: Any) -> None:
     if canvas.ax is not None:
         canvas.ax.legend(fontsize="small", **options)
         return
-    series: dict[str, Any] = {}
+    series: dict[str, Artist] = {}
     for axes in named:
         handles, names = axes.get_legend_handles_labels()
         series = series | dict(zip(names, handles, strict=True))
