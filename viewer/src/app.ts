@@ -1,9 +1,10 @@
 // One page: all views on one set of choices, inside a shadow root so that nothing leaks.
 
 import { chartView } from "./chart";
-import type { Context, Opened } from "./context";
+import { type Context, meaning, type Opened } from "./context";
 import { caption, h } from "./dom";
 import { listen } from "./keyboard";
+import { lineView } from "./lineview";
 import { matrixView } from "./matrix";
 import type { Header, Maps } from "./model";
 import { overlayView } from "./overlay";
@@ -20,6 +21,7 @@ import style from "./style.css?inline";
 import { summaryView } from "./summary";
 import { headTable, tableView } from "./tableview";
 import { themed } from "./theme";
+import { bubbles, tip } from "./tips";
 import { treeView } from "./treeview";
 
 export interface Options {
@@ -34,12 +36,14 @@ export function mount(host: HTMLElement, header: Header, text: string, options: 
   shadow.adoptedStyleSheets = [sheet];
   const store = new Store(beginning(header));
   const toast = h("p", { class: "toast", role: "status" });
+  const workshop = h("div", { class: "workshop", "aria-hidden": "true" });
   const theme = themed(host, () => store.refresh());
   const context: Context = {
     payload: new Payload(header, text),
     header,
     store,
     isDark: theme.isDark,
+    workshop,
     say: (message) => {
       toast.textContent = message;
       setTimeout(() => toast.textContent === message && (toast.textContent = ""), 4000);
@@ -64,13 +68,16 @@ export function mount(host: HTMLElement, header: Header, text: string, options: 
     ...header.charts.map((chart) => chartView(context, chart)),
     header.maps && header.maps.columns.length > 0 ? headTable(context, header.maps) : null,
     ...header.tables.map((table) => tableView(context, table)),
-    origin(header),
+    origin(context),
     toast,
+    workshop,
   );
   shadow.replaceChildren(page);
+  const quiet = bubbles(page);
   const silence = listen(context, options.alone ? document : page, theme.toggle);
   return () => {
     silence();
+    quiet();
     theme.forget();
     shadow.replaceChildren();
   };
@@ -80,6 +87,7 @@ function exhibit(context: Context, maps: Maps): HTMLElement {
   const { store, payload, header } = context;
   const views = [
     matrixView(context, maps),
+    lineView(context, maps),
     rowView(context, maps),
     ...(header.slider ? [slideView(context, header.slider)] : []),
   ];
@@ -111,10 +119,10 @@ function exhibit(context: Context, maps: Maps): HTMLElement {
       "div",
       { class: "side" },
       maps.heads.length > 1 && !apart(header) && overviewView(context, maps),
-      ...beside.slice(1),
+      ...beside.slice(2),
       unique && nothingToSlide(),
     ),
-    h("div", { class: "centre" }, overlay?.element, matrix, beside[0]),
+    h("div", { class: "centre" }, overlay?.element, matrix, beside[0], beside[1]),
   );
 }
 
@@ -151,12 +159,21 @@ function beginning(header: Header): State {
     threshold: header.tree?.threshold ?? 0,
     penalty: header.tree?.penalty ?? 0,
     colourBy: heads.some((one) => one.word) ? "" : (header.maps?.columns[0]?.key ?? ""),
+    find: "",
+    match: 0,
+    zoom: 0,
+    wholeLayer: false,
   };
 }
 
-function origin(header: Header): HTMLElement {
+function origin(context: Context): HTMLElement {
+  const { header } = context;
   const list = (rows: [string, string][]) =>
-    h("dl", { class: "origin" }, ...rows.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+    h(
+      "dl",
+      { class: "origin" },
+      ...rows.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, tip(h("span", {}, value), meaning(context, name)))]),
+    );
   return h(
     "footer",
     {},
@@ -173,8 +190,11 @@ function origin(header: Header): HTMLElement {
       "Keys: ",
       ...([
         ["← → ↑ ↓", "heads"],
-        ["1–5", "modes"],
+        ["1–5", "what the map shows"],
         ["j k", "rows"],
+        ["/", "find a word"],
+        ["+ −", "size of the map"],
+        ["l", "lines of the layer"],
         ["[ ]", "slide"],
         ["s", "special tokens"],
         ["t", "light or dark"],

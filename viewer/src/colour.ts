@@ -23,15 +23,20 @@ const DARK: Anchors = [
   [1, "#ffe6cb"],
 ];
 const STEPS = 255; // on each side of zero
+const NOISE = 1e-6; // rounding of numbers of size one: never painted
+const SMALLEST = 1e-5; // no scale is stretched further, so that noise stays pale however alone it is
+
+/** The smallest scale of words and patches: below it an answer did not notice them. */
+export const FAINTEST_WORD = 1e-4;
 
 export class SignedScale {
   private readonly table: Uint8ClampedArray;
   private readonly pixels: Uint32Array;
 
-  constructor(
-    readonly limit: number,
-    dark: boolean,
-  ) {
+  readonly limit: number;
+
+  constructor(limit: number, dark: boolean) {
+    this.limit = Math.max(limit, SMALLEST);
     this.table = tableOf(dark);
     this.pixels = pixelsOf(dark);
   }
@@ -39,13 +44,14 @@ export class SignedScale {
   /** The colour of a value as one number, bytes in the order of an image; nothing for no number. */
   pixel(value: number): number {
     if (Number.isNaN(value)) return 0;
-    const share = Math.sqrt(Math.min(Math.abs(value) / (this.limit || 1), 1));
+    const size = Math.abs(value);
+    const share = size < NOISE ? 0 : Math.sqrt(Math.min(size / this.limit, 1));
     return this.pixels[STEPS + Math.round(STEPS * (value < 0 ? -share : share))];
   }
 
   /** Where on the scale a value lies, −1 to 1: the root keeps small weights visible. */
   static position(value: number, limit: number): number {
-    if (!(limit > 0) || Number.isNaN(value)) return 0;
+    if (!(limit > 0) || !(Math.abs(value) >= NOISE)) return 0;
     return Math.sign(value) * Math.sqrt(Math.min(Math.abs(value) / limit, 1));
   }
 

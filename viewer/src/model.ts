@@ -3,6 +3,9 @@
 export interface Sequence {
   tokens: string[];
   special: boolean[];
+  words?: string[]; // of the text as written, where that is known
+  of?: number[]; // the word of every token
+  gaps?: string[]; // what stands before each word
 }
 
 export interface Mode {
@@ -177,6 +180,9 @@ export interface Summary {
   shares: number[]; // of every token, signed
   caption: string;
   skipped: [string, string][];
+  truth?: string; // the true label, where it was given
+  carrying?: [number, number][]; // site and head of those that carry the answer
+  texts?: [string, string][]; // title and sequence of each text; without, the one that is shaded
 }
 
 export interface Header {
@@ -196,5 +202,6 @@ export interface Header {
   tables: Table[];
   about: [string, string][];
   checks: [string, string][];
+  glossary?: Record<string, string>; // a sentence for each word of the page
   blocks: Record<string, [number, number]>; // place in the text of all blocks
 }

@@ -31,6 +31,7 @@ class Explain(OneText, Answer):
     target_text: str | None = option(
         None, help="What a model with two stacks says; the same as --answer."
     )
+    label: str | None = option(None, help="The true label, shown beside the answer.")
     html: Path = option(PAGE, help="Write the page to this file.", writes=True)
     no_html: bool = option(False, help="Write no page.")
     timing: bool = option(False, help="Say how long each stage took.")
@@ -63,7 +64,7 @@ class Explain(OneText, Answer):
 
     def _options(self) -> dict[str, Any]:
         """What a trial takes, as it was given."""
-        names = ("pair", "generate", "target", "seed", "truncate")
+        names = ("pair", "generate", "target", "label", "seed", "truncate")
         if self.reply is not None:
             refuse_beside("--answer", {"--target-text": self.target_text})
         said = self.target_text if self.reply is None else self.reply
@@ -105,6 +106,7 @@ def _facts(outcome: "Trial") -> dict[str, Any]:
         "token_scores": None if scores is None else scores.tolist(),
         "answer": outcome.answer,
         "target": outcome.target,
+        "label": outcome.label,
         "advice": outcome.advice,
         "word": outcome.word,
         "verdict": outcome.verdict,

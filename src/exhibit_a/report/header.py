@@ -11,10 +11,13 @@ Point = tuple[float, float]
 
 
 class Sequence(TypedDict):
-    """The tokens of a stack, and which of them are special."""
+    """The tokens of a stack, which of them are special, and the words they make."""
 
     tokens: list[str]
     special: list[bool]
+    words: NotRequired[list[str]]  # of the text as written, where that is known
+    of: NotRequired[list[int]]  # the word of every token
+    gaps: NotRequired[list[str]]  # what stands before each word
 
 
 class Mode(TypedDict):
@@ -243,6 +246,9 @@ class Summary(TypedDict):
     shares: list[float]  # of every token, signed
     caption: str
     skipped: list[tuple[str, str]]
+    truth: NotRequired[str]  # the true label, where it was given
+    carrying: NotRequired[list[tuple[int, int]]]  # site and head of those that carry the answer
+    texts: NotRequired[list[tuple[str, str]]]  # title and sequence of each text
 
 
 class Header(TypedDict):
@@ -264,6 +270,7 @@ class Header(TypedDict):
     tables: list[Table]
     about: list[tuple[str, str]]
     checks: list[tuple[str, str]]
+    glossary: NotRequired[dict[str, str]]  # a sentence for each word of the page
     blocks: dict[str, tuple[int, int]]  # place in the text of all blocks
 
 

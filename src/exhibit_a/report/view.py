@@ -8,11 +8,13 @@ its largest maps, and tables of the rest. The page, the notebook and the server 
 import json
 from dataclasses import dataclass
 
+from exhibit_a.report.glossary import plain_sentences
 from exhibit_a.report.header import Header
 from exhibit_a.report.overlay import scene_panel
 from exhibit_a.report.pack import Blocks
 from exhibit_a.report.panels import sequence
 from exhibit_a.report.views import panels_of
+from exhibit_a.report.written import with_words
 from exhibit_a.results.plain import plain
 from exhibit_a.results.result import Result
 
@@ -48,8 +50,10 @@ def view(result: Result) -> View:
         "about": _about(result),
         "checks": [(name, _words(value)) for name, value in result.checks.items()],
         **panels_of(result, blocks),
+        "glossary": plain_sentences(),
         "blocks": blocks.places,
     }
+    header["sequences"] = with_words(header["sequences"], result)
     if result.scene is not None:
         header["scene"] = scene_panel(result.scene, header["sequences"])
     return View(header, blocks.text())

@@ -134,8 +134,8 @@ def _summary(trial: Trial) -> Summary:
             f"layers together: orange for, blue against; the strongest is "
             f"{max(shares, key=abs):+.3g}. Choose a word to follow it."
         )
-    reliance = trial.reliance
-    return {
+    reliance, main = trial.reliance, main_stack(trial.sites)
+    written: Summary = {
         "advice": trial.advice,
         "answer": list(trial.answer.items()),
         "target": trial.target,
@@ -143,11 +143,25 @@ def _summary(trial: Trial) -> Summary:
         "verdict": trial.verdict,
         "reliance": [] if reliance is None else reliance_sentences(reliance, trial.answer),
         "carriers": carriers_sentence(trial),
-        "sequence": main_stack(trial.sites),
+        "sequence": main,
         "shares": shares,
         "caption": caption,
         "skipped": list(trial.skipped.items()),
+        "carrying": [] if trial.carriers is None else list(trial.carriers.heads),
+        "texts": [
+            ("The text" if stack == main else "What the model says", stack)
+            for stack in _texts(trial, main)
+        ],
     }
+    if trial.label:
+        written["truth"] = trial.label
+    return written
+
+
+def _texts(trial: Trial, main: str) -> list[str]:
+    """The stacks whose text is read: the input, and what a decoder beside it says."""
+    crossed = {site.stack for site in trial.sites if site.kind == "cross"}
+    return [main, *(stack for stack in trial.sequences if stack in crossed and stack != main)]
 
 
 def _demands(trial: Trial, counted: AttentionIdentifiability) -> Table:
