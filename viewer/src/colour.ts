@@ -66,9 +66,18 @@ export class SignedScale {
 
   /** Ink that can be read on the colour of a value. */
   ink(value: number): string {
-    const [red, green, blue] = this.rgb(value);
-    return 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#1b1a17" : "#ffffff";
+    return inkOn(this.rgb(value));
   }
+}
+
+/** Black or white, whichever stands out more (at least 4.5 to 1, as WCAG asks). */
+export function inkOn(colour: number[]): string {
+  const [red, green, blue] = colour.map((part) => linear(part / 255));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000000" : "#ffffff";
+}
+
+function linear(part: number): number {
+  return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
 }
 
 const tables = new Map<boolean, Uint8ClampedArray>();
@@ -111,7 +120,7 @@ function parse(colour: string): Triple {
 }
 
 function toLab(rgb: Triple): Triple {
-  const [r, g, b] = rgb.map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)) as Triple;
+  const [r, g, b] = rgb.map(linear) as Triple;
   const l = Math.cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b);
   const m = Math.cbrt(0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b);
   const s = Math.cbrt(0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b);

@@ -2,7 +2,7 @@
 
 import { SignedScale } from "./colour";
 import { type Context, type HeadView, matches, modeOf, nameOf, type Opened, shownOf, tokensOf } from "./context";
-import { caption, css, fill, h, s } from "./dom";
+import { caption, fill, h, s, set } from "./dom";
 import { type Cell, exportsOf } from "./files";
 import { number, shorter, word } from "./format";
 import { oncePerFrame } from "./frames";
@@ -72,7 +72,7 @@ export function lineView(context: Context, maps: Maps): HeadView {
         "data-place": end.place,
       },
       s("rect", { x, y: row * STEP + 4, width: SIDE, height: STEP - 2, rx: 3 }),
-      s("text", { x: left ? SIDE - 6 : x + 6, y: row * STEP + 17, "text-anchor": left ? "end" : "start" }, shorter(name, 16)),
+      s("text", { class: "name", x: left ? SIDE - 6 : x + 6, y: row * STEP + 17, "text-anchor": left ? "end" : "start" }, shorter(name, 16)),
     );
   }
 
@@ -117,12 +117,12 @@ export function lineView(context: Context, maps: Maps): HeadView {
       tokens[side].forEach((token, place) => {
         const value = weights && side === other ? weights[place] : 0;
         const chosen = end?.side === side && end.place === place;
-        token.setAttribute("class", `end${chosen ? " chosen" : ""}${found[side].has(place) ? " found" : ""}`);
-        token.setAttribute("tabindex", side === first.side && place === first.place ? "0" : "-1");
-        token.setAttribute("aria-pressed", String(held?.side === side && held.place === place));
         const painted = SignedScale.position(value, scale.limit) !== 0;
-        css(token.firstElementChild as SVGElement, { fill: painted ? scale.css(value) : "" });
-        css(token.lastElementChild as SVGElement, { fill: painted ? scale.ink(value) : "" });
+        set(token, "class", `end${chosen ? " chosen" : ""}${found[side].has(place) ? " found" : ""}`);
+        set(token, "tabindex", side === first.side && place === first.place ? "0" : "-1");
+        set(token, "aria-pressed", String(held?.side === side && held.place === place));
+        set(token.firstElementChild!, "fill", painted ? scale.css(value) : "transparent");
+        set(token.lastElementChild!, "fill", painted ? scale.ink(value) : "currentColor");
       });
   }
 

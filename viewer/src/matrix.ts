@@ -107,7 +107,8 @@ export function matrixView(context: Context, maps: Maps): HeadView {
   function seek(position: number): void {
     if (!opened || !plan) return;
     const middle = (places: number[], room: number) => (places.indexOf(position) + 0.5) * plan!.cell - room / 2;
-    const isRow = matches(context, opened.site.queries).has(position);
+    const found = matches(context, opened.site.queries);
+    const isRow = !found.size || found.has(position);
     if (isRow) frame.scrollTop = middle(plan.rows, plan.height - plan.top);
     if (!isRow || opened.site.queries === opened.site.keys) frame.scrollLeft = middle(plan.columns, plan.width - plan.left);
   }
@@ -242,6 +243,7 @@ export function matrixView(context: Context, maps: Maps): HeadView {
     drawLegend();
   });
   store.watch(["mode", "slide", "noSpecial", "ownScale", "query", "hover", "find", "zoom"], redraw);
+  store.watch(["zoom"], () => requestAnimationFrame(() => requestAnimationFrame(() => seek(store.now.query))));
   store.watch(["find", "match"], () => {
     if (!opened || !store.now.find) return;
     const found = matches(context, opened.site.queries);
@@ -305,7 +307,7 @@ export function matrixView(context: Context, maps: Maps): HeadView {
         { class: "zoom", role: "group", "aria-label": "size of the map" },
         zoomButton("smaller", "−", () => zoomed(-1)),
         zoomButton("larger", "+", () => zoomed(1)),
-        zoomButton("all of it", "fit", () => store.set({ zoom: 0 })),
+        zoomButton("fit all of it", "fit", () => store.set({ zoom: 0 })),
       ),
     ),
     frame,

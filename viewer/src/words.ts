@@ -1,11 +1,12 @@
 // The text as it was written: its words, shaded by what the answer took from each.
 
-import { FAINTEST_WORD, SignedScale } from "./colour";
-import { type Context, matches } from "./context";
-import { css, fill, h, s } from "./dom";
+import { FAINTEST_WORD, inkOn, SignedScale } from "./colour";
+import { type Context, matches, meaning } from "./context";
+import { css, fill, h, s, set } from "./dom";
 import { type Cell, exportsOf } from "./files";
 import { number, word } from "./format";
 import { latexWords } from "./latex";
+import { tip } from "./tips";
 
 export interface Written {
   text: string;
@@ -38,28 +39,33 @@ export function textView(context: Context, name: string, scores: number[], label
   const limit = Math.max(...sums.map(Math.abs), FAINTEST_WORD);
   const linear = (score: number) => (score * Math.abs(score)) / limit; // undoes the scale's root
   const text = h("p", { class: "text", role: "group", "aria-label": label, dir: "auto" });
-  store.watch(["token", "noSpecial", "find"], () => {
+  const buttons = words.map((one, place) => {
+    const button = h(
+      "button",
+      {
+        class: one.special ? "token special" : "token",
+        type: "button",
+        on: { click: () => store.set({ token: one.places[0], query: one.places[0] }) },
+      },
+      one.text,
+    );
+    return tip(button, scores.length ? `“${one.text}”: ${number(sums[place], true)}. ${meaning(context, "attribution") ?? ""}` : "");
+  });
+  store.watch(["noSpecial"], () => {
     const scale = new SignedScale(limit, context.isDark());
-    const found = matches(context, name);
-    const parts = words.flatMap((one, place) => {
-      if (store.now.noSpecial && one.special) return [];
-      const score = sums[place];
-      const button = h(
-        "button",
-        {
-          class: `token${one.special ? " special" : ""}${one.places.some((at) => found.has(at)) ? " found" : ""}`,
-          type: "button",
-          title: scores.length ? `${one.text}: ${number(score, true)}` : one.text,
-          "aria-pressed": String(one.places.includes(store.now.token)),
-          on: { click: () => store.set({ token: one.places[0], query: one.places[0] }) },
-        },
-        one.text,
-      );
-      const colour = linear(score);
+    buttons.forEach((button, place) => {
+      const colour = linear(sums[place]);
       if (SignedScale.position(colour, limit)) css(button, { "background-color": scale.css(colour), color: scale.ink(colour) });
-      return [...between(one.before, place), button];
     });
-    fill(text, ...parts);
+    const seen = words.flatMap((one, place) => (store.now.noSpecial && one.special ? [] : [place]));
+    fill(text, ...seen.flatMap((place) => [...between(words[place].before, place), buttons[place]]));
+  });
+  store.watch(["token", "find"], () => {
+    const found = matches(context, name);
+    words.forEach((one, place) => {
+      set(buttons[place], "aria-pressed", String(one.places.includes(store.now.token)));
+      buttons[place].classList.toggle("found", one.places.some((at) => found.has(at)));
+    });
   });
   const shaded = () => {
     const scale = new SignedScale(limit, false);
@@ -98,8 +104,7 @@ function flow(words: { text: string; colour: number[] | null }[]): SVGSVGElement
     const width = 8.2 * text.length + 8;
     if (x + width > WIDE) [x, y] = [8, y + 26];
     if (colour) parts.push(s("rect", { x, y: y - 16, width, height: 22, rx: 3, fill: `rgb(${colour.join(",")})` }));
-    const dark = colour && 0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2] < 140;
-    parts.push(css(s("text", { x: x + 4, y }, text), { "font-size": "15px", fill: dark ? "#ffffff" : "#1b1a17" }));
+    parts.push(css(s("text", { x: x + 4, y }, text), { "font-size": "15px", fill: inkOn(colour ?? [255, 255, 255]) }));
     x += width + 2;
   }
   const box = s("svg", { width: WIDE, height: y + 12, viewBox: `0 0 ${WIDE} ${y + 12}` });
