@@ -185,6 +185,17 @@ export interface Summary {
   texts?: [string, string][]; // title and sequence of each text; without, the one that is shaded
 }
 
+export interface Comparison {
+  names: [string, string];
+  sentence: string;
+  answers: [string, number | null, number | null][]; // label, share in either
+  words: [string | null, string | null, number | null, number | null][]; // and its scores
+  heads: [string, string, string, number | null, number | null][]; // name, verdicts, shares
+  moved: (number | null)[]; // of every head: total variation between the two maps
+  first: Header;
+  second: Header;
+}
+
 export interface Header {
   schema: number;
   kind: string;
@@ -194,6 +205,7 @@ export interface Header {
   summary?: Summary;
   pictures?: Pictures;
   passages?: Passages;
+  comparison?: Comparison;
   maps?: Maps;
   slider?: Slider;
   story?: Story;

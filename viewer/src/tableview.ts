@@ -49,7 +49,7 @@ export function tableView(context: Context, table: Table): HTMLElement {
   );
 }
 
-function sortable(
+export function sortable(
   context: Context,
   title: string,
   columns: string[],

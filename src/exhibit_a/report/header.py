@@ -251,6 +251,19 @@ class Summary(TypedDict):
     texts: NotRequired[list[tuple[str, str]]]  # title and sequence of each text
 
 
+class Comparison(TypedDict):
+    """Two results side by side: what differs, and the header of each."""
+
+    names: tuple[str, str]
+    sentence: str
+    answers: list[tuple[str, float | None, float | None]]  # label, share in either
+    words: list[tuple[str | None, str | None, float | None, float | None]]  # and its scores
+    heads: list[tuple[str, str, str, float | None, float | None]]  # name, verdicts, shares
+    moved: list[float | None]  # of every head: total variation between the two maps
+    first: "Header"
+    second: "Header"
+
+
 class Header(TypedDict):
     """Everything a page knows, apart from the packed numbers."""
 
@@ -262,6 +275,7 @@ class Header(TypedDict):
     summary: NotRequired[Summary]
     pictures: NotRequired[Pictures]
     passages: NotRequired[Passages]
+    comparison: NotRequired[Comparison]
     maps: NotRequired[Maps]
     slider: NotRequired[Slider]
     story: NotRequired[Story]

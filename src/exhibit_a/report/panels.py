@@ -52,7 +52,7 @@ def attention_maps(
     """Raw, effective and attribution of every head, with their difference."""
     weights = [mode for mode in modes if mode in ("raw", "effective")]
     together = [weights] * bool(weights) + [[mode] for mode in modes if mode not in weights]
-    packed = pack(blocks, "maps", modes, together=together, budget=BUDGET)
+    packed = pack(blocks, "maps", modes, together=together, budget=int(BUDGET * blocks.share))
     limits = dict(packed.limits)
     shared = max((limits[mode] for mode in weights), default=0.0)
     limits |= dict.fromkeys((*weights, "difference"), shared)

@@ -9,7 +9,7 @@ class it extends. To summarise a new kind of result, register one function with
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import singledispatch
 
 import torch
@@ -53,6 +53,7 @@ from exhibit_a.report.table import Rows
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import SiteHeads
 from exhibit_a.subject.site_names import layer_number, place_name
+from exhibit_a.trials.comparison import Comparison, HeadChange
 from exhibit_a.trials.trial import Trial
 
 TOP = 12  # edges and heads
@@ -76,6 +77,33 @@ def summary_rows(result: Result, top: int | None = None) -> Summary:
     rows, total = any_rows(result, top)
     title = f"{result.provenance.method.replace('_', ' ')} of {result.provenance.model}"
     return Summary(title if len(rows) == total else f"{title}, {len(rows)} of {total} rows", rows)
+
+
+@summary_rows.register
+def _(result: Comparison, top: int | None = None) -> Summary:
+    """The heads that changed most, or the tensors that differ most."""
+
+    def change(head: HeadChange) -> float:
+        return abs((head.second_share or 0.0) - (head.first_share or 0.0))
+
+    if result.heads:
+        heads = sorted(result.heads, key=lambda head: -change(head))[: TOP if top is None else top]
+        rows: Rows = [
+            {
+                "head": head.name,
+                "first": head.first,
+                "second": head.second,
+                "first_share": head.first_share,
+                "second_share": head.second_share,
+                "moved": head.moved,
+            }
+            for head in heads
+        ]
+        return Summary(result.sentence, rows)
+    if result.tensors:
+        ranked = sorted(result.tensors, key=lambda tensor: -tensor.largest)[:top]
+        return Summary(result.sentence, [asdict(tensor) for tensor in ranked])
+    return Summary(result.sentence, [asdict(answer) for answer in result.answers])
 
 
 @summary_rows.register

@@ -14,9 +14,11 @@ from exhibit_a.report.overlay import scene_panel
 from exhibit_a.report.pack import Blocks
 from exhibit_a.report.panels import sequence
 from exhibit_a.report.views import panels_of
+from exhibit_a.report.views.comparison import comparison_panel
 from exhibit_a.report.written import with_words
 from exhibit_a.results.plain import plain
 from exhibit_a.results.result import Result
+from exhibit_a.trials.comparison import Comparison
 
 SCHEMA = 1
 DIGITS = 9  # of the floats in a header: enough for any float32
@@ -37,9 +39,9 @@ class View:
         )
 
 
-def view(result: Result) -> View:
-    """Everything a page shows about a result."""
-    blocks = Blocks()
+def view(result: Result, share: float = 1.0) -> View:
+    """Everything a page shows about a result; ``share`` is its part of the page's bytes."""
+    blocks = Blocks(share)
     header: Header = {
         "schema": SCHEMA,
         "kind": type(result).__name__,
@@ -56,7 +58,24 @@ def view(result: Result) -> View:
     header["sequences"] = with_words(header["sequences"], result)
     if result.scene is not None:
         header["scene"] = scene_panel(result.scene, header["sequences"])
+    if isinstance(result, Comparison):
+        return _beside(result, header)
     return View(header, blocks.text())
+
+
+def _beside(result: Comparison, header: Header) -> View:
+    """The views of both results in one; blocks of the second stand behind those of the first."""
+    first, second = (view(part, 0.5) for part in (result.first, result.second))
+    start = len(first.blocks)
+    moved = {
+        name: (place + start, length) for name, (place, length) in second.header["blocks"].items()
+    }
+    parts: list[Header] = [{**first.header}, {**second.header, "blocks": moved}]
+    for part in parts:
+        part.pop("glossary", None)  # the page has it once
+    return View(
+        {**header, "comparison": comparison_panel(result, *parts)}, first.blocks + second.blocks
+    )
 
 
 def _title(result: Result) -> str:

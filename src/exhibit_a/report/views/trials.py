@@ -77,7 +77,7 @@ def trial_panels(trial: Trial, blocks: Blocks) -> Panels:
         panels["story"] = story(trial.hidden, blocks)
     if trial.tree is not None:
         panels["tree"] = tree(trial.tree, trial.attribution, blocks)
-    left = BUDGET - blocks.length * 3 // 4
+    left = int(BUDGET * blocks.share) - blocks.length * 3 // 4
     if (heads := slider(trial, blocks, min(left, MOST))) is not None:
         panels["slider"] = heads
     if trial.effective is not None:
