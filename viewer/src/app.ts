@@ -51,7 +51,7 @@ export function mount(host: HTMLElement, header: Header, text: string, options: 
     h(
       "nav",
       { class: "bar" },
-      h("span", { class: "mark" }, h("b", {}, "Exhibit A"), h("span", {}, "attention, on the stand")),
+      h("span", { class: "mark" }, h("b", {}, "Exhibit A"), h("span", {}, "what an attention map can and cannot tell")),
       theme.button,
     ),
     header.comparison ? comparisonView(context, header.comparison, text) : summaryView(context),

@@ -14,7 +14,8 @@ export function overviewView(context: Context, maps: Maps): HTMLElement {
   const grid = h("div", { class: "grid", role: "grid", "aria-label": "heads by layer" });
   const cells = new Map<number, HTMLButtonElement>();
   const most = Math.max(...maps.sites.map((site) => site.heads));
-  css(grid, { "--heads": String(most) });
+  const longest = Math.max(...maps.sites.map((site) => site.short.length));
+  css(grid, { "--heads": String(most), "--names": `${Math.min(0.56 * longest + 0.8, 12)}em` });
   grid.append(
     h(
       "div",
@@ -86,7 +87,7 @@ export function overviewView(context: Context, maps: Maps): HTMLElement {
     h(
       "div",
       {},
-      h("h2", {}, maps.words.length ? "Every head, judged" : "Every head"),
+      h("h2", {}, maps.words.length ? "Every head, and its verdict" : "Every head"),
       caption("A row is a layer, a square is a head. Choose one, or walk with the arrow keys."),
       (judged || maps.columns.length > 0) && h("label", { class: "choice" }, "Colour by ", choice),
       grid,
@@ -108,7 +109,7 @@ function rowsOf(maps: Maps): Cell[][] {
 }
 
 const SQUARE = 24;
-const NAMES = 96;
+const NAMES = 150;
 
 /** The squares as a drawing, in the colours they have now. */
 function drawn(maps: Maps, cells: Map<number, HTMLButtonElement>): SVGSVGElement {

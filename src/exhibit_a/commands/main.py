@@ -92,7 +92,7 @@ def _command(kind: type[Verb], name: str) -> Any:
 app = typer.Typer(
     cls=Verbs,
     name="exhibit-a",
-    help="Attention, on the stand: is a Transformer's attention map evidence of what it did?",
+    help="Is a Transformer's attention map evidence of what it did?",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -102,11 +102,8 @@ def site_entries(result: OnSites, maps: SiteMaps) -> list[SiteEntry]:
     """The sites of a result, with the shapes of their maps."""
     entries = []
     for site, scores in zip(result.sites, maps, strict=True):
-        short = f"{site.stack[:3]} {site.layer}" if len(result.sequences) > 1 else f"L{site.layer}"
-        short += "×" * (site.kind == "cross")
-        keys = key_stack(site, result.sequences)
-        name = layer_name(site, result.sites).capitalize()
-        entries.append(site_entry(name, short, (site.stack, keys), tuple(scores.shape)))
+        name, keys = layer_name(site, result.sites), key_stack(site, result.sequences)
+        entries.append(site_entry(name.capitalize(), name, (site.stack, keys), tuple(scores.shape)))
     return entries
 
 

@@ -19,6 +19,7 @@ from exhibit_a.report.written import with_words
 from exhibit_a.results.plain import plain
 from exhibit_a.results.result import Result
 from exhibit_a.trials.comparison import Comparison
+from exhibit_a.trials.trial import Trial
 
 SCHEMA = 1
 DIGITS = 9  # of the floats in a header: enough for any float32
@@ -80,6 +81,8 @@ def _beside(result: Comparison, header: Header) -> View:
 
 def _title(result: Result) -> str:
     origin = result.provenance
+    if isinstance(result, Trial):
+        return f"One text, every method: {origin.model}"
     return f"{origin.method.replace('_', ' ').capitalize()} of {origin.model}"
 
 

@@ -129,7 +129,7 @@ def compare(
     >>> compared.to_pandas().columns[:4].tolist()
     ['site', 'head', 'name', 'first']
 
-    Any two results of one kind can be compared; texts and models are put on trial first:
+    Any two results of one kind can be compared; texts and models are examined first:
 
     >>> xa.compare(xa.effective_attention(trace), xa.effective_attention(trace)).tensors[0].largest
     0.0
@@ -178,7 +178,7 @@ def _examined(
     text: str | None,
     options: dict[str, Any],
 ) -> tuple[Result, Result]:
-    """Both as results: texts and models are put on trial."""
+    """Both as results: texts and models are examined."""
     if isinstance(first, Result) and isinstance(second, Result):
         if subject is not None or text is not None or options:
             raise BadRequestError("Two results are compared as they are: give nothing beside them.")

@@ -4,7 +4,13 @@ from exhibit_a.methods.identifiability.counts import AttentionIdentifiability
 from exhibit_a.report.header import Column, Maps, Panels, Summary, Table
 from exhibit_a.report.pack import Blocks, SiteMaps
 from exhibit_a.report.panels import attention_maps, sequence, site_entries
-from exhibit_a.report.sentences import carriers_sentence, of_margin, reliance_sentences, unshaded
+from exhibit_a.report.sentences import (
+    carriers_sentence,
+    carrying_heads,
+    of_margin,
+    reliance_sentences,
+    unshaded,
+)
 from exhibit_a.report.slider import MOST, slider
 from exhibit_a.report.views.attribution import tree
 from exhibit_a.report.views.dispatch import panels_of
@@ -147,7 +153,7 @@ def _summary(trial: Trial) -> Summary:
         "shares": shares,
         "caption": caption,
         "skipped": list(trial.skipped.items()),
-        "carrying": [] if trial.carriers is None else list(trial.carriers.heads),
+        "carrying": carrying_heads(trial),
         "texts": [
             ("The text" if stack == main else "What the model says", stack)
             for stack in _texts(trial, main)
@@ -172,7 +178,7 @@ def _demands(trial: Trial, counted: AttentionIdentifiability) -> Table:
         rows.append([layer_name(site, trial.sites), *shares, *[None] * (len(names) - len(shares))])
     return {
         "title": "Was this attention the only one possible?",
-        "columns": ["site", *names],
+        "columns": ["layer", *names],
         "rows": rows,
         "caption": "Share of rows that are unique when more and more is demanded of an "
         "alternative. The last demand is local: small moves that the model’s own keys could make.",
