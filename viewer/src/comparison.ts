@@ -47,7 +47,7 @@ function half(side: Context, name: string, place: number): HTMLElement {
     "section",
     { class: "half", "aria-label": place ? "the second" : "the first" },
     h("h2", {}, `${place ? "Second" : "First"}: ${name}`),
-    side.header.summary && summaryView(side),
+    side.header.summary && summaryView(side, "h3"),
     maps && exhibit(side, maps),
   );
 }

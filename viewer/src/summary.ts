@@ -10,7 +10,8 @@ import { textView } from "./words";
 
 const NAMED = 8; // heads that get a button
 
-export function summaryView(context: Context): HTMLElement {
+/** ``heading`` is h1, or lower where the page has another. */
+export function summaryView(context: Context, heading: "h1" | "h3" = "h1"): HTMLElement {
   const { header } = context;
   const summary = header.summary;
   const model = header.about.find(([name]) => name === "model")?.[1] ?? "";
@@ -19,14 +20,14 @@ export function summaryView(context: Context): HTMLElement {
       "header",
       { class: "summary" },
       h("p", { class: "kicker" }, header.kind, " · ", model),
-      h("h1", {}, header.title),
+      h(heading, {}, header.title),
     );
   return h(
     "header",
     { class: "summary" },
     h("p", { class: "kicker" }, header.title),
     h("div", { class: "case" }, texts(context, summary), answered(context, summary)),
-    h("h1", { class: "advice" }, summary.advice || summary.verdict),
+    h(heading, { class: "advice" }, summary.advice || summary.verdict),
     carriers(context, summary),
     summary.advice && summary.verdict && rests(context, summary),
     summary.skipped.length > 0 &&
