@@ -10,7 +10,7 @@ everything back into float32.
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -122,25 +122,19 @@ def quietly(*, bars: bool = False) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _without_messages() -> Iterator[None]:
-    level = logging.get_verbosity()
+def _without_messages() -> ExitStack:
+    afterwards = ExitStack()
+    afterwards.callback(logging.set_verbosity, logging.get_verbosity())
     logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
+    return afterwards
 
 
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
+def _without_bars() -> ExitStack:
+    afterwards = ExitStack()
+    if logging.is_progress_bar_enabled():
+        afterwards.callback(logging.enable_progress_bar)
+        logging.disable_progress_bar()
+    return afterwards
 
 
 _UNTOLD, _UNDRAWN = Together(_without_messages), Together(_without_bars)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from transformers import PretrainedConfig
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from exhibit_a.models.sublayers import attended
 from exhibit_a.shapes import Attention, Queries, SharedKeys, SharedValues, Source, Target
 
 SourceMask = Bool[Tensor, "batch source"] | None
@@ -32,11 +33,7 @@ def eager_attention_forward(
     """c_i = Σ_j α_ij h_j, for all i at once."""
     assert isinstance(module, AdditiveAttention)
     scores = module.energy((query.unsqueeze(-2) + key.unsqueeze(-3)).tanh()).squeeze(-1)
-    if attention_mask is not None:
-        scores = scores + attention_mask
-    weights = scores.softmax(-1)
-    context = weights @ value
-    return context.transpose(1, 2).contiguous(), weights
+    return attended(scores, attention_mask, value)
 
 
 class AdditiveAttention(nn.Module):

@@ -32,14 +32,7 @@ from exhibit_a.report.sentences import (
 from exhibit_a.results.result import Result
 from exhibit_a.subject.site_names import head_name, layer_name
 from exhibit_a.trials.trial import Trial
-from exhibit_a.trials.verdict import (
-    CONTESTED,
-    EVIDENCE,
-    MISLEADING,
-    NO_EFFECT,
-    UNDETERMINED,
-    WORDS,
-)
+from exhibit_a.trials.verdict import UNDETERMINED, WORDS
 
 SHOWN_HEADS = 5
 PICTURE_WORDS = 3  # first words of a picture that are named
@@ -47,7 +40,7 @@ NAMED_TOKENS = 4  # named with their number, for and against
 SPREAD_UP_TO = 32  # heads; more stand without a space between them
 TREE_LINES = 24
 
-GLYPHS = {EVIDENCE: "■", CONTESTED: "≠", MISLEADING: "×", NO_EFFECT: "·", UNDETERMINED: "?"}
+GLYPHS = dict(zip(WORDS, "■≠×·?", strict=True))
 
 # The share of the largest score from which a token is shaded, its marks either way, its letters.
 SHADES = (
