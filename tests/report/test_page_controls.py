@@ -253,7 +253,9 @@ def test_on_paper_there_are_no_controls_and_no_night(browser, address):
         seen.page.wait_for_selector("canvas[data-shown]")
         seen.page.keyboard.press("t")
         seen.settle()
-        dark = seen.page.evaluate("document.querySelector('[data-exhibit-a]').hasAttribute('data-dark')")
+        dark = seen.page.evaluate(
+            "document.querySelector('[data-exhibit-a]').hasAttribute('data-dark')"
+        )
         assert dark
         seen.page.emulate_media(media="print")
         seen.settle()
@@ -294,7 +296,12 @@ def test_axe_finds_nothing_serious(browser, address, scheme, width):
 
 def test_axe_finds_nothing_serious_in_other_pages(browser, tiny, tmp_path):
     other = replace(tiny, label=next(iter(tiny.answer)))
-    results = [xa.compare(tiny, other, names=("one", "two")), tiny.effective, tiny.tree, tiny.pictures]
+    results = [
+        xa.compare(tiny, other, names=("one", "two")),
+        tiny.effective,
+        tiny.tree,
+        tiny.pictures,
+    ]
     for result in results:
         with visit(browser, result.html(tmp_path / "page.html").as_uri()) as seen:
             seen.page.wait_for_selector("footer")
@@ -349,7 +356,9 @@ def test_lines_and_search_of_512_tokens_answer_at_once(browser, tmp_path):
         click = "root.querySelector(`.line-view .end[data-place='{}']`).dispatchEvent(new MouseEvent('click', {{bubbles: true}}))"
         typed = "const box = root.querySelector('.find input'); box.value = '{}'; box.dispatchEvent(new Event('input'))"
         lines = [
-            seen.page.evaluate(TIMED, {"run": click.format(at), "ready": f"{ends} === 'query {at}'"})
+            seen.page.evaluate(
+                TIMED, {"run": click.format(at), "ready": f"{ends} === 'query {at}'"}
+            )
             for at in (200, 300, 400)
         ]
         found = [

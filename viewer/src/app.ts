@@ -24,8 +24,33 @@ export interface Options {
   alone: boolean; // the page is ours: keys work wherever the focus is
 }
 
-/** Draw a result into an element; what it returns takes it away again. */
+/** Draw a result into an element, over words or tokens; what it returns takes it away again. */
 export function mount(host: HTMLElement, header: Header, text: string, options: Options): () => void {
+  const ofTokens = header.tokens && { ...header, ...header.tokens, unit: "token" };
+  const draw = (now: Header): (() => void) => drawn(host, now, text, options, ofTokens ? units(now, change) : null);
+  const change = () => {
+    forget();
+    forget = draw(shown === header && ofTokens ? ofTokens : header);
+    shown = shown === header && ofTokens ? ofTokens : header;
+  };
+  let shown = header;
+  let forget = draw(header);
+  return () => forget();
+}
+
+/** Words as they were written, or the tokens that the model reads. */
+function units(header: Header, change: () => void): HTMLElement {
+  const isTokens = header.unit === "token";
+  return h(
+    "div",
+    { class: "segmented units", role: "radiogroup", "aria-label": "what the numbers are about" },
+    ...([["words", !isTokens], ["tokens", isTokens]] as const).map(([name, chosen]) =>
+      h("button", { type: "button", role: "radio", "aria-checked": String(chosen), on: { click: () => !chosen && change() } }, name),
+    ),
+  );
+}
+
+function drawn(host: HTMLElement, header: Header, text: string, options: Options, choice: HTMLElement | null): () => void {
   const shadow = host.shadowRoot ?? host.attachShadow({ mode: "open" });
   const sheet = new CSSStyleSheet();
   sheet.replaceSync(style);
@@ -52,7 +77,7 @@ export function mount(host: HTMLElement, header: Header, text: string, options: 
       "nav",
       { class: "bar" },
       h("span", { class: "mark" }, h("b", {}, "Exhibit A"), h("span", {}, "what an attention map can and cannot tell")),
-      theme.button,
+      h("span", { class: "choices" }, choice, theme.button),
     ),
     header.comparison ? comparisonView(context, header.comparison, text) : summaryView(context),
     header.maps && apart(header) ? overviewView(context, header.maps) : null,

@@ -200,6 +200,7 @@ export interface Header {
   schema: number;
   kind: string;
   title: string;
+  unit: string; // what positions are: word, token, sentence …
   sequences: Record<string, Sequence>;
   scene?: Scene;
   summary?: Summary;
@@ -212,8 +213,23 @@ export interface Header {
   tree?: Tree;
   charts: Chart[];
   tables: Table[];
+  tokens?: Panels; // the same panels over tokens, where positions are words
   about: [string, string][];
   checks: [string, string][];
   glossary?: Record<string, string>; // a sentence for each word of the page
   blocks: Record<string, [number, number]>; // place in the text of all blocks
+}
+
+export interface Panels {
+  sequences?: Record<string, Sequence>;
+  scene?: Scene;
+  summary?: Summary;
+  pictures?: Pictures;
+  passages?: Passages;
+  maps?: Maps;
+  slider?: Slider;
+  story?: Story;
+  tree?: Tree;
+  charts?: Chart[];
+  tables?: Table[];
 }

@@ -54,7 +54,7 @@ class Explain(OneText, Answer):
         with _timed(spent, "files"):
             self.write(outcome)
             if page is not None:
-                outcome.html(page)
+                outcome.html(page, by=self.units)
         self._show(outcome, spent, (page, self.out, self.plot))
 
     def files(self) -> dict[str, Path]:
@@ -79,11 +79,11 @@ class Explain(OneText, Answer):
 
             seconds = {"seconds": outcome.seconds | spent} if self.timing else {}
             files = {"written": [str(file) for file in written if file is not None]}
-            print_json(plain(_facts(outcome) | files | seconds))
+            print_json(plain(_facts(self.shown(outcome)) | files | seconds))
             return
         from exhibit_a.report.terminal import say, show, timing
 
-        show(outcome)
+        show(outcome, by=self.units)
         if self.timing:
             say(timing(outcome, **spent))
         print_written(written)
@@ -96,7 +96,7 @@ def _timed(spent: dict[str, float], name: str) -> Iterator[None]:
     spent[name] = time.perf_counter() - started
 
 
-def _facts(outcome: "Trial") -> dict[str, Any]:
+def _facts(outcome: Any) -> dict[str, Any]:
     """Everything but the maps, for machines; the maps are in the file that --out writes."""
     scores = outcome.token_scores
     return {

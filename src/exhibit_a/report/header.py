@@ -2,7 +2,7 @@
 
 The viewer reads what these classes describe; a test compares the two files, so that neither changes
 alone. A ``block`` is the name of packed numbers (``pack.py``), a ``sequence`` the name of a list of
-tokens. ``Word``, ``Line`` and ``Panels`` have no name in the viewer.
+tokens. ``Word`` and ``Line`` have no name in the viewer.
 """
 
 from typing import Literal, NotRequired, TypedDict
@@ -270,6 +270,7 @@ class Header(TypedDict):
     schema: int
     kind: str
     title: str
+    unit: str  # what positions are: word, token, sentence …
     sequences: dict[str, Sequence]
     scene: NotRequired[Scene]
     summary: NotRequired[Summary]
@@ -282,6 +283,7 @@ class Header(TypedDict):
     tree: NotRequired[Tree]
     charts: list[Chart]
     tables: list[Table]
+    tokens: NotRequired["Panels"]  # the same panels over tokens, where positions are words
     about: list[tuple[str, str]]
     checks: list[tuple[str, str]]
     glossary: NotRequired[dict[str, str]]  # a sentence for each word of the page

@@ -8,9 +8,10 @@ own.
 from itertools import pairwise
 
 from exhibit_a.report.header import Sequence
+from exhibit_a.report.reading import TOKEN
 from exhibit_a.results.result import Result
 from exhibit_a.trace.layout import Layout, Span
-from exhibit_a.trace.units import units_of
+from exhibit_a.trace.units import Units, units_of
 
 
 def with_words(sequences: dict[str, Sequence], result: Result) -> dict[str, Sequence]:
@@ -27,9 +28,9 @@ def with_words(sequences: dict[str, Sequence], result: Result) -> dict[str, Sequ
 
 
 def _written(sequence: Sequence, layout: Layout) -> Sequence:
-    if layout.unit != "token":
-        return sequence
-    units = units_of(layout, "word")
+    """The words of a sequence; what is over words or sentences already stands for itself."""
+    same = Units(layout, tuple(range(len(layout))))
+    units = units_of(layout, "word") if layout.unit == TOKEN else same
     spans = units.layout.spans
     gaps = [" ", *(_between(units.layout, *spans) for spans in pairwise(spans))]
     return {
