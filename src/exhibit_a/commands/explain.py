@@ -31,6 +31,7 @@ class Explain(OneText, Answer):
     target_text: str | None = option(
         None, help="What a model with two stacks says; the same as --answer."
     )
+    label: str | None = option(None, help="The true label, shown beside the answer.")
     html: Path = option(PAGE, help="Write the page to this file.", writes=True)
     no_html: bool = option(False, help="Write no page.")
     timing: bool = option(False, help="Say how long each stage took.")
@@ -53,7 +54,7 @@ class Explain(OneText, Answer):
         with _timed(spent, "files"):
             self.write(outcome)
             if page is not None:
-                outcome.html(page)
+                outcome.html(page, by=self.units)
         self._show(outcome, spent, (page, self.out, self.plot))
 
     def files(self) -> dict[str, Path]:
@@ -63,7 +64,7 @@ class Explain(OneText, Answer):
 
     def _options(self) -> Facts:
         """What a trial takes, as it was given."""
-        names = ("pair", "generate", "target", "seed", "truncate")
+        names = ("pair", "generate", "target", "label", "seed", "truncate")
         if self.reply is not None:
             refuse_beside("--answer", {"--target-text": self.target_text})
         said = self.target_text if self.reply is None else self.reply
@@ -78,11 +79,11 @@ class Explain(OneText, Answer):
 
             seconds = {"seconds": outcome.seconds | spent} if self.timing else {}
             files = {"written": [str(file) for file in written if file is not None]}
-            print_json(plain(_facts(outcome) | files | seconds))
+            print_json(plain(_facts(self.shown(outcome)) | files | seconds))
             return
         from exhibit_a.report.terminal import say, show, timing
 
-        show(outcome)
+        show(outcome, by=self.units)
         if self.timing:
             say(timing(outcome, **spent))
         print_written(written)
@@ -105,6 +106,7 @@ def _facts(outcome: "Trial") -> Facts:
         "token_scores": None if scores is None else scores.tolist(),
         "answer": outcome.answer,
         "target": outcome.target,
+        "label": outcome.label,
         "advice": outcome.advice,
         "word": outcome.word,
         "verdict": outcome.verdict,

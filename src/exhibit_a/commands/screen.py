@@ -69,6 +69,6 @@ def present(
     print_written(written)
 
 
-def save_figure(result: "Result", path: Path) -> None:
+def save_figure(result: "Result", path: Path, by: str | None = None) -> None:
     """Draw a result into a file that is either complete or not there."""
-    result.plot().savefig(path, bbox_inches="tight")
+    result.plot(by=by).savefig(path, bbox_inches="tight")

@@ -91,8 +91,8 @@ class Tree(OneText, Answer):
         options = method_verbs.given(method, self)
         check_request(**{name: options[name] for name in ("threshold", "penalty", "algorithm")})
         tree = method_verbs.result(method, self)
-        if not self.json and isinstance(tree, AttributionTree):
-            console().print(tree.text())
+        if not self.json and isinstance(shown := self.shown(tree), AttributionTree):
+            console().print(shown.text())
         self.answer(tree)
 
 

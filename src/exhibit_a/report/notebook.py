@@ -14,9 +14,11 @@ from exhibit_a.extras import extra
 from exhibit_a.report import sentences
 from exhibit_a.report.html import script
 from exhibit_a.report.picture import data_uri, enlarged, shaded, word_squares
+from exhibit_a.report.reading import reading
 from exhibit_a.report.view import view
 from exhibit_a.results.result import Result
 from exhibit_a.subject.site_names import head_name
+from exhibit_a.trace.units import Asked
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import HeadVerdict
 
@@ -28,7 +30,7 @@ FIRST_WORDS = 3  # of every picture
 SIDE = 360  # pixels of a map, about
 
 
-def widget(result: Result) -> "anywidget.AnyWidget":
+def widget(result: Result, *, by: Asked | None = None) -> "anywidget.AnyWidget":
     """The page of a result as a cell of a notebook.
 
     >>> cell = xa.widget(xa.effective_attention(trace))
@@ -39,12 +41,15 @@ def widget(result: Result) -> "anywidget.AnyWidget":
 
     >>> "Self attribution of sentiment" in xa.widget(xa.self_attribution(trace)).header
     True
+
+    Args:
+        by: units of the text to show it over, as in ``Result.by``, or "token"; without, words.
     """
-    page = view(result)
+    page = view(result, by)
     return _widget_class()(header=page.header_json(), blocks=page.blocks)
 
 
-def static_html(trial: Trial) -> str:
+def static_html(trial: Trial, *, by: Asked | None = None) -> str:
     """A trial without scripts: verdict, answer, heads, and the maps of the one that carries most.
 
     >>> from transformers import BertConfig, BertForSequenceClassification
@@ -59,7 +64,11 @@ def static_html(trial: Trial) -> str:
 
     >>> trial._repr_html_() == html
     True
+
+    Args:
+        by: units of the text to show it over, as in ``Result.by``, or "token"; without, words.
     """
+    trial = reading(trial, by)
     answer = ", ".join(f"{escape(label)} {share:.3f}" for label, share in trial.answer.items())
     ranked = sentences.most_important(trial)
     rests = (

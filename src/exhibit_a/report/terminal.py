@@ -19,6 +19,7 @@ from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.explanation.pictures import Pictures
 from exhibit_a.report.console import Screen, Visible, words
 from exhibit_a.report.palette import AGAINST, AGAINST_SHADES, FOR_SHADES, OF_ADVICE, OF_WORD
+from exhibit_a.report.reading import reading
 from exhibit_a.report.sentences import (
     MARKS,
     carriers_sentence,
@@ -31,6 +32,7 @@ from exhibit_a.report.sentences import (
 )
 from exhibit_a.results.result import Result
 from exhibit_a.subject.site_names import head_name, layer_name
+from exhibit_a.trace.units import Asked
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import UNDETERMINED, WORDS
 
@@ -50,11 +52,11 @@ SHADES = (
 )
 
 
-def show(result: Result, *, console: Console | None = None) -> None:
+def show(result: Result, *, console: Console | None = None, by: Asked | None = None) -> None:
     """Print a summary of a result: one screen for a trial, a paragraph for anything else.
 
     >>> xa.show(xa.effective_attention(trace))
-    EffectiveAttention: effective_attention on sentiment, 8 tokens ([CLS] a gripping , ...
+    EffectiveAttention: effective_attention on sentiment, 8 words ([CLS] a gripping , ...
 
     Print it elsewhere with a console of your own:
 
@@ -64,9 +66,14 @@ def show(result: Result, *, console: Console | None = None) -> None:
     ...     xa.show(tree, console=Console(file=file, width=100))
     >>> (tmp_path / "tree.txt").read_text()[:34]
     'AttributionTree: attribution_tree '
+
+    Args:
+        console: where to print; without, to standard output.
+        by: units of the text to show it over, as in ``Result.by``, or "token"; without, words.
     """
+    length, result = len(result.tokens or ()), reading(result, by)
     if isinstance(result, Trial):
-        say(story(result), console=console)
+        say(story(result, length), console=console)
     elif isinstance(result, Pictures):
         say(
             Group(words(result.summary()), _advised(result.advice), _pictures(result)),
@@ -90,12 +97,13 @@ def say(content: RenderableType, *, console: Console | None = None) -> None:
     screen.file.writelines(f"{line.rstrip()}\n" for line in printed.get().splitlines())
 
 
-def story(trial: Trial) -> RenderableType:
-    """The summary of a trial."""
+def story(trial: Trial, length: int) -> RenderableType:
+    """The summary of a trial, of so many tokens."""
     pictures = trial.pictures
+    title = f"Exhibit A · {trial.provenance.model} · {length} tokens"
     sections: list[tuple[str, RenderableType]] = [
-        *([(_title(trial), _advised(trial.advice))] if trial.advice else []),
-        ("text" if trial.advice else _title(trial), _words(trial)),
+        *([(title, _advised(trial.advice))] if trial.advice else []),
+        ("text" if trial.advice else title, _words(trial)),
         ("answer", _answer(trial)),
         (f"verdict: {trial.word}", words(trial.verdict)),
         ("heads", _grid(trial)),
@@ -131,10 +139,6 @@ def _listed(lines: Iterable[str]) -> RenderableType:
     for line in lines:
         table.add_row("·", words(line))
     return table
-
-
-def _title(trial: Trial) -> str:
-    return f"Exhibit A · {trial.provenance.model} · {len(trial.tokens or ())} tokens"
 
 
 def _advised(advice: str) -> RenderableType:

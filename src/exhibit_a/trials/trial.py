@@ -86,6 +86,7 @@ class Trial(SiteResult):
     word: str  # the verdict for the text
     verdict: str  # and the sentence with its numbers
     advice: str = ""  # what to do about it, in one sentence
+    label: str = ""  # the true label, where it was given
     skipped: dict[str, str] = field(default_factory=dict)  # method: reason
     seconds: dict[str, float] = field(default_factory=dict)  # stage: time it took
 
@@ -140,6 +141,7 @@ def trial(
     target_text: str | None = None,
     generate: int | None = None,
     target: Target | str | int | None = None,
+    label: str | None = None,
     thresholds: Thresholds = Thresholds(),  # noqa: B008 (frozen)
     seed: int = 0,
     probes: int = 8,
@@ -161,6 +163,7 @@ def trial(
             says (without, its own words).
         generate: let a language model generate the answer, of so many tokens at most.
         target: label or token to explain; without, the answer, or what the model answers.
+        label: the true label, which is shown beside the answer and changes nothing.
         thresholds: where the words of the verdict begin.
         seed: same seed, same numbers.
         probes: random directions per token with which mixing is estimated.
@@ -171,6 +174,7 @@ def trial(
     require_seed(seed)
     if probes < 2:
         raise BadRequestError(f"An error needs at least 2 probes, {probes} were asked for.")
+    truth = _truth(subject, label)
     stages = Stages(progress)
     options: Options = {"pair": pair, "target_text": target_text, "generate": generate}
     trace = stages.run(
@@ -178,7 +182,8 @@ def trial(
     )
     asked = _asked(trace, target, stages.skipped)
     how = Asked(probes, seed, thresholds.carries, pictures)
-    return _judged(examine(trace, asked, stages, how), stages, thresholds, how)
+    judged = _judged(examine(trace, asked, stages, how), stages, thresholds, how)
+    return replace(judged, label=truth)
 
 
 def _judged(examined: Examination, stages: Stages, thresholds: Thresholds, how: Asked) -> Trial:
@@ -219,6 +224,18 @@ def _judged(examined: Examination, stages: Stages, thresholds: Thresholds, how: 
         skipped=stages.skipped,
         seconds=stages.seconds,
     )
+
+
+def _truth(subject: Subject, label: str | None) -> str:
+    """The name of the true label, by its name or its number."""
+    if label is None:
+        return ""
+    known = list(subject.labels)
+    if str(label) in known or not known:
+        return str(label)
+    numbers = list(map(str, range(len(known))))
+    require_choice("label", str(label), (*known, *numbers))
+    return known[numbers.index(str(label))]
 
 
 def _asked(
