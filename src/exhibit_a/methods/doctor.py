@@ -31,9 +31,10 @@ class Estimate:
     method: str
     applies: bool
     reason: str
-    passes: float | None
+    passes: float | None  # of the model, and work beside it in the same unit
     seconds: float | None
     megabytes: float | None
+    forwards: float | None = None  # passes of the model alone
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class Diagnosis:
     d_head: tuple[int, ...]
     variants: tuple[str, ...]
     sites_without_projection: tuple[str, ...]
+    doubts: tuple[str, ...]  # about the checkpoint: a forgotten token, quantised layers
     identifiable_up_to: int  # visible keys; beyond, other weights give the same head output
     length: int
     pass_seconds: float
@@ -113,6 +115,7 @@ def diagnose(subject: Subject, *, length: int = 32) -> Diagnosis:
             for site in anatomy.sites
             if site.projection is None
         ),
+        doubts=tuple(filter(None, (_beginning(subject), subject.gradient_obstacle))),
         identifiable_up_to=widest,
         length=length,
         pass_seconds=seconds,
@@ -163,13 +166,20 @@ def _estimate(
     pass_seconds: float,
 ) -> Estimate:
     obstacle = next(filter(None, (NEEDS[need](subject) for need in needs if need in NEEDS)), None)
+    if obstacle is None and cost.backwards and subject.gradient_obstacle:
+        obstacle = f"it needs gradients, and {subject.gradient_obstacle}"
     layers = len(subject.anatomy.layers)
     passes = cost.passes(layers, sizes.tokens, subject.anatomy.d_model)
     if obstacle is not None or passes == 0:
         return Estimate(name, obstacle is None, obstacle or "", None, None, None)
     states = (layers + 1) * float(sizes.tokens) * subject.anatomy.d_model
     megabytes = cost.floats(sizes.maps, states) * 4 / 1e6
-    return Estimate(name, True, "", passes, passes * pass_seconds, megabytes)
+    forwards = cost.counted(layers, sizes.tokens)
+    return Estimate(name, True, "", passes, passes * pass_seconds, megabytes, forwards)
+
+
+def _beginning(subject: Subject) -> str:
+    return "" if subject.beginning is None else subject.beginning.doubt
 
 
 def _a_target(subject: Subject) -> str | None:

@@ -61,6 +61,7 @@ class Cost:
     algebra_per_direction: float = 0.0  # for each token and each direction of its vector
     maps: float = 0.0  # kept, in sets of all attention maps
     states: float = 0.0  # kept, in sets of all hidden states
+    most: float = float("inf")  # forward passes, and as much work beside them
 
     def counted(self, layers: int, tokens: int) -> float:
         """The forward passes.
@@ -68,13 +69,13 @@ class Cost:
         >>> Cost(forwards=1, per_layer=5).counted(layers=6, tokens=32)
         31.0
         """
-        return self.forwards + self.per_layer * layers + self.per_token * tokens
+        return min(self.forwards + self.per_layer * layers + self.per_token * tokens, self.most)
 
     def passes(self, layers: int, tokens: int, width: int = 0) -> float:
         """The forward passes, and the work beside them in the same unit."""
         counted = self.counted(layers, tokens) * (3 if self.backwards else 1)
         per_token = self.algebra_per_token + self.algebra_per_direction * width
-        return counted + self.algebra + per_token * tokens
+        return counted + min(self.algebra + per_token * tokens, self.most)
 
     def floats(self, maps: float, states: float) -> float:
         """The floats kept, for so many entries of maps and of hidden states."""
@@ -161,7 +162,7 @@ def method(
 
             check_choices(function, args, kwargs)
             with method_modes():
-                return _in_scene(function(*args, **kwargs), args)
+                return _told(function(*args, **kwargs), args)
 
         facts = {"needs": tuple(needs), "cost": cost, **more}
         place = room or _room(function.__module__)
@@ -171,12 +172,18 @@ def method(
     return declare
 
 
-def _in_scene(made: Made, given: Sequence[object]) -> Made:
-    """A result about a pass that looked at a picture, with that picture."""
-    scene = getattr(given[0], "scene", None) if given else None
-    if scene is None or not hasattr(made, "scene"):
+def _told(made: Made, given: Sequence[object]) -> Made:
+    """A result with the picture that was looked at, and with what is doubtful about its text."""
+    if not given or not hasattr(made, "scene"):
         return made
-    return replace(made, scene=scene)  # type: ignore[type-var]
+    scene = getattr(given[0], "scene", None)
+    if scene is not None:
+        made = replace(made, scene=scene)  # type: ignore[type-var]
+    subject = getattr(given[0], "subject", given[0])
+    doubts = subject.doubts(getattr(made, "tokens", ()) or ()) if hasattr(subject, "doubts") else {}
+    if doubts:
+        made = replace(made, checks=made.checks | doubts)  # type: ignore
+    return made
 
 
 def token_method(

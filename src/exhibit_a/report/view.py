@@ -10,6 +10,7 @@ one, the panels over tokens stand beside them (``tokens`` in the header) if both
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 from exhibit_a.report.header import Header, Panels
 from exhibit_a.report.overlay import scene_panel
@@ -45,7 +46,7 @@ def view(result: Result, by: Asked | None = None) -> View:
     """Everything a page shows about a result, over words or over the units asked for."""
     blocks = Blocks()
     shown = reading(result, by)
-    header: Header = {
+    known: Any = {
         "schema": SCHEMA,
         "kind": type(result).__name__,
         "title": _title(result),
@@ -55,11 +56,12 @@ def view(result: Result, by: Asked | None = None) -> View:
         "checks": [(name, _words(value)) for name, value in shown.checks.items()],
         "blocks": blocks.places,
     }
+    header: Header = known
     if by is None and _differ(shown, result):
         apart = Blocks(prefix=f"{TOKEN} ")
-        panels = _panels(result, apart)
+        by_token = _panels(result, apart)
         if blocks.length + apart.length <= BUDGET:
-            header["tokens"] = panels
+            header["tokens"] = by_token
             blocks.extend(apart)
     return View(header, blocks.text())
 
