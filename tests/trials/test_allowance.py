@@ -35,7 +35,7 @@ def examined():
     subject = deep()
     modules = [subject.model.get_submodule(layer.module) for layer in subject.anatomy.layers]
     with counting(modules) as rows:
-        trial = xa.trial(subject, TEXT, target_text="the film")
+        trial = xa.trial(subject, TEXT, target_text="the film", probes=2)
     return subject, trial, sum(rows) / len(modules)
 
 

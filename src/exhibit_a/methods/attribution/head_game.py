@@ -33,8 +33,8 @@ from exhibit_a.trace.targets import Target
 
 TOKENS_AT_ONCE = 4096  # in one pass, copies included
 MEMORY_SHARE = 0.25  # of what is free may be taken by maps of the copies
-BACKWARDS = 2.75e9  # bytes that copies with a graph may take: maps, and what the layers keep
-KEPT = 2  # floats that a layer keeps for a token, for each output of its weights
+BACKWARDS = 4.2e9  # bytes that copies with a graph may take by a generous count
+KEPT = 5  # floats that a layer keeps for a token at most, for each output of its weights
 
 Shares = Float[Tensor, "copy head"]  # of its own map, for every head of every site
 Margins = Float[Tensor, " copy"]
