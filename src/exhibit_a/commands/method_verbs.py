@@ -95,16 +95,16 @@ def _call(method: "Method", verb: Any, options: "Options", bar: Callable[..., No
     return result_of(method, trace, target, **options)
 
 
-def parsed(entry: "Option", said: Any) -> Any:
+def parsed(entry: "Option", value: Any) -> Any:
     """A value as the method takes it: lists come with commas, numbers as digits."""
-    if not isinstance(said, str):
-        return said
+    if not isinstance(value, str):
+        return value
     if _is_list(entry):
-        words = [word.strip() for word in said.split(",") if word.strip()]
+        words = [word.strip() for word in value.split(",") if word.strip()]
         return tuple(int(word) if word.lstrip("-").isdecimal() else word for word in words)
-    if said.isdecimal() and int in get_args(entry.type):
-        return int(said)
-    return said
+    if value.isdecimal() and int in get_args(entry.type):
+        return int(value)
+    return value
 
 
 def _about_one_text(method: "Method") -> bool:

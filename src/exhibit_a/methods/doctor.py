@@ -13,11 +13,12 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.registry import Cost, methods
-from exhibit_a.subject.anatomy import Anatomy, causal_and_window
+from exhibit_a.subject.anatomy import Anatomy
 from exhibit_a.subject.encoding import decoder_limit, probe
 from exhibit_a.subject.guard import frozen_eval, without_cache
 from exhibit_a.subject.images import PIXELS
 from exhibit_a.subject.modes import method_modes
+from exhibit_a.subject.observing import causal_and_window
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap, attention_implementation
 from exhibit_a.trace.answers import require_distribution

@@ -104,7 +104,13 @@ class TransformerStack(Stack):
 
     config_class = TransformerConfig
     config: TransformerConfig
+    layer: type[nn.Module]
+    depth: str  # the field of the configuration that says how many
     _supports_sdpa = True
+
+    def new_layers(self) -> Iterable[nn.Module]:
+        """§3.1: N equal layers."""
+        return (self.layer(self.config, i) for i in range(getattr(self.config, self.depth)))
 
     def _embedded(self, ids: TokenIds, words: nn.Embedding, first: int = 0) -> Hidden:
         """§3.4 and §3.5: √d_model times the embeddings, plus positions from ``first`` on."""
@@ -119,9 +125,7 @@ class TransformerStack(Stack):
 class TransformerEncoder(TransformerStack):
     """The left half of figure 1."""
 
-    def new_layers(self) -> Iterable[nn.Module]:
-        """§3.1: N equal layers."""
-        return (EncoderLayer(self.config, i) for i in range(self.config.encoder_layers))
+    layer, depth = EncoderLayer, "encoder_layers"
 
     def forward(
         self,
@@ -145,9 +149,7 @@ class TransformerEncoder(TransformerStack):
 class TransformerDecoder(TransformerStack):
     """The right half of figure 1."""
 
-    def new_layers(self) -> Iterable[nn.Module]:
-        """§3.1: as many."""
-        return (DecoderLayer(self.config, i) for i in range(self.config.decoder_layers))
+    layer, depth = DecoderLayer, "decoder_layers"
 
     def forward(
         self,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from exhibit_a.results.result import Result
 
 Rule = Literal["sum", "map", "mean", "largest", "smallest", "all", "names", "result", "leave out"]
+Rules = dict[str, Rule]  # by field
 LOOKED_AT = ("key", "source")  # axes over which a map is added up
 REDUCTIONS = {"largest": "amax", "smallest": "amin", "all": "amin"}
 

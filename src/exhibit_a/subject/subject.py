@@ -15,10 +15,11 @@ from transformers import PreTrainedModel
 
 from exhibit_a.errors import BrokenInvariantError, UnsupportedModelError, require_choice
 from exhibit_a.shapes import Attention, Inputs
-from exhibit_a.subject.anatomy import Anatomy, observe, output_weight
+from exhibit_a.subject.anatomy import Anatomy, output_weight
 from exhibit_a.subject.encoding import Tokenizer, encode, length_limit, probe, shapes
 from exhibit_a.subject.guard import floating, frozen_eval, without_cache
 from exhibit_a.subject.modes import require_differentiable, usual_modes
+from exhibit_a.subject.observing import observe
 from exhibit_a.subject.provenance import Provenance, provenance
 from exhibit_a.subject.softmax_tap import softmax_tapping
 from exhibit_a.subject.sources import accept, fetch

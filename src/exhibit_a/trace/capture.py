@@ -27,11 +27,12 @@ from exhibit_a.shapes import (
     TokenStates,
     Visible,
 )
-from exhibit_a.subject.anatomy import VISION, key_stack, main_stack, observe
+from exhibit_a.subject.anatomy import VISION, key_stack, main_stack
 from exhibit_a.subject.encoding import positions, shapes
 from exhibit_a.subject.guard import frozen_eval, without_cache
 from exhibit_a.subject.images import PIXELS, Scene, pixels_of
 from exhibit_a.subject.modes import usual_modes
+from exhibit_a.subject.observing import observe
 from exhibit_a.subject.prompts import Prompt, Reply, Span, prompted
 from exhibit_a.subject.subject import TAPS, Subject
 from exhibit_a.subject.tap import AttentionCall
