@@ -93,7 +93,7 @@ SAYS = {
     "BertViz": (
         "Every head of every layer as lines, one weight a line.",
         "Lines that answer the pointer at once; a whole layer in one drawing; known by everybody.",
-        "Needs a network for three scripts; hundreds of megabytes at 512 tokens; no test of weights.",
+        "Needs a network for three scripts; very large at 512 tokens; no test of the weights.",
     ),
     "Captum": (
         "One score for each token, by one of some twenty methods, with true and predicted label.",
