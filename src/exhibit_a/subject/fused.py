@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from transformers import (
     AttentionInterface,
@@ -83,6 +83,7 @@ class AskedRows:
 class FusedCall(AttentionCall):
     """One call of a fused kernel: ``probs`` has no rows, but those of any queries can be had."""
 
+    probs: Float[Tensor, "batch head none key"]
     mask: Any = None  # as the kernel was given it
     kernel: str = SDPA
 
@@ -132,7 +133,8 @@ class FusedCall(AttentionCall):
         if self.kernel == SDPA or window is None:
             return torch.ones(1, keys, dtype=torch.bool, device=rows.device)
         apart = rows.unsqueeze(-1) - torch.arange(keys, device=rows.device)
-        return apart.abs() < window
+        near: Tensor = apart.abs() < window
+        return near
 
 
 def _added(seen: Tensor, like: Tensor) -> Tensor:

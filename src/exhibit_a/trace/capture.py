@@ -102,14 +102,13 @@ class Trace(Pass):
 
     def _of_one(self, name: str) -> Sequence[Any]:
         """What was kept of the one text; where rows were asked for, made when it is used."""
-        kept = self.at(name)
-
-        def one(site: int) -> Tensor | None:
-            tensor = kept[site]
-            return None if tensor is None else tensor[0]
-
-        by_site = Lazily(len(kept), one)
+        by_site = Lazily(self.at(name), lambda rows: None if rows is None else rows[0])
         return by_site if self.asked is not None else tuple(by_site)
+
+    @property
+    def rows(self) -> tuple[int, ...] | None:
+        """The positions whose rows of attention were kept; None where all were."""
+        return None if self.asked is None else self.asked.rows
 
     @property
     def tokens(self) -> tuple[str, ...]:

@@ -77,11 +77,6 @@ class Pass(ABC):
             )
 
     @property
-    def rows(self) -> tuple[int, ...] | None:
-        """The positions whose rows of attention were kept; None where all were."""
-        return None if self.asked is None else self.asked.rows
-
-    @property
     def first_logit(self) -> int:
         """The position of the first answer that the output holds."""
         return 0 if self.asked is None else self.asked.first_logit

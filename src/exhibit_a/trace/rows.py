@@ -14,7 +14,7 @@ cut down to the rows at once.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -44,13 +44,13 @@ Made = TypeVar("Made")
 
 
 class Lazily(Sequence[Made]):
-    """Tensors by site, each made whenever it is asked for."""
+    """Tensors by site, each made from what is kept of it whenever it is asked for."""
 
-    def __init__(self, count: int, make: Callable[[int], Made]) -> None:
-        self._count, self._make = count, make
+    def __init__(self, kept: Sequence[Any], make: Callable[[Any], Made]) -> None:
+        self._kept, self._make = kept, make
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._kept)
 
     @overload
     def __getitem__(self, place: int) -> Made: ...
@@ -59,8 +59,9 @@ class Lazily(Sequence[Made]):
     def __getitem__(self, place: slice) -> tuple[Made, ...]: ...
 
     def __getitem__(self, place: int | slice) -> Made | tuple[Made, ...]:
-        places = range(self._count)[place]
-        return tuple(map(self._make, places)) if isinstance(places, range) else self._make(places)
+        if isinstance(place, slice):
+            return tuple(map(self._make, self._kept[place]))
+        return self._make(self._kept[place])
 
 
 def asked_rows(subject: Subject, prompt: Prompt, rows: Rows) -> "RowRequest":
@@ -162,10 +163,11 @@ class RowRecorder(Recorder):
 
     def result(self, call: AttentionCall, context: Context) -> None:
         """Remember the asked rows of the call, and compare them with what came of it."""
-        count, positions = context.shape[2], ()
-        if self.stacks[call.site] == self.stacks[-1]:
-            positions = self.rows = self.request.of(count)
+        count, answers = context.shape[2], self.stacks[call.site] == self.stacks[-1]
+        self.rows = self.request.of(count) if answers else self.rows
+        positions = self.rows if answers else ()
         rows = torch.tensor(positions, dtype=torch.long, device=context.device)
+        query, key = call.query, call.key
         if isinstance(call, FusedCall):
             asked = _compact(call.asked(rows))
             self.parity = max(self.parity, _apart(asked, context[:, :, rows]))
@@ -173,8 +175,7 @@ class RowRecorder(Recorder):
             probs, visible = asked.probs, asked.visible
         else:
             cut = call.probs[:, :, rows].clone()
-            query = None if call.query is None else call.query[:, :, rows].clone()
-            key, value = call.key, _own_memory(call.value)
+            query, value = _cut(query, rows, count), _own_memory(call.value)
             probs, visible = (lambda: cut), _cut(call.visible, rows, count)
         self.calls.append(_KeptCall(probs, query, key, value, context.shape[1]))
         self.sizes.append((count, value.shape[2]))
@@ -188,11 +189,7 @@ class RowRecorder(Recorder):
             "queries": lambda call: call.query,
             "keys": lambda call: None if call.key is None else shared_to_all(call.key, call.heads),
         }
-        calls = self.calls
-        return {
-            name: Lazily(len(calls), lambda site, make=makers[name]: make(calls[site]))
-            for name in self.keep
-        }
+        return {name: Lazily(self.calls, makers[name]) for name in self.keep}
 
     def asked_pass(self, subject: Subject, first_logit: int) -> AskedPass:
         """What is known of the pass, if the rows are what the kernel computed (step 3)."""
@@ -237,11 +234,11 @@ def _apart(asked: AskedRows, context: Context) -> float:
     return worst / max(float(context.abs().amax()), torch.finfo(torch.float32).tiny)
 
 
-def _cut(visible: Tensor | None, rows: Tensor, count: int) -> Tensor | None:
-    """The marks of these rows, of their own memory."""
-    if visible is None:
+def _cut(by_query: Tensor | None, rows: Tensor, count: int) -> Tensor | None:
+    """What belongs to these rows, in memory of its own."""
+    if by_query is None:
         return None
-    return visible.expand(-1, -1, count, -1)[:, :, rows].clone()
+    return by_query.expand(-1, -1, count, -1)[:, :, rows].clone()
 
 
 def _one_mask(visible: Tensor | None, size: tuple[int, int], device: torch.device) -> SiteVisible:

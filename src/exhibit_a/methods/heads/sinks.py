@@ -89,6 +89,7 @@ class SinkDiagnosis(SiteResult):
     needs=("attention", "values"),
     cost=Cost(forwards=1, algebra=1.2, maps=4),
     command="sinks",
+    rows=True,
 )
 @torch.no_grad()
 def sink_diagnosis(trace: Trace, *, threshold: float = 0.3) -> SinkDiagnosis:
