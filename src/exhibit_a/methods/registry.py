@@ -26,7 +26,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from exhibit_a.errors import BadRequestError, ExhibitError, first_line, require_choice
+from exhibit_a.errors import ExhibitError, NotComputableError, first_line, require_choice
 
 GROUP = "exhibit_a.methods"
 YOURS = "yours"  # the room of methods that are not ours
@@ -179,7 +179,7 @@ def require_all_rows(name: str, given: Sequence[object]) -> None:
     rows = getattr(given[0], "rows", None) if given else None
     if rows is not None and hasattr(given[0], "sequences"):
         kept = f"{len(rows)} row" + ("s were" if len(rows) > 1 else " was")
-        raise BadRequestError(
+        raise NotComputableError(
             f"{name} needs every row of attention, and only {kept} kept: capture the text without "
             "rows=, or fetch them with trace.whole()."
         )
