@@ -61,6 +61,7 @@ class Cost:
     algebra_per_direction: float = 0.0  # for each token and each direction of its vector
     maps: float = 0.0  # kept, in sets of all attention maps
     states: float = 0.0  # kept, in sets of all hidden states
+    at_once: int = 0  # tokens, copies included, of passes that are run backwards together
 
     def counted(self, layers: int, tokens: int) -> float:
         """The forward passes.

@@ -36,6 +36,7 @@ from exhibit_a.subject.modes import usual_modes
 from exhibit_a.subject.prompts import Prompt, Reply, Span, prompted
 from exhibit_a.subject.subject import TAPS, Subject
 from exhibit_a.subject.tap import AttentionCall
+from exhibit_a.trace.budget import require_room
 from exhibit_a.trace.layout import Layout, Part, read_layout
 from exhibit_a.trace.passes import LATER, AskedPass, Pass, Recorder, checked_keep, run_pass
 from exhibit_a.trace.regions import (
@@ -52,6 +53,7 @@ from exhibit_a.trace.rows import (
     Rows,
     asked_rows,
     later_answers,
+    written_length,
 )
 
 
@@ -312,6 +314,9 @@ def _run(
     active, inputs, first_logit = None, prompt.inputs, 0
     if request is not None:
         inputs, first_logit = later_answers(subject, inputs, request)
+    count = written_length(subject, inputs)
+    known = None if request is None or count is None else len(request.of(count))
+    require_room(subject, inputs, keep, known)
     with _readable_errors(subject.model, inputs):
         if _uses_unprobed_attention(subject, inputs):
             with torch.no_grad(), frozen_eval(subject.model):

@@ -43,7 +43,6 @@ from exhibit_a.trace.batches import Batch, Maps, RowIndex
 from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.replay import replay
 
-WALK = Cost(forwards=1, per_layer=3.6, backwards=True, maps=2)  # for all sites of one text
 FIRST_POINTS, MOST_POINTS = 3, 96
 PATIENCE = 18  # with so many points, a gap that did not halve asks for panels
 PANELS = 0  # instead of a number of points to begin with
@@ -51,6 +50,9 @@ PANEL_POINTS = 256  # at most, where panels are needed
 ENOUGH = 1e-4  # of the answer: a gap below this share of it is never worth another walk
 MEMORY_SHARE = 0.5
 TOKENS_AT_ONCE = 2048  # more in one walk is no faster
+WALK = Cost(  # for all sites of one text
+    forwards=1, per_layer=3.6, backwards=True, maps=2, at_once=TOKENS_AT_ONCE
+)
 
 Answer = Callable[[HasLogits, RowIndex], Scores]  # output of a replay, row of each copy → F
 

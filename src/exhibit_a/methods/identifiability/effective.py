@@ -84,7 +84,7 @@ class EffectiveAttention(SiteResult):
 @token_method(
     "effective",
     "Where does the last layer look, as far as its output shows?",
-    Cost(forwards=1, algebra=1, maps=3),
+    Cost(forwards=1, algebra=1, maps=2),
     "attention",
     "values",
     "target",
@@ -100,7 +100,7 @@ def effective_tokens(trace: Trace, target: Target) -> Float[Tensor, " token"]:
 @method(
     question="How much of attention can reach the output?",
     needs=("attention", "values"),
-    cost=Cost(forwards=1, algebra=1, maps=3),
+    cost=Cost(forwards=1, algebra=1, maps=2),
     command="effective",
     rows=True,
 )
