@@ -107,6 +107,14 @@ class _Session:
 
     def __init__(self, tap: Tap, first: int) -> None:
         self.tap, self.next = tap, first
+        self.mask: Tensor | None = None  # the last one, which layers usually share
+        self.seen: Tensor | None = None
+
+    def visible(self, mask: Tensor | None) -> Tensor | None:
+        """Which keys a mask lets through; the same tensor as long as the mask is the same."""
+        if mask is not None and mask is not self.mask:
+            self.mask, self.seen = mask, mask > MASKED
+        return None if mask is None else self.seen
 
     def number(self) -> int:
         self.next += 1
@@ -232,8 +240,10 @@ def _seen(
     site: int, module: nn.Module, given: Operands, probs: Tensor | None, details: dict[str, Any]
 ) -> AttentionCall:
     """An eager call."""
+    session = _active.get()
     assert probs is not None
-    visible = None if given.mask is None else given.mask > MASKED
+    assert session is not None
+    visible = session.visible(given.mask)
     return AttentionCall(site, module, *given[:3], probs, visible, details)
 
 
