@@ -7,10 +7,10 @@ from functools import cache
 from importlib.metadata import version
 
 import pytest
+from support.command import refusal, run
 from support.words import plain_tokenizer, save_tokenizer
 from support.zoo import DECODER, FAMILIES, Family
 
-from exhibit_a.commands.main import main
 from exhibit_a.commands.options import load_quietly
 from exhibit_a.results.store import read
 
@@ -21,22 +21,6 @@ def folder(tmp_path_factory):
     FAMILIES["bert"].build().save_pretrained(path)
     save_tokenizer(path)
     return str(path)
-
-
-def run(capsys, *words):
-    with pytest.raises(SystemExit) as left:
-        main([str(word) for word in words])
-    told = capsys.readouterr()
-    return left.value.code, told.out, told.err
-
-
-def refusal(capsys, *words):
-    code, out, err = run(capsys, *words)
-    assert code == 2
-    assert out == ""
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    return err
 
 
 def test_the_doctor_says_what_the_model_allows(capsys, folder):
@@ -517,3 +501,14 @@ def test_without_a_page_its_name_is_free(capsys, folder, tmp_path, monkeypatch):
     words = ("explain", "a film", "--model", folder, "--no-html", "--out", "report.html", "--json")
     assert run(capsys, *words)[0] == 0
     assert read(tmp_path / "report.html").tokens
+
+
+def test_people_read_words_and_machines_tokens_unless_they_ask(capsys):
+    asked = ("attribute", "it never drags", "--top", 3)
+    _, out, _ = run(capsys, *asked)
+    assert "drags" in out
+    assert "##" not in out
+    assert "##s" in run(capsys, *asked, "--tokens")[1] + run(capsys, *asked, "--json")[1]
+    told = json.loads(run(capsys, *asked, "--json", "--words")[1])
+    assert told["tokens"] == ["[CLS]", "it", "never", "drags", "[SEP]"]
+    assert told["checks"]["units"] == "words"

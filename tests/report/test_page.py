@@ -464,7 +464,7 @@ def other_results(trial):
         interval=torch.tensor([[0.85, 0.95], [0.7, 0.85], [0.4, 0.6]]),
         loss=torch.tensor([0.3, 0.5, 1.0]),
         order="least",
-        by="attribution",
+        measure="attribution",
     )
     lengths = xa.IdentifiabilityByLength(
         tokens=trial.tokens,

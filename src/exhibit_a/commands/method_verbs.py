@@ -16,8 +16,9 @@ from exhibit_a.commands.verb import Verb, option
 from exhibit_a.progress import progress_bar
 
 if TYPE_CHECKING:
-    from exhibit_a.methods.registry import Method, Option, Options
+    from exhibit_a.methods.registry import Method, Option
     from exhibit_a.results.result import Result
+    from exhibit_a.shapes import Options
 
 AUTOMATIC = ("seed",)  # options that need no words of their own
 SEED = "same seed, same numbers."

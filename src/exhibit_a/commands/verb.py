@@ -103,7 +103,7 @@ def _flag(entry: "Field[Any]") -> str:
     return said["flag"] or f"--{entry.name.strip('_').replace('_', '-')}"
 
 
-def _place(entry: "Field[Any]", hint: Any) -> inspect.Parameter:
+def _place(entry: "Field[Any]", hint: object) -> inspect.Parameter:
     """The parameter of a field."""
     said = entry.metadata.get("option")
     if said is None:

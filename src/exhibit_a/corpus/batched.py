@@ -14,7 +14,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from exhibit_a.corpus.findings import Findings, listed
+from exhibit_a.corpus.findings import Findings, Lists, listed
 from exhibit_a.corpus.plan import Plan
 from exhibit_a.corpus.tasks import Question, Task, Texts, TextTask, answers, watched
 from exhibit_a.errors import NotComputableError
@@ -218,7 +218,7 @@ def _over_heads(sites: list[Tensor]) -> list[float]:
     return found
 
 
-def _joined(parts: list[dict[str, list[Any]]]) -> dict[str, list[Any]]:
+def _joined(parts: list[Lists]) -> Lists:
     return {name: [one for part in parts for one in part[name]] for name in parts[0]}
 
 

@@ -7,7 +7,6 @@ the asked length is run and timed, and every method says for itself what it need
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -66,7 +65,7 @@ class Diagnosis:
     methods: tuple[Estimate, ...]
     rows: int | None = None  # of attention that are kept, if not all
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Everything, for machines."""
         return asdict(self)
 

@@ -27,13 +27,13 @@ from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from exhibit_a.errors import ExhibitError, NotComputableError, first_line, require_choice
+from exhibit_a.shapes import Options
 
 GROUP = "exhibit_a.methods"
 YOURS = "yours"  # the room of methods that are not ours
 WORDS = "Args:"  # the section of a docstring that says what each option means
 
 Function = Callable[..., Any]
-Options = dict[str, Any]
 Gives = Literal["result", "tokens", "maps"]
 Need = Literal[
     "attention", "values", "hidden", "keys", "target", "distribution", "classes", "text",
@@ -413,14 +413,14 @@ def _hints(function: Function) -> Options:
     return get_type_hints(function)
 
 
-def _choices(hint: Any) -> tuple[str, ...]:
+def _choices(hint: object) -> tuple[str, ...]:
     """The words in the ``Literal`` types of a hint, inside unions and sequences too."""
     if get_origin(hint) is Literal:
         return tuple(word for word in get_args(hint) if isinstance(word, str))
     return tuple(dict.fromkeys(word for part in get_args(hint) for word in _choices(part)))
 
 
-def _takes_any_text(hint: Any) -> bool:
+def _takes_any_text(hint: object) -> bool:
     """Whether any text will do, beside the words that are listed."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     return any(part is str for part in parts if part is not NoneType)

@@ -9,7 +9,7 @@ Every class of results says what becomes of each field that has tokens along an 
     all         marks: true where they are for all tokens of a unit
     names       the names of tokens, as a tuple or by stack
     result      a result inside the result, over units as well
-    leave out   what exists for tokens only
+    leave out   what exists for tokens only; kept where every unit is one token
 
 Fields without such an axis stay as they are: they were measured on tokens; so do rows that were
 asked for one by one. Sums are taken in float64. The checks say which units were taken, and where
@@ -80,7 +80,8 @@ class _Uniting:
         """One field of the result over units."""
         value, rule = getattr(self.tokens, name), self.tokens.unit_rules[name]
         if rule == "leave out":
-            return type(value)()
+            alike = all(len(units.layout) == len(units.of) for units in self.units.values())
+            return value if alike else type(value)()
         if rule == "names":
             return self.renamed(value)
         if rule == "result":

@@ -8,7 +8,6 @@ tap is compared with the model's own eager pass: both must give the same answer.
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -84,7 +83,7 @@ class Subject:
         """Model inputs, a batch of one, for a text, a pair of texts or an image."""
         return encode(self.model, self.tokenizer, text, pair, self.anatomy.max_length, truncate)
 
-    def provenance(self, method: str, seed: int | None = None, **used: Any) -> Provenance:
+    def provenance(self, method: str, seed: int | None = None, **used: object) -> Provenance:
         """Where a result of ``method`` on this model comes from, with the parameters used."""
         return provenance(self.name, method, self.revision, seed, **used)
 
@@ -101,7 +100,7 @@ def load(
     device: str | torch.device | None = None,
     dtype: str | torch.dtype | None = None,
     tap: str = "auto",
-    **from_pretrained: Any,
+    **from_pretrained: object,
 ) -> Subject:
     """Load a model so that it can be examined.
 

@@ -10,6 +10,7 @@ against it. No vector of the model's width is ever formed: fⱼ · oᵢ = (Σₖ
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from exhibit_a.methods.explanation.flow import one_stack, readout_rows
 from exhibit_a.methods.registry import Cost, method
+from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteMap, SiteRows
 from exhibit_a.trace.capture import Trace
@@ -27,6 +29,11 @@ from exhibit_a.trace.targets import Target
 class ContributionWeights(SiteResult):
     """What every attention weight adds to the output of its head, along that output."""
 
+    unit_rules: ClassVar[dict[str, Rule]] = {
+        "scores": "map",
+        "lengths": "mean",  # so that rows still add up to them
+        "sequences": "names",
+    }
     scores: tuple[SiteMap, ...]  # rows add up to ``lengths``
     lengths: tuple[SiteRows, ...]  # of the head's output at every query
 

@@ -259,9 +259,7 @@ class _SiteWork:
         path = paths.integrate(
             slopes_at,
             (float(self.silenced[row]), float(self.whole[row])),
-            tolerance=self.plan.tolerance,
-            floor=self.floor,
-            budget=PANEL_POINTS,
+            limits=paths.Limits(self.plan.tolerance, self.floor, PANEL_POINTS),
             heights=lambda alphas: self._heights(*self._copies(row, alphas)),
             slope=lambda slopes: (slopes * context).sum((1, 2, 3)),
         )

@@ -63,6 +63,9 @@ from exhibit_a.trace.targets import Target, choose_target
 TOKENS = 4096  # in one pass of copies
 MAPS: tuple[Need, ...] = ("attention", "target")  # what methods of the first kind need
 VECTORS: tuple[Need, ...] = ("attention", "values", "projection", "target")  # of the second
+READING = Cost(forwards=1, maps=1)  # the maps themselves
+SLOPES = Cost(forwards=2, backwards=True, maps=2)  # and their gradients
+LENGTHS = Cost(forwards=2, algebra=1, maps=1)  # of vectors that attention adds, and of the residual
 STEPS = 64  # of the path from the baseline to the text
 
 
@@ -132,33 +135,21 @@ def _names(methods: Iterable[str] | None, known: Iterable[str]) -> list[str]:
     return names
 
 
-@token_method("raw", "Where does the last layer look?", Cost(forwards=1, maps=1), *MAPS, rows=True)
+@token_method("raw", "Where does the last layer look?", READING, *MAPS, rows=True)
 def raw(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """The attention of the last layer, mean over heads, in the rows the answer is read from."""
     last = steps(trace)[-1]
     return readout_rows(trace, target) @ last, {"read from": "the last layer, mean over heads"}
 
 
-@token_method(
-    "mean_attention",
-    "Where do all heads of all layers look?",
-    Cost(forwards=1, maps=1),
-    "attention",
-    "target",
-    rows=True,
-)
+@token_method("mean_attention", "Where do all heads of all layers look?", READING, *MAPS, rows=True)
 def mean_attention(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """The mean attention of all heads of all layers, in the rows the answer is read from."""
     mean = torch.stack(steps(trace)).mean(0)
     return readout_rows(trace, target) @ mean, {"read from": "all layers, mean over heads"}
 
 
-@token_method(
-    "rollout",
-    "Where do all layers look, one after the other?",
-    Cost(forwards=1, maps=1),
-    *MAPS,
-)
+@token_method("rollout", "Where do all layers look, one after the other?", READING, *MAPS)
 def attention_rollout(trace: Trace, target: Target) -> Scores:
     """Attention multiplied through the layers, where half of each step is the residual."""
     return rollout(readout(trace, target), steps(trace), residual=True)
@@ -176,12 +167,7 @@ def attention_flow(trace: Trace, target: Target) -> Scores:
     return flows / flows.sum()
 
 
-@token_method(
-    "attention_gradient",
-    "Which attention is the answer sensitive to?",
-    Cost(forwards=2, backwards=True, maps=2),
-    *MAPS,
-)
+@token_method("attention_gradient", "Which attention is the answer sensitive to?", SLOPES, *MAPS)
 def attention_gradient(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """Attention times its gradient, summed over sites, heads and queries."""
     sites, weighted = one_stack(trace), attention_times_gradient(trace, target)
@@ -189,12 +175,7 @@ def attention_gradient(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     return scores.sum(0), {"summed over": "sites, heads and queries"}
 
 
-@token_method(
-    "relevance",
-    "What does attention times gradient add up to?",
-    Cost(forwards=2, backwards=True, maps=2),
-    *MAPS,
-)
+@token_method("relevance", "What does attention times gradient add up to?", SLOPES, *MAPS)
 def attention_relevance(trace: Trace, target: Target) -> Scores:
     """The positive part of attention times gradient, multiplied through the layers."""
     sites, weighted = one_stack(trace), attention_times_gradient(trace, target)
@@ -212,23 +193,13 @@ def norm(trace: Trace, target: Target) -> Scores:
     return rollout(readout(trace, target), norm_maps(trace, residual=False), residual=True)
 
 
-@token_method(
-    "norm_residual",
-    "And with the residual and the norm counted?",
-    Cost(forwards=2, algebra=1, maps=1),
-    *VECTORS,
-)
+@token_method("norm_residual", "And with the residual and the norm counted?", LENGTHS, *VECTORS)
 def norm_residual(trace: Trace, target: Target) -> Scores:
     """Lengths of weighted values and of the residual after the layer norm, rolled out."""
     return rollout(readout(trace, target), norm_maps(trace, residual=True), residual=False)
 
 
-@token_method(
-    "alti",
-    "Which token's vector brings a layer to its output?",
-    Cost(forwards=2, algebra=1, maps=1),
-    *VECTORS,
-)
+@token_method("alti", "Which token's vector brings a layer to its output?", LENGTHS, *VECTORS)
 def alti(trace: Trace, target: Target) -> Scores:
     """How much nearer each vector brings the output of its layer, rolled out."""
     return rollout(readout(trace, target), alti_maps(trace), residual=False)
