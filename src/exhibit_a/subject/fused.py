@@ -26,7 +26,6 @@ from torch import Tensor, nn
 from transformers import (
     AttentionInterface,
     AttentionMaskInterface,
-    PretrainedConfig,
     PreTrainedModel,
 )
 
@@ -39,8 +38,9 @@ from exhibit_a.subject.tap import (
     Operands,
     Scorers,
     Tap,
-    configs_of,
+    attention_by_part,
     eager_beside,
+    parts_of,
     serve,
     showing,
 )
@@ -159,33 +159,26 @@ def fused_tapping(
     scorers: Scorers = (),  # noqa: ARG001 - our function is given the queries
 ) -> Iterator[None]:
     """Show every attention call to ``tap`` while the model runs on its own fused kernels."""
-    configs = configs_of(model)
-    before = [config._attn_implementation_internal for config in configs]
-    try:
-        for config, name in zip(configs, kernels_of(model, configs), strict=True):
-            # Not through set_attn_implementation, which takes some names for those of hub kernels.
-            config._attn_implementation_internal = NAME if name is None else f"{NAME}_{name}"
-        with showing(model, tap, first):
-            yield
-    finally:
-        for config, implementation in zip(configs, before, strict=True):
-            config._attn_implementation_internal = implementation
+    with attention_by_part(model, _our_name), showing(model, tap, first):
+        yield
 
 
-def kernels_of(
-    model: PreTrainedModel, configs: list[PretrainedConfig] | None = None
-) -> list[str | None]:
-    """The fused kernel of every part of a model, by configuration: its own, or else sdpa."""
-    parts = {id(part.config): part for part in model.modules() if isinstance(part, PreTrainedModel)}
-    return [
-        _kernel(parts.get(id(config), model), config) for config in configs or configs_of(model)
-    ]
+def kernels_of(model: PreTrainedModel) -> tuple[str, ...]:
+    """The fused kernels of the parts of a model, each once: its own, or else sdpa."""
+    kernels = (_kernel(*part) for part in parts_of(model))
+    return tuple(dict.fromkeys(kernel for kernel in kernels if kernel is not None))
 
 
-def _kernel(part: PreTrainedModel, config: PretrainedConfig) -> str | None:
-    if config._attn_implementation in FUSED:
-        return str(config._attn_implementation)
+def _kernel(built_on: str, part: PreTrainedModel) -> str | None:
+    if built_on in FUSED:
+        return built_on
     return SDPA if part._supports_sdpa else None
+
+
+def _our_name(built_on: str, part: PreTrainedModel) -> str:
+    """What stands for the kernel of a part, or for its eager attention where it has none."""
+    kernel = _kernel(built_on, part)
+    return NAME if kernel is None else f"{NAME}_{kernel}"
 
 
 class _Kernel:

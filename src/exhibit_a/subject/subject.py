@@ -64,9 +64,7 @@ class Subject:
     @property
     def kernels(self) -> tuple[str, ...]:
         """The fused kernels that parts of the model can run on; none where it is eager only."""
-        if self.anatomy.tap != "registry":
-            return ()
-        return tuple(dict.fromkeys(filter(None, kernels_of(self.model))))
+        return kernels_of(self.model) if self.anatomy.tap == "registry" else ()
 
     def tapping(
         self, tap: Tap, *, first: int = 0, fused: bool = False

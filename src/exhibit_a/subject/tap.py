@@ -157,14 +157,50 @@ def showing(model: PreTrainedModel, tap: Tap, first: int) -> Iterator[None]:
 @contextmanager
 def attention_implementation(model: PreTrainedModel, name: str) -> Iterator[None]:
     """Switch the attention of ``model`` and of every model inside it, and switch each one back."""
-    before = [(config, config._attn_implementation_internal) for config in configs_of(model)]
-    try:
+    with _as_it_was(model):
         if reads_registry(model):
             model.set_attn_implementation(name)
         elif name != NAME:
             # Some of these families still read the name at every call (Falcon); others ignore it.
-            for config, _ in before:
+            for config in _configs(model):
                 config._attn_implementation_internal = name
+        yield
+
+
+@contextmanager
+def attention_by_part(
+    model: PreTrainedModel, name_of: Callable[[str, PreTrainedModel], str]
+) -> Iterator[None]:
+    """Give every part of a model the attention that is named for it, and switch each one back.
+
+    Names are written as they are: transformers would take some for those of kernels to download.
+    """
+    with _as_it_was(model):
+        for config, name in [(c, name_of(*part)) for c, part in _attending_parts(model)]:
+            config._attn_implementation_internal = name
+        yield
+
+
+def parts_of(model: PreTrainedModel) -> list[tuple[str, PreTrainedModel]]:
+    """The attention that every part of a model was built on, and the part."""
+    return [part for _, part in _attending_parts(model)]
+
+
+def _attending_parts(
+    model: PreTrainedModel,
+) -> list[tuple[PretrainedConfig, tuple[str, PreTrainedModel]]]:
+    parts = {id(part.config): part for part in model.modules() if isinstance(part, PreTrainedModel)}
+    return [
+        (config, (config._attn_implementation or "eager", parts.get(id(config), model)))
+        for config in _configs(model)
+    ]
+
+
+@contextmanager
+def _as_it_was(model: PreTrainedModel) -> Iterator[None]:
+    """Put back what every part of the model was built on."""
+    before = [(config, config._attn_implementation_internal) for config in _configs(model)]
+    try:
         yield
     finally:
         for config, implementation in before:
@@ -258,7 +294,7 @@ def eager_beside(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
     raise UnsupportedModelError(f"No eager attention is defined beside {type(module).__name__}.")
 
 
-def configs_of(model: PreTrainedModel) -> list[PretrainedConfig]:
+def _configs(model: PreTrainedModel) -> list[PretrainedConfig]:
     """Every configuration that some part of ``model`` reads, each once."""
     configs: dict[int, PretrainedConfig] = {id(model.config): model.config}
     for module in model.modules():
