@@ -17,6 +17,7 @@ from exhibit_a.errors import BrokenInvariantError, UnsupportedModelError, requir
 from exhibit_a.shapes import Attention, Inputs
 from exhibit_a.subject.anatomy import Anatomy, output_weight
 from exhibit_a.subject.encoding import Tokenizer, encode, length_limit, probe, shapes
+from exhibit_a.subject.fused import fused_tapping, kernels_of
 from exhibit_a.subject.guard import floating, frozen_eval, without_cache
 from exhibit_a.subject.modes import require_differentiable, usual_modes
 from exhibit_a.subject.observing import observe
@@ -61,9 +62,20 @@ class Subject:
         device: torch.device = self.model.device
         return device
 
-    def tapping(self, tap: Tap, *, first: int = 0) -> AbstractContextManager[None]:
-        """Show the attention calls of the model to ``tap`` while a block runs."""
-        tapping = TAPS[self.anatomy.tap]
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The fused kernels that parts of the model can run on; none where it is eager only."""
+        return kernels_of(self.model) if self.anatomy.tap == "registry" else ()
+
+    def tapping(
+        self, tap: Tap, *, first: int = 0, fused: bool = False
+    ) -> AbstractContextManager[None]:
+        """Show the attention calls of the model to ``tap`` while a block runs.
+
+        With ``fused``, the model runs on its fused kernels where it has any, and ``tap`` is not
+        asked about weights there.
+        """
+        tapping = fused_tapping if fused and self.kernels else TAPS[self.anatomy.tap]
         return tapping(self.model, tap, first=first, scorers=self.anatomy.scorers)
 
     def encode(self, text: object, pair: str | None = None, *, truncate: bool = False) -> Inputs:

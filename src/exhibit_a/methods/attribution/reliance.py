@@ -106,6 +106,7 @@ def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     needs=("attention", "values", "hidden", "target"),
     cost=Cost(forwards=25, per_layer=6, maps=4),
     command="reliance",
+    rows=True,
     tokens=token_scores,
 )
 def reliance(
