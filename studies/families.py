@@ -21,8 +21,8 @@ def main() -> None:
     print(__doc__.splitlines()[0].join(["# ", "\n"]))
     print(
         "A family is supported when it passes `tests/subject/test_family_contract.py`; the parity "
-        "below is the largest\ndifference between the pass we watch, with every probability handed back by "
-        "us, and the model's own eager\npass. Made by `make families` with "
+        "below is the largest\ndifference between the pass we watch, with every probability "
+        "handed back by us, and the model's own eager\npass. Made by `make families` with "
         f"transformers {transformers.__version__}.\n"
     )
     print("| family | tap | parity | attention | output projection |")

@@ -12,57 +12,24 @@ known, every c_i is one product α h; this is the call that can be watched and c
 changes a row changes what is read there and every state after it; the other rows stay as they are.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
-from transformers import GenerationMixin
-from transformers.cache_utils import Cache, DynamicCache, EncoderDecoderCache
-from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
-
-from exhibit_a.errors import require_choice
-from exhibit_a.models.additive_attention import AdditiveAttention, SourceMask, added_mask
-from exhibit_a.models.base import (
-    ReferenceConfig,
-    ReferenceModel,
-    mean_loss,
-    require_multiple,
-    shifted_right,
+from transformers.cache_utils import Cache, EncoderDecoderCache
+from transformers.modeling_outputs import (
+    BaseModelOutput,
+    BaseModelOutputWithPastAndCrossAttentions,
 )
+
+from exhibit_a.models.additive_attention import AdditiveAttention, SourceMask, added_mask
+from exhibit_a.models.base import Stack
+from exhibit_a.models.configs import AdditiveConfig
 from exhibit_a.models.recurrence import BidirectionalLayer, State, gru
+from exhibit_a.models.translator import Translator
 from exhibit_a.shapes import Source, SourceIds, Target, TargetIds
-
-
-class AdditiveConfig(ReferenceConfig):
-    """Sizes of an `AdditiveTranslator`: one width for embeddings, annotations and states."""
-
-    model_type = "exhibit-additive"
-    attribute_map = {  # noqa: RUF012 - a table of the base class
-        "hidden_size": "d_model",
-        "num_hidden_layers": "encoder_layers",
-    }
-    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
-
-    vocab_size: int = 30000
-    d_model: int = 1000
-    d_attention: int = 1000
-    encoder_layers: int = 1
-    readout: str = "maxout"  # or "tanh"
-    dropout: float = 0.0
-    is_encoder_decoder: bool = True
-    tie_word_embeddings: bool = True
-    use_cache: bool = True
-    pad_token_id: int | None = 0
-    bos_token_id: int | None = 1
-    eos_token_id: int | list[int] | None = 2
-    decoder_start_token_id: int | None = 1
-
-    def __post_init__(self, **kwargs: Any) -> None:
-        """Refuse sizes that do not fit together."""
-        super().__post_init__(**kwargs)  # type: ignore[no-untyped-call]
-        require_choice("readout", self.readout, ("maxout", "tanh"))
-        require_multiple(self.d_model, 2, "directions")
 
 
 class AdditiveDecoderLayer(nn.Module):
@@ -143,31 +110,23 @@ class AdditiveDecoderLayer(nn.Module):
         return torch.maximum(wide[..., 0::2], wide[..., 1::2])
 
 
-class AdditivePart(ReferenceModel):
-    """What encoder, decoder and the whole have in common."""
+class AdditiveEncoder(Stack):
+    """A GRU that reads the source from both sides."""
 
     config_class = AdditiveConfig
     config: AdditiveConfig
 
-
-class AdditiveEncoder(AdditivePart):
-    """A GRU that reads the source from both sides."""
-
-    def __init__(self, config: AdditiveConfig) -> None:
-        super().__init__(config)
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.dropout = nn.Dropout(config.dropout)
-        self.layers = nn.ModuleList(
-            BidirectionalLayer("gru", config.d_model) for _ in range(config.encoder_layers)
-        )
-        self.finish()
+    def new_layers(self) -> Iterable[nn.Module]:
+        """One layer in the paper."""
+        width = self.config.d_model
+        return (BidirectionalLayer("gru", width) for _ in range(self.config.encoder_layers))
 
     def forward(
         self,
         input_ids: SourceIds,
         attention_mask: Tensor | None = None,
         output_hidden_states: bool = False,
-        **kwargs: Any,  # noqa: ARG002 - generate passes what only the decoder wants
+        **kwargs: object,  # noqa: ARG002 - generate passes what only the decoder wants
     ) -> BaseModelOutput:
         """The annotations h_1 … h_n."""
         states = self.dropout(self.embedding(input_ids))
@@ -182,30 +141,38 @@ class AdditiveEncoder(AdditivePart):
         )
 
 
-class AdditiveDecoder(AdditivePart):
+class AdditiveDecoder(Stack):
     """A GRU that writes, and looks at the source before every word."""
 
-    def __init__(self, config: AdditiveConfig) -> None:
-        super().__init__(config)
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.dropout = nn.Dropout(config.dropout)
-        self.layers = nn.ModuleList([AdditiveDecoderLayer(config)])
-        self.finish()
+    config_class = AdditiveConfig
+    config: AdditiveConfig
+
+    def new_layers(self) -> Iterable[nn.Module]:
+        """One layer."""
+        return [AdditiveDecoderLayer(self.config)]
 
     def forward(
         self,
         input_ids: TargetIds,
         source: Source,
-        real: SourceMask = None,
-        past: Cache | None = None,
-    ) -> tuple[list[Tensor], Tensor | None]:
+        attention_mask: Tensor | None = None,  # noqa: ARG002 - it never looks at what it wrote
+        source_mask: Tensor | None = None,
+        past_key_values: EncoderDecoderCache | None = None,
+    ) -> BaseModelOutputWithPastAndCrossAttentions:
         """The states before and after the layer, and α."""
         words = self.dropout(self.embedding(input_ids))
+        past = None if past_key_values is None else past_key_values.self_attention_cache
+        real = None if source_mask is None else source_mask.bool()
         states, weights = self.layers[0](words, source, real, past)
-        return [words, self.dropout(states)], weights
+        states = self.dropout(states)
+        return BaseModelOutputWithPastAndCrossAttentions(
+            last_hidden_state=states,
+            hidden_states=(words, states),
+            cross_attentions=(weights,),
+        )
 
 
-class AdditiveTranslator(AdditivePart, GenerationMixin):
+class AdditiveTranslator(Translator):
     """The translator, whole: source text in, target text out.
 
     >>> config = xa.models.AdditiveConfig(vocab_size=50, d_model=16, d_attention=8)
@@ -214,63 +181,5 @@ class AdditiveTranslator(AdditivePart, GenerationMixin):
     ('cross', 1, 8, 16)
     """
 
-    _tied_weights_keys = {  # noqa: RUF012
-        "encoder.embedding.weight": "embedding.weight",
-        "decoder.embedding.weight": "embedding.weight",
-        "answer.weight": "embedding.weight",
-    }
-
-    def __init__(self, config: AdditiveConfig) -> None:
-        super().__init__(config)
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.encoder = AdditiveEncoder(config)
-        self.decoder = AdditiveDecoder(config)
-        self.answer = nn.Linear(config.d_model, config.vocab_size, bias=False)
-        self.finish()
-
-    def forward(
-        self,
-        input_ids: SourceIds | None = None,
-        attention_mask: Tensor | None = None,
-        decoder_input_ids: TargetIds | None = None,
-        encoder_outputs: BaseModelOutput | None = None,
-        past_key_values: EncoderDecoderCache | None = None,
-        labels: TargetIds | None = None,
-        use_cache: bool | None = None,
-        output_hidden_states: bool = False,
-        output_attentions: bool = False,
-        **kwargs: Any,  # noqa: ARG002 - generate passes what other models want
-    ) -> Seq2SeqLMOutput:
-        """The score of every token of the vocabulary at every place of the target."""
-        if encoder_outputs is None:
-            assert input_ids is not None
-            encoder_outputs = self.encoder(input_ids, attention_mask, output_hidden_states)
-        if decoder_input_ids is None:
-            assert labels is not None
-            decoder_input_ids = shifted_right(labels, self.config)
-        if use_cache and past_key_values is None:
-            past_key_values = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        history, weights = self.decoder(
-            decoder_input_ids,
-            encoder_outputs.last_hidden_state,
-            None if attention_mask is None else attention_mask.bool(),
-            None if past_key_values is None else past_key_values.self_attention_cache,
-        )
-        logits = self.answer(history[-1])
-        return Seq2SeqLMOutput(
-            loss=mean_loss(logits, labels),
-            logits=logits,
-            past_key_values=past_key_values,
-            decoder_hidden_states=tuple(history) if output_hidden_states else None,
-            cross_attentions=(weights,) if output_attentions else None,
-            encoder_last_hidden_state=encoder_outputs.last_hidden_state,
-            encoder_hidden_states=encoder_outputs.hidden_states,
-        )
-
-    def get_output_embeddings(self) -> nn.Linear:
-        """The map from states to scores of tokens."""
-        return self.answer
-
-    def prepare_decoder_input_ids_from_labels(self, labels: TargetIds) -> TargetIds:
-        """What the decoder is given when these are the right answers."""
-        return shifted_right(labels, self.config)
+    config_class = AdditiveConfig
+    reads, writes = AdditiveEncoder, AdditiveDecoder

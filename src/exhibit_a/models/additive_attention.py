@@ -8,14 +8,13 @@ In the words of later attention: one head, queries W s, keys U h, values h, and 
 product of query and key.
 """
 
-from typing import Any
-
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from transformers import PretrainedConfig
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from exhibit_a.models.sublayers import attended
 from exhibit_a.shapes import Attention, Queries, SharedKeys, SharedValues, Source, Target
 
 SourceMask = Bool[Tensor, "batch source"] | None
@@ -27,16 +26,12 @@ def eager_attention_forward(
     key: SharedKeys,
     value: SharedValues,
     attention_mask: Tensor | None,
-    **kwargs: Any,  # noqa: ARG001 - what other attention functions want
+    **kwargs: object,  # noqa: ARG001 - what other attention functions want
 ) -> tuple[Float[Tensor, "batch query head d_head"], Attention]:
     """c_i = Σ_j α_ij h_j, for all i at once."""
     assert isinstance(module, AdditiveAttention)
     scores = module.energy((query.unsqueeze(-2) + key.unsqueeze(-3)).tanh()).squeeze(-1)
-    if attention_mask is not None:
-        scores = scores + attention_mask
-    weights = scores.softmax(-1)
-    context = weights @ value
-    return context.transpose(1, 2).contiguous(), weights
+    return attended(scores, attention_mask, value)
 
 
 class AdditiveAttention(nn.Module):

@@ -1,6 +1,7 @@
 """What do all reference models have in common? First weights, embeddings, and the loss."""
 
-from typing import cast
+from collections.abc import Iterable
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -9,19 +10,10 @@ from torch.nn.functional import cross_entropy
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers import initialization as init
 
-from exhibit_a.shapes import TargetIds
+from exhibit_a.models.configs import ReferenceConfig, TranslatorConfig
+from exhibit_a.shapes import Hidden, TargetIds
 
 IGNORED = -100  # a label that is no answer: padding of a target
-
-
-class ReferenceConfig(PretrainedConfig):
-    """Sizes of a reference model."""
-
-    # Every configuration takes more options than the fields of its class (num_labels, dtype, …),
-    # which a check of its signature would refuse.
-    __no_type_check__ = True
-
-    d_model: int = 512
 
 
 class ReferenceModel(PreTrainedModel):
@@ -61,10 +53,34 @@ class ReferenceModel(PreTrainedModel):
                 module.embedding = value
 
 
-def require_multiple(width: int, parts: int, what: str) -> None:
-    """Refuse a width that cannot be cut into equal parts."""
-    if width % parts:
-        raise ValueError(f"A width of {width} cannot be cut into {parts} {what}.")
+class Stack(ReferenceModel):
+    """Half of a translator: embeddings, and layers one after the other."""
+
+    config: TranslatorConfig
+
+    def __init__(self, config: TranslatorConfig) -> None:
+        super().__init__(config)
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = nn.ModuleList(self.new_layers())
+        self.finish()
+
+    def new_layers(self) -> Iterable[nn.Module]:
+        """The layers, with their first weights."""
+        raise NotImplementedError
+
+
+def through(
+    layers: nn.ModuleList, states: Hidden, *given: Any
+) -> tuple[list[Any], list[tuple[Any, ...]]]:  # tensors; outputs of models want FloatTensors
+    """The states before the first layer and after each, and the attention maps of each layer."""
+    history: list[Any] = [states]
+    maps = []
+    for layer in layers:
+        states, *weights = layer(states, *given)
+        history.append(states)
+        maps.append(tuple(weights))
+    return history, maps
 
 
 def shifted_right(labels: TargetIds, config: PretrainedConfig) -> TargetIds:

@@ -11,18 +11,10 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from exhibit_a.extras import extra
+from exhibit_a.report import sentences
 from exhibit_a.report.html import script
 from exhibit_a.report.picture import data_uri, enlarged, shaded, word_squares
 from exhibit_a.report.reading import reading
-from exhibit_a.report.sentences import (
-    MARKS,
-    carriers_sentence,
-    most_important,
-    of_margin,
-    p_text,
-    ranked_pictures,
-    reliance_sentences,
-)
 from exhibit_a.report.view import view
 from exhibit_a.results.result import Result
 from exhibit_a.subject.site_names import head_name
@@ -78,14 +70,16 @@ def static_html(trial: Trial, *, by: Asked | None = None) -> str:
     """
     trial = reading(trial, by)
     answer = ", ".join(f"{escape(label)} {share:.3f}" for label, share in trial.answer.items())
-    ranked = most_important(trial)
-    rests = [] if trial.reliance is None else reliance_sentences(trial.reliance, trial.answer)
+    ranked = sentences.most_important(trial)
+    rests = (
+        [] if trial.reliance is None else sentences.reliance_sentences(trial.reliance, trial.answer)
+    )
     return (
         f"<div><p><b>{escape(trial.advice or trial.verdict)}</b></p>"
         f"<p>{escape(' '.join(trial.tokens or ()))}</p>"
         f"<p>Answer: {answer or 'none'}. {escape(' '.join(rests))}</p>"
         f"<p><b>{escape(trial.word)}</b>: {escape(trial.verdict)}</p>"
-        f"{_heads(trial)}<p>{escape(carriers_sentence(trial))}</p>"
+        f"{_heads(trial)}<p>{escape(sentences.carriers_sentence(trial))}</p>"
         f"{_table(trial, ranked[:SHOWN])}{_pictures(trial)}{_maps(trial, ranked[0])}"
         "<p>For the interactive page: <code>exhibit_a.widget(trial)</code> or "
         "<code>trial.html(path)</code>.</p></div>"
@@ -121,13 +115,13 @@ def _maps(trial: Trial, head: HeadVerdict) -> str:
 
 
 def _table(trial: Trial, heads: Sequence[HeadVerdict]) -> str:
-    names = ("head", "verdict", "of margin", "alone", "shared", "determined", "points")
+    names = ("head", "verdict", "share", "alone", "shared", "determined", "points")
     rows = [
         (
             head_name(trial.sites, head.site, head.head),
             head.word,
-            _cell(of_margin(trial, head.reliance), "+.1%"),
-            _cell(of_margin(trial, head.one_head), "+.1%"),
+            _cell(sentences.of_margin(trial, head.reliance), "+.1%"),
+            _cell(sentences.of_margin(trial, head.one_head), "+.1%"),
             "yes" if head.shared else "no",
             _cell(head.determined),
             _cell(head.points),
@@ -142,13 +136,13 @@ def _pictures(trial: Trial) -> str:
         return ""
     rows = [
         (
-            f"{MARKS[picture.advice]} {picture.advice}",
+            f"{sentences.MARKS[picture.advice]} {picture.advice}",
             picture.label,
-            p_text(picture.p_value),
+            sentences.p_text(picture.p_value),
             _cell(picture.probability_loss, ".2f"),
             ", ".join(picture.words[place] for place in picture.ranking[:FIRST_WORDS]),
         )
-        for picture in ranked_pictures(trial.pictures)
+        for picture in sentences.ranked_pictures(trial.pictures)
     ]
     return _rows(("advice", "picture", "p", "answer loses", "first words"), rows)
 

@@ -33,6 +33,7 @@ SIZES: tuple[Bits, ...] = (16, 8)
 class Blocks:
     """Named bytes, one after the other in one text."""
 
+    share: float = 1.0  # of the bytes that a page may have
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
     length: int = 0

@@ -13,7 +13,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import process_time
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,7 +23,7 @@ from exhibit_a.errors import NotComputableError
 from exhibit_a.models.base import IGNORED
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.progress import Bar
-from exhibit_a.training.checkpoints import Checkpoints, Weights
+from exhibit_a.training.checkpoints import Checkpoints, Epoch, Weights
 from exhibit_a.training.parallel_text import Pairs
 from exhibit_a.training.translating import bleu, translate
 
@@ -56,7 +55,7 @@ def fit_translator(
     schedule: TranslatorSchedule,
     kept: Checkpoints,
     bar: Bar,
-) -> list[dict[str, Any]]:
+) -> list[Epoch]:
     """Train until epochs or patience run out, and leave the best weights in the model.
 
     ``pairs`` are those to learn from and those to choose by. Returned is what was measured after
@@ -190,7 +189,7 @@ def _seed(seed: int, epoch: int) -> int:
     return int(torch.randint(2**62, (), generator=generator(seed, epoch, 1)))
 
 
-def _out_of_patience(history: Sequence[dict[str, Any]], patience: int) -> bool:
+def _out_of_patience(history: Sequence[Epoch], patience: int) -> bool:
     scores = [entry["bleu"] for entry in history]
     return bool(scores) and len(scores) - 1 - scores.index(max(scores)) >= patience
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from transformers import (
@@ -54,7 +53,7 @@ RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
     "holdout": (lambda value: 0 < value < 1, "above 0 and below 1"),
 }
 
-Source = str | Path | Iterable[Any]  # of examples
+Source = str | Path | Iterable[object]  # of examples
 
 
 def train(

@@ -10,7 +10,6 @@
 import shutil
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import torch
 from transformers import (
@@ -29,6 +28,7 @@ from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.progress import progress_bar
 from exhibit_a.results.files import folder_beside, free_folder
 from exhibit_a.results.plain import JSON
+from exhibit_a.shapes import Options
 from exhibit_a.training.checkpoints import Checkpoints
 from exhibit_a.training.fit_translator import TranslatorSchedule, fit_translator
 from exhibit_a.training.parallel_text import Pairs, read_pairs
@@ -111,7 +111,7 @@ def _new(
         tokenizer = learnt_vocabulary((text for pair in pairs for text in pair), config.vocab_size)
         kept.begin()
         tokenizer.save_pretrained(kept.folder)
-    words: dict[str, Any] = {"vocab_size": len(tokenizer)}
+    words: Options = {"vocab_size": len(tokenizer)}
     sized = type(config).from_dict({**config.to_dict(), **words})
     model: PreTrainedModel = AutoModelForSeq2SeqLM.from_config(sized)
     return model, tokenizer

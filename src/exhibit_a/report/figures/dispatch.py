@@ -2,7 +2,6 @@
 
 from functools import singledispatch
 from inspect import signature
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap
@@ -25,7 +24,7 @@ def figure(
     cmap: str | Colormap | None = None,
     tokens: Labels | None = None,
     by: Asked | None = None,
-    **options: Any,
+    **options: object,
 ) -> Figure:
     """Draw a result, and give back the figure that it stands in.
 
@@ -52,6 +51,6 @@ def figure(
 
 
 @singledispatch
-def draw(result: Result, canvas: Canvas, **options: Any) -> Axes:  # noqa: ARG001
+def draw(result: Result, canvas: Canvas, **options: object) -> Axes:  # noqa: ARG001
     """Draw a result on a canvas; kinds that have a figure are registered with this."""
     raise BadRequestError(f"{canvas.kind} has no plot. Draw from to_pandas() instead.")

@@ -1,0 +1,95 @@
+"""What does the command line print for tests of attention as an explanation?"""
+
+from exhibit_a.methods.explanation.adversarial import AdversarialAttention
+from exhibit_a.methods.explanation.adversarial_keys import AdversarialKeys
+from exhibit_a.methods.explanation.faithfulness import Faithfulness
+from exhibit_a.methods.explanation.permutation import PermutationTest
+from exhibit_a.methods.explanation.pictures import Pictures
+from exhibit_a.methods.own import TokenAttribution
+from exhibit_a.report.sentences import MARKS, ranked_pictures
+from exhibit_a.report.summaries.dispatch import Columns, Summary, from_columns, means, summary_rows
+from exhibit_a.report.table import Rows
+
+FIRST_WORDS = 3  # of a picture
+
+
+@summary_rows.register
+def _(result: PermutationTest, top: int | None = None) -> Summary:  # noqa: ARG001
+    columns: Columns = {
+        "shuffled": result.conditions,
+        "accuracy": result.accuracy,
+        "interval": result.accuracy_interval,
+        "drop": result.drop,
+        "p": result.p_value,
+        "change": result.mean_change,
+        "flips": result.flip_rate,
+        "uniform": result.uniform_accuracy,
+    }
+    title = f"{result.what} permuted by {result.scope}; own accuracy {result.own_accuracy:.3f}"
+    return Summary(title, from_columns(columns))
+
+
+@summary_rows.register
+def _(result: AdversarialAttention, top: int | None = None) -> Summary:  # noqa: ARG001
+    columns: Columns = {
+        "where": result.conditions,
+        "divergence": result.divergence,
+        "most_possible": result.bound,
+        "at_the_answer": result.at_answer,
+        "same_outputs": result.free,
+        "answer_moved": result.change,
+        "exact": result.exact.bool(),
+    }
+    if bool(result.free.isnan().all()):
+        del columns["same_outputs"]  # was not asked for
+    title = f"farthest attention found (Jensen–Shannon) for the {result.target}"
+    return Summary(title, from_columns(columns))
+
+
+@summary_rows.register
+def _(result: AdversarialKeys, top: int | None = None) -> Summary:  # noqa: ARG001
+    columns: Columns = {
+        "keys": result.conditions,
+        "accuracy": result.accuracy,
+        "interval": result.accuracy_interval,
+        "same_answer": result.agreement,
+        "distance": means(result.key_distance),
+        "without_shift": means(result.shift_free_distance),
+        "divergence": means(result.divergence),
+    }
+    return Summary("adversarial keys", from_columns(columns))
+
+
+@summary_rows.register
+def _(result: TokenAttribution, top: int | None = None) -> Summary:
+    ranked = result.scores.abs().argsort(descending=True, stable=True).tolist()
+    tokens = result.tokens or ()
+    rows: Rows = [
+        {"position": place, "token": tokens[place], "score": float(result.scores[place])}
+        for place in (range(len(ranked)) if top is None else ranked[:top])
+    ]
+    return Summary(f"tokens by {result.method} for the {result.target}", rows)
+
+
+@summary_rows.register
+def _(result: Pictures, top: int | None = None) -> Summary:
+    shown = FIRST_WORDS if top is None else top
+    rows: Rows = [
+        {
+            "picture": picture.label,
+            "advice": f"{MARKS[picture.advice]} {picture.advice}",
+            "p": picture.p_value,
+            "adjusted": picture.adjusted,
+            "percentile": picture.percentile,
+            "loss": picture.loss,
+            "probability_loss": picture.probability_loss,
+            "first_words": ", ".join(picture.words[place] for place in picture.ranking[:shown]),
+        }
+        for picture in ranked_pictures(result)
+    ]
+    return Summary(result.advice, rows)
+
+
+@summary_rows.register
+def _(result: Faithfulness, top: int | None = None) -> Summary:  # noqa: ARG001
+    return Summary("faithfulness", result.table())
