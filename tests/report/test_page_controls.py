@@ -75,7 +75,8 @@ def test_the_text_stands_as_it_was_written(browser, tmp_path):
         words = [seen[".token"].nth(place).inner_text() for place in range(seen[".token"].count())]
         assert "Unflinchingly" in words
         assert "drags" in words  # two tokens, one word
-        scores = dict(zip(effective.by("word").tokens, effective.by("word").token_scores.tolist()))
+        over_words = effective.by("word")
+        scores = dict(zip(over_words.tokens, over_words.token_scores.tolist(), strict=True))
         tip = seen[".token:text-is('drags')"].get_attribute("data-tip") or ""
         if tip:  # where the words are shaded
             assert f"{abs(scores['drags']):.3f}"[:4] in tip
@@ -182,34 +183,45 @@ def test_a_word_is_found_in_text_map_and_lines(seen, tiny):
     seen.page.keyboard.press("Enter")
     seen.settle()
     assert seen.text(".find .count") == f"2 of {count}"
-    assert "“not”" in seen.text(".row-view h3")
+    assert "from not" in " ".join(seen.text(".row-view h3").split())
     seen[".find input"].fill("elephant")
     assert seen.text(".find .count") == "not in this text"
     seen.page.keyboard.press("Escape")
     assert seen.text(".find .count") == ""
 
 
-def test_a_map_grows_and_its_labels_stay(seen):
-    frame = "root.querySelector('section.head .frame')"
-    size = f"() => {{ const root = document.querySelector('[data-exhibit-a]').shadowRoot; const f = {frame}; return [f.scrollWidth, f.clientWidth, f.scrollHeight, f.clientHeight] }}"
-    for _ in range(4):
-        seen["[aria-label=larger]"].click()
-        seen.settle()
-    wide, room, tall, high = seen.page.evaluate(size)
-    assert wide >= room
-    assert tall >= high
-    shown = seen.pixels()
-    seen["[aria-label='fit all of it']"].click()
-    seen.settle()
-    assert seen.pixels() != shown
-    wide, room, *_ = seen.page.evaluate(size)
-    assert wide <= room
+SIZES = """() => {
+  const frame = document.querySelector('[data-exhibit-a]').shadowRoot
+    .querySelector('section.head .frame');
+  return [frame.scrollWidth, frame.clientWidth, frame.scrollHeight, frame.clientHeight];
+}"""
+
+
+def test_a_map_grows_and_its_labels_stay(browser, address):
+    with visit(browser, address, width=390) as seen:
+        seen.page.wait_for_selector("canvas[data-shown]")
+        fit = seen.pixels()
+        wide, room, *_ = seen.page.evaluate(SIZES)
+        assert wide <= room
+        for _ in range(2):
+            seen["[aria-label=larger]"].click()
+            seen.settle()
+        wide, room, tall, high = seen.page.evaluate(SIZES)
+        assert wide > room
+        assert tall >= high
+        shown = seen.pixels()
+        assert shown != fit
+        seen["section.head .frame"].evaluate("frame => frame.scrollLeft = 60")
+        assert seen.pixels() != shown
+        seen["[aria-label='fit all of it']"].click()
+        assert seen.pixels() == fit
+        assert seen.complaints == []
 
 
 def test_every_number_says_what_it_is(seen):
     nameless = seen.page.evaluate(
         """() => [...document.querySelector('[data-exhibit-a]').shadowRoot.querySelectorAll(
-          'header.summary .figure, .facts .figure, .facts .fact b, .pictures td.figure, .heads td.figure')]
+          'header.summary .figure, .facts .figure, .fact b, .pictures td.figure, .heads td.figure')]
           .filter(e => !e.closest('[data-tip]')).map(e => e.outerHTML.slice(0, 90))"""
     )
     assert nameless == []
@@ -272,8 +284,8 @@ def test_on_paper_there_are_no_controls_and_no_night(browser, address):
 def test_movement_is_left_out_where_it_is_not_wanted(browser, address):
     with visit(browser, address, reduced_motion="reduce") as seen:
         moving = seen.page.evaluate(
-            """() => [...document.querySelector('[data-exhibit-a]').shadowRoot.querySelectorAll('*')]
-              .filter(e => getComputedStyle(e).transitionDuration !== '0s').length"""
+            """() => [...document.querySelector('[data-exhibit-a]').shadowRoot
+              .querySelectorAll('*')].filter(e => getComputedStyle(e).transitionDuration !== '0s').length"""
         )
         assert moving == 0
 
@@ -324,10 +336,10 @@ def test_two_results_are_linked_and_their_difference_is_drawn(browser, tiny, tmp
         assert len({re.match(r"Layer \d, head \d", name)[0] for name in names}) == 1
         seen[".half [data-mode=effective]"].first.click()
         assert seen[".half [data-mode=effective]"].nth(1).get_attribute("aria-checked") == "true"
-        before = seen.pixels(".difference canvas >> nth=0")
+        before = seen.pixels(".difference .frame canvas")
         seen[".half [data-mode=raw]"].nth(1).click()
         seen.settle()
-        assert seen.pixels(".difference canvas >> nth=0") != before
+        assert seen.pixels(".difference .frame canvas") != before
         assert seen.complaints == []
 
 
@@ -353,8 +365,14 @@ def test_lines_and_search_of_512_tokens_answer_at_once(browser, tmp_path):
         seen.page.wait_for_selector("canvas[data-shown]")
         seen.page.wait_for_timeout(500)
         ends = "root.querySelector('.line-view').dataset.end"
-        click = "root.querySelector(`.line-view .end[data-place='{}']`).dispatchEvent(new MouseEvent('click', {{bubbles: true}}))"
-        typed = "const box = root.querySelector('.find input'); box.value = '{}'; box.dispatchEvent(new Event('input'))"
+        click = (
+            "root.querySelector(`.line-view .end[data-place='{}']`)"
+            ".dispatchEvent(new MouseEvent('click', {{bubbles: true}}))"
+        )
+        typed = (
+            "const box = root.querySelector('.find input'); box.value = '{}'; "
+            "box.dispatchEvent(new Event('input'))"
+        )
         lines = [
             seen.page.evaluate(
                 TIMED, {"run": click.format(at), "ready": f"{ends} === 'query {at}'"}

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 AUTOMATIC = ("seed",)  # options that need no words of their own
 SEED = "same seed, same numbers."
+ROWS = "Only these rows of attention, for long texts: answer, positions (0,-1) or a range (-16:)."
 
 
 def verb_of(method: "Method") -> type[Verb]:
@@ -46,6 +47,8 @@ def with_options(kind: type[Verb], method: "Method") -> type[Verb]:
         for name, entry in method.options.items()
         if _can_be_said(entry) and name not in own
     ]
+    if method.rows and method.takes == ("trace",):
+        added.append(("rows", str | None, option(None, help=ROWS)))
     made: type[Verb] = make_dataclass(
         kind.__name__,
         added,

@@ -123,7 +123,34 @@ class OneText(WithModel):
         asked = self.asked()
         answer = {"target_text": self.reply, "generate": self.generate}
         options |= answer | {"pair": self.pair, "truncate": self.truncate}
+        said = getattr(self, "rows", None)  # verbs have it whose method needs no others
+        options |= {} if said is None else {"rows": read_rows(said)}
         return capture(self.subject(), asked, **options)
+
+
+def read_rows(said: str) -> "str | slice | list[int]":
+    """Rows as they are said: answer, positions with commas between, or start:stop.
+
+    >>> read_rows("0,-1"), read_rows("-16:"), read_rows("answer")
+    ([0, -1], slice(-16, None, None), 'answer')
+    """
+    from exhibit_a.errors import BadRequestError
+
+    if said == "answer":
+        return said
+    parts = said.split(":") if ":" in said else said.split(",")
+    try:
+        numbers = [int(part) if part.strip() else None for part in parts]
+    except ValueError:
+        numbers = []
+    if ":" in said and 2 <= len(numbers) <= 3:
+        return slice(*numbers)
+    places = [number for number in numbers if number is not None]
+    if ":" in said or not places or len(places) < len(numbers):
+        raise BadRequestError(
+            f"Rows are answer, positions such as 0,-1 or a range such as -16:, not {said!r}."
+        )
+    return places
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,7 @@ class Effective(OneText, Answer):
             for name in ("value_bias", "simplex", "rtol")
         }
         answer = {"--answer": self.reply, "--generate": self.generate, "--messages": self.messages}
+        answer["--rows"] = getattr(self, "rows", None)
         refuse_beside("--by-length", {"--pair": self.pair} | answer | changed)
         self.answer(method_verbs.result(_method("identifiability_by_length"), self, lengths=None))
 

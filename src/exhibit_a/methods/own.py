@@ -18,7 +18,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError, first_line, require_choice
-from exhibit_a.methods.registry import YOURS, Cost, Function, Gives, Method, add, find
+from exhibit_a.methods.registry import (
+    YOURS,
+    Cost,
+    Function,
+    Gives,
+    Method,
+    add,
+    find,
+    require_all_rows,
+)
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import Result, SiteResult
 from exhibit_a.shapes import Options, SiteMap
@@ -114,7 +123,7 @@ def result_of(
             tokens=trace.tokens,
             layouts=trace.layouts,
             provenance=trace.subject.provenance(entry.name, seed),
-            checks={"parity": trace.subject.anatomy.parity},
+            checks={"parity": trace.subject.anatomy.parity} | trace.subject.doubts(trace.tokens),
             method=entry.name,
             maps=head_maps(entry, trace, **options),
             sites=trace.sites,
@@ -135,7 +144,7 @@ def attribution_of(entry: Method, trace: Trace, target: Target, **options: Any) 
         provenance=trace.subject.provenance(
             entry.name, options.get("seed"), target=str(target), **used
         ),
-        checks=doubts,
+        checks=doubts | trace.subject.doubts(trace.tokens),
         method=entry.name,
         target=str(target),
         scores=scores.detach().cpu(),
@@ -208,6 +217,8 @@ def _called(
     if target is not None and ("target" in places or anything):
         given["target"] = target
     kept = [name for name in ("attention", "values", "hidden", "keys") if name in entry.needs]
+    if not entry.rows:
+        require_all_rows(entry.name, [trace])
     try:
         with method_modes():
             return function(trace.keeping(*kept), **given)

@@ -115,7 +115,7 @@ def _maps(trial: Trial, head: HeadVerdict) -> str:
 
 
 def _table(trial: Trial, heads: Sequence[HeadVerdict]) -> str:
-    names = ("head", "verdict", "of margin", "alone", "shared", "determined", "points")
+    names = ("head", "verdict", "share", "alone", "shared", "determined", "points")
     rows = [
         (
             head_name(trial.sites, head.site, head.head),

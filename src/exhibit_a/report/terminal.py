@@ -206,8 +206,9 @@ def _grid(trial: Trial) -> RenderableType:
 
 
 def _chosen_by(trial: Trial) -> str:
-    by = "that carry most" if trial.reliance is not None else "with the farthest alternatives"
-    return f"the {SHOWN_HEADS} heads {by}"
+    if trial.reliance is None:
+        return f"the {SHOWN_HEADS} heads with the farthest alternatives"
+    return f"the {SHOWN_HEADS} heads that carry most, in parts of the margin"
 
 
 def _heads(trial: Trial) -> RenderableType:
@@ -215,15 +216,15 @@ def _heads(trial: Trial) -> RenderableType:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for name in ("head", "verdict"):
         table.add_column(name, no_wrap=True)
-    for name in ("of margin", "alone", "shared", "determined", "points"):
+    for name in ("share", "alone", "shared", "determined", "points"):
         table.add_column(name, justify="right", no_wrap=True)
     heads = most_important(trial)[:SHOWN_HEADS]
     for head in heads:
         table.add_row(
             head_name(trial.sites, head.site, head.head),
             Text(f"{GLYPHS[head.word]} {head.word}", style=OF_WORD[head.word]),
-            _number(of_margin(trial, head.reliance), "+.1%"),
-            _number(of_margin(trial, head.one_head), "+.1%"),
+            _number(of_margin(trial, head.reliance), "+.0%"),
+            _number(of_margin(trial, head.one_head), "+.0%"),
             "yes" if head.shared else "no",
             _said(head.determined, head.distance),
             _said(head.points, head.pointing),

@@ -11,8 +11,9 @@ Every class of results says what becomes of each field that has tokens along an 
     result      a result inside the result, over units as well
     leave out   what exists for tokens only; kept where every unit is one token
 
-Fields without such an axis stay as they are: they were measured on tokens. Sums are taken in
-float64. The checks say which units were taken, and where the places of tokens are uncertain.
+Fields without such an axis stay as they are: they were measured on tokens; so do rows that were
+asked for one by one. Sums are taken in float64. The checks say which units were taken, and where
+the places of tokens are uncertain.
 """
 
 from collections.abc import Iterable, Iterator
@@ -99,6 +100,8 @@ class _Uniting:
         """A tensor over units along every axis of tokens; all of these axes must be known."""
         tokens, tensor = self.tokens.tokens_along(leaf), leaf.tensor
         for axis in (axis for axis in leaf.dims if axis in self.tokens.token_axes):
+            if axis == "query" and getattr(self.tokens, "rows", None) is not None:
+                continue  # rows that were asked for one by one stay so
             units = self.units.get(tokens.get(axis, ()))
             if units is None:
                 raise NotComputableError(

@@ -180,11 +180,16 @@ class SiteResult(Result):
 
     sites: tuple[Site, ...]
     sequences: dict[str, tuple[str, ...]]  # the tokens of each stack
+    rows: tuple[int, ...] | None = None  # the queries, where not all were asked for,
+    row_tokens: tuple[str, ...] = ()  # and their tokens; only the stack that answers has any
 
     def tokens_of(self, site: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The tokens along the queries and along the keys of a site."""
-        queries = self.sites[site].stack
-        return self.sequences[queries], self.sequences[key_stack(self.sites[site], self.sequences)]
+        stack = self.sites[site].stack
+        queries = self.sequences[stack]
+        if self.rows is not None:
+            queries = self.row_tokens if stack == self.sites[-1].stack else ()
+        return queries, self.sequences[key_stack(self.sites[site], self.sequences)]
 
     def tokens_along(self, leaf: Leaf) -> dict[str, tuple[str, ...]]:
         """Queries and keys of a site may be tokens of different stacks."""

@@ -130,7 +130,7 @@ class Trial(SiteResult):
 
 @method(
     question="Is the attention on this text evidence of what the model did?",
-    cost=Cost(forwards=20, per_layer=58, algebra_per_token=20, maps=7, states=34),
+    cost=Cost(forwards=30, per_layer=13, algebra_per_token=20, maps=7, states=34, most=400),
     command="explain",
 )
 def trial(
@@ -204,7 +204,7 @@ def _judged(examined: Examination, stages: Stages, thresholds: Thresholds, how: 
         sequences=trace.token_names,
         target=name or "",
         answer=_answer(trace, target),
-        attention=trace.attention,
+        attention=tuple(trace.attention),
         values=tuple(_shared_values(trace, site) for site in trace.sites),
         effective=examined.effective,
         identifiability=examined.identifiability,
@@ -212,7 +212,7 @@ def _judged(examined: Examination, stages: Stages, thresholds: Thresholds, how: 
         mixing=examined.mixing,
         attribution=examined.attribution,
         tree=examined.tree,
-        alternative=trace.attention if alternatives is None else alternatives.maps,
+        alternative=tuple(trace.attention) if alternatives is None else alternatives.maps,
         reliance=relied,
         pictures=examined.pictures,
         carriers=examined.carriers,

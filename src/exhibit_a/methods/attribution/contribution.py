@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhibit_a.methods.explanation.flow import one_stack, readout
+from exhibit_a.methods.explanation.flow import one_stack, readout_rows
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
@@ -48,7 +48,7 @@ class ContributionWeights(SiteResult):
 
 def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     """Contributions in the rows that the answer is read from, mean over heads and layers."""
-    sites, rows = one_stack(trace), readout(trace, target)
+    sites, rows = one_stack(trace), readout_rows(trace, target)
     scores = contribution_weights(trace).scores
     maps = [scores[site.index].mean(0) for site in sites]
     return torch.stack([rows.to(site) @ site for site in maps]).mean(0)
@@ -59,6 +59,7 @@ def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     needs=("attention", "values"),
     cost=Cost(forwards=1, algebra=0.2, maps=2),
     command="contribution",
+    rows=True,
     tokens=token_scores,
 )
 @torch.no_grad()

@@ -42,6 +42,7 @@ from exhibit_a.methods.explanation.flow import (
     max_flow,
     one_stack,
     readout,
+    readout_rows,
     relevance,
     rollout,
     steps,
@@ -72,6 +73,7 @@ STEPS = 64  # of the path from the baseline to the text
     question="What do other methods say about the same answer?",
     needs=("target",),
     cost=Cost(forwards=600, per_token=2, maps=2),
+    rows=True,
 )
 def companions(
     trace: Trace,
@@ -133,18 +135,18 @@ def _names(methods: Iterable[str] | None, known: Iterable[str]) -> list[str]:
     return names
 
 
-@token_method("raw", "Where does the last layer look?", READING, *MAPS)
+@token_method("raw", "Where does the last layer look?", READING, *MAPS, rows=True)
 def raw(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """The attention of the last layer, mean over heads, in the rows the answer is read from."""
     last = steps(trace)[-1]
-    return readout(trace, target) @ last, {"read from": "the last layer, mean over heads"}
+    return readout_rows(trace, target) @ last, {"read from": "the last layer, mean over heads"}
 
 
-@token_method("mean_attention", "Where do all heads of all layers look?", READING, *MAPS)
+@token_method("mean_attention", "Where do all heads of all layers look?", READING, *MAPS, rows=True)
 def mean_attention(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """The mean attention of all heads of all layers, in the rows the answer is read from."""
     mean = torch.stack(steps(trace)).mean(0)
-    return readout(trace, target) @ mean, {"read from": "all layers, mean over heads"}
+    return readout_rows(trace, target) @ mean, {"read from": "all layers, mean over heads"}
 
 
 @token_method("rollout", "Where do all layers look, one after the other?", READING, *MAPS)
@@ -222,6 +224,7 @@ def value_zeroing(trace: Trace, target: Target) -> Scores:
     Cost(forwards=2, backwards=True),
     "hidden",
     "target",
+    rows=True,
 )
 def gradient_input(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """The gradient times the input of the first layer."""
@@ -236,6 +239,7 @@ def gradient_input(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     Cost(forwards=68, backwards=True),
     "hidden",
     "target",
+    rows=True,
 )
 def integrated_gradients(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """Gradients along the straight path from a text of masks to the text."""
@@ -257,7 +261,12 @@ def integrated_gradients(trace: Trace, target: Target) -> tuple[Scores, Checks]:
 
 
 @token_method(
-    "occlusion", "What if a token were not there?", Cost(per_token=1), "text", "distribution"
+    "occlusion",
+    "What if a token were not there?",
+    Cost(per_token=1),
+    "text",
+    "distribution",
+    rows=True,
 )
 def occlusion(trace: Trace, target: Target, erase: Erase = "delete") -> tuple[Scores, Checks]:
     """How much the answer loses when each token alone is taken away.
@@ -280,6 +289,7 @@ def occlusion(trace: Trace, target: Target, erase: Erase = "delete") -> tuple[Sc
     Cost(forwards=256),
     "text",
     "distribution",
+    rows=True,
 )
 def lime(
     trace: Trace, target: Target, erase: Erase = "delete", samples: int = 256, seed: int = 0
@@ -297,7 +307,12 @@ def lime(
 
 
 @token_method(
-    "kernel_shap", "What is each token's fair share?", Cost(forwards=258), "text", "distribution"
+    "kernel_shap",
+    "What is each token's fair share?",
+    Cost(forwards=258),
+    "text",
+    "distribution",
+    rows=True,
 )
 def kernel_shap(
     trace: Trace, target: Target, erase: Erase = "delete", samples: int = 256, seed: int = 0

@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 from torch import Tensor
 
-from exhibit_a.errors import NotComputableError
+from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.subject.anatomy import VISION, Site, main_stack
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Nudge
@@ -30,6 +30,7 @@ from exhibit_a.trace.passes import answering_from
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target
 
+ALMOST_ALL = 0.999  # of what the answer is read from
 GRAIN = 2**24  # capacities are whole numbers for the solver: this many to one
 
 Map = Float[Tensor, "query key"]
@@ -42,6 +43,7 @@ def readout(trace: Trace, target: Target) -> Row:
 
     A classifier that reads its first token gives one 1; one that averages gives every token some.
     """
+    trace.subject.require_gradients()
     kept, position = answering_from(trace.keeping("hidden"), target.position)
     last = hidden_of_output(kept.layer_outputs[-1]).detach().clone().requires_grad_()
     outputs = (*kept.layer_outputs[:-1], _with_states(kept.layer_outputs[-1], last))
@@ -51,6 +53,21 @@ def readout(trace: Trace, target: Target) -> Row:
     (slope,) = torch.autograd.grad(answer.sum(), last)
     weight: Tensor = slope[0].norm(dim=-1)
     return weight / weight.sum()
+
+
+def readout_rows(trace: Trace, target: Target) -> Row:
+    """`readout` in the rows of attention that were kept; the answer must be read from these."""
+    weight = readout(trace, target)
+    if trace.rows is None:
+        return weight
+    kept = weight[list(trace.rows)]
+    if float(kept.sum()) < ALMOST_ALL:
+        places = weight.argsort(descending=True)[: len(trace.rows) + 1].tolist()
+        raise BadRequestError(
+            f"The answer is also read from rows that were not kept; among the first are "
+            f"{sorted(places)}. Capture those rows too, or fetch all with trace.whole()."
+        )
+    return kept
 
 
 def one_stack(trace: Trace) -> tuple[Site, ...]:
@@ -110,6 +127,7 @@ def attention_times_gradient(
     trace: Trace, target: Target
 ) -> tuple[Float[Tensor, "_head _query _key"], ...]:
     """A ⊙ ∂F/∂A at every site, in one backward pass; later maps may move with earlier ones."""
+    trace.subject.require_gradients()
     kept, position = answering_from(trace.keeping("attention"), target.position)
     tap = Nudge("weights")
     answer = replace(target, position=position)(replay(kept, tap, start=0)).sum()

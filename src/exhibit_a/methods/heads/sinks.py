@@ -86,8 +86,9 @@ class SinkDiagnosis(SiteResult):
 @method(
     question="What does a head do with a token that it always looks at?",
     needs=("attention", "values"),
-    cost=Cost(forwards=1, algebra=1.2, maps=4),
+    cost=Cost(forwards=1, algebra=1.2, maps=2),
     command="sinks",
+    rows=True,
 )
 @torch.no_grad()
 def sink_diagnosis(trace: Trace, *, threshold: float = 0.3) -> SinkDiagnosis:
