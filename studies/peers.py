@@ -168,7 +168,11 @@ def written(found: dict[str, tuple[str, str]]) -> str:
     rows, parts = list[str](), list[str]()
     for name, (html, problem) in found.items():
         code, (tells, better, watch) = SNIPPETS[name], SAYS[name]
-        size = f"{len(html) / 1000:.0f} kB" if html else f"did not run here: {problem}"
+        size = (
+            f"{len(html) / 1000:.0f} kB"
+            if html
+            else f"did not run with this model: {problem.rstrip(':')}"
+        )
         asks = ", asks a network" if "https://cdnjs" in html else ""
         rows.append(f"| {name} | {lines_of(code)} | {size}{asks} | {tells} |")
         shown = f"![{name} on the same sentence](figures/{figure(name)})\n\n" if html else ""
