@@ -10,6 +10,7 @@ jquery, requirejs) that answers in its place. Writes docs/peers.md and docs/figu
 import argparse
 import contextlib
 import io
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -154,7 +155,7 @@ def pictured(browser: Browser, html: str, libraries: Path | None, file: Path) ->
         else:
             route.fulfill(path=libraries / script)
 
-    page.route("https://**", answered)
+    page.route(re.compile("^https:"), answered)
     page.goto(place.as_uri())
     page.wait_for_timeout(2500)
     file.write_bytes(small(page.screenshot()))
@@ -167,7 +168,11 @@ def written(found: dict[str, tuple[str, str]]) -> str:
     rows, parts = list[str](), list[str]()
     for name, (html, problem) in found.items():
         code, (tells, better, watch) = SNIPPETS[name], SAYS[name]
-        size = f"{len(html) / 1000:.0f} kB" if html else f"did not run here: {problem}"
+        size = (
+            f"{len(html) / 1000:.0f} kB"
+            if html
+            else f"did not run with this model: {problem.rstrip(':')}"
+        )
         asks = ", asks a network" if "https://cdnjs" in html else ""
         rows.append(f"| {name} | {lines_of(code)} | {size}{asks} | {tells} |")
         shown = f"![{name} on the same sentence](figures/{figure(name)})\n\n" if html else ""

@@ -63,8 +63,7 @@ def main() -> None:
 def readme(browser: Browser, figures: Path) -> None:
     """The page of the README's text, and its advice in words."""
     trial = xa.trial(xa.load("sentiment"), TEXT)
-    for view in ("desktop", "dark", "phone"):
-        keep(figures / f"page-{view}.png", taken(browser, trial, VIEWS[view]), LARGEST)
+    keep(figures / "page-desktop.png", taken(browser, trial, VIEWS["desktop"]), LARGEST)
     page = ROOT / "README.md"
     sentence = f"> *{trial.advice}*\n"
     page.write_text(

@@ -284,8 +284,11 @@ def test_on_paper_there_are_no_controls_and_no_night(browser, address):
 def test_movement_is_left_out_where_it_is_not_wanted(browser, address):
     with visit(browser, address, reduced_motion="reduce") as seen:
         moving = seen.page.evaluate(
-            """() => [...document.querySelector('[data-exhibit-a]').shadowRoot
-              .querySelectorAll('*')].filter(e => getComputedStyle(e).transitionDuration !== '0s').length"""
+            """() => {
+              const all = document.querySelector('[data-exhibit-a]').shadowRoot;
+              const time = e => getComputedStyle(e).transitionDuration;
+              return [...all.querySelectorAll('*')].filter(e => time(e) !== '0s').length;
+            }"""
         )
         assert moving == 0
 
