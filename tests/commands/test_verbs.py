@@ -7,10 +7,10 @@ from functools import cache
 from importlib.metadata import version
 
 import pytest
+from support.commands import refusal, run
 from support.words import plain_tokenizer, save_tokenizer
 from support.zoo import DECODER, FAMILIES, Family
 
-from exhibit_a.commands.main import main
 from exhibit_a.commands.options import load_quietly
 from exhibit_a.results.store import read
 
@@ -21,22 +21,6 @@ def folder(tmp_path_factory):
     FAMILIES["bert"].build().save_pretrained(path)
     save_tokenizer(path)
     return str(path)
-
-
-def run(capsys, *words):
-    with pytest.raises(SystemExit) as left:
-        main([str(word) for word in words])
-    told = capsys.readouterr()
-    return left.value.code, told.out, told.err
-
-
-def refusal(capsys, *words):
-    code, out, err = run(capsys, *words)
-    assert code == 2
-    assert out == ""
-    assert err.startswith("error: ")
-    assert err.count("\n") == 1
-    return err
 
 
 def test_the_doctor_says_what_the_model_allows(capsys, folder):

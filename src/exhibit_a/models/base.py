@@ -26,6 +26,7 @@ class ReferenceConfig(PretrainedConfig):
         "num_attention_heads": "num_heads",
     }
 
+    vocab_size: int = 20000
     d_model: int = 512
     pad_token_id: int | None = 0
 

@@ -36,7 +36,6 @@ class IdentifiableConfig(ReferenceConfig):
 
     model_type = "exhibit-identifiable"
 
-    vocab_size: int = 20000
     d_model: int = 32
     num_layers: int = 1
     num_heads: int = 4

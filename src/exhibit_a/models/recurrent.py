@@ -30,7 +30,6 @@ class RecurrentConfig(ReferenceConfig):
 
     model_type = "exhibit-recurrent"
 
-    vocab_size: int = 20000
     d_model: int = 256
     d_attention: int = 128
     num_layers: int = 1
