@@ -95,6 +95,7 @@ map: $(READY)  ## the architecture page, the tables of methods and the list of l
 	$(BIN)/python docs/making/tables.py
 	$(BIN)/python docs/making/verdict.py
 	$(BIN)/python docs/making/context.py
+	$(BIN)/python docs/making/models.py
 	$(BIN)/python docs/making/licences.py
 
 notebooks: $(READY)  ## run the tutorials again, and keep what they said

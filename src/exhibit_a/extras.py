@@ -13,6 +13,7 @@ BROUGHT_BY = {
     "anywidget": "notebook",
     "captum": "compare",
     "datasets": "corpus",
+    "entmax": "studies",
     "filelock": "corpus",
     "matplotlib": "viz",
     "networkx": "compare",
