@@ -282,8 +282,6 @@ def poster(options: Any) -> Work:
 
 def perturbed(options: Any, normaliser: str) -> Row:
     """Accuracy as it is, with the other normaliser, with shuffled rows, and with other keys."""
-    if normaliser == "entmax":
-        extra("entmax")
     config = PosterConfig(normaliser=normaliser, vocab_size=12000)
     subject = xa.load(str(trained_on_sst(config, options, f"poster-{normaliser}", epochs=5)))
     dev = read_sst(options.data / "SST-2/dev.tsv")[: options.count]

@@ -13,7 +13,6 @@ BROUGHT_BY = {
     "anywidget": "notebook",
     "captum": "compare",
     "datasets": "corpus",
-    "entmax": "studies",
     "filelock": "corpus",
     "matplotlib": "viz",
     "networkx": "compare",

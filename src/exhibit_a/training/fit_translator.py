@@ -80,12 +80,14 @@ def fit_translator(
         batches = list(_batches(learn, schedule, epoch))
         torch.manual_seed(_seed(schedule.seed, epoch))
         model.train()
-        total = torch.zeros(())
+        total = 0.0
         for number, batch in enumerate(batches, 1):
             step += 1
-            total += _one_step(model, optimizer, [learn[place] for place in batch], schedule, step)
+            examples = [learn[place] for place in batch]
+            total += float(_one_step(model, optimizer, examples, schedule, step))
             bar((epoch - 1) * len(batches) + number, schedule.epochs * len(batches))
-        measured = {"step": step, "loss": float(total) / len(batches), "bleu": None}
+        measured: dict[str, Any] = {"step": step, "bleu": None}
+        measured["loss"] = total / len(batches)
         kept.write_weights(epoch, _weights(model))
         if epoch % schedule.bleu_every == 0 or epoch == schedule.epochs:
             averaged = kept.average(range(max(1, epoch - schedule.average + 1), epoch + 1))

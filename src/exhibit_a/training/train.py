@@ -131,7 +131,7 @@ def _train_classifier(
 ) -> Path:
     """Train a classifier: of a base, or, where there is a configuration, from nothing."""
     names = ("epochs", "batch_size", "learning_rate", "label_smoothing", "patience")
-    schedule = Schedule(*(options[name] for name in names), request.seed)
+    schedule = Schedule(**{name: options[name] for name in names}, seed=request.seed)
     target = free_folder(request.out)
     columns = {name: options[name] for name in ("text", "pair", "label")}
     lesson = _lesson(request, options["teacher"], columns)
