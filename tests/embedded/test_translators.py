@@ -1,5 +1,6 @@
 """Translators inside the package: packed like the others, loaded by name, put on trial."""
 
+import json
 from functools import partial
 
 import pytest
@@ -85,19 +86,20 @@ def test_a_reader_without_attention_has_one_vector_to_look_at(saved):
 
 def test_a_translation_is_put_on_trial(packed, capsys, tmp_path):
     page = tmp_path / "page.html"
-    words = ("explain", "--model", packed, "two dogs run", "--html", page)
-    code, out, err = run(capsys, *words)
+    code, out, err = run(capsys, "explain", "--model", packed, "two dogs run", "--html", page)
     assert (code, err) == (0, "")
-    assert "verdict: " in out
-    for word in ("dogs", "Hunde"):
-        assert word in page.read_text(encoding="utf-8")
-        assert word in out
-    kinds = ("encoder layer", "decoder layer") if packed == "translation" else ()
-    for kind in (*kinds, "cross"):
+    assert "\nverdict: " in out
+    assert "'zwei Hunde rennen'" in out
+    kinds = ("encoder layer 0 ", "decoder layer 0 ") if packed == "translation" else ()
+    for kind in (*kinds, "alignment by decoder layer 0, cross, head", "▁zwei ← "):
         assert kind in out
+    header = page.read_text(encoding="utf-8").partition('data-part="header">')[2]
+    shown = json.JSONDecoder().raw_decode(header)[0]["sequences"]
+    texts = {stack: "".join(names["tokens"]) for stack, names in shown.items()}
+    assert texts == {"encoder": "▁two▁dogs▁run</s>", "decoder": "<s>▁zwei▁Hunde▁rennen"}
 
 
-def test_a_card_says_what_was_measured(saved, tmp_path, monkeypatch):
+def test_a_card_says_what_was_measured(saved, tmp_path):
     if saved.name == "gru":
         pytest.skip("has no card")
     for part in ("val", "test_2016_flickr"):
