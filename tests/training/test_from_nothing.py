@@ -33,7 +33,7 @@ def test_a_classifier_learns_its_vocabulary_and_its_task(kind, tmp_path):
     out = train(CONFIGS[kind], reviews(), out=tmp_path / "one", **options)
     record = json.loads((out / "training.json").read_text())
     assert record["dev_accuracy"] == 1.0
-    assert record["base"] == f"exhibit-{kind}"
+    assert record["base"] == type(CONFIGS[kind]).__name__
     subject = xa.load(out)
     assert list(subject.labels) == ["bad", "good"]
     assert subject.tokenizer.decode(subject.tokenizer("the good film")["input_ids"])[:3] == "<s>"

@@ -148,7 +148,7 @@ def _train_classifier(
             model.get_input_embeddings().requires_grad_(False)
         with progress_bar("training", visible=request.progress) as bar:
             history = _fitted(model, tokenizer, lesson, schedule, options["max_length"], bar)
-        name = config.model_type if config else Path(base).name
+        name = type(config).__name__ if config else Path(base).name
         record = {"base": name, **lesson.record(history)}
         record |= {"freeze_embeddings": frozen, "max_length": options["max_length"]}
         return Trained(model, tokenizer, record | asdict(schedule))

@@ -55,7 +55,7 @@ def train_translator(
         with progress_bar("training", visible=request.progress) as bar:
             history = fit_translator(model, tokenizer, pairs, schedule, kept, bar)
         record: dict[str, JSON] = {
-            "base": config.model_type,
+            "base": type(config).__name__,
             "train_pairs": len(pairs[0]),
             "dev_pairs": len(pairs[1]),
             "dev_bleu": max(entry["bleu"] for entry in history if entry["bleu"] is not None),
