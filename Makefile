@@ -61,8 +61,9 @@ release:  ## wheel and source archive into dist/, checked, installed alone, and 
 	$(RELEASE)/tools/bin/twine check --strict dist/*
 	for file in dist/*; do \
 	  rm -rf $(RELEASE)/new && $(PYTHON) -m venv $(RELEASE)/new && \
-	  $(RELEASE)/new/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt $$file && \
-	  (cd $(RELEASE) && new/bin/exhibit-a explain --html report.html $(REVIEW)) || exit 1; \
+	  $(RELEASE)/new/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt "$$file[viz]" && \
+	  (cd $(RELEASE) && new/bin/exhibit-a explain --html report.html $(REVIEW)) && \
+	  (cd $(RELEASE) && new/bin/python ../../tests/plain/paper.py ../../docs/for-authors.md) || exit 1; \
 	done
 
 check: $(READY)  ## format, lint, types, import direction
@@ -93,9 +94,11 @@ map: $(READY)  ## the architecture page, the tables of methods and the list of l
 	$(BIN)/python docs/making/architecture.py
 	$(BIN)/python docs/making/methods.py
 	$(BIN)/python docs/making/tables.py
+	$(BIN)/python docs/making/glossary.py
 	$(BIN)/python docs/making/verdict.py
 	$(BIN)/python docs/making/context.py
 	$(BIN)/python docs/making/models.py
+	$(BIN)/python docs/making/speed.py
 	$(BIN)/python docs/making/licences.py
 
 notebooks: $(READY)  ## run the tutorials again, and keep what they said

@@ -30,7 +30,13 @@ import exhibit_a as xa
 DATA = Path("docs/data")
 PASSAGES = 12
 METHODS = {
-    "planted": ("attention_gradient", "gradient_input", "contribution_weights", "mean_attention"),
+    "planted": (
+        "attention_gradient",
+        "relevance",
+        "gradient_input",
+        "contribution_weights",
+        "mean_attention",
+    ),
     "dear": ("self_attribution", "reliance"),
     "needless": ("attention_gradient",),
 }

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
-from exhibit_a.models.additive import AdditiveConfig, AdditiveEncoder, AdditiveTranslator
+from exhibit_a.models import AdditiveConfig
 from exhibit_a.models.additive import AdditiveDecoder as Decoder
+from exhibit_a.models.additive import AdditiveEncoder, AdditiveTranslator
 
 
 class PlainConfig(AdditiveConfig):

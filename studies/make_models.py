@@ -105,11 +105,7 @@ def write_card(name: str, trained: Path, data: Path, folder: Path) -> None:
             rows="\n".join(rows),
             labels=", ".join(model.config.label2id),
             base=MINILM.name,
-            title=recipe.title,
-            task=recipe.task,
-            data=recipe.data,
-            licences=recipe.licences,
-            limits=recipe.limits,
+            **vars(recipe),
         ),
         encoding="utf-8",
     )

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -38,15 +38,15 @@ STORIES = Path(__file__).with_name("stories.txt")
 
 @dataclass(frozen=True)
 class Shape:
-    """The seven numbers at the head of a llama2.c checkpoint."""
+    """The seven numbers at the head of a llama2.c checkpoint, by their names in transformers."""
 
-    d_model: int
-    d_inner: int
-    layers: int
-    heads: int
-    key_heads: int
-    words: int
-    longest: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    vocab_size: int
+    max_position_embeddings: int
 
 
 def main() -> None:
@@ -86,13 +86,7 @@ def model_of(checkpoint: bytes) -> LlamaForCausalLM:
     shape = Shape(*struct.unpack("7i", checkpoint[:28]))
     numbers = np.frombuffer(checkpoint, dtype="<f4", offset=28)
     config = LlamaConfig(
-        vocab_size=shape.words,
-        hidden_size=shape.d_model,
-        intermediate_size=shape.d_inner,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.key_heads,
-        max_position_embeddings=shape.longest,
+        **asdict(shape),
         rms_norm_eps=1e-5,
         tie_word_embeddings=True,
         architectures=["LlamaForCausalLM"],
@@ -107,7 +101,7 @@ def model_of(checkpoint: bytes) -> LlamaForCausalLM:
 
 def weights_of(numbers: np.ndarray, shape: Shape) -> dict[str, Tensor]:
     """The weights by their names in transformers, in the order in which llama2.c writes them."""
-    wide, inner, layers = shape.d_model, shape.d_inner, shape.layers
+    wide, inner, layers = shape.hidden_size, shape.intermediate_size, shape.num_hidden_layers
     weights, taken = {}, 0
 
     def take(name: str, *sizes: int) -> None:
@@ -117,10 +111,10 @@ def weights_of(numbers: np.ndarray, shape: Shape) -> dict[str, Tensor]:
         for layer, matrix in enumerate(block) if "{}" in name else [(0, block)]:
             tensor = torch.from_numpy(matrix.copy())
             if "q_proj" in name or "k_proj" in name:
-                tensor = half_split(tensor, shape.heads)
+                tensor = half_split(tensor, shape.num_attention_heads)
             weights[f"model.{name.format(layer)}.weight"] = tensor
 
-    take("embed_tokens", shape.words, wide)
+    take("embed_tokens", shape.vocab_size, wide)
     take("layers.{}.input_layernorm", layers, wide)
     for projection in "qkvo":
         take(f"layers.{{}}.self_attn.{projection}_proj", layers, wide, wide)
@@ -129,7 +123,8 @@ def weights_of(numbers: np.ndarray, shape: Shape) -> dict[str, Tensor]:
     take("layers.{}.mlp.down_proj", layers, wide, inner)
     take("layers.{}.mlp.up_proj", layers, inner, wide)
     take("norm", wide)
-    rotations = shape.longest * wide // shape.heads  # cosines and sines, which follow from theta
+    # Cosines and sines, which follow from theta.
+    rotations = shape.max_position_embeddings * wide // shape.num_attention_heads
     assert taken + rotations == numbers.size
     return weights
 
@@ -250,7 +245,9 @@ the same.
   `{package}` (MIT); the rows of its query and key matrices are in another order, which changes no
   attention weight.
 * Data: {data}
-* Vocabulary: that of Llama (Meta), as llama2.c ships it under its own licence.
+* Vocabulary: the 32,000 pieces of Llama 2's tokenizer (Meta), as llama2.c ships them in its
+  repository (MIT). Meta itself gives its tokenizer out with Llama 2, under the Llama 2 Community
+  License, whose terms may apply to these pieces; the weights share nothing with Llama's.
 * Recipe: `make models`, which is `studies/make_stories.py`; it also wrote this card.
 * Licences of the data: {licences}
 * Licence of these weights: MIT, as upstream states it; its text is in LICENSE.md beside this

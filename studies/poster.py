@@ -17,9 +17,10 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from exhibit_a.errors import require_choice
+from exhibit_a.models import TransformerConfig
 from exhibit_a.models.base import mean_loss, through
 from exhibit_a.models.sublayers import MultiHeadAttention
-from exhibit_a.models.transformer import EncoderLayer, TransformerConfig, TransformerPart
+from exhibit_a.models.transformer import EncoderLayer, TransformerPart
 
 
 class PosterConfig(TransformerConfig):

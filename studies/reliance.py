@@ -1,56 +1,94 @@
 """Which estimator of reliance is the best for its passes, and how true is ours?
 
-    python studies/reliance.py --data DATA [--first 0] [--count 50] [--compared 12] [--out FILE]
+    python studies/reliance.py sentences --data DATA [--first 0] [--count 50] [--compared 12]
+    PYTHONPATH=tests python studies/reliance.py planted [--first 5000] [--count 8]
+    python studies/reliance.py batches
 
-For sentences of SST-2 and the embedded ``sentiment``: the truth is the mean of 160 orders (80
-opposite pairs; ``frozen_walks.py``). Against it stand, with the forward passes each takes: the
-adaptive path (what ``xa.reliance`` does), opposite pairs of orders, and from ``shapiq`` kernel
-regression with paired samples and SVARM. A line for each sentence is appended to the file, so that
-the study can be stopped and started again.
+``sentences``  of SST-2, with the embedded ``sentiment``: the truth is the mean of 160 orders (80
+               opposite pairs; ``frozen_walks.py``)
+``planted``    models of ``tests/planted`` with 6 to 12 heads: the truth is the Shapley value by all
+               sets of heads, exactly
+``batches``    what a text takes beside the same passes of bare texts in batches: would it pay to
+               examine texts of a corpus together?
+
+Against the truth stand, with the forward passes each takes: the adaptive path (what ``xa.reliance``
+does for more than 12 heads), opposite pairs of orders, and from ``shapiq`` kernel regression with
+paired samples and SVARM (version 1.4.1 was asked). A line for each text is appended to
+docs/data/reliance.jsonl or reliance-planted.jsonl, so that the study can be stopped and started
+again.
 """
 
 import argparse
-import json
 import random
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 import transformers
+import words
 from frozen_walks import FrozenWalks
 
 import exhibit_a as xa
 from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
+from exhibit_a.methods.attribution.head_orders import coalitions, orders
+from exhibit_a.methods.attribution.reliance import FEW
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.trace.targets import chosen_target
 
 TRUTH_PAIRS = 80
 PAIRS = (1, 2, 4, 8, 16)
 BUDGETS = (144, 288, 576, 1152)
+FEWEST = 6  # heads of a planted model: with fewer there is nothing to estimate
+PLANTED_PAIRS, FEW_PASSES = (1, 2, 4, 8), (24, 48, 96, 192)
+LENGTHS, IN_A_BATCH, REPEATS = (8, 16, 32, 64), 32, 5
+NOTHING = 1e-3  # of the margin: shares below it are noise
+DATA = Path("docs/data")
 MOST_WORDS = 12  # in a sentence: the truth takes 11,520 passes
 LINE = 0.05  # of the margin: where a head begins to carry
 
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("--data", type=Path, required=True)
-    asked.add_argument("--first", type=int, default=0, help="sentences before it are left out")
-    asked.add_argument("--count", type=int, default=50)
-    asked.add_argument("--compared", type=int, default=12)
-    asked.add_argument("--out", type=Path, default=Path("docs/data/reliance.jsonl"))
+    asked.add_argument("study", choices=("sentences", "planted", "batches"))
+    asked.add_argument("--data", type=Path, help="a folder with SST-2")
+    asked.add_argument("--first", type=int, help="sentence, or seed of planted models")
+    asked.add_argument("--count", type=int, help="of sentences, or of planted models of each kind")
+    asked.add_argument("--compared", type=int, default=12, help="sentences for every estimator")
     options = asked.parse_args()
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    lines = options.out.read_text().splitlines() if options.out.exists() else []
-    done = {json.loads(line)["text"] for line in lines}
+    studies = {"sentences": of_sentences, "planted": of_planted, "batches": in_batches}
+    studies[options.study](options)
+
+
+def of_sentences(options: argparse.Namespace) -> None:
+    """Every estimator on sentences."""
+    out = DATA / "reliance.jsonl"
+    done = {row["text"] for row in words.rows(out)}
     subject = xa.load("sentiment")
-    for number, text in enumerate(sentences(options.data, options.count)):
-        if text in done or number < options.first:
+    for number, text in enumerate(sentences(options.data, options.count or 50)):
+        if text in done or number < (options.first or 0):
             continue
-        row = measured(subject, text, compare=number < options.compared)
-        with options.out.open("a") as file:
-            file.write(json.dumps(row) + "\n")
+        row = {"text": text} | of_sentence(subject, text, compare=number < options.compared)
+        words.append(out, row)
         print(number, row["tokens"], row["path"], flush=True)
+
+
+def of_planted(options: argparse.Namespace) -> None:
+    """Every estimator on models whose exact shares can be had."""
+    from planted.kinds import KINDS, planted
+
+    out, first = DATA / "reliance-planted.jsonl", options.first or 5000
+    done = {(row["kind"], row["seed"]) for row in words.rows(out)}
+    for kind in KINDS:
+        for seed in range(first, first + (options.count or 8)):
+            if (kind, seed) in done:
+                continue
+            model = planted(kind, seed)
+            row = {"kind": kind, "seed": seed} | of_model(model.subject, model.inputs)
+            words.append(out, row)
+            print(kind, seed, row["heads"], row.get("path"), flush=True)
 
 
 def sentences(data: Path, count: int) -> list[str]:
@@ -61,45 +99,119 @@ def sentences(data: Path, count: int) -> list[str]:
     return random.Random(0).sample(short, count)
 
 
-def measured(subject: xa.Subject, text: str, *, compare: bool) -> dict[str, object]:
-    """Every estimator's distance from the truth, and its passes."""
+def in_batches(_: argparse.Namespace) -> None:
+    """Processor time of one reliance, beside that of its passes over texts in batches."""
+    subject, out = xa.load("sentiment"), DATA / "reliance-batches.jsonl"
+    out.unlink(missing_ok=True)
+    for tokens in LENGTHS:
+        trace = xa.capture(subject, " ".join(["film"] * (tokens - 2)))
+        relied = xa.reliance(trace)
+        together = {
+            name: value.repeat(IN_A_BATCH, 1)
+            for name, value in trace.inputs.items()
+            if isinstance(value, torch.Tensor)
+        }
+        with torch.no_grad():
+            subject.model(**together)  # the first time costs more
+            bare = min(spent(lambda i=together: subject.model(**i)) for _ in range(REPEATS))
+        alone = min(spent(lambda t=trace: xa.reliance(t)) for _ in range(REPEATS))
+        passes = relied.checks["forward passes"] + 2 * relied.checks["points"]  # backwards: twice
+        ratio = alone / (passes * bare / IN_A_BATCH)
+        words.append(out, {"tokens": tokens, "passes": passes, "ratio": round(ratio, 2)})
+        print(tokens, passes, round(ratio, 2), flush=True)
+
+
+def spent(work: Callable[[], object]) -> float:
+    """Seconds of processor time."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+class Against:
+    """How near estimates of a trace's shares are to the truth, by the passes they take."""
+
+    def __init__(self, relied: xa.Reliance, truth: torch.Tensor) -> None:
+        self.relied, self.truth = relied, truth.double()
+
+    def compared(self, credit: torch.Tensor, passes: float) -> dict[str, float]:
+        """Correlation, mean error and the line that tells whether a head carries."""
+        size, line = self.relied.size, LINE * self.relied.size
+        both = torch.stack([credit.double(), self.truth])
+        return {
+            "passes": round(passes, 1),
+            "r": float(torch.corrcoef(both)[0, 1]),
+            "error": float((both[0] - both[1]).abs().mean() / size),
+            "same word": float(((both[0].abs() >= line) == (both[1].abs() >= line)).float().mean()),
+        }
+
+    def path(self) -> dict[str, float]:
+        """The adaptive path; a point is one pass forwards and one backwards."""
+        points = self.relied.checks["points"]
+        near = self.compared(torch.cat(self.relied.heads), 3.0 * points + 2)
+        return near | {"points": points}
+
+    def shapiq(self, game: HeadGame, budgets: Sequence[int]) -> dict[str, dict[str, float]]:
+        """Kernel regression and SVARM with so many passes."""
+        near = {}
+        for name in ("kernel", "svarm"):
+            for budget in budgets:
+                before = game.passes
+                credit = approximated(game, name, budget)
+                near[f"{name} {budget}"] = self.compared(credit, game.passes - before)
+        return near
+
+
+def of_sentence(subject: xa.Subject, text: str, *, compare: bool) -> dict[str, object]:
+    """Every estimator's distance from the truth on one sentence, and its passes."""
     trace = xa.capture(subject, text)
     game = HeadGame(trace, margin_of(chosen_target(trace, None)))
     truth, noise = walked(game, TRUTH_PAIRS, generator(1))
     relied = xa.reliance(trace, by="path")
-    size = relied.size
-
-    def compared(credit: torch.Tensor, passes: float) -> dict[str, float]:
-        return {
-            "passes": round(passes, 1),
-            "r": float(torch.corrcoef(torch.stack([credit.double(), truth.double()]))[0, 1]),
-            "error": float((credit - truth).abs().mean() / size),
-            "same word": float(
-                ((credit.abs() >= LINE * size) == (truth.abs() >= LINE * size)).float().mean()
-            ),
-        }
-
-    points = relied.checks["points"]
+    against = Against(relied, truth)
     row: dict[str, object] = {
-        "text": text,
         "tokens": len(trace.tokens),
-        "size": size,
+        "size": relied.size,
         "whole": relied.whole,
-        "noise of the truth": float(noise.mean() / size),
-        "path": compared(torch.cat(relied.heads), 3.0 * points + 2) | {"points": points},
+        "noise of the truth": float(noise.mean() / relied.size),
+        "path": against.path(),
         "gap": relied.checks["gap as a share of the whole"],
     }
     if not compare:
         return row
     for pairs in PAIRS:
         credit, _ = walked(game, pairs, generator(2, pairs))
-        row[f"orders {2 * pairs}"] = compared(credit, 2 * pairs * len(game))
-    for name in ("kernel", "svarm"):
-        for budget in BUDGETS:
-            before = game.passes
-            credit = approximated(game, name, budget)
-            row[f"{name} {budget}"] = compared(credit, game.passes - before)
-    return row
+        row[f"orders {2 * pairs}"] = against.compared(credit, 2 * pairs * len(game))
+    return row | against.shapiq(game, BUDGETS)
+
+
+def of_model(subject: xa.Subject, inputs: dict[str, torch.Tensor]) -> dict[str, object]:
+    """Every estimator's distance from the exact shares of a planted model, and its passes.
+
+    Models with fewer heads have nothing to estimate; where all shares are nothing, there is no
+    correlation.
+    """
+    trace = xa.capture(subject, inputs)
+    game = HeadGame(trace, margin_of(chosen_target(trace, None)))
+    if not FEWEST <= len(game) <= FEW:
+        return {"heads": len(game)}
+    truth = coalitions(game).credit
+    relied = xa.reliance(trace, by="path")
+    row: dict[str, object] = {
+        "heads": len(game),
+        "size": relied.size,
+        "whole": relied.whole,
+        "determined": relied.determined,
+    }
+    if float(truth.abs().amax()) < NOTHING * relied.size:
+        return row
+    against = Against(relied, truth)
+    row |= {"path": against.path(), "gap": relied.checks["gap as a share of the whole"]}
+    for pairs in PLANTED_PAIRS:
+        before = game.passes
+        credit = orders(game, pairs, generator(2, pairs)).credit
+        row[f"orders {2 * pairs}"] = against.compared(credit, game.passes - before)
+    return row | against.shapiq(game, [budget for budget in FEW_PASSES if budget < 2 ** len(game)])
 
 
 def walked(

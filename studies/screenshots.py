@@ -1,17 +1,20 @@
-"""Pictures of the page for the README.
+"""Pictures of the page for the README, the gallery and the pages about the verdict and passages.
 
-    python studies/screenshots.py [--figures docs/figures] [--result SAVED]
+    python studies/screenshots.py [--figures docs/figures] [--only NAME …]
 
-Examines one sentence with the embedded model (or reads a saved trial), opens its page in chromium
-with no network, and takes three pictures: desktop, dark, and the width of a phone. Then the pages
-of three texts for docs/verdict.md, and that of a question with passages for docs/context.md
-(``--passages`` takes this one alone).
+Opens pages in chromium with no network: those of the gallery (docs/making/gallery.py) on a desk, in
+the dark, on a phone and on paper; three texts for docs/verdict.md; a question with passages for
+docs/context.md. The advice about the text of the README is written into it.
 """
 
 import argparse
+import importlib.util
 import io
+import re
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image
@@ -19,6 +22,7 @@ from playwright.sync_api import Browser, sync_playwright
 
 import exhibit_a as xa
 
+ROOT = Path(__file__).parents[1]
 TEXT = (
     "the story is thin and the middle drags , the jokes are old , and still , against my better "
     "judgement , i liked it , mostly because the two leads are so good together"
@@ -31,45 +35,66 @@ PASSAGES = (
     "Mom made a big cake for the party.",
 )
 LARGEST = 300_000  # bytes of a picture
-PICTURES = {
-    "page-desktop": (1280, 1080, "light"),
-    "page-dark": (1280, 1080, "dark"),
-    "page-phone": (390, 1500, "light"),
-    "verdict": (1200, 1706, "light"),
-    "page-context": (1200, 1080, "light"),
+SMALLER = 60_000  # bytes of one of the gallery's
+VIEWS = {  # width, height, colours, medium
+    "desktop": (1280, 900, "light", "screen"),
+    "dark": (1280, 900, "dark", "screen"),
+    "phone": (390, 844, "light", "screen"),
+    "print": (800, 1130, "light", "print"),
 }
-SHOWN = "canvas[data-shown]"  # a map that is drawn
+VERDICT = (1200, 1706, "light", "screen")
+CONTEXT = (1200, 1080, "light", "screen")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]
+ADVICE = re.compile(r"(<!-- advice -->\n).*?(<!-- /advice -->)", re.S)
 
 
 def main() -> None:
+    """Take every picture, or those of some names."""
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("--figures", type=Path, default=Path("docs/figures"))
-    asked.add_argument("--result", type=Path, help="a saved trial")
-    asked.add_argument("--passages", action="store_true", help="only the page of passages")
+    asked.add_argument("--figures", type=Path, default=ROOT / "docs/figures")
+    asked.add_argument("--only", nargs="*", choices=("readme", "gallery", "verdict", "context"))
     options = asked.parse_args()
-    options.figures.mkdir(parents=True, exist_ok=True)
-    with_passages(options.figures)
-    if options.passages:
-        return
-    found = xa.read(options.result) if options.result else xa.trial(xa.load("sentiment"), TEXT)
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        address = found.html(Path(folder) / "page.html").as_uri()
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        best = max(found.verdicts, key=lambda one: (one.distance or 0) * abs(one.reliance or 0))
-        for name in list(PICTURES)[:3]:
-            data = small(taken(browser, address, name, found.verdicts.index(best)))
-            (options.figures / f"{name}.png").write_bytes(data)
-            print(f"{name}.png: {len(data) / 1000:.0f} kB")
-        for number, text in enumerate(JUDGED, start=1):
-            judged = found if text == TEXT else xa.trial(xa.load("sentiment"), text)
-            address = judged.html(Path(folder) / f"{number}.html").as_uri()
-            data = small(taken(browser, address, "verdict", 0))
-            (options.figures / f"verdict-{number}.png").write_bytes(data)
-        browser.close()
+    takers = {"readme": readme, "gallery": gallery, "verdict": verdict, "context": context}
+    with chromium() as browser:
+        for name in options.only or takers:
+            takers[name](browser, options.figures)
 
 
-def with_passages(figures: Path) -> None:
+def readme(browser: Browser, figures: Path) -> None:
+    """The page of the README's text, and its advice in words."""
+    trial = xa.trial(xa.load("sentiment"), TEXT)
+    for view in ("desktop", "dark", "phone"):
+        keep(figures / f"page-{view}.png", taken(browser, trial, VIEWS[view]), LARGEST)
+    page = ROOT / "README.md"
+    sentence = f"> *{trial.advice}*\n"
+    page.write_text(
+        ADVICE.sub(lambda found: found[1] + sentence + found[2], page.read_text("utf-8")), "utf-8"
+    )
+
+
+def gallery(browser: Browser, figures: Path) -> None:
+    """Every page of the gallery on a desk, in the dark, on a phone and on paper; half as large."""
+    path = ROOT / "docs/making/gallery.py"
+    spec = importlib.util.spec_from_file_location("gallery", path)
+    assert spec is not None
+    assert spec.loader is not None
+    pages = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pages)
+    for name, page in pages.made().items():
+        for view, how in VIEWS.items():
+            if name != "compared" or view == "desktop":
+                picture = taken(browser, page, how, ready="footer")
+                keep(figures / f"gallery-{name}-{view}.png", picture, SMALLER, 640)
+
+
+def verdict(browser: Browser, figures: Path) -> None:
+    """Three texts for the page about the verdict."""
+    for number, text in enumerate(JUDGED, start=1):
+        judged = xa.trial(xa.load("sentiment"), text)
+        keep(figures / f"verdict-{number}.png", taken(browser, judged, VERDICT), LARGEST)
+
+
+def context(browser: Browser, figures: Path) -> None:
     """The page of a question with passages."""
     found = xa.context_attribution(
         xa.load("stories"),
@@ -78,40 +103,57 @@ def with_passages(figures: Path) -> None:
         answer=" blue kite",
         template="{passages}\n\n{question}",
     )
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        address = found.html(Path(folder) / "page.html").as_uri()
+    picture = taken(browser, found, CONTEXT, ready=".passages li")
+    keep(figures / "page-context.png", picture, LARGEST)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A browser without a network."""
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        data = small(taken(browser, address, "page-context", 0, ready=".passages li"))
-        (figures / "page-context.png").write_bytes(data)
+        yield browser
         browser.close()
 
 
-def taken(browser: Browser, address: str, name: str, contested: int, ready: str = SHOWN) -> bytes:
-    """One picture; the dark one shows attention away from what the model used."""
-    width, height, scheme = PICTURES[name]
+def taken(
+    browser: Browser,
+    shown: xa.Result | Path,
+    how: tuple[int, int, str, str],
+    ready: str = "canvas[data-shown]",
+) -> bytes:
+    """One picture of a page, or of the page of a result."""
+    width, height, scheme, medium = how
     size = {"width": width, "height": height}
-    context = browser.new_context(viewport=size, color_scheme=scheme, offline=True)
-    page = context.new_page()
-    page.goto(address)
-    page.wait_for_selector(ready)
-    if scheme == "dark":
-        page.locator(".cell").nth(contested).click()
-        page.wait_for_timeout(500)
-        page.locator(".slide input").fill("100")
-    page.wait_for_timeout(500)
-    picture = page.screenshot()
-    context.close()
+    opened = browser.new_context(viewport=size, color_scheme=scheme, offline=True)
+    with tempfile.TemporaryDirectory() as folder:
+        page = opened.new_page()
+        place = shown if isinstance(shown, Path) else shown.html(Path(folder) / "page.html")
+        page.goto(place.as_uri())
+        page.wait_for_selector(ready)
+        page.emulate_media(media=medium)
+        page.wait_for_timeout(600)
+        picture = page.screenshot()
+    opened.close()
     return picture
 
 
-def small(picture: bytes) -> bytes:
-    """The picture with fewer colours, as few as it takes."""
+def keep(file: Path, picture: bytes, largest: int, widest: int | None = None) -> None:
+    """Write a picture, smaller where it is too large."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(small(picture, largest, widest))
+
+
+def small(picture: bytes, largest: int = LARGEST, widest: int | None = None) -> bytes:
+    """The picture no wider than asked, and with as few colours as it takes."""
     image = Image.open(io.BytesIO(picture)).convert("RGB")
-    for colours in (None, 256, 128, 64):
+    if widest is not None and image.width > widest:
+        image = image.resize((widest, round(image.height * widest / image.width)), Image.LANCZOS)
+    for colours in (None, 256, 128, 64, 32):
         shown = image if colours is None else image.quantize(colours)
         packed = io.BytesIO()
         shown.save(packed, "PNG", optimize=True)
-        if packed.tell() <= LARGEST:
+        if packed.tell() <= largest:
             break
     return packed.getvalue()
 

@@ -21,6 +21,7 @@ NAMES = {
     "leave_one_out": "leave one out (referee)",
     "regression": "regression over 32 random halves (referee)",
     "attention_gradient": "attention × gradient",
+    "relevance": "relevance",
     "gradient_input": "gradient × input",
     "contribution_weights": "contribution weights",
     "mean_attention": "mean attention of all heads",

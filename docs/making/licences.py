@@ -23,6 +23,7 @@ def page() -> str:
     """The page."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     groups = {CORE: project["dependencies"], **project["optional-dependencies"]}
+    del groups["peers"]  # benchmarks stand beside them; nothing of the package needs them
     needed: dict[str, list[str]] = {}
     for group, requirements in groups.items():
         for name in closure(map(Requirement, requirements)):

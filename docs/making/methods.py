@@ -1,7 +1,7 @@
-"""Write the table of methods into README.md and docs/methods.md, from the registry.
+"""Write the questions into README.md, and every method into docs/methods.md, from the registry.
 
-``make map`` runs it; a test sees that both are what the registry says. In a page, the table stands
-between ``<!-- methods -->`` and ``<!-- /methods -->``.
+``make map`` runs it; a test sees that both are what the registry says. In README.md the questions
+stand between ``<!-- methods -->`` and ``<!-- /methods -->``: those of ASKED_FIRST, in their order.
 """
 
 import re
@@ -12,6 +12,12 @@ from exhibit_a.methods.registry import Declaration, declared
 ROOT = Path(__file__).parents[2]
 README, PAGE = ROOT / "README.md", ROOT / "docs/methods.md"
 BETWEEN = re.compile(r"(<!-- methods -->\n).*?(<!-- /methods -->)", re.S)
+ASKED_FIRST = (
+    *("trial", "pictures", "effective_attention", "attention_identifiability"),
+    *("self_attribution", "attribution_tree", "context_attribution", "hidden_attribution"),
+    *("head_importance", "permutation_test", "faithfulness"),
+)
+COMPARED = "| What differs between two texts, models or checkpoints? | `xa.compare` | `exhibit-a compare` |"
 ROOMS = ("trials", "identifiability", "mixing", "attribution", "heads", "triggers", "explanation")
 
 
@@ -32,10 +38,11 @@ def _is_companion(declaration: Declaration) -> bool:
     return declaration.name not in exhibit_a.__all__
 
 
-def table() -> str:
-    """One row for each method: its question, its function and its verb."""
+def table(names: tuple[str, ...] | None = None) -> str:
+    """One row for each method, or for those named: its question, its function and its verb."""
+    known = {one.name: one for one in ordered()}
     rows = ["| question | function | command |", "|---|---|---|"]
-    for one in ordered():
+    for one in map(known.__getitem__, names or known):
         verb = f"`exhibit-a {one.command}`" if one.command else ""
         rows.append(f"| {one.question} | `xa.{one.name}` | {verb} |")
     return "\n".join(rows) + "\n"
@@ -51,6 +58,7 @@ def page() -> str:
     scores = [f"| `{one.name}` | {one.question} | {one.does} |" for one in companions()]
     return (
         "# Methods\n\n*Written by `make map` from the registry; do not edit it by hand.*\n\n"
+        f"{table()}{COMPARED}\n\n"
         + "\n\n".join(sections)
         + "\n\n## Scores for tokens\n\nWhat `xa.companions` and `xa.faithfulness` know by name, beside the methods above "
         "that can be read as token scores:\n\n| name | question | what it does |\n|---|---|---|\n"
@@ -60,8 +68,9 @@ def page() -> str:
 
 
 def readme() -> str:
-    """README.md with the table of today."""
-    return BETWEEN.sub(lambda m: m[1] + table() + m[2], README.read_text("utf-8"))
+    """README.md with the questions of today."""
+    asked = f"{table(ASKED_FIRST)}{COMPARED}\n"
+    return BETWEEN.sub(lambda m: m[1] + asked + m[2], README.read_text("utf-8"))
 
 
 if __name__ == "__main__":

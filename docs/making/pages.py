@@ -3,11 +3,13 @@
 Everything in docs reads well where it lies; these hooks of mkdocs do only what a site needs more.
 """
 
+import importlib.util
 import json
 import posixpath
 import re
 from html import escape
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -19,13 +21,26 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Put a page in the place of every notebook."""
+    """Put a page in the place of every notebook, and the live pages into the gallery."""
+    for name, page in gallery().made().items():
+        files.append(File.generated(config, f"gallery/{name}.html", abs_src_path=str(page)))
     for file in list(files):
         if file.src_uri.endswith(".ipynb"):
             text = markdown(json.loads(Path(file.abs_src_path or "").read_text("utf-8")))
             files.remove(file)
             files.append(_NotebookPage.generated(config, file.src_uri, content=text))
     return files
+
+
+def gallery() -> ModuleType:
+    """The script beside this one that makes the pages of the gallery."""
+    path = Path(__file__).with_name("gallery.py")
+    spec = importlib.util.spec_from_file_location("gallery", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:

@@ -1,11 +1,14 @@
 """Write the table of docs/trust.md: what was tried, how often, and what happened.
 
-``make trust`` really tries it all (an hour on two cores) and keeps the counts in ``trust.json``;
-without ``--try`` the page is written from them. A test sees that the page is what the counts say,
-and tries a part of it again.
+``make trust`` really tries it all (an hour on two cores) and keeps the counts in ``trust.json``,
+row by row, each with a digest of the package as it was attacked; without ``--try`` the page is
+written from them. Rows whose digest is that of the package as it is are not tried again, and a long
+row goes on where it was, so that the same command can be given again after a kill. A test sees that
+the page is what the counts say, and tries a part of it again.
 """
 
 import argparse
+import hashlib
 import json
 import re
 import sys
@@ -13,20 +16,22 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 PAGE, COUNTS = ROOT / "docs/trust.md", ROOT / "docs/making/trust.json"
+PARTS = ROOT / "build/trust"  # of rows that are not finished
+PART = 125  # attempts after which the counts of a row are kept
 BETWEEN = re.compile(r"(<!-- attempts -->\n).*?(<!-- /attempts -->)", re.S)
 BAD = ("traceback", "many lines", "different", "hung", "lost")  # what must never happen
 INPUTS = "bad inputs"  # the kind of attempts whose input is bad
+ALL = 10**6  # more than there are
 
 Counts = dict[str, int]
 
 
-@dataclass(frozen=True)
-class Attempts:
+class Attempts(NamedTuple):
     """Something that is tried: in words, how often, and by which function."""
 
     name: str
@@ -34,7 +39,12 @@ class Attempts:
     words: str
     count: int
     few: int  # so many are tried again by a test
-    outcomes: Callable[[int, int], Counter[str]]
+    outcomes: Callable[[int, int], Counter[str]]  # from a seed and a count
+
+    @property
+    def parts(self) -> int:
+        """In how many pieces it is tried, each with a seed of its own; what is counted out, in one."""
+        return 1 if self.count == ALL else -(-self.count // PART)
 
 
 def attempts() -> list[Attempts]:
@@ -77,11 +87,11 @@ def attempts() -> list[Attempts]:
         ),
         Attempts(
             "faults of the disk", "faults", "Each open, write, fsync, rename and mkdir of everything "
-            "that writes fails with each of three errors", 10**6, 1, _faults,
+            "that writes fails with each of three errors", ALL, 1, _faults,
         ),
         Attempts(
             "modes of torch", "modes", "Every method inside inference mode, autocast, no_grad, "
-            "another default type or device, deterministic algorithms", 10**6, 1,
+            "another default type or device, deterministic algorithms", ALL, 1,
             lambda seed, count: _told(under_modes(seed, count)),
         ),
     ]  # fmt: skip
@@ -155,7 +165,41 @@ def page(counts: dict[str, Counts]) -> str:
 
 def recorded() -> dict[str, Counts]:
     """What happened when it was tried."""
+    return {name: row["outcomes"] for name, row in _rows().items()}
+
+
+def older() -> list[str]:
+    """The rows that were counted on another state of the package."""
+    rows, now = _rows(), digest()
+    return [entry.name for entry in attempts() if rows.get(entry.name, {}).get("package") != now]
+
+
+def digest() -> str:
+    """What tells the package from itself after a change."""
+    files = sorted((ROOT / "src").rglob("*.py"))
+    lines = [
+        f"{path.relative_to(ROOT)} {hashlib.sha256(path.read_bytes()).hexdigest()}"
+        for path in files
+    ]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _rows() -> dict[str, dict]:
     return json.loads(COUNTS.read_text("utf-8")) if COUNTS.exists() else {}
+
+
+def tried(entry: Attempts, seed: int) -> Counts:
+    """Try one row, part by part; parts that were counted before a kill are not tried again."""
+    PARTS.mkdir(parents=True, exist_ok=True)
+    total: Counter[str] = Counter()
+    for part in range(entry.parts):
+        kept = PARTS / f"{entry.name.replace(' ', '-')}-{seed}-{part}-{digest()}.json"
+        if not kept.exists():
+            count = min(PART, entry.count - part * PART) if entry.parts > 1 else entry.count
+            outcomes = entry.outcomes(entry.parts * seed + part, count)
+            kept.write_text(json.dumps(outcomes), "utf-8")
+        total += Counter(json.loads(kept.read_text("utf-8")))
+    return dict(sorted(total.items()))
 
 
 def main() -> None:
@@ -163,16 +207,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--try", dest="trying", action="store_true", help="really try it")
     parser.add_argument("--only", action="append", help="only this one; give it again for more")
+    parser.add_argument("--again", action="store_true", help="also rows of the package as it is")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
+    due = [entry.name for entry in attempts()] if asked.again else older()
     for entry in attempts() if asked.trying else []:
-        if asked.only and entry.name not in asked.only:
+        if entry.name not in (asked.only or due) or entry.name not in due:
             continue
-        start = time.perf_counter()
-        outcomes = entry.outcomes(asked.seed, entry.count)
-        sys.stdout.write(f"{entry.name}: {dict(outcomes)} ({time.perf_counter() - start:.0f} s)\n")
-        counts = recorded() | {entry.name: dict(sorted(outcomes.items()))}
-        COUNTS.write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n", "utf-8")
+        start, package = time.perf_counter(), digest()
+        outcomes = tried(entry, asked.seed)
+        sys.stdout.write(f"{entry.name}: {outcomes} ({time.perf_counter() - start:.0f} s)\n")
+        rows = _rows() | {entry.name: {"outcomes": outcomes, "package": package}}
+        COUNTS.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n", "utf-8")
+    sys.stdout.write(f"of an older state: {', '.join(older()) or 'no row'}\n")
     PAGE.write_text(page(recorded()), "utf-8")
 
 

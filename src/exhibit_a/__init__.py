@@ -1,4 +1,4 @@
-"""Exhibit A: attention, on the stand.
+"""Exhibit A: is an attention map evidence of what the model did?
 
 >>> import exhibit_a as xa
 >>> subject = xa.load("sentiment")

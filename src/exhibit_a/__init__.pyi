@@ -86,6 +86,12 @@ from .trace.replay import replay as replay
 from .trace.targets import Target as Target
 from .trace.targets import choose_target as choose_target
 from .training.train import train as train
+from .trials.comparison import AnswerChange as AnswerChange
+from .trials.comparison import Comparison as Comparison
+from .trials.comparison import HeadChange as HeadChange
+from .trials.comparison import TensorChange as TensorChange
+from .trials.comparison import WordChange as WordChange
+from .trials.comparison import compare as compare
 from .trials.trial import Trial as Trial
 from .trials.trial import trial as trial
 from .trials.verdict import HeadVerdict as HeadVerdict

@@ -12,6 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+Options = dict[str, Any]  # what a function is called with, by name
 Inputs = dict[str, Any]  # what a model is called with: tensors by name, switches such as use_cache
 
 Attention = Float[Tensor, "batch head query key"]

@@ -3,10 +3,10 @@
 import json
 
 import pytest
+from support.command import refusal, run
 from support.words import plain_tokenizer, save_tokenizer
 from support.zoo import FAMILIES
 
-from exhibit_a.commands.main import main
 from exhibit_a.results.store import read
 from exhibit_a.trials.verdict import WORDS
 
@@ -27,22 +27,12 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(capsys, *words):
-    with pytest.raises(SystemExit) as left:
-        main(["explain", *map(str, words)])
-    told = capsys.readouterr()
-    return left.value.code, told.out, told.err
-
-
-def refusal(capsys, *words):
-    code, out, err = run(capsys, *words)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith("error: ")
-    return err
+def explain(capsys, *words):
+    return run(capsys, "explain", *words)
 
 
 def test_a_screen_and_a_page(capsys, folder, here):
-    code, out, err = run(capsys, LONG, "--model", folder, "--timing")
+    code, out, err = explain(capsys, LONG, "--model", folder, "--timing")
     assert (code, err) == (0, "")
     assert "verdict: " in out
     assert "together" in out
@@ -54,7 +44,7 @@ def test_a_screen_and_a_page(capsys, folder, here):
 
 def test_for_machines_and_for_later(capsys, folder, here):
     words = (LONG, "-m", folder, "--json", "--no-html", "--out", "trial", "--plot", "trial.svg")
-    code, out, _ = run(capsys, *words, "--target", "LABEL_2")
+    code, out, _ = explain(capsys, *words, "--target", "LABEL_2")
     told = json.loads(out)
     assert code == 0
     assert told["target"] == "probability of LABEL_2"
@@ -71,29 +61,33 @@ def test_for_machines_and_for_later(capsys, folder, here):
 
 
 def test_a_pair_of_texts(capsys, folder):
-    code, out, _ = run(capsys, "a fine film", "--pair", "dull plot", "-m", folder, "--no-html")
+    code, out, _ = explain(capsys, "a fine film", "--pair", "dull plot", "-m", folder, "--no-html")
     assert code == 0
     assert "[SEP] dull plot [SEP]" in " ".join(out.translate({ord(c): None for c in "⁺⁻"}).split())
 
 
 def test_mistakes_get_one_line_and_leave_nothing(capsys, folder, here, tmp_path_factory):
     model = ("--model", folder)
-    assert "empty" in refusal(capsys, " ", *model)
-    assert "no label 'good'" in refusal(capsys, "a film", *model, "--target", "good")
-    assert "there is no folder" in refusal(capsys, "a film", *model, "--html", "no/where.html")
-    assert "not a file" in refusal(capsys, "a film", *model, "--out", here)
-    assert "102 tokens and the model takes 64" in refusal(capsys, "very " * 100, *model)
-    assert "go on with a text" in refusal(capsys, "a film", *model, "--target-text", "ein film")
-    assert "not among the embedded" in refusal(capsys, "a film", "--model", "sentimant")
+    assert "empty" in refusal(capsys, "explain", " ", *model)
+    assert "no label 'good'" in refusal(capsys, "explain", "a film", *model, "--target", "good")
+    assert "there is no folder" in refusal(
+        capsys, "explain", "a film", *model, "--html", "no/where.html"
+    )
+    assert "not a file" in refusal(capsys, "explain", "a film", *model, "--out", here)
+    assert "102 tokens and the model takes 64" in refusal(capsys, "explain", "very " * 100, *model)
+    assert "go on with a text" in refusal(
+        capsys, "explain", "a film", *model, "--target-text", "ein film"
+    )
+    assert "not among the embedded" in refusal(capsys, "explain", "a film", "--model", "sentimant")
     assert "Give either a text" in refusal(capsys)
     other = tmp_path_factory.mktemp("gpt2")
     FAMILIES["gpt2"].build().save_pretrained(other)
     plain_tokenizer().save_pretrained(other)
-    assert "pair" in refusal(capsys, "a film", "--pair", "a plot", "--model", other)
+    assert "pair" in refusal(capsys, "explain", "a film", "--pair", "a plot", "--model", other)
     assert list(here.iterdir()) == []
 
 
 def test_a_long_text_can_be_cut(capsys, folder):
-    code, out, _ = run(capsys, "very " * 100, "-m", folder, "--truncate", "--json", "--no-html")
+    code, out, _ = explain(capsys, "very " * 100, "-m", folder, "--truncate", "--json", "--no-html")
     assert code == 0
     assert len(json.loads(out)["tokens"]) == 64

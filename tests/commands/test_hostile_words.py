@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 from support.cases import tiny_trial
+from support.command import run
 from support.words import save_tokenizer
 from support.zoo import FAMILIES
 
-from exhibit_a.commands.main import main
 from exhibit_a.progress import progress_bar
 from exhibit_a.report.terminal import show
 from exhibit_a.visible import visible, visible_json
@@ -47,13 +47,6 @@ def model(folder, **names):
     built.save_pretrained(folder)
     save_tokenizer(folder)
     return str(folder)
-
-
-def run(capsys, *words):
-    with pytest.raises(SystemExit) as left:
-        main([str(word) for word in words])
-    told = capsys.readouterr()
-    return left.value.code, told.out, told.err
 
 
 @pytest.fixture(scope="module")

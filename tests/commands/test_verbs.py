@@ -7,7 +7,7 @@ from functools import cache
 from importlib.metadata import version
 
 import pytest
-from support.commands import refusal, run
+from support.command import refusal, run
 from support.words import plain_tokenizer, save_tokenizer
 from support.zoo import DECODER, FAMILIES, Family
 
@@ -501,3 +501,14 @@ def test_without_a_page_its_name_is_free(capsys, folder, tmp_path, monkeypatch):
     words = ("explain", "a film", "--model", folder, "--no-html", "--out", "report.html", "--json")
     assert run(capsys, *words)[0] == 0
     assert read(tmp_path / "report.html").tokens
+
+
+def test_people_read_words_and_machines_tokens_unless_they_ask(capsys):
+    asked = ("attribute", "it never drags", "--top", 3)
+    _, out, _ = run(capsys, *asked)
+    assert "drags" in out
+    assert "##" not in out
+    assert "##s" in run(capsys, *asked, "--tokens")[1] + run(capsys, *asked, "--json")[1]
+    told = json.loads(run(capsys, *asked, "--json", "--words")[1])
+    assert told["tokens"] == ["[CLS]", "it", "never", "drags", "[SEP]"]
+    assert told["checks"]["units"] == "words"

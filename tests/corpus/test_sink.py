@@ -24,6 +24,14 @@ def folder(tmp_path):
     return Folder(tmp_path / "run")
 
 
+@pytest.fixture
+def begun(folder):
+    """A folder with a card, for its writer."""
+    with folder.locked(new=True):
+        folder.begin(CARD)
+        yield folder
+
+
 def test_a_run_has_one_writer_who_is_named(folder):
     holder = re.escape(f"process {os.getpid()} on {socket.gethostname()}. Two runs")
     with folder.locked(new=True), pytest.raises(BadRequestError, match=holder):
@@ -109,12 +117,10 @@ def test_a_folder_without_a_card_holds_no_run(folder):
         folder.manifest()
 
 
-def test_a_card_says_the_same_as_it_was_told(folder):
-    with folder.locked(new=True):
-        folder.begin(CARD)
-    assert folder.card == CARD
+def test_a_card_says_the_same_as_it_was_told(begun):
+    assert begun.card == CARD
     with pytest.raises(BadRequestError, match=r"\(any\) is not finished. Resume it first"):
-        folder.manifest()
+        begun.manifest()
 
 
 def test_a_manifest_must_be_as_it_was_written(folder):
@@ -131,15 +137,13 @@ def test_a_manifest_must_be_as_it_was_written(folder):
         folder.manifest()
 
 
-def test_a_shard_counts_only_with_its_own_receipt(folder):
-    with folder.locked(new=True):
-        folder.begin(CARD)
-        folder.commit(Shard(RECEIPT, {}))
-    (folder.path / "receipts" / "00001.json").write_bytes(sealed(RECEIPT))
-    (folder.path / "receipts" / "00002.json").write_bytes(b"half")
+def test_a_shard_counts_only_with_its_own_receipt(begun):
+    begun.commit(Shard(RECEIPT, {}))
+    (begun.path / "receipts" / "00001.json").write_bytes(sealed(RECEIPT))
+    (begun.path / "receipts" / "00002.json").write_bytes(b"half")
     hollow = {**RECEIPT, "shard": 3, "files": {"heads": "0"}}
-    (folder.path / "receipts" / "00003.json").write_bytes(sealed(hollow))
-    assert [receipt["shard"] for receipt in folder.complete()] == [0]
+    (begun.path / "receipts" / "00003.json").write_bytes(sealed(hollow))
+    assert [receipt["shard"] for receipt in begun.complete()] == [0]
 
 
 def test_rows_that_cannot_be_used_are_listed():

@@ -55,6 +55,11 @@ def test_the_page_about_reference_models_is_what_the_package_and_the_study_give(
     assert "context = weights @ value  # models/sublayers.py" in made.page()
 
 
+def test_the_page_about_speed_is_what_the_measurements_give():
+    made = script("speed")
+    assert made.PAGE.read_text("utf-8") == made.page()
+
+
 def test_the_picture_of_the_rooms_is_that_of_the_package():
     made = script("architecture")
     assert made.PICTURE.read_text("utf-8") == made.picture()

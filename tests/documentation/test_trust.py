@@ -2,6 +2,7 @@
 
 import importlib.util
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -44,9 +45,27 @@ def test_what_must_be_shown_is_shown():
 @pytest.mark.parametrize("name", [entry.name for entry in MADE.attempts()])
 def test_a_few_attempts_end_as_they_did(name):
     entry = next(entry for entry in MADE.attempts() if entry.name == name)
-    outcomes = entry.outcomes(1, entry.few)  # another seed than that of the page
+    outcomes = entry.outcomes(10**4, entry.few)  # another seed than those of the page
     assert sum(outcomes.values()) >= entry.few
+    assert not set(outcomes) & set(MADE.BAD)
     assert set(outcomes) <= set(MADE.recorded()[name])
+
+
+def test_a_row_goes_on_where_it_was(tmp_path, monkeypatch):
+    seeds = []
+
+    def outcomes(seed, count):
+        seeds.append(seed)
+        if len(seeds) == 2:
+            raise KeyboardInterrupt
+        return Counter(refused=count)
+
+    entry = MADE.Attempts("a row", "kind", "words", 2 * MADE.PART + 50, 1, outcomes)
+    monkeypatch.setattr(MADE, "PARTS", tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        MADE.tried(entry, 0)
+    assert MADE.tried(entry, 0) == {"refused": 2 * MADE.PART + 50}
+    assert seeds == [0, 1, 1, 2]
 
 
 def test_the_attacks_notice_what_must_not_be():

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 from gru_translator import PlainConfig
-from support.commands import run
+from support.command import run
 from translation import CARD, RECIPES, write_card
 
 import exhibit_a as xa

@@ -325,14 +325,31 @@ def test_the_encoder_does_not_depend_on_the_decoder():
         hidden_attribution(trace_of("t5"), stack="encoder", source="decoder")
 
 
-@pytest.mark.slow
-def test_every_family_can_be_pushed_forward(family):
-    subject, inputs = family
-    trace = capture(subject, inputs)
+ROUGH = {"transformer"}  # post-norm layers lose digits: 7.5e-5 in float32, 4e-14 in float64
+
+
+def pushes(trace):
+    """From every stack to its layers and to its heads."""
     for stack in trace.sequences:
         sites = [s.index for s in trace.sites if s.stack == stack and s.kind == "self"]
-        pushes = [push_to_layers(trace, stack, stack)]
-        pushes += [push_to_heads(trace, stack, sites)] if sites else []  # none in a recurrent stack
-        for push in pushes:
-            assert push.checks["parity"] <= subject.anatomy.tolerance
-            assert push.checks["adjoint_gap"] < 1e-4
+        yield push_to_layers(trace, stack, stack)
+        if sites:  # none in a recurrent stack
+            yield push_to_heads(trace, stack, sites)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_can_be_pushed_forward(name):
+    subject, inputs = subject_of(name), FAMILIES[name].inputs()
+    for push in pushes(capture(subject, inputs)):
+        assert push.checks["parity"] <= subject.anatomy.tolerance
+        assert push.checks["adjoint_gap"] < 2e-5 or name in ROUGH
+
+
+@pytest.mark.parametrize("name", sorted(ROUGH))
+def test_where_digits_are_lost_the_derivatives_agree_in_double_precision(name):
+    subject = load(FAMILIES[name].build().double())
+    assert all(
+        push.checks["adjoint_gap"] < 1e-11
+        for push in pushes(capture(subject, FAMILIES[name].inputs()))
+    )

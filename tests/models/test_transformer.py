@@ -84,14 +84,9 @@ def test_it_equals_marian_with_the_same_weights():
     model, batch = small(positions="halved", layer_norm_eps=1e-5), inputs()
     marian = hf.MarianMTModel(
         hf.MarianConfig(
-            vocab_size=30,
-            d_model=16,
-            encoder_layers=2,
-            decoder_layers=2,
-            encoder_attention_heads=4,
-            decoder_attention_heads=4,
-            encoder_ffn_dim=24,
-            decoder_ffn_dim=24,
+            **{name: SIZES[name] for name in SIZES if name != "num_heads"},
+            **{f"{stack}_attention_heads": 4 for stack in ("encoder", "decoder")},
+            **{f"{stack}_ffn_dim": 24 for stack in ("encoder", "decoder")},
             activation_function="relu",
             scale_embedding=True,
             pad_token_id=0,

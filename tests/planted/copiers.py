@@ -7,10 +7,18 @@ in the coordinates that are left, where; its output reads the token alone. What 
 
 import math
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
-from transformers import BartConfig, BartForConditionalGeneration, GPT2Config, GPT2LMHeadModel
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    GPT2Config,
+    GPT2LMHeadModel,
+    PretrainedConfig,
+    PreTrainedModel,
+)
 
 import exhibit_a as xa
 from planted.truth import Planted
@@ -38,6 +46,8 @@ PART = math.sqrt(1 / 2)  # a token's direction and its place's, of equal length,
 HINT = 0.15  # of such a part: short enough for a norm not to notice whether it is there
 VOCABULARY = 2 * TOKENS  # the tokens, and for each of them one that asks about it
 START = TOKENS  # what a decoder begins with
+
+Model = TypeVar("Model", bound=PreTrainedModel)
 
 
 @dataclass(frozen=True)
@@ -329,6 +339,14 @@ def _look_back(copier: Copier, length: float) -> Job:
     )
 
 
+def _noisy(kind: type[Model], config: PretrainedConfig, copier: Copier) -> Model:
+    """A new model whose weights are the copier's noise."""
+    with torch.random.fork_rng(devices=[]):
+        model = kind(config).eval()
+    fill_with_noise(model, copier.random)
+    return model
+
+
 @torch.no_grad()
 def _gpt2(copier: Copier, jobs: dict[Head, Job], said: float) -> GPT2LMHeadModel:
     config = GPT2Config(
@@ -342,9 +360,7 @@ def _gpt2(copier: Copier, jobs: dict[Head, Job], said: float) -> GPT2LMHeadModel
         eos_token_id=START,
         tie_word_embeddings=False,
     )
-    with torch.random.fork_rng(devices=[]):
-        model = GPT2LMHeadModel(config).eval()
-    fill_with_noise(model, copier.random)
+    model = _noisy(GPT2LMHeadModel, config, copier)
     copier.write_heads(gpt2_sites(model), jobs)
     part = PART * copier.length
     model.transformer.wte.weight[:TOKENS] += part * copier.meanings.token
@@ -374,9 +390,7 @@ def _bart(copier: Copier, jobs: dict[Head, Job]) -> BartForConditionalGeneration
         forced_eos_token_id=None,
         tie_word_embeddings=False,
     )
-    with torch.random.fork_rng(devices=[]):
-        model = BartForConditionalGeneration(config).eval()
-    fill_with_noise(model, copier.random)
+    model = _noisy(BartForConditionalGeneration, config, copier)
     copier.write_heads(bart_sites(model), jobs)
     part, stacks = PART * copier.length, (model.model.encoder, model.model.decoder)
     for table in {stack.embed_tokens.weight for stack in stacks}:  # one, or one for each

@@ -52,43 +52,30 @@ def _ids(generator: torch.Generator) -> torch.Tensor:
     return torch.randint(FIRST, VOCABULARY, (1, length), generator=generator)
 
 
+def _sizes(layers: int, heads: int, width: int) -> dict[str, int]:
+    """What three of the families call by the same names."""
+    return {
+        "vocab_size": VOCABULARY,
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "max_position_embeddings": 32,
+    }
+
+
 def _bert(layers: int, heads: int, width: int) -> BertForSequenceClassification:
-    config = BertConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        intermediate_size=2 * width,
-        max_position_embeddings=32,
-    )
+    config = BertConfig(**_sizes(layers, heads, width), intermediate_size=2 * width)
     return BertForSequenceClassification(config)
 
 
 def _gpt2(layers: int, heads: int, width: int) -> GPT2LMHeadModel:
-    config = GPT2Config(
-        vocab_size=VOCABULARY,
-        n_embd=width,
-        n_layer=layers,
-        n_head=heads,
-        n_inner=2 * width,
-        n_positions=32,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
-    return GPT2LMHeadModel(config)
+    ends = {"bos_token_id": 0, "eos_token_id": 0}
+    return GPT2LMHeadModel(GPT2Config(**_sizes(layers, heads, width), n_inner=2 * width, **ends))
 
 
 def _llama(layers: int, heads: int, width: int) -> LlamaForCausalLM:
-    config = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=heads,
-        num_key_value_heads=heads // 2,
-        intermediate_size=2 * width,
-        max_position_embeddings=32,
-    )
-    return LlamaForCausalLM(config)
+    sizes = _sizes(layers, heads, width) | {"intermediate_size": 2 * width}
+    return LlamaForCausalLM(LlamaConfig(**sizes, num_key_value_heads=heads // 2))
 
 
 def _bart(layers: int, heads: int, width: int) -> BartForConditionalGeneration:

@@ -341,7 +341,9 @@ def test_what_cannot_be_drawn_is_said_in_one_line():
     with pytest.raises(BadRequestError, match=r"^Result has no plot\. Draw from to_pandas\(\)"):
         Result(provenance=ORIGIN).plot()
     attribution = long_trial(12).attribution
-    message = "SelfAttribution has no option 'hed'; choose ax, figsize, cmap, tokens, site, head"
+    message = (
+        "SelfAttribution has no option 'hed'; choose ax, figsize, cmap, tokens, by, site, head"
+    )
     with pytest.raises(BadRequestError, match=message):
         attribution.plot(hed=3)
     with pytest.raises(BadRequestError, match="size of a figure 'huge'; choose one column, two"):

@@ -110,7 +110,8 @@ def test_a_half_written_page_is_never_left(tiny, tmp_path):
 def test_tokens_cannot_break_out_of_the_page(browser, tiny, tmp_path):
     wicked = ("[CLS]", "</script><script>document.title='taken'</script>", "<img src=x>")
     tokens = (*wicked, *(tiny.tokens or ())[3:])
-    changed = replace(tiny, tokens=tokens, sequences=dict.fromkeys(tiny.sequences, tokens))
+    sequences = dict.fromkeys(tiny.sequences, tokens)
+    changed = replace(tiny, tokens=tokens, sequences=sequences, layouts={})
     address = changed.html(tmp_path / "wicked.html").as_uri()
     with visit(browser, address) as seen:
         seen.page.wait_for_selector("canvas[data-shown]")
@@ -134,8 +135,9 @@ def test_the_page_says_what_the_trial_says(seen, tiny):
     assert all(name in seen.text("footer") for name in tiny.checks)
 
 
-def test_advice_then_answer_then_heads_then_pictures_then_maps(seen):
-    parts = ("h1", ".answer", ".overview", ".pictures", "section.head", ".story")
+def test_text_and_answer_then_advice_then_heads_then_pictures_then_maps(seen):
+    parts = (".case", "h1", ".carrying", ".overview", ".pictures", "section.head", ".line-view")
+    parts += (".row-view", ".story")
     places = [seen[part].bounding_box()["y"] for part in parts]
     assert places == sorted(places)
 
@@ -365,7 +367,7 @@ def test_everything_works_from_the_keyboard(seen):
 
 def test_tab_reaches_every_kind_of_control_with_a_visible_focus(seen):
     reached = set()
-    for _ in range(120):
+    for _ in range(300):
         seen.page.keyboard.press("Tab")
         focused = seen.page.evaluate(
             """() => {
@@ -464,7 +466,7 @@ def other_results(trial):
         interval=torch.tensor([[0.85, 0.95], [0.7, 0.85], [0.4, 0.6]]),
         loss=torch.tensor([0.3, 0.5, 1.0]),
         order="least",
-        by="attribution",
+        measure="attribution",
     )
     lengths = xa.IdentifiabilityByLength(
         tokens=trial.tokens,

@@ -113,6 +113,14 @@ def test_the_result_of_an_older_run_opens():
     result = run.result
     assert type(result) is xa.HeadImportance
     assert result.scores.isfinite().all()
+    assert result.measure == run.card.plan.parameters["by"]  # which version 0.1.0 wrote as ``by``
+
+
+def test_heads_over_a_data_set_have_no_words():
+    importance = xa.read(OLDER / "bert.importance-taylor.safetensors")
+    assert importance.measure == "taylor"
+    with pytest.raises(xa.NotComputableError, match=r"^HeadImportance has no sums over words: .*$"):
+        importance.by("word")
 
 
 def test_an_older_finished_run_is_left_as_it_is(tmp_path):

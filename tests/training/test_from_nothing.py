@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from support.commands import refusal, run
+from support.command import refusal, run
 from transformers import BertConfig
 
 import exhibit_a as xa

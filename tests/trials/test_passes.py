@@ -8,7 +8,9 @@ import exhibit_a as xa
 WORDS = "the film is slow but the acting is superb and nobody will look at a watch before the end"
 
 
-@pytest.mark.parametrize("tokens", [12])
+@pytest.mark.parametrize(
+    "tokens", [12, *(pytest.param(count, marks=pytest.mark.slow) for count in (37, 128, 510))]
+)
 def test_a_trial_takes_at_most_150_passes(tokens):
     subject = xa.load("sentiment")
     modules = [subject.model.get_submodule(layer.module) for layer in subject.anatomy.layers]

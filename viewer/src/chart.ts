@@ -2,8 +2,9 @@
 
 import type { Context } from "./context";
 import { caption, fill, h, s } from "./dom";
-import { copy, csv, saveSvg } from "./files";
+import { type Cell, exportsOf } from "./files";
 import { number } from "./format";
+import { latexChart } from "./latex";
 import type { Chart } from "./model";
 
 const HEIGHT = 260;
@@ -17,9 +18,9 @@ export function chartView(context: Context, chart: Chart): HTMLElement {
     fill(holder, drawing);
   };
   new ResizeObserver(redraw).observe(holder);
-  const rows = () => [
+  const rows = (): Cell[][] => [
     ["series", chart.x, chart.y],
-    ...chart.series.flatMap((one) => one.points.map(([x, y]) => [one.name, x, y])),
+    ...chart.series.flatMap((one) => one.points.map(([x, y]): Cell[] => [one.name, x, y])),
   ];
   return h(
     "section",
@@ -34,12 +35,12 @@ export function chartView(context: Context, chart: Chart): HTMLElement {
         h("li", {}, h("span", { class: `stroke s${place % 8}${one.dashed ? " dashed" : ""}` }), one.name),
       ),
     ),
-    h(
-      "div",
-      { class: "exports" },
-      h("button", { type: "button", class: "quiet", on: { click: () => void copy(context, csv(rows())) } }, "Copy CSV"),
-      h("button", { type: "button", class: "quiet", on: { click: () => drawing && saveSvg(drawing, "chart.svg") } }, "Save SVG"),
-    ),
+    exportsOf(context, {
+      name: () => chart.title,
+      rows,
+      latex: () => latexChart(chart.x, chart.y, chart.series),
+      drawing: () => drawing,
+    }),
   );
 }
 

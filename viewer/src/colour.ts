@@ -23,15 +23,20 @@ const DARK: Anchors = [
   [1, "#ffe6cb"],
 ];
 const STEPS = 255; // on each side of zero
+const NOISE = 1e-6; // rounding of numbers of size one: never painted
+const SMALLEST = 1e-5; // no scale is stretched further, so that noise stays pale however alone it is
+
+/** The smallest scale of words and patches: below it an answer did not notice them. */
+export const FAINTEST_WORD = 1e-4;
 
 export class SignedScale {
   private readonly table: Uint8ClampedArray;
   private readonly pixels: Uint32Array;
 
-  constructor(
-    readonly limit: number,
-    dark: boolean,
-  ) {
+  readonly limit: number;
+
+  constructor(limit: number, dark: boolean) {
+    this.limit = Math.max(limit, SMALLEST);
     this.table = tableOf(dark);
     this.pixels = pixelsOf(dark);
   }
@@ -39,13 +44,14 @@ export class SignedScale {
   /** The colour of a value as one number, bytes in the order of an image; nothing for no number. */
   pixel(value: number): number {
     if (Number.isNaN(value)) return 0;
-    const share = Math.sqrt(Math.min(Math.abs(value) / (this.limit || 1), 1));
+    const size = Math.abs(value);
+    const share = size < NOISE ? 0 : Math.sqrt(Math.min(size / this.limit, 1));
     return this.pixels[STEPS + Math.round(STEPS * (value < 0 ? -share : share))];
   }
 
   /** Where on the scale a value lies, −1 to 1: the root keeps small weights visible. */
   static position(value: number, limit: number): number {
-    if (!(limit > 0) || Number.isNaN(value)) return 0;
+    if (!(limit > 0) || !(Math.abs(value) >= NOISE)) return 0;
     return Math.sign(value) * Math.sqrt(Math.min(Math.abs(value) / limit, 1));
   }
 
@@ -60,9 +66,18 @@ export class SignedScale {
 
   /** Ink that can be read on the colour of a value. */
   ink(value: number): string {
-    const [red, green, blue] = this.rgb(value);
-    return 0.299 * red + 0.587 * green + 0.114 * blue > 140 ? "#1b1a17" : "#ffffff";
+    return inkOn(this.rgb(value));
   }
+}
+
+/** Black or white, whichever stands out more (at least 4.5 to 1, as WCAG asks). */
+export function inkOn(colour: number[]): string {
+  const [red, green, blue] = colour.map((part) => linear(part / 255));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000000" : "#ffffff";
+}
+
+function linear(part: number): number {
+  return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
 }
 
 const tables = new Map<boolean, Uint8ClampedArray>();
@@ -105,7 +120,7 @@ function parse(colour: string): Triple {
 }
 
 function toLab(rgb: Triple): Triple {
-  const [r, g, b] = rgb.map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)) as Triple;
+  const [r, g, b] = rgb.map(linear) as Triple;
   const l = Math.cbrt(0.4122214708 * r + 0.5363325363 * g + 0.0514459929 * b);
   const m = Math.cbrt(0.2119034982 * r + 0.6806995451 * g + 0.1073969566 * b);
   const s = Math.cbrt(0.0883024619 * r + 0.2817188376 * g + 0.6299787005 * b);

@@ -1,5 +1,6 @@
 // What every view is given: the numbers, the choices, and the colours of the moment.
 
+import { word } from "./format";
 import type { Head, Header, Maps, Mode, Site } from "./model";
 import type { Grids, Payload } from "./payload";
 import type { Slides } from "./slides";
@@ -25,6 +26,7 @@ export interface Context {
   store: Store;
   isDark(): boolean;
   say(message: string): void; // to those who see and to those who listen
+  workshop: HTMLElement; // where a drawing is put while it is saved
 }
 
 export function tokensOf(header: Header, sequence: string, count: number): string[] {
@@ -47,4 +49,19 @@ export function modeOf(maps: Maps, key: string): Mode {
 
 export function nameOf(site: Site, head: Head): string {
   return site.heads > 1 ? `${site.name}, head ${head.head}` : site.name;
+}
+
+/** The positions of a sequence whose word, or token, has the letters that are looked for. */
+export function matches(context: Context, name: string): Set<number> {
+  const asked = context.store.now.find.trim().toLowerCase();
+  const sequence = context.header.sequences[name];
+  if (!asked || !sequence) return new Set();
+  const { tokens, words, of } = sequence;
+  const written = (place: number) => (words && of ? words[of[place]] : word(tokens[place]));
+  return new Set(tokens.flatMap((_, place) => (written(place).toLowerCase().includes(asked) ? [place] : [])));
+}
+
+/** What a word of the page means, in one sentence. */
+export function meaning(context: Context, term: string): string | undefined {
+  return context.header.glossary?.[term];
 }

@@ -38,6 +38,11 @@ export function css<E extends HTMLElement | SVGElement>(
   return element;
 }
 
+/** Set what is not so already: of a thousand tokens few change, and each change is paid for. */
+export function set(element: Element, name: string, value: string): void {
+  if (element.getAttribute(name) !== value) element.setAttribute(name, value);
+}
+
 function dressed<E extends Element>(element: E, props: Props, children: Child[]): E {
   for (const [name, value] of Object.entries(props)) {
     if (name === "on") continue;

@@ -8,56 +8,70 @@ export interface Plan {
   left: number;
   top: number;
   cell: number; // side of a cell in CSS pixels
-  width: number;
+  width: number; // of what is seen
   height: number;
+  whole: [number, number]; // width and height if everything were seen
   rows: number[]; // positions shown
   columns: number[];
-  labelled: boolean;
 }
 
+export interface Window {
+  zoom: number; // CSS pixels a cell; 0: as large as there is room
+  tallest: number; // CSS pixels a zoomed map may take
+}
+
+const FIT: Window = { zoom: 0, tallest: Infinity };
 const LARGEST_CELL = 32;
-const LABELLED_FROM = 8.5; // CSS pixels a cell
+const LINE = 10.5; // CSS pixels a label needs
+const LONGEST = 12; // letters of a label
 const FONT = '"Avenir Next", "Segoe UI", system-ui, sans-serif';
 
-/** How large everything is drawn in the room there is. */
+/** How large everything is drawn in the room there is; labels always have theirs. */
 export function planned(
   room: number,
   rows: number[],
   columns: number[],
   names: [string[], string[]],
+  window: Window = FIT,
 ): Plan {
   const longest = (tokens: string[], places: number[]) =>
-    Math.max(0, ...places.map((place) => Math.min(word(tokens[place]).length, 12)));
-  const size = (cell: number) => Math.min(12, Math.max(8, cell * 0.62));
-  const sides = (cell: number) => {
-    const letter = 0.58 * size(cell);
-    const text = cell >= LABELLED_FROM;
-    return [
-      text ? 12 + letter * longest(names[0], rows) : 2,
-      text ? 12 + letter * longest(names[1], columns) : 2,
-    ];
-  };
-  let cell = Math.min(LARGEST_CELL, room / Math.max(columns.length, 1));
-  for (let pass = 0; pass < 3; pass++)
+    Math.max(0, ...places.map((place) => Math.min(word(tokens[place]).length, LONGEST)));
+  const letters = [longest(names[0], rows), longest(names[1], columns)];
+  const sides = (cell: number) => letters.map((count) => 12 + 0.58 * letterSize(cell) * count);
+  let cell = window.zoom || Math.min(LARGEST_CELL, room / Math.max(columns.length, 1));
+  for (let pass = 0; pass < 3 && !window.zoom; pass++)
     cell = Math.min(LARGEST_CELL, (room - sides(cell)[0] - 2) / Math.max(columns.length, 1));
-  if (cell > 3) cell = Math.floor(cell * 4) / 4;
+  if (cell > 3 && !window.zoom) cell = Math.floor(cell * 4) / 4;
   const [left, top] = sides(cell);
+  const whole: [number, number] = [left + cell * columns.length + 2, top + cell * rows.length + 2];
   return {
     left,
     top,
     cell,
-    width: left + cell * columns.length + 2,
-    height: top + cell * rows.length + 2,
+    width: Math.min(whole[0], Math.max(room, left + cell)),
+    height: window.zoom ? Math.min(whole[1], window.tallest) : whole[1],
+    whole,
     rows,
     columns,
-    labelled: cell >= LABELLED_FROM,
   };
+}
+
+function letterSize(cell: number): number {
+  return Math.min(12, Math.max(9, cell * 0.62));
 }
 
 export interface Ink {
   text: string;
   faint: string;
   accent: string;
+  paper: string;
+}
+
+export interface Marks {
+  query: number;
+  hover: [number, number] | null;
+  found?: [Set<number>, Set<number>]; // positions of a word that is looked for, as query and key
+  scrolled?: [number, number]; // how far the reader has gone, in CSS pixels
 }
 
 export function draw(
@@ -67,7 +81,7 @@ export function draw(
   scale: SignedScale,
   names: [string[], string[]],
   ink: Ink,
-  marks: { query: number; hover: [number, number] | null },
+  marks: Marks,
 ): void {
   const ratio = Math.max(window.devicePixelRatio || 1, 1);
   canvas.width = Math.round(plan.width * ratio);
@@ -76,60 +90,87 @@ export function draw(
   canvas.style.height = `${plan.height}px`;
   const pen = canvas.getContext("2d")!;
   pen.scale(ratio, ratio);
-  const wide = plan.cell * plan.columns.length;
-  const high = plan.cell * plan.rows.length;
   if (!plan.rows.length || !plan.columns.length) return;
+  const seen = seenOf(plan, marks.scrolled ?? [0, 0]);
+  pen.save();
+  pen.beginPath();
+  pen.rect(plan.left - 2, plan.top - 2, plan.width - plan.left + 2, plan.height - plan.top + 2);
+  pen.clip();
   pen.imageSmoothingEnabled = plan.cell < 1;
-  pen.drawImage(pixels(grid, plan, scale), plan.left, plan.top, wide, high);
-  if (plan.cell >= 7) lattice(pen, plan, ink);
+  const [wide, high] = [plan.cell * seen.columns.length, plan.cell * seen.rows.length];
+  pen.drawImage(pixels(grid, seen, scale), seen.left, seen.top, wide, high);
+  if (plan.cell >= 7) lattice(pen, seen, ink);
   pen.strokeStyle = ink.faint;
   pen.lineWidth = 1;
-  pen.strokeRect(plan.left - 0.5, plan.top - 0.5, wide + 1, high + 1);
-  const chosen = plan.rows.indexOf(marks.query);
-  if (plan.labelled) labels(pen, plan, names, ink, chosen, marks.hover);
+  pen.strokeRect(seen.left - 0.5, seen.top - 0.5, wide + 1, high + 1);
+  outline(pen, seen, ink, marks);
+  pen.restore();
+  labels(pen, seen, plan, names, ink, marks);
+}
+
+/** What is seen of a map: its first row and column may begin outside. */
+type Seen = Pick<Plan, "left" | "top" | "cell" | "rows" | "columns">;
+
+function seenOf(plan: Plan, [right, down]: [number, number]): Seen {
+  const { cell } = plan;
+  const [column, row] = [Math.floor(right / cell), Math.floor(down / cell)];
+  return {
+    cell,
+    left: plan.left - right + column * cell,
+    top: plan.top - down + row * cell,
+    rows: plan.rows.slice(row, row + Math.ceil((plan.height - plan.top) / cell) + 1),
+    columns: plan.columns.slice(column, column + Math.ceil((plan.width - plan.left) / cell) + 1),
+  };
+}
+
+/** The chosen row, the cell under the pointer, and the rows and columns of a word that was found. */
+function outline(pen: CanvasRenderingContext2D, seen: Seen, ink: Ink, marks: Marks): void {
+  const { left, top, cell } = seen;
+  const [wide, high] = [cell * seen.columns.length, cell * seen.rows.length];
   pen.strokeStyle = ink.accent;
+  pen.fillStyle = ink.accent;
+  pen.globalAlpha = 0.18;
+  const thick = Math.max(cell, 2);
+  seen.rows.forEach((position, row) => marks.found?.[0].has(position) && pen.fillRect(left, top + row * cell, wide, thick));
+  seen.columns.forEach((position, column) => marks.found?.[1].has(position) && pen.fillRect(left + column * cell, top, thick, high));
+  pen.globalAlpha = 1;
   pen.lineWidth = 1.5;
-  if (chosen >= 0)
-    pen.strokeRect(plan.left - 1, plan.top + chosen * plan.cell - 0.5, wide + 2, plan.cell + 1);
-  if (marks.hover) {
-    const row = plan.rows.indexOf(marks.hover[0]);
-    const column = plan.columns.indexOf(marks.hover[1]);
-    const side = Math.max(plan.cell, 4);
-    if (row >= 0 && column >= 0)
-      pen.strokeRect(
-        plan.left + column * plan.cell - (side - plan.cell) / 2,
-        plan.top + row * plan.cell - (side - plan.cell) / 2,
-        side,
-        side,
-      );
-  }
+  const chosen = seen.rows.indexOf(marks.query);
+  if (chosen >= 0) pen.strokeRect(left - 1, top + chosen * cell - 0.5, wide + 2, cell + 1);
+  const row = seen.rows.indexOf(marks.hover?.[0] ?? -1);
+  const column = seen.columns.indexOf(marks.hover?.[1] ?? -1);
+  if (row < 0 || column < 0) return;
+  const side = Math.max(cell, 4);
+  const inset = (side - cell) / 2;
+  pen.strokeRect(left + column * cell - inset, top + row * cell - inset, side, side);
 }
 
 /** The cell of the map under a point of the canvas. */
-export function cellAt(plan: Plan, x: number, y: number): [number, number] | null {
-  const column = Math.floor((x - plan.left) / plan.cell);
-  const row = Math.floor((y - plan.top) / plan.cell);
-  if (row < 0 || column < 0 || row >= plan.rows.length || column >= plan.columns.length) return null;
+export function cellAt(plan: Plan, x: number, y: number, [right, down]: [number, number] = [0, 0]): [number, number] | null {
+  if (x < plan.left || y < plan.top) return null;
+  const column = Math.floor((x - plan.left + right) / plan.cell);
+  const row = Math.floor((y - plan.top + down) / plan.cell);
+  if (row >= plan.rows.length || column >= plan.columns.length) return null;
   return [plan.rows[row], plan.columns[column]];
 }
 
-export function pixels(grid: Grid, plan: Plan, scale: SignedScale): HTMLCanvasElement {
+export function pixels(grid: Grid, seen: Pick<Plan, "rows" | "columns">, scale: SignedScale): HTMLCanvasElement {
   const sheet = document.createElement("canvas");
-  sheet.width = plan.columns.length;
-  sheet.height = plan.rows.length;
+  sheet.width = seen.columns.length;
+  sheet.height = seen.rows.length;
   const pen = sheet.getContext("2d")!;
   const image = pen.createImageData(sheet.width, sheet.height);
   const whole = new Uint32Array(image.data.buffer); // a pixel at a time: half a million are many
   let at = 0;
-  for (const row of plan.rows) {
+  for (const row of seen.rows) {
     const start = row * grid.columns;
-    for (const column of plan.columns) whole[at++] = scale.pixel(grid.values[start + column]);
+    for (const column of seen.columns) whole[at++] = scale.pixel(grid.values[start + column]);
   }
   pen.putImageData(image, 0, 0);
   return sheet;
 }
 
-function lattice(pen: CanvasRenderingContext2D, plan: Plan, ink: Ink): void {
+function lattice(pen: CanvasRenderingContext2D, plan: Seen, ink: Ink): void {
   pen.strokeStyle = ink.faint;
   pen.globalAlpha = 0.35;
   pen.lineWidth = 0.5;
@@ -146,33 +187,56 @@ function lattice(pen: CanvasRenderingContext2D, plan: Plan, ink: Ink): void {
   pen.globalAlpha = 1;
 }
 
+/** The labels that are written: all where there is room, otherwise some, and always the marked. */
+export function labelled(positions: number[], cell: number, strong: (position: number) => boolean): number[] {
+  const step = Math.max(1, Math.ceil(LINE / cell));
+  const marked = positions.flatMap((position, place) => (strong(position) ? [place] : []));
+  const written = new Set<number>();
+  let last = -step;
+  for (const place of marked)
+    if (place - last >= step) {
+      written.add(place);
+      last = place;
+    }
+  const near = (place: number) => marked.some((one) => one !== place && Math.abs(one - place) < step && written.has(one));
+  positions.forEach((position, place) => position % step === 0 && !near(place) && written.add(place));
+  return [...written];
+}
+
 function labels(
   pen: CanvasRenderingContext2D,
+  seen: Seen,
   plan: Plan,
   names: [string[], string[]],
   ink: Ink,
-  chosen: number,
-  hover: [number, number] | null,
+  marks: Marks,
 ): void {
-  const size = Math.min(12, Math.max(8, plan.cell * 0.62));
-  const font = (strong: boolean) => `${strong ? 700 : 400} ${size}px ${FONT}`;
-  pen.textBaseline = "middle";
-  pen.textAlign = "right";
-  plan.rows.forEach((position, row) => {
-    const strong = row === chosen || hover?.[0] === position;
+  const { cell } = seen;
+  const { hover, found } = marks;
+  const font = (strong: boolean) => `${strong ? 700 : 400} ${letterSize(cell)}px ${FONT}`;
+  const ready = (strong: boolean) => {
     pen.font = font(strong);
     pen.fillStyle = strong ? ink.accent : ink.text;
-    const name = shorter(word(names[0][position]), 12);
-    pen.fillText(name, plan.left - 6, plan.top + (row + 0.5) * plan.cell);
-  });
+  };
+  const strongRow = (position: number) => position === marks.query || position === hover?.[0] || Boolean(found?.[0].has(position));
+  const strongColumn = (position: number) => position === hover?.[1] || Boolean(found?.[1].has(position));
+  pen.textBaseline = "middle";
+  pen.textAlign = "right";
+  for (const row of labelled(seen.rows, cell, strongRow)) {
+    const y = seen.top + (row + 0.5) * cell;
+    if (y < plan.top || y > plan.height) continue;
+    ready(strongRow(seen.rows[row]));
+    pen.fillText(shorter(word(names[0][seen.rows[row]]), LONGEST), plan.left - 6, y);
+  }
   pen.textAlign = "left";
-  plan.columns.forEach((position, column) => {
-    pen.font = font(hover?.[1] === position);
-    pen.fillStyle = hover?.[1] === position ? ink.accent : ink.text;
+  for (const column of labelled(seen.columns, cell, strongColumn)) {
+    const x = seen.left + (column + 0.5) * cell;
+    if (x < plan.left || x > plan.width) continue;
+    ready(strongColumn(seen.columns[column]));
     pen.save();
-    pen.translate(plan.left + (column + 0.5) * plan.cell, plan.top - 6);
+    pen.translate(x, plan.top - 6);
     pen.rotate(-Math.PI / 2);
-    pen.fillText(shorter(word(names[1][position]), 12), 0, 0);
+    pen.fillText(shorter(word(names[1][seen.columns[column]]), LONGEST), 0, 0);
     pen.restore();
-  });
+  }
 }

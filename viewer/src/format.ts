@@ -25,6 +25,7 @@ export function brief(value: number): string {
 export function percent(share: number | null | undefined): string {
   if (share === null || share === undefined || Number.isNaN(share)) return "–";
   const value = 100 * share;
+  if (value !== 0 && Math.abs(value) < 0.005) return `${number(share)}`;
   const digits = Math.abs(value) >= 9.95 || value === 0 ? 0 : Math.abs(value) >= 0.095 ? 1 : 2;
   return `${value < 0 ? "−" : ""}${Math.abs(value).toFixed(digits)} %`;
 }

@@ -35,6 +35,14 @@ function act(context: Context, event: KeyboardEvent, theme: () => void): boolean
       return done(() => store.set({ query: Math.min(store.now.query + 1, rows - 1) }));
     case "k":
       return done(() => store.set({ query: Math.max(store.now.query - 1, 0) }));
+    case "l":
+      return done(() => store.set({ wholeLayer: !store.now.wholeLayer }));
+    case "/":
+      return press(event, ".find input", (input) => input.focus());
+    case "+":
+      return press(event, "[aria-label=larger]", (button) => button.click());
+    case "-":
+      return press(event, "[aria-label=smaller]", (button) => button.click());
     case "s":
       return done(() => store.set({ noSpecial: !store.now.noSpecial }));
     case "[":
@@ -46,6 +54,14 @@ function act(context: Context, event: KeyboardEvent, theme: () => void): boolean
   }
   const mode = maps.modes[Number(event.key) - 1];
   return mode ? done(() => store.set({ mode: mode.key })) : false;
+}
+
+/** Use a control of the page that the key was pressed in. */
+function press(event: KeyboardEvent, selector: string, run: (control: HTMLElement) => void): boolean {
+  const root = (event.composedPath()[0] as Node).getRootNode();
+  const page = root instanceof ShadowRoot ? root : document.querySelector("[data-exhibit-a]")?.shadowRoot;
+  const control = page?.querySelector<HTMLElement>(selector);
+  return control ? done(() => run(control)) : false;
 }
 
 function go(context: Context, site: number, head: number): boolean {

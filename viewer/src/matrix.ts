@@ -4,6 +4,7 @@ import { SignedScale } from "./colour";
 import {
   type Context,
   type HeadView,
+  matches,
   modeOf,
   nameOf,
   type Opened,
@@ -11,14 +12,25 @@ import {
   tokensOf,
 } from "./context";
 import { css, fill, h, s } from "./dom";
-import { cellAt, draw, type Ink, pixels, type Plan, planned } from "./drawing";
-import { copy, csv, savePng, saveSvg } from "./files";
+import { cellAt, draw, type Ink, labelled, pixels, type Plan, planned } from "./drawing";
+import { exportsOf } from "./files";
+import { findBox } from "./find";
 import { brief, number, percent, word, yesOrNo } from "./format";
 import type { Column, Head, Maps } from "./model";
 import { oncePerFrame } from "./frames";
+import { latexMap, latexTable } from "./latex";
 import { type Grid, shown } from "./payload";
+import { tip } from "./tips";
 
 const MOST_SHAPES = 10_000; // beyond, a saved SVG holds one picture instead of squares
+const MOST_PLOTTED = 1_600; // entries that pgfplots draws in good time
+const TALLEST = 620; // CSS pixels of a zoomed map
+const ZOOMS = [0, 6, 12, 18, 24, 32]; // CSS pixels a cell; 0: all of it
+const ANSWERS: Record<string, string> = {
+  "shared with others": "Whether other heads do its work when it alone looks evenly.",
+  "weights determined": "Whether no other valid weights would have given the same output of the head.",
+  "points at what counts": "Whether its weights lie on the words that its contribution comes from.",
+};
 
 /** Whether a column is one end of another column's interval. */
 export function isBound(column: Column): boolean {
@@ -33,7 +45,7 @@ function interval(head: Head, column: Column): string {
 export function inkOf(element: Element): Ink {
   const style = getComputedStyle(element);
   const read = (name: string) => style.getPropertyValue(name).trim();
-  return { text: read("--ink"), faint: read("--line-strong"), accent: read("--accent") };
+  return { text: read("--ink"), faint: read("--line-strong"), accent: read("--accent"), paper: read("--paper") };
 }
 
 /** The map that is looked at: a mode of the head, with the slider where it stands. */
@@ -60,7 +72,8 @@ export function matrixView(context: Context, maps: Maps): HeadView {
   const title = h("h2", { class: "head-name", "aria-live": "polite" });
   const facts = h("p", { class: "facts" });
   const canvas = h("canvas", { role: "img", tabindex: 0 });
-  const frame = h("div", { class: "frame" }, canvas);
+  const sizer = h("div", { class: "sizer" }, canvas);
+  const frame = h("div", { class: "frame", on: { scroll: () => redraw() } }, sizer);
   const readout = h("p", { class: "readout", "aria-live": "off" });
   const caption = h("p", { class: "caption" });
   const legend = h("div", { class: "legend" });
@@ -77,13 +90,37 @@ export function matrixView(context: Context, maps: Maps): HeadView {
     grid = gridOf(opened, maps, mode, slide);
     const rows = shownOf(context, opened.site.queries, opened.site.rows);
     const columns = shownOf(context, opened.site.keys, opened.site.columns);
-    plan = planned(Math.max(frame.clientWidth, 240), rows, columns, names());
+    plan = planned(Math.max(frame.clientWidth, 240), rows, columns, names(), { zoom: store.now.zoom, tallest: TALLEST });
+    css(sizer, { width: `${plan.whole[0]}px`, height: `${plan.whole[1]}px` });
+    css(frame, { height: `${plan.height + 2}px` });
     const limit = limitOf(opened, maps, mode, ownScale);
     const scale = new SignedScale(limit, context.isDark());
-    draw(canvas, plan, grid, scale, names(), inkOf(frame), { query, hover });
+    const found: [Set<number>, Set<number>] = [matches(context, opened.site.queries), matches(context, opened.site.keys)];
+    draw(canvas, plan, grid, scale, names(), inkOf(frame), { query, hover, found, scrolled: scrolled() });
     canvas.dataset.shown = `${opened.site.name} ${opened.head.head} ${mode}`;
     tell();
   });
+
+  const scrolled = (): [number, number] => [frame.scrollLeft, frame.scrollTop];
+
+  /** Bring a position into sight: as a row, and as a column where both axes are of one text. */
+  function seek(position: number): void {
+    if (!opened || !plan) return;
+    const middle = (places: number[], room: number) => (places.indexOf(position) + 0.5) * plan!.cell - room / 2;
+    const found = matches(context, opened.site.queries);
+    const isRow = !found.size || found.has(position);
+    if (isRow) frame.scrollTop = middle(plan.rows, plan.height - plan.top);
+    if (!isRow || opened.site.queries === opened.site.keys) frame.scrollLeft = middle(plan.columns, plan.width - plan.left);
+  }
+
+  function zoomed(step: number): void {
+    if (!plan) return;
+    const before = plan.cell;
+    const sizes = step > 0 ? ZOOMS.filter((size) => size > before + 0.5) : ZOOMS.filter((size) => size < before - 0.5);
+    const zoom = step > 0 ? (sizes[0] ?? store.now.zoom) : (sizes.at(-1) ?? 0);
+    const fit = planned(Math.max(frame.clientWidth, 240), plan.rows, plan.columns, names()).cell;
+    store.set({ zoom: zoom <= fit ? 0 : zoom });
+  }
 
   function tell(): void {
     if (!opened || !grid) return;
@@ -159,14 +196,14 @@ export function matrixView(context: Context, maps: Maps): HeadView {
         .map((column) =>
           h(
             "span",
-            { class: "fact", title: column.help },
+            { class: "fact" },
             `${column.name} `,
-            h("b", { class: "figure" }, number(head.numbers[column.key])),
+            tip(h("b", { class: "figure" }, number(head.numbers[column.key])), column.help),
             interval(head, column),
           ),
         ),
       ...Object.entries(head.answers ?? {}).map(([name, answer]) =>
-        h("span", { class: "fact" }, `${name} `, h("b", {}, yesOrNo(answer))),
+        h("span", { class: "fact" }, `${name} `, tip(h("b", {}, yesOrNo(answer)), ANSWERS[name])),
       ),
     );
     const mode = modeOf(maps, store.now.mode);
@@ -205,18 +242,25 @@ export function matrixView(context: Context, maps: Maps): HeadView {
     describe();
     drawLegend();
   });
-  store.watch(["mode", "slide", "noSpecial", "ownScale", "query", "hover"], redraw);
+  store.watch(["mode", "slide", "noSpecial", "ownScale", "query", "hover", "find", "zoom"], redraw);
+  store.watch(["zoom"], () => requestAnimationFrame(() => requestAnimationFrame(() => seek(store.now.query))));
+  store.watch(["find", "match"], () => {
+    if (!opened || !store.now.find) return;
+    const found = matches(context, opened.site.queries);
+    const place = [...(found.size ? found : matches(context, opened.site.keys))][store.now.match];
+    if (place !== undefined) seek(place);
+  });
   store.watch(["ownScale"], drawLegend);
   store.watch(["slide"], describe);
 
   canvas.addEventListener("pointermove", (event) => {
-    const cell = plan && cellAt(plan, event.offsetX, event.offsetY);
+    const cell = plan && cellAt(plan, event.offsetX, event.offsetY, scrolled());
     const before = store.now.hover;
     if (cell?.[0] !== before?.[0] || cell?.[1] !== before?.[1]) store.set({ hover: cell });
   });
   canvas.addEventListener("pointerleave", () => store.set({ hover: null }));
   canvas.addEventListener("click", (event) => {
-    const cell = plan && cellAt(plan, event.offsetX, event.offsetY);
+    const cell = plan && cellAt(plan, event.offsetX, event.offsetY, scrolled());
     if (cell) store.set({ query: cell[0] });
   });
   new ResizeObserver(() => redraw()).observe(frame);
@@ -229,10 +273,9 @@ export function matrixView(context: Context, maps: Maps): HeadView {
     store.watch([key], () => (box.checked = store.now[key]));
     return h("label", { class: "check" }, box, ` ${name}`);
   };
-  const fileName = () => `${nameOf(opened!.site, opened!.head)} ${store.now.mode}`.replace(/[^\w-]+/g, "-");
+  const zoomButton = (name: string, sign: string, run: () => void) =>
+    h("button", { type: "button", class: "quiet step", "aria-label": name, on: { click: run } }, sign);
   const special = Object.values(context.header.sequences).some((one) => one.special.some(Boolean));
-  const button = (name: string, run: () => void) =>
-    h("button", { type: "button", class: "quiet", on: { click: run } }, name);
   const element = h(
     "section",
     { class: "head", "aria-label": "one head" },
@@ -255,31 +298,41 @@ export function matrixView(context: Context, maps: Maps): HeadView {
       legend,
     ),
     caption,
+    h(
+      "div",
+      { class: "options" },
+      findBox(context, () => opened),
+      h(
+        "span",
+        { class: "zoom", role: "group", "aria-label": "size of the map" },
+        zoomButton("smaller", "−", () => zoomed(-1)),
+        zoomButton("larger", "+", () => zoomed(1)),
+        zoomButton("fit all of it", "fit", () => store.set({ zoom: 0 })),
+      ),
+    ),
     frame,
     readout,
     note,
-    h(
-      "div",
-      { class: "exports" },
-      button("Copy CSV", () => grid && void copy(context, csv(table(grid, plan!, names())))),
-      button("Save SVG", () => grid && saveSvg(drawn(grid), `${fileName()}.svg`)),
-      button("Save PNG", () => savePng(canvas, `${fileName()}.png`)),
-    ),
+    exportsOf(context, {
+      name: () => `${nameOf(opened!.site, opened!.head)} ${store.now.mode}`,
+      rows: () => table(grid!, plan!, names()),
+      latex: () => latexOf(table(grid!, plan!, names())),
+      drawing: () => drawn(grid!),
+      canvas,
+    }),
   );
 
+  const latexOf = (rows: (string | number)[][]) =>
+    plan!.rows.length * plan!.columns.length > MOST_PLOTTED
+      ? latexTable(rows)
+      : latexMap(rows, limitOf(opened!, maps, store.now.mode, store.now.ownScale));
+
+  /** All of the map, however much of it is in sight. */
   function drawn(map: Grid): SVGSVGElement {
-    const scale = new SignedScale(
-      limitOf(opened!, maps, store.now.mode, store.now.ownScale),
-      context.isDark(),
-    );
-    const box = s("svg", {
-      viewBox: `0 0 ${plan!.width} ${plan!.height}`,
-      width: plan!.width,
-      height: plan!.height,
-    });
-    frame.append(box); // styles are only known of what is in the page
-    box.append(...shapes(map, plan!, scale, names()));
-    queueMicrotask(() => box.remove());
+    const limit = limitOf(opened!, maps, store.now.mode, store.now.ownScale);
+    const [width, height] = plan!.whole;
+    const box = s("svg", { viewBox: `0 0 ${width} ${height}`, width, height });
+    box.append(...shapes(map, plan!, new SignedScale(limit, context.isDark()), names()));
     return box;
   }
 
@@ -303,45 +356,37 @@ function table(grid: Grid, plan: Plan, names: [string[], string[]]): (string | n
   return [head, ...rows];
 }
 
-function shapes(
-  grid: Grid,
-  plan: Plan,
-  scale: SignedScale,
-  names: [string[], string[]],
-): SVGElement[] {
-  const cell = plan.cell;
-  const size = Math.min(12, Math.max(8, cell * 0.62));
-  const parts: SVGElement[] = [];
-  if (plan.rows.length * plan.columns.length > MOST_SHAPES) {
-    const picture = pixels(grid, plan, scale).toDataURL("image/png");
-    const [width, height] = [cell * plan.columns.length, cell * plan.rows.length];
-    return [s("image", { href: picture, x: plan.left, y: plan.top, width, height })];
-  }
-  plan.rows.forEach((query, row) => {
-    plan.columns.forEach((key, column) => {
+function shapes(grid: Grid, plan: Plan, scale: SignedScale, names: [string[], string[]]): SVGElement[] {
+  const { cell, rows, columns } = plan;
+  const size = Math.min(12, Math.max(9, cell * 0.62));
+  const no = () => false;
+  return [
+    ...(rows.length * columns.length > MOST_SHAPES ? [painted(grid, plan, scale)] : squares(grid, plan, scale)),
+    ...labelled(rows, cell, no).map((row) => {
+      const y = plan.top + (row + 0.7) * cell;
+      return s("text", { x: plan.left - 6, y, "text-anchor": "end", "font-size": size }, word(names[0][rows[row]]));
+    }),
+    ...labelled(columns, cell, no).map((column) => {
+      const turn = `translate(${plan.left + (column + 0.7) * cell} ${plan.top - 6}) rotate(-90)`;
+      return s("text", { transform: turn, "font-size": size }, word(names[1][columns[column]]));
+    }),
+  ];
+}
+
+function painted(grid: Grid, plan: Plan, scale: SignedScale): SVGElement {
+  const href = pixels(grid, plan, scale).toDataURL("image/png");
+  const [width, height] = [plan.cell * plan.columns.length, plan.cell * plan.rows.length];
+  return s("image", { href, x: plan.left, y: plan.top, width, height });
+}
+
+function squares(grid: Grid, plan: Plan, scale: SignedScale): SVGElement[] {
+  const { cell } = plan;
+  return plan.rows.flatMap((query, row) =>
+    plan.columns.flatMap((key, column) => {
       const value = grid.values[query * grid.columns + key];
-      if (Math.abs(SignedScale.position(value, scale.limit)) < 1 / 255) return;
-      parts.push(
-        s("rect", {
-          x: plan.left + column * cell,
-          y: plan.top + row * cell,
-          width: cell,
-          height: cell,
-          fill: scale.css(value),
-        }),
-      );
-    });
-  });
-  if (!plan.labelled) return parts;
-  plan.rows.forEach((query, row) => {
-    const y = plan.top + (row + 0.7) * cell;
-    parts.push(
-      s("text", { x: plan.left - 6, y, "text-anchor": "end", "font-size": size }, word(names[0][query])),
-    );
-  });
-  plan.columns.forEach((key, column) => {
-    const turn = `translate(${plan.left + (column + 0.7) * cell} ${plan.top - 6}) rotate(-90)`;
-    parts.push(s("text", { transform: turn, "font-size": size }, word(names[1][key])));
-  });
-  return parts;
+      if (Math.abs(SignedScale.position(value, scale.limit)) < 1 / 255) return [];
+      const [x, y] = [plan.left + column * cell, plan.top + row * cell];
+      return [s("rect", { x, y, width: cell, height: cell, fill: scale.css(value) })];
+    }),
+  );
 }

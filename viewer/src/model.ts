@@ -3,6 +3,9 @@
 export interface Sequence {
   tokens: string[];
   special: boolean[];
+  words?: string[]; // of the text as written, where that is known
+  of?: number[]; // the word of every token
+  gaps?: string[]; // what stands before each word
 }
 
 export interface Mode {
@@ -177,13 +180,48 @@ export interface Summary {
   shares: number[]; // of every token, signed
   caption: string;
   skipped: [string, string][];
+  truth?: string; // the true label, where it was given
+  carrying?: [number, number][]; // site and head of those that carry the answer
+  texts?: [string, string][]; // title and sequence of each text; without, the one that is shaded
+}
+
+export interface Comparison {
+  names: [string, string];
+  sentence: string;
+  answers: [string, number | null, number | null][]; // label, share in either
+  words: [string | null, string | null, number | null, number | null][]; // and its scores
+  heads: [string, string, string, number | null, number | null][]; // name, verdicts, shares
+  moved: (number | null)[]; // of every head: total variation between the two maps
+  first: Header;
+  second: Header;
 }
 
 export interface Header {
   schema: number;
   kind: string;
   title: string;
+  unit: string; // what positions are: word, token, sentence …
   sequences: Record<string, Sequence>;
+  scene?: Scene;
+  summary?: Summary;
+  pictures?: Pictures;
+  passages?: Passages;
+  comparison?: Comparison;
+  maps?: Maps;
+  slider?: Slider;
+  story?: Story;
+  tree?: Tree;
+  charts: Chart[];
+  tables: Table[];
+  tokens?: Panels; // the same panels over tokens, where positions are words
+  about: [string, string][];
+  checks: [string, string][];
+  glossary?: Record<string, string>; // a sentence for each word of the page
+  blocks: Record<string, [number, number]>; // place in the text of all blocks
+}
+
+export interface Panels {
+  sequences?: Record<string, Sequence>;
   scene?: Scene;
   summary?: Summary;
   pictures?: Pictures;
@@ -192,9 +230,6 @@ export interface Header {
   slider?: Slider;
   story?: Story;
   tree?: Tree;
-  charts: Chart[];
-  tables: Table[];
-  about: [string, string][];
-  checks: [string, string][];
-  blocks: Record<string, [number, number]>; // place in the text of all blocks
+  charts?: Chart[];
+  tables?: Table[];
 }

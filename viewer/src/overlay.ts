@@ -1,6 +1,6 @@
 // The picture that was looked at, in grey, with scores laid over its patches in colour.
 
-import { SignedScale } from "./colour";
+import { FAINTEST_WORD, SignedScale } from "./colour";
 import { type Context, type HeadView, modeOf, nameOf, type Opened, tokensOf } from "./context";
 import { caption, css, fill, h, s } from "./dom";
 import { number, word } from "./format";
@@ -8,7 +8,6 @@ import { gridOf, limitOf } from "./matrix";
 import type { Maps, Scene, Summary } from "./model";
 
 const SIDE = 340; // CSS pixels to the longer side of the picture
-const FLOOR = 1e-4; // scores below this are not spread over the whole scale
 const FAINTEST = 0.04; // share of the scale below which nothing is laid over the picture
 
 type Choose = (position: number) => void;
@@ -53,7 +52,7 @@ export function sceneScores(context: Context, scene: Scene, summary: Summary): H
   if (!grid || !summary.shares.length) return null;
   const holder = h("div", { class: "scene" });
   const names = tokensOf(context.header, summary.sequence, summary.shares.length);
-  const limit = Math.max(...summary.shares.map(Math.abs), FLOOR);
+  const limit = Math.max(...summary.shares.map(Math.abs), FAINTEST_WORD);
   const [low, high] = [Math.min(...grid.flat().map((at) => summary.shares[at])), Math.max(...grid.flat().map((at) => summary.shares[at]))];
   context.store.watch(["token"], () =>
     fill(
@@ -90,7 +89,7 @@ export function overlayView(context: Context, scene: Scene, maps: Maps): HeadVie
     const query = Math.min(store.now.query, site.rows - 1);
     const map = gridOf(opened, maps, mode, slide);
     const row = map.values.subarray(query * map.columns, (query + 1) * map.columns);
-    const limit = Math.max(Math.min(limitOf(opened, maps, mode, ownScale), Math.max(...Array.from(row, Math.abs))), FLOOR);
+    const limit = Math.max(Math.min(limitOf(opened, maps, mode, ownScale), Math.max(...Array.from(row, Math.abs))), FAINTEST_WORD);
     const [queries, keys] = [tokensOf(header, site.queries, site.rows), tokensOf(header, site.keys, site.columns)];
     const same = site.queries === site.keys;
     const patches = new Set(same ? grid.flat() : []);

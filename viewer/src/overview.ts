@@ -2,7 +2,8 @@
 
 import { SignedScale } from "./colour";
 import { type Context, nameOf } from "./context";
-import { caption, css, fill, h } from "./dom";
+import { caption, css, fill, h, s } from "./dom";
+import { type Cell, exportsOf } from "./files";
 import { number } from "./format";
 import { isBound } from "./matrix";
 import type { Head, Maps } from "./model";
@@ -13,7 +14,8 @@ export function overviewView(context: Context, maps: Maps): HTMLElement {
   const grid = h("div", { class: "grid", role: "grid", "aria-label": "heads by layer" });
   const cells = new Map<number, HTMLButtonElement>();
   const most = Math.max(...maps.sites.map((site) => site.heads));
-  css(grid, { "--heads": String(most) });
+  const longest = Math.max(...maps.sites.map((site) => site.short.length));
+  css(grid, { "--heads": String(most), "--names": `${Math.min(0.56 * longest + 0.8, 12)}em` });
   grid.append(
     h(
       "div",
@@ -79,20 +81,51 @@ export function overviewView(context: Context, maps: Maps): HTMLElement {
   choice.value = store.now.colourBy;
   const chosen = h("div", { class: "chosen", "aria-live": "polite" });
   store.watch(["head"], () => fill(chosen, ...chosenHead(maps, maps.heads[store.now.head])));
-  const carriers = context.header.summary?.carriers;
   return h(
     "section",
     { class: "overview", "aria-label": "overview of all heads" },
     h(
       "div",
       {},
-      h("h2", {}, maps.words.length ? "Every head, judged" : "Every head"),
+      h("h2", {}, maps.words.length ? "Every head, and its verdict" : "Every head"),
       caption("A row is a layer, a square is a head. Choose one, or walk with the arrow keys."),
       (judged || maps.columns.length > 0) && h("label", { class: "choice" }, "Colour by ", choice),
       grid,
+      exportsOf(context, { name: () => "heads", rows: () => rowsOf(maps), drawing: () => drawn(maps, cells) }),
     ),
-    h("div", { class: "beside" }, carriers && h("p", { class: "carriers" }, carriers), legend, judged && chosen),
+    h("div", { class: "beside" }, legend, judged && chosen),
   );
+}
+
+function rowsOf(maps: Maps): Cell[][] {
+  return [
+    ["head", "verdict", ...maps.columns.map((column) => column.name)],
+    ...maps.heads.map((head): Cell[] => [
+      nameOf(maps.sites[head.site], head),
+      head.word ?? "",
+      ...maps.columns.map((column) => head.numbers[column.key] ?? null),
+    ]),
+  ];
+}
+
+const SQUARE = 24;
+const NAMES = 150;
+
+/** The squares as a drawing, in the colours they have now. */
+function drawn(maps: Maps, cells: Map<number, HTMLButtonElement>): SVGSVGElement {
+  const most = Math.max(...maps.sites.map((site) => site.heads));
+  const [width, height] = [NAMES + SQUARE * most + 8, SQUARE * (maps.sites.length + 1) + 8];
+  const box = s("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
+  for (let head = 0; head < most; head++)
+    box.append(s("text", { x: NAMES + SQUARE * (head + 0.5), y: 16, "text-anchor": "middle" }, String(head)));
+  maps.sites.forEach((site, row) => box.append(s("text", { x: 4, y: SQUARE * (row + 1) + 16 }, site.short)));
+  cells.forEach((cell, place) => {
+    const head = maps.heads[place];
+    const [x, y] = [NAMES + SQUARE * head.head, SQUARE * (head.site + 1)];
+    const fill = getComputedStyle(cell).backgroundColor;
+    box.append(s("rect", { x, y, width: SQUARE - 3, height: SQUARE - 3, rx: 3, fill }));
+  });
+  return box;
 }
 
 function chosenHead(maps: Maps, head: Head): Node[] {

@@ -4,8 +4,10 @@
 import { SignedScale } from "./colour";
 import type { Context } from "./context";
 import { caption, css, fill, h } from "./dom";
+import { type Cell, exportsOf } from "./files";
 import { number } from "./format";
 import type { Passage, Passages } from "./model";
+import { tip } from "./tips";
 
 const FAINT = 1 / 8; // of the largest score; what is fainter is not painted
 
@@ -30,7 +32,17 @@ export function passagesView(context: Context, passages: Passages): HTMLElement 
     list,
     h("p", { class: "asked" }, passages.question),
     h("p", { class: "said" }, passages.answer),
+    exportsOf(context, { name: () => "passages", rows: () => rowsOf(passages) }),
   );
+}
+
+function rowsOf(all: Passages): Cell[][] {
+  return [
+    ["passage", "answer loses", "needed", "sentence", ...all.methods],
+    ...all.passages.flatMap((passage, place) =>
+      passage.sentences.map((one): Cell[] => [place + 1, passage.loss, passage.needed ? "yes" : "no", one.text, ...one.scores]),
+    ),
+  ];
 }
 
 function item(context: Context, all: Passages, passage: Passage, method: number): HTMLElement {
@@ -43,11 +55,11 @@ function item(context: Context, all: Passages, passage: Passage, method: number)
     { "data-needed": String(passage.needed) },
     h(
       "div",
-      { class: "loss", title: `without it the answer loses ${number(passage.loss, true)}` },
+      { class: "loss" },
       css(h("span", { class: passage.loss < 0 ? "bar against" : "bar" }), {
         width: `${Math.round((100 * Math.abs(passage.loss)) / most)}%`,
       }),
-      h("span", { class: "figure" }, number(passage.loss, true)),
+      tip(h("span", { class: "figure" }, number(passage.loss, true)), `Without this passage the answer loses ${number(passage.loss, true)} of its log-probability.`),
     ),
     h(
       "p",

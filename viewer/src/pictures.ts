@@ -1,12 +1,21 @@
 // Which heat maps of this text may be shown: a row for every picture, its words shaded as it would.
 
 import { SignedScale } from "./colour";
-import type { Context } from "./context";
+import { type Context, meaning } from "./context";
 import { caption, css, fill, h } from "./dom";
+import { type Cell, exportsOf } from "./files";
 import { number, word } from "./format";
 import type { Picture, Pictures } from "./model";
+import { tip } from "./tips";
 
 const FAINT = 1 / 8; // of the largest score; what is fainter is not painted
+const HEADINGS = [
+  ["Picture", "picture"],
+  ["Advice", "advice"],
+  ["p", "p"],
+  ["Answer loses", "answer loses"],
+  ["As it would be shown", ""],
+] as const;
 const MOST_WORDS = 60; // in a row; of longer texts the strongest, in reading order
 
 export function picturesView(context: Context, pictures: Pictures): HTMLElement {
@@ -21,7 +30,7 @@ export function picturesView(context: Context, pictures: Pictures): HTMLElement 
     caption(pictures.caption),
     h(
       "div",
-      { class: "scroll whole", tabindex: 0 },
+      { class: "scroll whole", tabindex: 0, role: "group", "aria-label": "pictures" },
       h(
         "table",
         {},
@@ -31,25 +40,31 @@ export function picturesView(context: Context, pictures: Pictures): HTMLElement 
           h(
             "tr",
             {},
-            ...["Picture", "Advice", "p", "Answer loses", "As it would be shown"].map((name) =>
-              h("th", { scope: "col" }, name),
-            ),
+            ...HEADINGS.map(([name, term]) => h("th", { scope: "col" }, tip(h("span", {}, name), meaning(context, term)))),
           ),
         ),
         body,
       ),
     ),
+    exportsOf(context, { name: () => "pictures", rows: () => rowsOf(pictures) }),
   );
+}
+
+function rowsOf(pictures: Pictures): Cell[][] {
+  return [
+    ["picture", "advice", "p", "answer loses", ...pictures.words],
+    ...pictures.pictures.map((one): Cell[] => [one.label, one.advice, one.p, one.probability, ...one.scores]),
+  ];
 }
 
 function line(context: Context, words: string[], picture: Picture): HTMLElement {
   return h(
     "tr",
-    { "data-advice": picture.advice, title: picture.reason },
+    { "data-advice": picture.advice },
     h("td", {}, picture.label),
-    h("td", {}, h("span", { class: "advised", "data-advice": picture.advice }, `${picture.mark} ${picture.advice}`)),
-    h("td", { class: "figure" }, number(picture.p)),
-    h("td", { class: "figure", title: `${number(picture.loss)} in log-odds` }, lost(picture.probability)),
+    h("td", {}, tip(h("span", { class: "advised", "data-advice": picture.advice }, `${picture.mark} ${picture.advice}`), picture.reason)),
+    tip(h("td", { class: "figure" }, number(picture.p)), meaning(context, "p"), false),
+    tip(h("td", { class: "figure" }, lost(picture.probability)), `${meaning(context, "answer loses") ?? ""} In log-odds ${number(picture.loss)}.`, false),
     h("td", { class: "shades" }, ...shades(context, words, picture)),
   );
 }

@@ -3,6 +3,7 @@
 import { SignedScale } from "./colour";
 import { type Context, type HeadView, modeOf, type Opened, shownOf, tokensOf } from "./context";
 import { caption, fill, h, s } from "./dom";
+import { type Cell, exportsOf } from "./files";
 import { number, shorter, word } from "./format";
 import { oncePerFrame } from "./frames";
 import { gridOf, limitOf } from "./matrix";
@@ -18,6 +19,8 @@ export function rowView(context: Context, maps: Maps): HeadView {
   const title = h("h3", {});
   const holder = h("div", { class: "bars" });
   const note = caption();
+  let picture: SVGSVGElement | null = null;
+  let rows: Cell[][] = [["key", "weight"]];
 
   const redraw = oncePerFrame(() => {
     if (!opened) return;
@@ -45,6 +48,7 @@ export function rowView(context: Context, maps: Maps): HeadView {
     const drawing = s("svg", {
       width: room,
       height: HEIGHT + 62,
+      viewBox: `0 0 ${room} ${HEIGHT + 62}`,
       role: "img",
       "aria-label": `weights from ${queries[asked]} to every key`,
     });
@@ -93,6 +97,8 @@ export function rowView(context: Context, maps: Maps): HeadView {
     });
     fill(title, `${modeOf(maps, mode).name} from `, h("q", {}, word(queries[asked] ?? "")), ` (${asked})`);
     fill(holder, drawing);
+    picture = drawing;
+    rows = [["key", "weight"], ...all.map((key): Cell[] => [word(keys[key]), Number(row[key].toPrecision(5))])];
     const left = all.filter((key) => !bars.includes(key));
     const rest = left.reduce((sum, key) => sum + Math.abs(row[key]), 0);
     note.textContent = [
@@ -106,7 +112,14 @@ export function rowView(context: Context, maps: Maps): HeadView {
   store.watch(["mode", "query", "slide", "noSpecial", "ownScale", "hover"], redraw);
   new ResizeObserver(() => redraw()).observe(holder);
   return {
-    element: h("section", { class: "row-view", "aria-label": "one row" }, title, holder, note),
+    element: h(
+      "section",
+      { class: "row-view", "aria-label": "one row" },
+      title,
+      holder,
+      note,
+      exportsOf(context, { name: () => "one row", rows: () => rows, drawing: () => picture }),
+    ),
     show(fresh) {
       opened = fresh;
       redraw();

@@ -13,6 +13,10 @@ export interface State {
   threshold: number;
   penalty: number;
   colourBy: string; // "" for the verdict, or a column
+  find: string; // a word that is looked for
+  match: number; // which of its places is shown
+  zoom: number; // CSS pixels a cell of the map; 0: as large as there is room
+  wholeLayer: boolean; // lines of all heads of a layer, not of one
 }
 
 type Listener = () => void;

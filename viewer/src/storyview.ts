@@ -4,7 +4,7 @@ import { SignedScale } from "./colour";
 import { type Context, shownOf, tokensOf } from "./context";
 import { caption, fill, h } from "./dom";
 import { cellAt, draw, type Plan, planned } from "./drawing";
-import { copy, csv, savePng } from "./files";
+import { type Cell, exportsOf } from "./files";
 import { percent, word } from "./format";
 import { oncePerFrame } from "./frames";
 import { inkOf } from "./matrix";
@@ -117,9 +117,9 @@ export function storyView(context: Context, story: Story): HTMLElement {
     const cell = plan && cellAt(plan, event.offsetX, event.offsetY);
     if (cell) store.set({ layer: cell[0] });
   });
-  const rows = () => [
+  const rows = (): Cell[][] => [
     ["layer", ...sources],
-    ...contribution.map((_, layer) => [
+    ...contribution.map((_, layer): Cell[] => [
       names()[0][layer],
       ...told().values.subarray(layer * site.columns, (layer + 1) * site.columns),
     ]),
@@ -138,11 +138,6 @@ export function storyView(context: Context, story: Story): HTMLElement {
     frame,
     said,
     story.note && caption(story.note),
-    h(
-      "div",
-      { class: "exports" },
-      h("button", { type: "button", class: "quiet", on: { click: () => void copy(context, csv(rows())) } }, "Copy CSV"),
-      h("button", { type: "button", class: "quiet", on: { click: () => savePng(canvas, "token-story.png") } }, "Save PNG"),
-    ),
+    exportsOf(context, { name: () => "token story", rows, canvas }),
   );
 }

@@ -1,14 +1,18 @@
-// The top of the page: what to do, what the model answered, and whether that rests on attention.
+// The first screen: the text as it was written, the answer, what to do, and the heads that carry it.
 
-import { SignedScale } from "./colour";
-import type { Context } from "./context";
-import { caption, css, fill, h } from "./dom";
-import { number, percent, word } from "./format";
+import { type Context, meaning, nameOf } from "./context";
+import { caption, css, h } from "./dom";
+import { number, percent } from "./format";
 import type { Summary } from "./model";
 import { sceneScores } from "./overlay";
+import { tip } from "./tips";
+import { textView } from "./words";
 
-export function summaryView(context: Context): HTMLElement {
-  const { header, store } = context;
+const NAMED = 8; // heads that get a button
+
+/** ``heading`` is h1, or lower where the page has another. */
+export function summaryView(context: Context, heading: "h1" | "h3" = "h1"): HTMLElement {
+  const { header } = context;
   const summary = header.summary;
   const model = header.about.find(([name]) => name === "model")?.[1] ?? "";
   if (!summary)
@@ -16,40 +20,16 @@ export function summaryView(context: Context): HTMLElement {
       "header",
       { class: "summary" },
       h("p", { class: "kicker" }, header.kind, " · ", model),
-      h("h1", {}, header.title),
+      h(heading, {}, header.title),
     );
-  const text = h("p", { class: "text", "aria-label": "the text, shaded by contribution" });
-  store.watch(["token", "noSpecial"], () => fill(text, ...words(context)));
-  const shaded = summary.shares.length > 0 || summary.verdict !== "";
   return h(
     "header",
     { class: "summary" },
     h("p", { class: "kicker" }, header.title),
-    h("h1", { class: "advice" }, summary.advice || summary.verdict),
-    h(
-      "div",
-      { class: "case" },
-      shaded &&
-        h(
-          "div",
-          {},
-          h("h2", { class: "label" }, header.scene ? "What the model was given" : "The text"),
-          header.scene && sceneScores(context, header.scene, summary),
-          text,
-          caption(summary.caption),
-        ),
-      (summary.answer.length > 0 || summary.reliance.length > 0 || summary.verdict !== "") &&
-        h(
-          "div",
-          {},
-          h("h2", { class: "label" }, "The answer"),
-          answer(summary.answer),
-          summary.reliance.length > 0 &&
-            h("div", { class: "rests" }, ...summary.reliance.map((sentence) => h("p", {}, sentence))),
-          caption(summary.target && `Explained below: the ${summary.target}.`),
-        ),
-    ),
-    summary.advice && summary.verdict && rests(summary),
+    h("div", { class: "case" }, texts(context, summary), answered(context, summary)),
+    h(heading, { class: "advice" }, summary.advice || summary.verdict),
+    carriers(context, summary),
+    summary.advice && summary.verdict && rests(context, summary),
     summary.skipped.length > 0 &&
       h(
         "details",
@@ -64,8 +44,69 @@ export function summaryView(context: Context): HTMLElement {
   );
 }
 
+/** What the model was given, and what it said where that is a text of its own. */
+function texts(context: Context, summary: Summary): HTMLElement | null {
+  const { header } = context;
+  if (!summary.shares.length && summary.verdict === "") return null;
+  const given = summary.texts ?? [["The text", summary.sequence] as [string, string]];
+  return h(
+    "div",
+    {},
+    header.scene && sceneScores(context, header.scene, summary),
+    ...given.flatMap(([title, sequence]) => [
+      h("h2", { class: "label" }, header.scene && given.length === 1 ? "What the model was given" : title),
+      textView(context, sequence, sequence === summary.sequence ? summary.shares : [], title),
+    ]),
+    caption(summary.caption),
+  );
+}
+
+function answered(context: Context, summary: Summary): HTMLElement | null {
+  if (!summary.answer.length && !summary.reliance.length && summary.verdict === "") return null;
+  return h(
+    "div",
+    {},
+    h("h2", { class: "label" }, "The answer"),
+    answer(context, summary),
+    summary.reliance.length > 0 &&
+      h("div", { class: "rests" }, ...summary.reliance.map((sentence) => h("p", {}, sentence))),
+    caption(summary.target && `Explained below: the ${summary.target}.`),
+  );
+}
+
+/** The heads that carry the answer, each a way to its map. */
+function carriers(context: Context, summary: Summary): HTMLElement | null {
+  const { header, store } = context;
+  const maps = header.maps;
+  if (!summary.carriers) return null;
+  const heads = (summary.carrying ?? []).slice(0, NAMED).map(([site, head]) =>
+    (maps?.heads ?? []).findIndex((one) => one.site === site && one.head === head),
+  );
+  const open = (event: Event, place: number) => {
+    store.set({ head: place });
+    ((event.target as HTMLElement).getRootNode() as ShadowRoot).querySelector("section.head")?.scrollIntoView({ block: "start" });
+  };
+  return h(
+    "div",
+    { class: "carrying" },
+    h("h2", { class: "label" }, "The heads that carry it"),
+    h("p", { class: "carriers" }, summary.carriers),
+    h(
+      "div",
+      { class: "chips" },
+      ...heads
+        .filter((place) => place >= 0)
+        .map((place) => {
+          const head = maps!.heads[place];
+          const name = nameOf(maps!.sites[head.site], head);
+          return h("button", { type: "button", class: "quiet chip", "data-word": head.word ?? "", on: { click: (event) => open(event, place) } }, name);
+        }),
+    ),
+  );
+}
+
 /** Whether the answer rests on attention: the word, and the sentence behind it. */
-function rests(summary: Summary): HTMLElement {
+function rests(context: Context, summary: Summary): HTMLElement {
   return h(
     "div",
     { class: "finding" },
@@ -73,53 +114,36 @@ function rests(summary: Summary): HTMLElement {
     h(
       "p",
       { class: "counts" },
-      h("span", { class: "verdict", "data-word": summary.word }, summary.word),
+      tip(h("span", { class: "verdict", "data-word": summary.word }, summary.word), meaning(context, summary.word)),
       " ",
       summary.verdict,
     ),
   );
 }
 
-function words(context: Context): Node[] {
-  const { header, store } = context;
-  const summary = header.summary!;
-  const sequence = header.sequences[summary.sequence];
-  const limit = Math.max(...summary.shares.map(Math.abs), 0);
-  const scale = new SignedScale(limit, context.isDark());
-  const patches = new Set(header.scene?.grids[summary.sequence]?.flat()); // shown in the picture
-  return sequence.tokens.flatMap((token, place) => {
-    if (patches.has(place) || (store.now.noSpecial && sequence.special[place])) return [];
-    const share = summary.shares[place] ?? 0;
-    const button = h(
-      "button",
-      {
-        class: "token",
-        type: "button",
-        title: summary.shares.length ? `${token}: ${number(share, true)}` : token,
-        "aria-pressed": String(store.now.token === place),
-        on: { click: () => store.set({ token: place, query: place }) },
-      },
-      word(token),
-    );
-    const linear = limit > 0 ? (share * Math.abs(share)) / limit : 0; // undoes the scale's root
-    if (linear) css(button, { "background-color": scale.css(linear), color: scale.ink(linear) });
-    return [button, document.createTextNode(" ")];
-  });
-}
-
-function answer(shares: [string, number][]): HTMLElement {
+function answer(context: Context, summary: Summary): HTMLElement {
+  const shares = summary.answer;
   const probable = shares.every(([, share]) => share >= 0 && share <= 1);
+  const says = meaning(context, probable ? "probability" : "answer");
+  const { truth } = summary;
+  const best = shares.reduce((top, one) => (one[1] > top[1] ? one : top), shares[0] ?? ["", 0]);
   return h(
-    "dl",
-    { class: "answer" },
-    ...shares.flatMap(([label, share]) => [
-      h("dt", {}, label),
-      h(
-        "dd",
-        {},
-        probable && css(h("span", { class: "bar" }), { width: `${Math.max(100 * share, 0.5)}%` }),
-        h("span", { class: "figure" }, probable ? percent(share) : number(share, true)),
-      ),
-    ]),
+    "div",
+    {},
+    h(
+      "dl",
+      { class: "answer" },
+      ...shares.flatMap(([label, share]) => [
+        h("dt", {}, label, label === truth && tip(h("span", { class: "truth" }, "true label"), meaning(context, "true label"))),
+        h(
+          "dd",
+          {},
+          probable && css(h("span", { class: "bar" }), { width: `${Math.max(100 * share, 0.5)}%` }),
+          tip(h("span", { class: "figure" }, probable ? percent(share) : number(share, true)), says),
+        ),
+      ]),
+    ),
+    truth &&
+      h("p", { class: "judged", "data-right": String(best[0] === truth) }, best[0] === truth ? `✓ right: the true label is ${truth}.` : `✗ wrong: the true label is ${truth}.`),
   );
 }

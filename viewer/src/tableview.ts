@@ -1,12 +1,11 @@
 // Tables: all heads, sortable; and the numbers of results that have no picture.
 
-import { type Context, nameOf } from "./context";
+import { type Context, meaning, nameOf } from "./context";
 import { caption, fill, h } from "./dom";
-import { copy, csv } from "./files";
+import { type Cell, exportsOf } from "./files";
 import { number, yesOrNo } from "./format";
 import type { Maps, Table } from "./model";
-
-type Cell = string | number | null;
+import { tip } from "./tips";
 
 export function headTable(context: Context, maps: Maps): HTMLElement {
   const { store } = context;
@@ -20,7 +19,7 @@ export function headTable(context: Context, maps: Maps): HTMLElement {
     ...asked.map((name) => yesOrNo(head.answers?.[name] ?? null)),
   ]);
   const helps = ["", ...(judged ? [""] : []), ...maps.columns.map((one) => one.help)];
-  const { element, body } = sortable(context, columns, rows, helps, (place) => store.set({ head: place }));
+  const { element, body } = sortable(context, "heads", columns, rows, helps, (place) => store.set({ head: place }));
   store.watch(["head"], () => {
     for (const row of body.children)
       row.setAttribute("aria-selected", String((row as HTMLElement).dataset.place === String(store.now.head)));
@@ -46,12 +45,13 @@ export function tableView(context: Context, table: Table): HTMLElement {
     { class: "table", "aria-label": table.title },
     h("h2", {}, table.title),
     table.caption && caption(table.caption),
-    sortable(context, table.columns, table.rows, [], null).element,
+    sortable(context, table.title, table.columns, table.rows, table.columns.map((name) => meaning(context, name) ?? ""), null).element,
   );
 }
 
-function sortable(
+export function sortable(
   context: Context,
+  title: string,
   columns: string[],
   rows: Cell[][],
   helps: string[],
@@ -63,8 +63,8 @@ function sortable(
   const headings = columns.map((name, place) =>
     h(
       "th",
-      { scope: "col", title: helps[place] || null },
-      h("button", { type: "button", on: { click: () => sort(place) } }, name),
+      { scope: "col" },
+      tip(h("button", { type: "button", on: { click: () => sort(place) } }, name), helps[place]),
     ),
   );
   const lines = rows.map((row, place) => {
@@ -72,7 +72,7 @@ function sortable(
       "tr",
       { "data-place": place },
       ...row.map((cell, column) =>
-        h(
+        tip(h(
           "td",
           { class: typeof cell === "string" ? "" : "figure", "data-word": columns[column] === "verdict" ? cell : null },
           typeof cell === "string"
@@ -80,7 +80,7 @@ function sortable(
               ? h("button", { type: "button", class: "link", on: { click: () => choose(place) } }, cell)
               : cell
             : number(cell),
-        ),
+        ), typeof cell === "number" ? helps[column] : "", false),
       ),
     );
     if (choose) line.addEventListener("click", () => choose(place));
@@ -106,12 +106,8 @@ function sortable(
   const element = h(
     "div",
     {},
-    h("div", { class: "scroll", tabindex: 0 }, h("table", {}, h("thead", {}, h("tr", {}, ...headings)), body)),
-    h(
-      "div",
-      { class: "exports" },
-      h("button", { type: "button", class: "quiet", on: { click: () => void copy(context, csv([columns, ...rows])) } }, "Copy CSV"),
-    ),
+    h("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": title }, h("table", {}, h("thead", {}, h("tr", {}, ...headings)), body)),
+    exportsOf(context, { name: () => title, rows: () => [columns, ...rows] }),
   );
   return { element, body };
 }

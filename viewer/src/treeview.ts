@@ -2,7 +2,7 @@
 
 import { type Context, tokensOf } from "./context";
 import { caption, fill, h, s } from "./dom";
-import { copy, csv, saveSvg } from "./files";
+import { type Cell, exportsOf } from "./files";
 import { number, shorter, word } from "./format";
 import type { Tree } from "./model";
 import { type Edge, edgesOf, greedy } from "./tree";
@@ -125,9 +125,9 @@ export function treeView(context: Context, tree: Tree): HTMLElement {
   });
   store.watch(["threshold", "penalty", "token"], redraw);
   new ResizeObserver(() => redraw()).observe(holder);
-  const rows = () => [
+  const rows = (): Cell[][] => [
     ["layer", "parent", "child", "score"],
-    ...kept.map((edge) => [edge.layer, tokens[edge.parent], tokens[edge.child], edge.score]),
+    ...kept.map((edge): Cell[] => [edge.layer, tokens[edge.parent], tokens[edge.child], edge.score]),
   ];
   section.append(
     h("h2", {}, "By what way did the words reach the answer?"),
@@ -141,12 +141,7 @@ export function treeView(context: Context, tree: Tree): HTMLElement {
     holder,
     said,
     caption(tree.note),
-    h(
-      "div",
-      { class: "exports" },
-      h("button", { type: "button", class: "quiet", on: { click: () => void copy(context, csv(rows())) } }, "Copy CSV"),
-      h("button", { type: "button", class: "quiet", on: { click: () => drawing && saveSvg(drawing, "attribution-tree.svg") } }, "Save SVG"),
-    ),
+    exportsOf(context, { name: () => "attribution tree", rows, drawing: () => drawing }),
   );
   return section;
 }

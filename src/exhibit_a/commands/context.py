@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from exhibit_a.commands.options import Answer, WithModel, check_place
 from exhibit_a.commands.screen import print_json, print_table, print_written
@@ -87,7 +87,7 @@ class Context(WithModel, Answer):
             print_json(_facts(result, summary_rows(result).rows))
             return
         self.answer(result)
-        rows: list[dict[str, Any]] = [
+        rows: list[dict[str, object]] = [
             {
                 "method": method_name(name),
                 "with leave one out, ρ": referees["leave_one_out"].spearman,
@@ -106,7 +106,7 @@ def _words(listed: str) -> list[str]:
     return [word.strip() for word in listed.split(",") if word.strip()]
 
 
-def _facts(result: "ContextAttribution", rows: Any) -> dict[str, Any]:
+def _facts(result: "ContextAttribution", rows: object) -> dict[str, object]:
     """Everything a machine may want to know."""
     from exhibit_a.results.plain import plain
 
@@ -134,5 +134,5 @@ def _facts(result: "ContextAttribution", rows: Any) -> dict[str, Any]:
         "provenance": asdict(result.provenance),
         "checks": result.checks,
     }
-    facts: dict[str, Any] = plain(about)
+    facts: dict[str, object] = plain(about)
     return facts

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from exhibit_a.commands.options import WithModel, load_quietly, parameters_of
-from exhibit_a.commands.screen import console, print_json, print_table
+from exhibit_a.commands.screen import Facts, console, print_json, print_table
 from exhibit_a.commands.verb import Verb, argument, option
 from exhibit_a.progress import progress_bar
 
@@ -25,7 +25,7 @@ class _Engine(Verb):
     device: str | None = option(None, help="Where workers put the model: cpu, cuda.")
     json: bool = option(False, help="Answer in JSON, for machines.")
 
-    def where(self) -> dict[str, Any]:
+    def where(self) -> Facts:
         """The engine, as the corpus takes it."""
         names = ("engine", "workers", "address", "device")
         return {name: getattr(self, name) for name in names}
@@ -178,7 +178,7 @@ def _show(summary: "Summary", json: bool) -> None:
     print_table(title, shown, text_of=_cell)
     screen = console()
     heads = len(summary.rows) - len(rows)
-    doubts: dict[str, Any] = {
+    doubts: Facts = {
         **summary.counts,
         "statistics of single heads (--json)": heads,
         **summary.checks,
@@ -187,7 +187,7 @@ def _show(summary: "Summary", json: bool) -> None:
     screen.print(f"written to {summary.path}", soft_wrap=True)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     from exhibit_a.report.table import cell
 
     return f"{value:.4g}" if isinstance(value, float) else cell(value)

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from exhibit_a.commands.options import Answer, OneText, check_place, refuse_beside
-from exhibit_a.commands.screen import print_json, print_written
+from exhibit_a.commands.screen import Facts, print_json, print_written
 from exhibit_a.commands.verb import option
 from exhibit_a.progress import progress_bar
 
@@ -31,6 +31,7 @@ class Explain(OneText, Answer):
     target_text: str | None = option(
         None, help="What a model with two stacks says; the same as --answer."
     )
+    label: str | None = option(None, help="The true label, shown beside the answer.")
     html: Path = option(PAGE, help="Write the page to this file.", writes=True)
     no_html: bool = option(False, help="Write no page.")
     timing: bool = option(False, help="Say how long each stage took.")
@@ -53,7 +54,7 @@ class Explain(OneText, Answer):
         with _timed(spent, "files"):
             self.write(outcome)
             if page is not None:
-                outcome.html(page)
+                outcome.html(page, by=self.units)
         self._show(outcome, spent, (page, self.out, self.plot))
 
     def files(self) -> dict[str, Path]:
@@ -61,9 +62,9 @@ class Explain(OneText, Answer):
         named = super().files()
         return {name: named[name] for name in named if name != "html" or not self.no_html}
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> Facts:
         """What a trial takes, as it was given."""
-        names = ("pair", "generate", "target", "seed", "truncate")
+        names = ("pair", "generate", "target", "label", "seed", "truncate")
         if self.reply is not None:
             refuse_beside("--answer", {"--target-text": self.target_text})
         said = self.target_text if self.reply is None else self.reply
@@ -78,11 +79,11 @@ class Explain(OneText, Answer):
 
             seconds = {"seconds": outcome.seconds | spent} if self.timing else {}
             files = {"written": [str(file) for file in written if file is not None]}
-            print_json(plain(_facts(outcome) | files | seconds))
+            print_json(plain(_facts(self.shown(outcome)) | files | seconds))
             return
         from exhibit_a.report.terminal import say, show, timing
 
-        show(outcome)
+        show(outcome, by=self.units)
         if self.timing:
             say(timing(outcome, **spent))
         print_written(written)
@@ -95,7 +96,7 @@ def _timed(spent: dict[str, float], name: str) -> Iterator[None]:
     spent[name] = time.perf_counter() - started
 
 
-def _facts(outcome: "Trial") -> dict[str, Any]:
+def _facts(outcome: "Trial") -> Facts:
     """Everything but the maps, for machines; the maps are in the file that --out writes."""
     scores = outcome.token_scores
     return {
@@ -105,6 +106,7 @@ def _facts(outcome: "Trial") -> dict[str, Any]:
         "token_scores": None if scores is None else scores.tolist(),
         "answer": outcome.answer,
         "target": outcome.target,
+        "label": outcome.label,
         "advice": outcome.advice,
         "word": outcome.word,
         "verdict": outcome.verdict,
@@ -119,10 +121,10 @@ def _facts(outcome: "Trial") -> dict[str, Any]:
     }
 
 
-def _reliance(reliance: "Reliance") -> dict[str, Any]:
+def _reliance(reliance: "Reliance") -> Facts:
     names = ("target", "margin", "even_margin", "permuted_margin", "permuted_error", "way")
     return {name: getattr(reliance, name) for name in (*names, "determined", "reason")}
 
 
-def _pictures(pictures: "Pictures") -> list[dict[str, Any]]:
+def _pictures(pictures: "Pictures") -> list[Facts]:
     return [{**vars(picture), "scores": picture.scores.tolist()} for picture in pictures.values()]

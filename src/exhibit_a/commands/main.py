@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from exhibit_a.commands import context, corpus, explain, heads, model, text, web
+from exhibit_a.commands import compare, context, corpus, explain, heads, model, text, web
 from exhibit_a.commands.start import INTERRUPTED, was_interrupted
 from exhibit_a.commands.verb import Verb, function_of
 from exhibit_a.errors import ExhibitError
@@ -33,6 +33,7 @@ WRITTEN: dict[str, type[Verb]] = {
         text.Attribute,
         text.Tree,
         text.Adversary,
+        compare.Compare,
         context.Context,
         heads.Heads,
         heads.Prune,
@@ -91,7 +92,7 @@ def _command(kind: type[Verb], name: str) -> Any:
 app = typer.Typer(
     cls=Verbs,
     name="exhibit-a",
-    help="Attention, on the stand: is a Transformer's attention map evidence of what it did?",
+    help="Is a Transformer's attention map evidence of what it did?",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -16,11 +16,13 @@ from exhibit_a.commands.verb import Verb, option
 from exhibit_a.progress import progress_bar
 
 if TYPE_CHECKING:
-    from exhibit_a.methods.registry import Method, Option, Options
+    from exhibit_a.methods.registry import Method, Option
     from exhibit_a.results.result import Result
+    from exhibit_a.shapes import Options
 
 AUTOMATIC = ("seed",)  # options that need no words of their own
 SEED = "same seed, same numbers."
+ROWS = "Only these rows of attention, for long texts: answer, positions (0,-1) or a range (-16:)."
 
 
 def verb_of(method: "Method") -> type[Verb]:
@@ -45,6 +47,8 @@ def with_options(kind: type[Verb], method: "Method") -> type[Verb]:
         for name, entry in method.options.items()
         if _can_be_said(entry) and name not in own
     ]
+    if method.rows and method.takes == ("trace",):
+        added.append(("rows", str | None, option(None, help=ROWS)))
     made: type[Verb] = make_dataclass(
         kind.__name__,
         added,
@@ -94,16 +98,16 @@ def _call(method: "Method", verb: Any, options: "Options", bar: Callable[..., No
     return result_of(method, trace, target, **options)
 
 
-def parsed(entry: "Option", said: Any) -> Any:
+def parsed(entry: "Option", value: Any) -> Any:
     """A value as the method takes it: lists come with commas, numbers as digits."""
-    if not isinstance(said, str):
-        return said
+    if not isinstance(value, str):
+        return value
     if _is_list(entry):
-        words = [word.strip() for word in said.split(",") if word.strip()]
+        words = [word.strip() for word in value.split(",") if word.strip()]
         return tuple(int(word) if word.lstrip("-").isdecimal() else word for word in words)
-    if said.isdecimal() and int in get_args(entry.type):
-        return int(said)
-    return said
+    if value.isdecimal() and int in get_args(entry.type):
+        return int(value)
+    return value
 
 
 def _about_one_text(method: "Method") -> bool:

@@ -23,6 +23,7 @@ class Doctor(Verb):
     name: ClassVar[str] = "doctor"
     model: str = argument("sentiment", help="Embedded name, hub id or folder.")
     length: int = option(32, help="Tokens to estimate time and memory for.")
+    rows: int | None = option(None, min=1, help="Rows of attention that are kept, if not all.")
     text: str | None = option(None, help="Also say what the model answers to this.")
     pair: str | None = option(None, help="The second text, for models of pairs.")
     truncate: bool = option(False, help="Cut a text that is too long for the model.")
@@ -35,7 +36,7 @@ class Doctor(Verb):
         if self.text is None and (self.pair is not None or self.truncate):
             raise BadRequestError("--pair and --truncate belong to --text, and no text was given.")
         subject = load_quietly(self.model)
-        diagnosis = diagnose(subject, length=self.length)
+        diagnosis = diagnose(subject, length=self.length, rows=self.rows)
         answer = None
         if self.text is not None:
             answer = _answer(subject, self.text, self.pair, self.truncate)
@@ -181,11 +182,12 @@ def _methods(diagnosis: "Diagnosis") -> "Table":
     from rich.table import Table
 
     table = Table(
-        title=f"methods at {diagnosis.length} tokens (one pass took {diagnosis.pass_seconds:.3f} s)"
+        title=f"methods at {diagnosis.length} tokens{_rows(diagnosis.rows)} "
+        f"(one pass took {diagnosis.pass_seconds:.3f} s)"
     )
     table.title_justify = "left"
-    for name in ("method", "applies", "passes", "about", "keeps", "note"):
-        numeric = name in ("passes", "about", "keeps")
+    for name in ("method", "applies", "passes", "about", "keeps", "peak", "note"):
+        numeric = name in ("passes", "about", "keeps", "peak")
         table.add_column(name, justify="right" if numeric else "left")
     for row in diagnosis.methods:
         table.add_row(
@@ -194,9 +196,14 @@ def _methods(diagnosis: "Diagnosis") -> "Table":
             "" if row.passes is None else f"{row.passes:.0f}",
             "" if row.seconds is None else _duration(row.seconds),
             "" if row.megabytes is None else f"{row.megabytes:.1f} MB",
+            "" if row.peak_megabytes is None else f"{row.peak_megabytes:.1f} MB",
             row.reason,
         )
     return table
+
+
+def _rows(count: int | None) -> str:
+    return "" if count is None else f", {count} of their rows"
 
 
 def _duration(seconds: float) -> str:

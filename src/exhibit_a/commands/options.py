@@ -1,9 +1,10 @@
 """The options that verbs share: a model, a text or a data set, and where the answer goes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from json import JSONDecodeError, loads
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from exhibit_a.commands.screen import present, save_figure
 from exhibit_a.commands.verb import Verb, argument, option
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from exhibit_a.subject.prompts import Message
     from exhibit_a.subject.subject import Subject
     from exhibit_a.trace.capture import Trace
+
+Kind = TypeVar("Kind", bound="Result")
 
 
 def check_place(file: Path | None) -> Path | None:
@@ -39,7 +42,7 @@ def check_picture(file: Path | None) -> Path | None:
     return check_place(file)
 
 
-def refuse_beside(chosen: str, idle: dict[str, Any]) -> None:
+def refuse_beside(chosen: str, idle: Mapping[str, object]) -> None:
     """Refuse options that were given although what was chosen leaves them nothing to do."""
     from exhibit_a.errors import BadRequestError
 
@@ -91,6 +94,17 @@ class OneText(WithModel):
         None, min=1, help="Let a language model generate the answer, of so many tokens at most."
     )
     truncate: bool = option(False, help="Cut a text that is too long for the model.")
+    words: bool | None = option(
+        None,
+        flag="--words/--tokens",
+        help="Show words of the text, or the tokens of the tokenizer; without, words to people and "
+        "tokens to machines.",
+    )
+
+    @property
+    def units(self) -> str | None:
+        """What the result is shown over; None for what is usual."""
+        return None if self.words is None else "word" if self.words else "token"
 
     def asked(self) -> "str | list[Message]":
         """The text, or the messages that stand for it."""
@@ -109,7 +123,34 @@ class OneText(WithModel):
         asked = self.asked()
         answer = {"target_text": self.reply, "generate": self.generate}
         options |= answer | {"pair": self.pair, "truncate": self.truncate}
+        said = getattr(self, "rows", None)  # verbs have it whose method needs no others
+        options |= {} if said is None else {"rows": read_rows(said)}
         return capture(self.subject(), asked, **options)
+
+
+def read_rows(said: str) -> "str | slice | list[int]":
+    """Rows as they are said: answer, positions with commas between, or start:stop.
+
+    >>> read_rows("0,-1"), read_rows("-16:"), read_rows("answer")
+    ([0, -1], slice(-16, None, None), 'answer')
+    """
+    from exhibit_a.errors import BadRequestError
+
+    if said == "answer":
+        return said
+    parts = said.split(":") if ":" in said else said.split(",")
+    try:
+        numbers = [int(part) if part.strip() else None for part in parts]
+    except ValueError:
+        numbers = []
+    if ":" in said and 2 <= len(numbers) <= 3:
+        return slice(*numbers)
+    places = [number for number in numbers if number is not None]
+    if ":" in said or not places or len(places) < len(numbers):
+        raise BadRequestError(
+            f"Rows are answer, positions such as 0,-1 or a range such as -16:, not {said!r}."
+        )
+    return places
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +206,18 @@ class Answer(Verb):
         if self.out is not None:
             result.save(self.out)
         if self.plot is not None:
-            save_figure(result, self.plot)
+            save_figure(result, self.plot, self.units)
+
+    @property
+    def units(self) -> str | None:
+        """What the result is shown over; None for what is usual."""
+        return None
+
+    def shown(self, result: Kind) -> Kind:
+        """The result over what a person reads; a machine gets tokens unless it asks for words."""
+        from exhibit_a.report.reading import reading
+
+        return result if self.json and self.units is None else reading(result, self.units)
 
     def answer(self, result: "Result", *, top: int | None = None, title: str | None = None) -> None:
         """Write what was asked for, and show the rest."""
@@ -174,6 +226,7 @@ class Answer(Verb):
         from exhibit_a.report.summaries import summary_rows
 
         self.write(result)
+        result = self.shown(result)
         summary = summary_rows(result, top=top)
         if title is not None:
             summary = replace(summary, title=title)

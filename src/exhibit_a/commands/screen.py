@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from exhibit_a.report.summaries import Summary
     from exhibit_a.results.result import Result
 
+Facts = dict[str, Any]  # by name
+
 
 def console() -> "Console":
     """Where people read."""
@@ -23,12 +25,12 @@ def console() -> "Console":
     return Screen()
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Answer a machine."""
     typer.echo(visible_json(value))
 
 
-def print_table(title: str, rows: Sequence[dict[str, Any]], **how: Any) -> None:
+def print_table(title: str, rows: Sequence[Facts], **how: Any) -> None:
     """Rows under their headings, as wide as the screen."""
     from exhibit_a.report.table import table
 
@@ -67,6 +69,6 @@ def present(
     print_written(written)
 
 
-def save_figure(result: "Result", path: Path) -> None:
+def save_figure(result: "Result", path: Path, by: str | None = None) -> None:
     """Draw a result into a file that is either complete or not there."""
-    result.plot().savefig(path, bbox_inches="tight")
+    result.plot(by=by).savefig(path, bbox_inches="tight")

@@ -39,6 +39,7 @@ class Effective(OneText, Answer):
             for name in ("value_bias", "simplex", "rtol")
         }
         answer = {"--answer": self.reply, "--generate": self.generate, "--messages": self.messages}
+        answer["--rows"] = getattr(self, "rows", None)
         refuse_beside("--by-length", {"--pair": self.pair} | answer | changed)
         self.answer(method_verbs.result(_method("identifiability_by_length"), self, lengths=None))
 
@@ -53,12 +54,11 @@ class Mixing(OneText, Answer):
 
     def run(self) -> None:
         """Answer."""
-        method = _method(self.method)
-        if not self.exact:
-            self.answer(method_verbs.result(method, self))
-            return
-        refuse_beside("--exact", {"--probes": self.probes != method.defaults["probes"]})  # type: ignore[attr-defined]
-        self.answer(method_verbs.result(method, self, probes=None))
+        method, directions = _method(self.method), {}
+        if self.exact:
+            refuse_beside("--exact", {"--probes": self.probes != method.defaults["probes"]})  # type: ignore[attr-defined]
+            directions = {"probes": None}
+        self.answer(method_verbs.result(method, self, **directions))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,8 +92,8 @@ class Tree(OneText, Answer):
         options = method_verbs.given(method, self)
         check_request(**{name: options[name] for name in ("threshold", "penalty", "algorithm")})
         tree = method_verbs.result(method, self)
-        if not self.json and isinstance(tree, AttributionTree):
-            console().print(tree.text())
+        if not self.json and isinstance(shown := self.shown(tree), AttributionTree):
+            console().print(shown.text())
         self.answer(tree)
 
 

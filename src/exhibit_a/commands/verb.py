@@ -39,8 +39,8 @@ def option(
 
     ``writes`` says that the option names a file to be written.
     """
-    said = {"help": help, "flag": flag, "short": short, "details": details}
-    return field(default=default, metadata={"option": said, "writes": writes})
+    described = {"help": help, "flag": flag, "short": short, "details": details}
+    return field(default=default, metadata={"option": described, "writes": writes})
 
 
 def argument(default: Any = MISSING, *, help: str) -> Any:
@@ -97,21 +97,21 @@ def _require_distinct(verb: Verb) -> None:
 
 def _flag(entry: "Field[Any]") -> str:
     """What a field is called on the command line."""
-    said = entry.metadata.get("option")
-    if said is None:
+    described = entry.metadata.get("option")
+    if described is None:
         return entry.name.upper()
-    return said["flag"] or f"--{entry.name.strip('_').replace('_', '-')}"
+    return described["flag"] or f"--{entry.name.strip('_').replace('_', '-')}"
 
 
-def _place(entry: "Field[Any]", hint: Any) -> inspect.Parameter:
+def _place(entry: "Field[Any]", hint: object) -> inspect.Parameter:
     """The parameter of a field."""
-    said = entry.metadata.get("option")
-    if said is None:
+    described = entry.metadata.get("option")
+    if described is None:
         shown = typer.Argument(help=entry.metadata["argument"]["help"])
     else:
         flag = _flag(entry)
-        names = (flag, said["short"]) if said["short"] else (flag,)
-        shown = typer.Option(*names, help=said["help"], **said["details"])
+        names = (flag, described["short"]) if described["short"] else (flag,)
+        shown = typer.Option(*names, help=described["help"], **described["details"])
     default = inspect.Parameter.empty if entry.default is MISSING else entry.default
     return inspect.Parameter(
         entry.name,

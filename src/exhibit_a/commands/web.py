@@ -25,6 +25,9 @@ class View(Verb):
         callback=check_place,
         writes=True,
     )
+    words: bool = option(
+        True, flag="--words/--tokens", help="Words of the text, or the tokens of the tokenizer."
+    )
     open_: bool = option(True, flag="--open/--no-open", help="Open a browser.")
 
     def run(self) -> None:
@@ -39,7 +42,7 @@ class View(Verb):
         place = self.html
         if place is None:
             place = Path(tempfile.mkdtemp(prefix="exhibit-a-")) / f"{self.result.stem}.html"
-        page = write_page(result, place)
+        page = write_page(result, place, by=None if self.words else "token")
         console().print(f"written to {page}", soft_wrap=True)
         if self.open_:
             webbrowser.open(page.resolve().as_uri())

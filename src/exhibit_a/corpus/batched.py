@@ -14,7 +14,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from exhibit_a.corpus.findings import Findings, listed
+from exhibit_a.corpus.findings import Findings, Lists, listed
 from exhibit_a.corpus.plan import Plan
 from exhibit_a.corpus.tasks import Question, Task, Texts, TextTask, answers, watched
 from exhibit_a.errors import NotComputableError
@@ -81,7 +81,7 @@ class _Identifiability(Question):
         answer = watched(texts, summary)
         heads = {name: [site[name] for site in summary.numbers] for name in summary.numbers[0]}
         unique = {n: _over_heads(heads[n]) for n in heads if n.startswith("unique")}
-        return Findings(answer | {f"mean_{n}": part for n, part in unique.items()}, heads=heads)
+        return Findings(answer | {f"mean_{n}": shares for n, shares in unique.items()}, heads=heads)
 
 
 class HiddenTask(TextTask):
@@ -98,21 +98,25 @@ class HiddenTask(TextTask):
 
 class _Hidden(Question):
     def __call__(self, texts: Texts) -> Findings:
-        found, output = [], []
+        pushed, output = [], []
         for some in texts.split(TOGETHER):
             batch = run(some.subject, some.inputs)
             output.append(answers(some.subject, batch.output))
-            found.append(mixtures(batch, probes=self.task.probes, seed=self.plan.seed))
+            pushed.append(mixtures(batch, probes=self.task.probes, seed=self.plan.seed))
         lists = {
-            "own_contribution": torch.cat([part.own for part in found]),
-            "not_own_top": torch.cat([part.displaced for part in found]),
-            "standard_error": torch.cat([part.doubt for part in found]),
+            "own_contribution": torch.cat([mixture.own for mixture in pushed]),
+            "not_own_top": torch.cat([mixture.displaced for mixture in pushed]),
+            "standard_error": torch.cat([mixture.doubt for mixture in pushed]),
         }
-        gaps = [part.adjoint_gap for part in found for _ in range(len(part.contribution))]
-        maps = [torch.cat([part.contribution for part in found]).float()] if self.plan.dense else []
+        gaps = [mixture.adjoint_gap for mixture in pushed for _ in range(len(mixture.contribution))]
+        maps = (
+            [torch.cat([mixture.contribution for mixture in pushed]).float()]
+            if self.plan.dense
+            else []
+        )
         return Findings(
             _joined(output) | {"adjoint_gap": gaps},
-            {name: listed(part) for name, part in lists.items()},
+            {name: listed(tensor) for name, tensor in lists.items()},
             dense=_maps("contribution", maps, len(texts.inputs)),
         )
 
@@ -145,17 +149,21 @@ class _Self(Question):
         def answer(output: Any, rows: Tensor) -> Tensor:
             return _scores(output, kind).gather(1, own[rows, None]).squeeze(1)
 
-        found = attribute(batch, answer, Walk(tolerance=self.task.tolerance))
-        sites = [one.scores for one in found]
+        integrals = attribute(batch, answer, Walk(tolerance=self.task.tolerance))
+        sites = [integral.scores for integral in integrals]
         heads = {
-            "largest": [one.amax((2, 3)) for one in sites],
-            "sum": [one.sum((2, 3)) for one in sites],
+            "largest": [scores.amax((2, 3)) for scores in sites],
+            "sum": [scores.sum((2, 3)) for scores in sites],
         }
         numbers = answers(texts.subject, batch.output)
-        numbers["largest_gap"] = listed(torch.stack([one.gap for one in found], 1).amax(1))
-        numbers["unsure_sites"] = listed(torch.stack([~one.sure for one in found], 1).sum(1))
+        numbers["largest_gap"] = listed(
+            torch.stack([integral.gap for integral in integrals], 1).amax(1)
+        )
+        numbers["unsure_sites"] = listed(
+            torch.stack([~integral.sure for integral in integrals], 1).sum(1)
+        )
         lists = {
-            name: listed(torch.stack([getattr(one, name) for one in found], 1))
+            name: listed(torch.stack([getattr(integral, name) for integral in integrals], 1))
             for name in ("change", "gap", "points")
         }
         maps = sites if self.plan.dense else []
@@ -199,7 +207,7 @@ class _Permutation(Question):
         lists = {"change": change, "flips": flips, "uniform_change": extreme}
         return Findings(
             answers(texts.subject, batch.output),
-            {name: listed(torch.stack(part, 1)) for name, part in lists.items()},
+            {name: listed(torch.stack(sites, 1)) for name, sites in lists.items()},
         )
 
 
@@ -214,12 +222,12 @@ def _scores(output: Any, kind: str) -> Tensor:
 
 
 def _over_heads(sites: list[Tensor]) -> list[float]:
-    found: list[float] = listed(torch.cat([site.double() for site in sites], 1).nanmean(1))
-    return found
+    means: list[float] = listed(torch.cat([site.double() for site in sites], 1).nanmean(1))
+    return means
 
 
-def _joined(parts: list[dict[str, list[Any]]]) -> dict[str, list[Any]]:
-    return {name: [one for part in parts for one in part[name]] for name in parts[0]}
+def _joined(batches: list[Lists]) -> Lists:
+    return {name: [entry for batch in batches for entry in batch[name]] for name in batches[0]}
 
 
 def _maps(name: str, sites: list[Tensor], count: int) -> list[dict[str, Tensor]]:
@@ -227,7 +235,8 @@ def _maps(name: str, sites: list[Tensor], count: int) -> list[dict[str, Tensor]]
     if not sites:
         return []
     return [
-        {f"{name}/{n}": part[row].clone() for n, part in enumerate(sites)} for row in range(count)
+        {f"{name}/{n}": scores[row].clone() for n, scores in enumerate(sites)}
+        for row in range(count)
     ]
 
 

@@ -9,7 +9,7 @@ safetensors file. The same findings give the same bytes.
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,8 @@ ENDINGS = {
     RESULT: ".safetensors",
 }
 
+Lists = dict[str, list[Any]]  # a list for each text, by name
+
 PER_TOKEN = "token_"  # how the name of a list with one number for each token begins
 
 
@@ -42,7 +44,7 @@ class Findings:
     dense: list[dict[str, Tensor]] = field(default_factory=list)  # per text
 
 
-class Row(TypedDict):
+class Row(NamedTuple):
     """The findings of one text."""
 
     numbers: dict[str, str | float]
@@ -51,18 +53,14 @@ class Row(TypedDict):
     dense: dict[str, Tensor]
 
 
-@dataclass(frozen=True, eq=False)
-class ExampleFindings:
+class ExampleFindings(NamedTuple):
     """The findings of one text, with the example, its place in the data and its tokens."""
 
     number: int
     example: Example
     tokens: tuple[str, ...]
     truncated: bool
-    numbers: dict[str, str | float]
-    lists: dict[str, Sequence[float]]
-    heads: dict[str, np.ndarray]
-    dense: dict[str, Tensor]
+    row: Row
 
 
 def rows_of(findings: Findings, count: int) -> Iterator[Row]:
@@ -72,12 +70,12 @@ def rows_of(findings: Findings, count: int) -> Iterator[Row]:
         for name, sites in findings.heads.items()
     }
     for row in range(count):
-        yield {
-            "numbers": {name: column[row] for name, column in findings.numbers.items()},
-            "lists": {name: column[row] for name, column in findings.lists.items()},
-            "heads": {name: numbers[row] for name, numbers in heads.items()},
-            "dense": findings.dense[row] if findings.dense else {},
-        }
+        yield Row(
+            numbers={name: column[row] for name, column in findings.numbers.items()},
+            lists={name: column[row] for name, column in findings.lists.items()},
+            heads={name: numbers[row] for name, numbers in heads.items()},
+            dense=findings.dense[row] if findings.dense else {},
+        )
 
 
 def files_of(
@@ -85,13 +83,13 @@ def files_of(
 ) -> dict[str, bytes]:
     """The files of a window's findings, by kind."""
     files = {EXAMPLES: parquet(_examples(findings, shard))}
-    if findings and findings[0].heads:
+    if findings and findings[0].row.heads:
         files[HEADS] = parquet(_heads(findings, sites))
-    if findings and findings[0].dense:
+    if findings and findings[0].row.dense:
         tensors = {
             f"{text.number}/{name}": tensor.contiguous()
             for text in findings
-            for name, tensor in text.dense.items()
+            for name, tensor in text.row.dense.items()
         }
         files[DENSE] = safetensors.torch.save(tensors)
     return files
@@ -121,11 +119,11 @@ def _examples(findings: Sequence[ExampleFindings], shard: int) -> pa.Table:
         "truncated": pa.array([text.truncated for text in findings], pa.bool_()),
     }
     if findings:
-        for name, first in findings[0].numbers.items():
+        for name, first in findings[0].row.numbers.items():
             kind = pa.string() if isinstance(first, str) else pa.float64()
-            columns[name] = pa.array([text.numbers[name] for text in findings], kind)
-        for name in findings[0].lists:
-            rows = [text.lists[name] for text in findings]
+            columns[name] = pa.array([text.row.numbers[name] for text in findings], kind)
+        for name in findings[0].row.lists:
+            rows = [text.row.lists[name] for text in findings]
             # as long as the text: another type, so that nobody averages place by place
             list_of = pa.large_list if name.startswith(PER_TOKEN) else pa.list_
             columns[name] = pa.array(rows, list_of(pa.float32()))
@@ -146,8 +144,8 @@ def _heads(findings: Sequence[ExampleFindings], sites: Sequence[Site]) -> pa.Tab
             np.tile(np.concatenate([np.arange(n, dtype=np.int16) for n in heads]), count)
         ),
     }
-    for name in findings[0].heads:
-        values = np.concatenate([text.heads[name] for text in findings])
+    for name in findings[0].row.heads:
+        values = np.concatenate([text.row.heads[name] for text in findings])
         columns[name] = pa.array(values, pa.float32())
     return pa.table(columns)
 

@@ -109,12 +109,12 @@ class Run:
         self._refuse([path for path, expected in paths.items() if hash_of(path) != expected])
         return list(paths)
 
-    def batches(self, table: str = EXAMPLES, **options: Any) -> Iterator[pa.Table]:
+    def batches(self, table: str = EXAMPLES, **options: object) -> Iterator[pa.Table]:
         """The rows of a table, a shard at a time; ``options`` are those of ``to_pandas``."""
         for receipt in self._shards(table):
             yield table_of(self.folder.read(table, receipt), **options)
 
-    def to_pandas(self, table: str = EXAMPLES, **options: Any) -> "pandas.DataFrame":
+    def to_pandas(self, table: str = EXAMPLES, **options: object) -> "pandas.DataFrame":
         """A table as one pandas frame; ``columns=[…]`` and ``filters=[…]`` keep a part of it."""
         joined = pa.concat_tables(self.batches(table, **options), promote_options="default")
         frame: pandas.DataFrame = joined.to_pandas()
@@ -185,7 +185,7 @@ class Run:
         return Summary(self.folder.path, self.card, manifest["counts"], rows, manifest["checks"])
 
 
-def table_of(data: memoryview, **options: Any) -> pa.Table:
+def table_of(data: memoryview, **options: object) -> pa.Table:
     """The table in the bytes of a Parquet file."""
     return pq.read_table(pa.BufferReader(data), **options)
 

@@ -38,10 +38,11 @@ from exhibit_a.errors import (
 )
 from exhibit_a.examples import stream_examples
 from exhibit_a.methods.registry import is_of_this_session
+from exhibit_a.shapes import Options
 from exhibit_a.subject.modes import usual_modes
 from exhibit_a.subject.subject import Subject, load
 
-Source = str | Path | Iterable[Any]
+Source = str | Path | Iterable[object]
 Progress = Callable[[int], None]  # is called with the number of examples that are done
 
 PLANNED = ("seed", "dense", "window", "tokens", "too_long", "unusable")
@@ -185,7 +186,7 @@ def _require_same(card: Card, now: Card) -> None:
         )
 
 
-def _planned(settings: dict[str, Any]) -> dict[str, Any]:
+def _planned(settings: Options) -> Options:
     """The settings, if all of them are of the plan."""
     for name in settings:
         require_choice("setting of the plan", name, PLANNED)

@@ -8,7 +8,6 @@ heads are kept as they are, numbers of rows as their mean, and numbers of layers
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import singledispatch
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,6 +18,7 @@ from exhibit_a.methods.own import HeadMaps, TokenAttribution, result_of
 from exhibit_a.methods.registry import Method, find
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf, leaves
+from exhibit_a.shapes import Inputs, Options
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.capture import capture
 from exhibit_a.trials.trial import Trial
@@ -37,9 +37,7 @@ class TextSummary:
     dense: dict[str, Tensor] = field(default_factory=dict)
 
 
-def result_of_text(
-    method: Method, subject: Subject, inputs: dict[str, Any], options: dict[str, Any]
-) -> Result:
+def result_of_text(method: Method, subject: Subject, inputs: Inputs, options: Options) -> Result:
     """What a method says about one encoded text."""
     if method.takes == ("subject", "text"):
         answer: Result = method.function(subject, inputs, **options)

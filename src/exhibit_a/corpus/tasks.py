@@ -25,13 +25,14 @@ from jaxtyping import Bool
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from torch import Tensor
 
-from exhibit_a.corpus.findings import Findings, listed
+from exhibit_a.corpus.findings import Findings, Lists, listed
 from exhibit_a.corpus.plan import Plan, complaint
 from exhibit_a.errors import BadRequestError, require_choice
 from exhibit_a.examples import Example
-from exhibit_a.methods.registry import Method, Option, Options, find, methods
+from exhibit_a.methods.registry import Method, Option, find, methods
 from exhibit_a.results.result import Result
 from exhibit_a.results.store import read
+from exhibit_a.shapes import Options
 from exhibit_a.subject.guard import frozen_eval, without_cache
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import Tap
@@ -187,7 +188,7 @@ def task_of(method: Method) -> type[Task]:
     return kind
 
 
-def watched(texts: Texts, tap: Tap) -> dict[str, list[Any]]:
+def watched(texts: Texts, tap: Tap) -> Lists:
     """Run the texts past a tap; what the model answers is returned."""
     subject = texts.subject
     with torch.no_grad(), frozen_eval(subject.model), subject.tapping(tap):
@@ -196,7 +197,7 @@ def watched(texts: Texts, tap: Tap) -> dict[str, list[Any]]:
     return answers(subject, output)
 
 
-def answers(subject: Subject, output: Any) -> dict[str, list[Any]]:
+def answers(subject: Subject, output: Any) -> Lists:
     """What the model says to each text, and how sure it is."""
     kind = subject.anatomy.answers
     if kind not in ("classes", "value", "tokens"):
@@ -234,7 +235,7 @@ def _json_type(option: Option) -> Any:
     return Union[tuple(plain)]  # noqa: UP007 - built from a list
 
 
-def _is_plain(hint: Any) -> bool:
+def _is_plain(hint: object) -> bool:
     if get_origin(hint) is Literal:
         return True
     if "Sequence" in str(get_origin(hint)) or get_origin(hint) in (list, tuple):

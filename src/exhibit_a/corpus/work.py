@@ -153,7 +153,7 @@ class Worker:
             usable, failed = zip(*(self._findings([text]) for text in group), strict=True)
             return list(chain.from_iterable(usable)), list(chain.from_iterable(failed))
         return [
-            ExampleFindings(text.number, text.example, text.names, text.truncated, **row)
+            ExampleFindings(text.number, text.example, text.names, text.truncated, row)
             for text, row in zip(group, rows_of(findings, len(group)), strict=True)
         ], []
 

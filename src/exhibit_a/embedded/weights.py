@@ -10,9 +10,8 @@ turns everything back into float32.
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
 
 import torch
 import transformers
@@ -73,7 +72,7 @@ def load_embedded(
     return model.eval(), tokenizer
 
 
-def _family(folder: Path) -> tuple[Any, PretrainedConfig]:
+def _family(folder: Path) -> tuple[type[PreTrainedModel], PretrainedConfig]:
     """The class of a model and its configuration: of transformers, or a reference model."""
     named = _json(folder / CONFIG)["architectures"][0]
     if hasattr(transformers, named):
@@ -149,25 +148,19 @@ def quietly(*, bars: bool = False) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _without_messages() -> Iterator[None]:
-    level = logging.get_verbosity()
+def _without_messages() -> ExitStack:
+    afterwards = ExitStack()
+    afterwards.callback(logging.set_verbosity, logging.get_verbosity())
     logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
+    return afterwards
 
 
-@contextmanager
-def _without_bars() -> Iterator[None]:
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
+def _without_bars() -> ExitStack:
+    afterwards = ExitStack()
+    if logging.is_progress_bar_enabled():
+        afterwards.callback(logging.enable_progress_bar)
+        logging.disable_progress_bar()
+    return afterwards
 
 
 _UNTOLD, _UNDRAWN = Together(_without_messages), Together(_without_bars)
@@ -184,6 +177,6 @@ def _store_tokenizer(saved: Path, folder: Path) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps(lasting, indent=2) + "\n")
 
 
-def _json(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+def _json(path: Path) -> dict[str, object]:
+    content: dict[str, object] = json.loads(path.read_text(encoding="utf-8"))
     return content

@@ -33,6 +33,8 @@ EMPTY = "has an empty text. Fill or remove it."
 Columns = tuple[str | None, str | None, str | None]  # of the text, the pair and the label
 LABEL = 2
 
+Source = str | Path | Iterable[Any]  # of examples: a file, a folder, a hub id, or the items
+
 
 @dataclass(frozen=True)
 class Example:
@@ -45,7 +47,7 @@ class Example:
 
 
 def read_examples(
-    source: str | Path | Iterable[Any],
+    source: Source,
     *,
     text: str | None = None,
     pair: str | None = None,
@@ -78,7 +80,7 @@ def read_examples(
 
 
 def iterate_examples(
-    source: str | Path | Iterable[Any],
+    source: Source,
     *,
     text: str | None = None,
     pair: str | None = None,

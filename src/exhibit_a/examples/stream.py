@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.examples.files import Row, Unusable, one_after_another, paths_of
@@ -21,6 +20,7 @@ from exhibit_a.examples.reading import (
     ID_NAMES,
     Columns,
     Example,
+    Source,
     example_of_item,
     examples_of_rows,
     items_of,
@@ -32,7 +32,7 @@ Entry = tuple[Example | Unusable, bool]  # and whether its id was given
 
 
 def stream_examples(
-    source: str | Path | Iterable[Any],
+    source: Source,
     *,
     text: str | None = None,
     pair: str | None = None,
@@ -60,9 +60,7 @@ def fingerprint(example: Example) -> str:
     return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _entries(
-    source: str | Path | Iterable[Any], columns: Columns, identity: str | None
-) -> Iterator[Entry]:
+def _entries(source: Source, columns: Columns, identity: str | None) -> Iterator[Entry]:
     if isinstance(source, str | Path):
         rows = one_after_another(paths_of(source))
         yield from _of_rows(rows, Path(source).name, columns, identity)

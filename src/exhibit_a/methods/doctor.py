@@ -7,21 +7,23 @@ the asked length is run and timed, and every method says for itself what it need
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.methods.registry import Cost, methods
-from exhibit_a.subject.anatomy import Anatomy, causal_and_window
+from exhibit_a.methods.registry import Cost, Method, methods
+from exhibit_a.shapes import Context
+from exhibit_a.subject.anatomy import Anatomy
 from exhibit_a.subject.encoding import decoder_limit, probe
 from exhibit_a.subject.guard import frozen_eval, without_cache
 from exhibit_a.subject.images import PIXELS
 from exhibit_a.subject.modes import method_modes
+from exhibit_a.subject.observing import causal_and_window
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap, attention_implementation
 from exhibit_a.trace.answers import require_distribution
+from exhibit_a.trace.budget import pass_size
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Estimate:
     reason: str
     passes: float | None
     seconds: float | None
-    megabytes: float | None
+    megabytes: float | None  # of what is kept
+    peak_megabytes: float | None = None  # at most, above the model itself
 
 
 @dataclass(frozen=True)
@@ -61,14 +64,15 @@ class Diagnosis:
     length: int
     pass_seconds: float
     methods: tuple[Estimate, ...]
+    rows: int | None = None  # of attention that are kept, if not all
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Everything, for machines."""
         return asdict(self)
 
 
 @method_modes()
-def diagnose(subject: Subject, *, length: int = 32) -> Diagnosis:
+def diagnose(subject: Subject, *, length: int = 32, rows: int | None = None) -> Diagnosis:
     """Say what the model allows, and what each method would cost for a text.
 
     >>> diagnosis = xa.diagnose(subject, length=16)
@@ -76,9 +80,13 @@ def diagnose(subject: Subject, *, length: int = 32) -> Diagnosis:
     ('BertForSequenceClassification', (12,), (32,))
     >>> [estimate.applies for estimate in diagnosis.methods if estimate.method == "trial"]
     [True]
+    >>> few = xa.diagnose(subject, length=64, rows=1)
+    >>> [e.peak_megabytes < 5 for e in few.methods if e.method == "effective_attention"]
+    [True]
 
     Args:
         length: the number of tokens for which the costs are estimated.
+        rows: the number of rows of attention that are kept; without, all.
     """
     anatomy, limits = subject.anatomy, [subject.anatomy.max_length]
     if subject.model.config.is_encoder_decoder:
@@ -88,7 +96,11 @@ def diagnose(subject: Subject, *, length: int = 32) -> Diagnosis:
         raise BadRequestError(
             f"A length of {length} tokens was asked; this model takes 1 to {longest}."
         )
-    seen = _Sizes()
+    if rows is not None and not 1 <= rows <= length:
+        raise BadRequestError(
+            f"{rows} rows were asked for; a text of {length} tokens has 1 to {length}."
+        )
+    seen = _Sizes(fused=rows is not None and bool(subject.kernels))
     seconds = _timed_pass(subject, length, seen)
     widest = max(site.d_head for site in anatomy.sites)
     return Diagnosis(
@@ -116,24 +128,32 @@ def diagnose(subject: Subject, *, length: int = 32) -> Diagnosis:
         identifiable_up_to=widest,
         length=length,
         pass_seconds=seconds,
-        methods=_estimates(subject, seen, seconds),
+        methods=_estimates(subject, seen, seconds, rows),
+        rows=rows,
     )
 
 
 class _Sizes(Tap):
     """How large each map is: images and sound have a length of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, fused: bool = False) -> None:
+        self.fused = fused  # whether the model runs on its own kernel, and no map is formed
+        self.sizes: list[tuple[int, int]] = []  # queries and keys of every call
         self.maps = 0.0  # entries, over all heads
         self.tokens = 0
         self.windows: list[int | None] = []  # those too long for the short probe show up here
 
-    def weighting(self, call: AttentionCall) -> None:
+    def result(self, call: AttentionCall, context: Context) -> None:
         """Count the entries of one call."""
-        self.maps += call.probs.numel()
-        self.tokens = max(self.tokens, *call.probs.shape[-2:])
-        self.windows.append(causal_and_window(call)[1])
+        size = (context.shape[2], call.value.shape[2])
+        self.sizes.append(size)
+        self.maps += len(context) * context.shape[1] * size[0] * size[1]
+        self.tokens = max(self.tokens, *size)
+        self.windows.append(None if self.fused else causal_and_window(call)[1])
 
+
+NUMBER, MEGABYTE = 4, 1e6
+GRAPH_MAPS, GRAPH_STATES = 3, 12  # sets of maps and states that a pass keeps to run backwards
 
 BEFORE = {  # what runs and remembers a model, before any method
     "capture": (Cost(forwards=1, maps=1, states=1), ()),
@@ -142,34 +162,60 @@ BEFORE = {  # what runs and remembers a model, before any method
 }
 
 
-def _estimates(subject: Subject, sizes: _Sizes, pass_seconds: float) -> tuple[Estimate, ...]:
+def _estimates(
+    subject: Subject, sizes: _Sizes, pass_seconds: float, rows: int | None
+) -> tuple[Estimate, ...]:
     """Every method with its needs, its cost for one text, and the floats it keeps.
 
     A replay is priced as a whole pass; it costs less the higher it starts.
     """
+    asking = _Asking(subject, sizes, pass_seconds, rows)
     known = {name: (entry.cost, entry.needs) for name, entry in methods().items()}
+    whole = () if rows is None else [n for n, m in methods().items() if not _needs_few(m)]
     return tuple(
-        _estimate(subject, name, cost, needs, sizes, pass_seconds)
+        asking.estimate(name, cost, "every row of attention is needed" if name in whole else needs)
         for name, (cost, needs) in (BEFORE | known).items()
     )
 
 
-def _estimate(
-    subject: Subject,
-    name: str,
-    cost: Cost,
-    needs: Sequence[str],
-    sizes: _Sizes,
-    pass_seconds: float,
-) -> Estimate:
-    obstacle = next(filter(None, (NEEDS[need](subject) for need in needs if need in NEEDS)), None)
-    layers = len(subject.anatomy.layers)
-    passes = cost.passes(layers, sizes.tokens, subject.anatomy.d_model)
-    if obstacle is not None or passes == 0:
-        return Estimate(name, obstacle is None, obstacle or "", None, None, None)
-    states = (layers + 1) * float(sizes.tokens) * subject.anatomy.d_model
-    megabytes = cost.floats(sizes.maps, states) * 4 / 1e6
-    return Estimate(name, True, "", passes, passes * pass_seconds, megabytes)
+def _needs_few(method: Method) -> bool:
+    """Whether a method works on a pass of which some rows were kept."""
+    return method.rows or method.takes != ("trace",)
+
+
+@dataclass(frozen=True, eq=False)
+class _Asking:
+    """What estimates are made from."""
+
+    subject: Subject
+    sizes: _Sizes
+    pass_seconds: float
+    rows: int | None
+
+    def estimate(self, name: str, cost: Cost, needs: Sequence[str] | str) -> Estimate:
+        """One method; ``needs`` is what it needs, or why it does not apply."""
+        subject, sizes = self.subject, self.sizes
+        obstacle = needs if isinstance(needs, str) else _unmet(subject, needs)
+        layers = len(subject.anatomy.layers)
+        passes = cost.passes(layers, sizes.tokens, subject.anatomy.d_model)
+        if obstacle is not None or passes == 0:
+            return Estimate(name, obstacle is None, obstacle or "", None, None, None)
+        states = (layers + 1) * float(sizes.tokens) * subject.anatomy.d_model
+        size = pass_size(subject, sizes.sizes)
+        maps = sizes.maps if self.rows is None else self.rows * size.per_row / NUMBER
+        megabytes = cost.floats(maps, states) * NUMBER / MEGABYTE
+        peak = size.peak(cost.maps, cost.states, rows=self.rows)
+        if cost.at_once:
+            copies = max(1, cost.at_once // sizes.tokens)
+            graph = GRAPH_STATES * size.states + (0 if self.rows else GRAPH_MAPS * size.maps)
+            peak += copies * graph
+        seconds = passes * self.pass_seconds
+        return Estimate(name, True, "", passes, seconds, megabytes, peak / MEGABYTE)
+
+
+def _unmet(subject: Subject, needs: Sequence[str]) -> str | None:
+    """The first need that the model does not meet."""
+    return next(filter(None, (NEEDS[need](subject) for need in needs if need in NEEDS)), None)
 
 
 def _a_target(subject: Subject) -> str | None:
@@ -228,9 +274,10 @@ def _timed_pass(subject: Subject, length: int, seen: _Sizes) -> float:
     inputs = without_cache(model, inputs)
     spent = []
     with frozen_eval(model):
-        with subject.tapping(seen):
+        with subject.tapping(seen, fused=seen.fused):
             model(**inputs)
-        with attention_implementation(model, "eager"):
+        kernel = subject.kernels[0] if seen.fused else "eager"
+        with attention_implementation(model, kernel):
             for _ in range(3):
                 started = time.perf_counter()
                 model(**inputs)

@@ -18,10 +18,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError, first_line, require_choice
-from exhibit_a.methods.registry import YOURS, Cost, Function, Gives, Method, Options, add, find
+from exhibit_a.methods.registry import (
+    YOURS,
+    Cost,
+    Function,
+    Gives,
+    Method,
+    add,
+    find,
+    require_all_rows,
+)
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import Result, SiteResult
-from exhibit_a.shapes import SiteMap
+from exhibit_a.shapes import Options, SiteMap
 from exhibit_a.subject.modes import method_modes
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target, choose_target
@@ -208,6 +217,8 @@ def _called(
     if target is not None and ("target" in places or anything):
         given["target"] = target
     kept = [name for name in ("attention", "values", "hidden", "keys") if name in entry.needs]
+    if not entry.rows:
+        require_all_rows(entry.name, [trace])
     try:
         with method_modes():
             return function(trace.keeping(*kept), **given)

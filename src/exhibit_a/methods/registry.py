@@ -26,14 +26,14 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from exhibit_a.errors import ExhibitError, first_line, require_choice
+from exhibit_a.errors import ExhibitError, NotComputableError, first_line, require_choice
+from exhibit_a.shapes import Options
 
 GROUP = "exhibit_a.methods"
 YOURS = "yours"  # the room of methods that are not ours
 WORDS = "Args:"  # the section of a docstring that says what each option means
 
 Function = Callable[..., Any]
-Options = dict[str, Any]
 Gives = Literal["result", "tokens", "maps"]
 Need = Literal[
     "attention", "values", "hidden", "keys", "target", "distribution", "classes", "text",
@@ -61,6 +61,7 @@ class Cost:
     algebra_per_direction: float = 0.0  # for each token and each direction of its vector
     maps: float = 0.0  # kept, in sets of all attention maps
     states: float = 0.0  # kept, in sets of all hidden states
+    at_once: int = 0  # tokens, copies included, of passes that are run backwards together
 
     def counted(self, layers: int, tokens: int) -> float:
         """The forward passes.
@@ -111,6 +112,7 @@ class Method:
     flags: Mapping[str, str] = field(default_factory=dict)  # names of options on the command line
     defaults: Mapping[str, object] = field(default_factory=dict)  # and their defaults there
     tokens: Function | None = None  # (trace, target, …) to a score for each token
+    rows: bool = False  # whether a few rows of attention suffice, where no more were kept
 
     @property
     def takes(self) -> tuple[str, ...]:
@@ -160,8 +162,10 @@ def method(
             from exhibit_a.subject.modes import method_modes  # with torch, which --help can spare
 
             check_choices(function, args, kwargs)
+            if not facts.get("rows"):
+                require_all_rows(name or function.__name__, args)
             with method_modes():
-                return _in_scene(function(*args, **kwargs), args)
+                return _of_pass(function(*args, **kwargs), args)
 
         facts = {"needs": tuple(needs), "cost": cost, **more}
         place = room or _room(function.__module__)
@@ -171,19 +175,41 @@ def method(
     return declare
 
 
-def _in_scene(made: Made, given: Sequence[object]) -> Made:
-    """A result about a pass that looked at a picture, with that picture."""
-    scene = getattr(given[0], "scene", None) if given else None
-    if scene is None or not hasattr(made, "scene"):
-        return made
-    return replace(made, scene=scene)  # type: ignore[type-var]
+def require_all_rows(name: str, given: Sequence[object]) -> None:
+    """Refuse a pass, or a result, of which only some rows were kept."""
+    rows = getattr(given[0], "rows", None) if given else None
+    if rows is not None and hasattr(given[0], "sequences"):
+        kept = f"{len(rows)} row" + ("s were" if len(rows) > 1 else " was")
+        raise NotComputableError(
+            f"{name} needs every row of attention, and only {kept} kept: capture the text without "
+            "rows=, or fetch them with trace.whole()."
+        )
+
+
+def _of_pass(made: Made, given: Sequence[object]) -> Made:
+    """A result about a pass, with the picture it looked at and the rows it is about."""
+    passed: Any = given[0] if given else None
+    scene, asked = (getattr(passed, name, None) for name in ("scene", "asked"))
+    facts: dict[str, Any] = {}
+    if scene is not None and hasattr(made, "scene"):
+        facts["scene"] = scene
+    if asked is not None and hasattr(made, "row_tokens"):
+        names = passed.token_names[asked.stack]
+        facts["rows"] = asked.rows
+        facts["row_tokens"] = tuple(names[row] for row in asked.rows)
+    if asked is not None and hasattr(made, "checks"):
+        facts["checks"] = made.checks | {
+            "rows": f"{len(asked.rows)} of {len(passed.token_names[asked.stack])}",
+            "asked rows beside the kernel": asked.parity,
+        }
+    return replace(made, **facts) if facts else made  # type: ignore[type-var]
 
 
 def token_method(
-    name: str, question: str, cost: Cost, *needs: Need
+    name: str, question: str, cost: Cost, *needs: Need, rows: bool = False
 ) -> Callable[[Callable[Given, Made]], Callable[Given, Made]]:
     """Say what the function below is: a method that gives a score for each token."""
-    return method(name=name, question=question, cost=cost, needs=needs, gives="tokens")
+    return method(name=name, question=question, cost=cost, needs=needs, gives="tokens", rows=rows)
 
 
 def add(entry: Method) -> None:
@@ -387,14 +413,14 @@ def _hints(function: Function) -> Options:
     return get_type_hints(function)
 
 
-def _choices(hint: Any) -> tuple[str, ...]:
+def _choices(hint: object) -> tuple[str, ...]:
     """The words in the ``Literal`` types of a hint, inside unions and sequences too."""
     if get_origin(hint) is Literal:
         return tuple(word for word in get_args(hint) if isinstance(word, str))
     return tuple(dict.fromkeys(word for part in get_args(hint) for word in _choices(part)))
 
 
-def _takes_any_text(hint: Any) -> bool:
+def _takes_any_text(hint: object) -> bool:
     """Whether any text will do, beside the words that are listed."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     return any(part is str for part in parts if part is not NoneType)

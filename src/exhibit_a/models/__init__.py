@@ -11,10 +11,16 @@ from transformers import (
     AutoModelForSequenceClassification,
 )
 
-from exhibit_a.models.additive import AdditiveConfig, AdditiveTranslator
-from exhibit_a.models.identifiable import IdentifiableConfig, IdentifiableEncoder
-from exhibit_a.models.recurrent import RecurrentClassifier, RecurrentConfig
-from exhibit_a.models.transformer import Transformer, TransformerConfig
+from exhibit_a.models.additive import AdditiveTranslator
+from exhibit_a.models.configs import (
+    AdditiveConfig,
+    IdentifiableConfig,
+    RecurrentConfig,
+    TransformerConfig,
+)
+from exhibit_a.models.identifiable import IdentifiableEncoder
+from exhibit_a.models.recurrent import RecurrentClassifier
+from exhibit_a.models.transformer import Transformer
 
 for auto, model in (
     (AutoModelForSeq2SeqLM, Transformer),

@@ -12,6 +12,7 @@ known, every c_i is one product α h; this is the call that can be watched and c
 changes a row changes what is read there and every state after it; the other rows stay as they are.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -23,29 +24,12 @@ from transformers.modeling_outputs import (
     BaseModelOutputWithPastAndCrossAttentions,
 )
 
-from exhibit_a.errors import require_choice
 from exhibit_a.models.additive_attention import AdditiveAttention, SourceMask, added_mask
-from exhibit_a.models.base import ReferenceModel, require_multiple
+from exhibit_a.models.base import Stack
+from exhibit_a.models.configs import AdditiveConfig
 from exhibit_a.models.recurrence import BidirectionalLayer, State, gru
-from exhibit_a.models.translator import Translator, TranslatorConfig
+from exhibit_a.models.translator import Translator
 from exhibit_a.shapes import Source, SourceIds, Target, TargetIds
-
-
-class AdditiveConfig(TranslatorConfig):
-    """Sizes of an `AdditiveTranslator`: one width for embeddings, annotations and states."""
-
-    model_type = "exhibit-additive"
-
-    vocab_size: int = 30000
-    d_model: int = 1000
-    d_attention: int = 1000
-    readout: str = "maxout"  # or "tanh"
-    dropout: float = 0.0
-
-    def check_sizes(self) -> None:
-        """Two equal directions, and a known way to read out."""
-        require_choice("readout", self.readout, ("maxout", "tanh"))
-        require_multiple(self.d_model, 2, "directions")
 
 
 class AdditiveDecoderLayer(nn.Module):
@@ -130,31 +114,23 @@ class AdditiveDecoderLayer(nn.Module):
         return torch.maximum(wide[..., 0::2], wide[..., 1::2])
 
 
-class AdditivePart(ReferenceModel):
-    """What encoder, decoder and the whole have in common."""
+class AdditiveEncoder(Stack):
+    """A GRU that reads the source from both sides."""
 
     config_class = AdditiveConfig
     config: AdditiveConfig
 
-
-class AdditiveEncoder(AdditivePart):
-    """A GRU that reads the source from both sides."""
-
-    def __init__(self, config: AdditiveConfig) -> None:
-        super().__init__(config)
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.dropout = nn.Dropout(config.dropout)
-        self.layers = nn.ModuleList(
-            BidirectionalLayer("gru", config.d_model) for _ in range(config.encoder_layers)
-        )
-        self.finish()
+    def new_layers(self) -> Iterable[nn.Module]:
+        """One layer in the paper."""
+        width = self.config.d_model
+        return (BidirectionalLayer("gru", width) for _ in range(self.config.encoder_layers))
 
     def forward(
         self,
         input_ids: SourceIds,
         attention_mask: Tensor | None = None,
         output_hidden_states: bool = False,
-        **kwargs: Any,  # noqa: ARG002 - generate passes what only the decoder wants
+        **kwargs: object,  # noqa: ARG002 - generate passes what only the decoder wants
     ) -> BaseModelOutput:
         """The annotations h_1 … h_n."""
         states = self.dropout(self.embedding(input_ids))
@@ -169,15 +145,15 @@ class AdditiveEncoder(AdditivePart):
         )
 
 
-class AdditiveDecoder(AdditivePart):
+class AdditiveDecoder(Stack):
     """A GRU that writes, and looks at the source before every word."""
 
-    def __init__(self, config: AdditiveConfig) -> None:
-        super().__init__(config)
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.dropout = nn.Dropout(config.dropout)
-        self.layers = nn.ModuleList([AdditiveDecoderLayer(config)])
-        self.finish()
+    config_class = AdditiveConfig
+    config: AdditiveConfig
+
+    def new_layers(self) -> Iterable[nn.Module]:
+        """One layer."""
+        return [AdditiveDecoderLayer(self.config)]
 
     def forward(
         self,
@@ -186,8 +162,6 @@ class AdditiveDecoder(AdditivePart):
         attention_mask: Tensor | None = None,  # noqa: ARG002 - it never looks at what it wrote
         source_mask: Tensor | None = None,
         past_key_values: EncoderDecoderCache | None = None,
-        output_hidden_states: bool = False,
-        output_attentions: bool = False,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
         """The states before and after the layer, and α."""
         words = self.dropout(self.embedding(input_ids))
@@ -197,12 +171,12 @@ class AdditiveDecoder(AdditivePart):
         states = self.dropout(states)
         return BaseModelOutputWithPastAndCrossAttentions(
             last_hidden_state=states,
-            hidden_states=(words, states) if output_hidden_states else None,
-            cross_attentions=(weights,) if output_attentions else None,
+            hidden_states=(words, states),
+            cross_attentions=(weights,),
         )
 
 
-class AdditiveTranslator(AdditivePart, Translator):
+class AdditiveTranslator(Translator):
     """The translator, whole: source text in, target text out.
 
     >>> config = xa.models.AdditiveConfig(vocab_size=50, d_model=16, d_attention=8)
@@ -211,5 +185,5 @@ class AdditiveTranslator(AdditivePart, Translator):
     ('cross', 1, 8, 16)
     """
 
-    config: AdditiveConfig
+    config_class = AdditiveConfig
     reads, writes = AdditiveEncoder, AdditiveDecoder

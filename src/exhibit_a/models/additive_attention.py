@@ -8,8 +8,6 @@ In the words of later attention: one head, queries W s, keys U h, values h, and 
 product of query and key.
 """
 
-from typing import Any
-
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -28,7 +26,7 @@ def eager_attention_forward(
     key: SharedKeys,
     value: SharedValues,
     attention_mask: Tensor | None,
-    **kwargs: Any,  # noqa: ARG001 - what other attention functions want
+    **kwargs: object,  # noqa: ARG001 - what other attention functions want
 ) -> tuple[Float[Tensor, "batch query head d_head"], Attention]:
     """c_i = Σ_j α_ij h_j, for all i at once."""
     assert isinstance(module, AdditiveAttention)

@@ -1,5 +1,6 @@
 """What do all reference models have in common? First weights, embeddings, and the loss."""
 
+from collections.abc import Iterable
 from typing import Any, cast
 
 import torch
@@ -9,34 +10,10 @@ from torch.nn.functional import cross_entropy
 from transformers import PretrainedConfig, PreTrainedModel
 from transformers import initialization as init
 
+from exhibit_a.models.configs import ReferenceConfig, TranslatorConfig
 from exhibit_a.shapes import Hidden, TargetIds
 
 IGNORED = -100  # a label that is no answer: padding of a target
-
-
-class ReferenceConfig(PretrainedConfig):
-    """Sizes of a reference model."""
-
-    # Every configuration takes more options than the fields of its class (num_labels, dtype, …),
-    # which a check of its signature would refuse.
-    __no_type_check__ = True
-    attribute_map = {  # noqa: RUF012 - a table of the base class
-        "hidden_size": "d_model",
-        "num_hidden_layers": "num_layers",
-        "num_attention_heads": "num_heads",
-    }
-
-    vocab_size: int = 20000
-    d_model: int = 512
-    pad_token_id: int | None = 0
-
-    def __post_init__(self, **kwargs: Any) -> None:
-        """Refuse sizes that do not fit together."""
-        super().__post_init__(**kwargs)  # type: ignore[no-untyped-call]
-        self.check_sizes()
-
-    def check_sizes(self) -> None:
-        """Raise where fields of this configuration do not fit together."""
 
 
 class ReferenceModel(PreTrainedModel):
@@ -76,10 +53,21 @@ class ReferenceModel(PreTrainedModel):
                 module.embedding = value
 
 
-def require_multiple(width: int, parts: int, what: str) -> None:
-    """Refuse a width that cannot be cut into equal parts."""
-    if width % parts:
-        raise ValueError(f"A width of {width} cannot be cut into {parts} {what}.")
+class Stack(ReferenceModel):
+    """Half of a translator: embeddings, and layers one after the other."""
+
+    config: TranslatorConfig
+
+    def __init__(self, config: TranslatorConfig) -> None:
+        super().__init__(config)
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.dropout = nn.Dropout(config.dropout)
+        self.layers = nn.ModuleList(self.new_layers())
+        self.finish()
+
+    def new_layers(self) -> Iterable[nn.Module]:
+        """The layers, with their first weights."""
+        raise NotImplementedError
 
 
 def through(

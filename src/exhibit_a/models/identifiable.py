@@ -11,51 +11,16 @@ the masks of examples, scales by d_v, and adds neighbouring features of one head
 which leaves rank d_v/H. Here the equations are as printed.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from transformers.masking_utils import create_bidirectional_mask
 from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from exhibit_a.errors import require_choice
-from exhibit_a.models.base import (
-    ReferenceConfig,
-    ReferenceModel,
-    mean_loss,
-    require_multiple,
-    through,
-)
+from exhibit_a.models.base import ReferenceModel, mean_loss, through
+from exhibit_a.models.configs import IdentifiableConfig
 from exhibit_a.models.sublayers import FeedForward, Residual, eager_attention_forward
 from exhibit_a.shapes import Hidden, TokenIds
-
-
-class IdentifiableConfig(ReferenceConfig):
-    """Sizes of an `IdentifiableEncoder`; the defaults are those of the released code."""
-
-    model_type = "exhibit-identifiable"
-
-    d_model: int = 32
-    num_layers: int = 1
-    num_heads: int = 4
-    d_key: int = 16
-    heads: str = "add"  # or "con"
-    d_ff: int = 256
-    dropout: float = 0.1
-    max_position_embeddings: int = 512
-    layer_norm_eps: float = 1e-6
-
-    def check_sizes(self) -> None:
-        """Equal heads where they stand side by side, and a known way to join them."""
-        require_choice("way to join heads", self.heads, ("con", "add"))
-        if self.heads == "con":
-            require_multiple(self.d_model, self.num_heads, "heads")
-
-    @property
-    def d_value(self) -> int:
-        """The width of one head's values: d where heads are added, d/H where they are joined."""
-        return self.d_model if self.heads == "add" else self.d_model // self.num_heads
 
 
 class IdentifiableAttention(nn.Module):
@@ -74,8 +39,12 @@ class IdentifiableAttention(nn.Module):
     ) -> tuple[Hidden, Tensor | None]:
         """What every position takes from the positions it looks at, and how it looks."""
         query, key, value = (
-            project(hidden_states).unflatten(-1, (self.config.num_heads, -1)).transpose(1, 2)
-            for project in (self.query, self.key, self.value)
+            project(hidden_states).unflatten(-1, (-1, width)).transpose(1, 2)
+            for project, width in (
+                (self.query, self.config.d_key),
+                (self.key, self.config.d_key),
+                (self.value, self.config.d_value),
+            )
         )
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, eager_attention_forward
@@ -134,7 +103,7 @@ class IdentifiableEncoder(ReferenceModel):
         labels: Tensor | None = None,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
-        **kwargs: Any,  # noqa: ARG002 - what other models want
+        **kwargs: object,  # noqa: ARG002 - what other models want
     ) -> SequenceClassifierOutput:
         """The score of every label."""
         places = torch.arange(input_ids.shape[1], device=input_ids.device)

@@ -17,29 +17,12 @@ from transformers import initialization as init
 from transformers.modeling_outputs import Seq2SeqSequenceClassifierOutput
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from exhibit_a.errors import require_choice
 from exhibit_a.models.additive_attention import AdditiveAttention, SourceMask, added_mask
-from exhibit_a.models.base import ReferenceConfig, ReferenceModel, mean_loss, require_multiple
+from exhibit_a.models.base import ReferenceModel, mean_loss
+from exhibit_a.models.configs import RecurrentConfig
 from exhibit_a.models.recurrence import BidirectionalLayer
 from exhibit_a.models.sublayers import eager_attention_forward
 from exhibit_a.shapes import Source, Target, TokenIds
-
-
-class RecurrentConfig(ReferenceConfig):
-    """Sizes of a `RecurrentClassifier`; d_model is that of embeddings and annotations."""
-
-    model_type = "exhibit-recurrent"
-
-    d_model: int = 256
-    d_attention: int = 128
-    num_layers: int = 1
-    attention: str = "additive"  # or "dot"
-    dropout: float = 0.3
-
-    def check_sizes(self) -> None:
-        """Two equal directions, and a known kind of attention."""
-        require_choice("attention", self.attention, ("additive", "dot"))
-        require_multiple(self.d_model, 2, "directions")
 
 
 class DotAttention(nn.Module):
@@ -121,7 +104,7 @@ class RecurrentClassifier(ReferenceModel):
         labels: Tensor | None = None,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
-        **kwargs: Any,  # noqa: ARG002 - what other models want
+        **kwargs: object,  # noqa: ARG002 - what other models want
     ) -> Seq2SeqSequenceClassifierOutput:
         """The score of every label."""
         real = None if attention_mask is None else attention_mask.bool()

@@ -35,7 +35,7 @@ def eager_attention_forward(
     attention_mask: Tensor | None,
     *,
     scaling: float,
-    **kwargs: Any,  # noqa: ARG001 - what other attention functions want
+    **kwargs: object,  # noqa: ARG001 - what other attention functions want
 ) -> tuple[Float[Tensor, "batch query head d_head"], Attention]:
     """§3.2.1: softmax(Q Kᵀ / √d_k) V; a mask holds −∞ where a query must not look."""
     return attended(query @ key.mT * scaling, attention_mask, value)
@@ -70,7 +70,7 @@ class MultiHeadAttention(nn.Module):
         key_value_states: Source | None = None,
         attention_mask: Tensor | None = None,
         past: Cache | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> tuple[Target, Tensor | None]:
         """What every position takes from the positions it looks at, and how it looks."""
         query = self._heads(self.query(hidden_states))

@@ -14,12 +14,11 @@ Numbers are sections of the paper.
 """
 
 import math
-from typing import Any
+from collections.abc import Iterable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-from torch.nn.functional import dropout
 from transformers.cache_utils import Cache, EncoderDecoderCache
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.modeling_outputs import (
@@ -27,31 +26,11 @@ from transformers.modeling_outputs import (
     BaseModelOutputWithPastAndCrossAttentions,
 )
 
-from exhibit_a.errors import require_choice
-from exhibit_a.models.base import ReferenceModel, require_multiple, through
+from exhibit_a.models.base import Stack, through
+from exhibit_a.models.configs import TransformerConfig
 from exhibit_a.models.sublayers import FeedForward, MultiHeadAttention, Residual
-from exhibit_a.models.translator import Translator, TranslatorConfig
+from exhibit_a.models.translator import Translator
 from exhibit_a.shapes import Hidden, Source, Target, TargetIds, TokenIds
-
-
-class TransformerConfig(TranslatorConfig):
-    """Sizes of a `Transformer`; the defaults are the paper's base model."""
-
-    model_type = "exhibit-transformer"
-
-    encoder_layers: int = 6
-    decoder_layers: int = 6
-    num_heads: int = 8
-    d_ff: int = 2048
-    dropout: float = 0.1
-    positions: str = "interleaved"  # or "halved": all sines, then all cosines
-    max_position_embeddings: int = 512
-    layer_norm_eps: float = 1e-6
-
-    def check_sizes(self) -> None:
-        """Equal heads, and a known layout of positions."""
-        require_choice("positions", self.positions, ("interleaved", "halved"))
-        require_multiple(self.d_model, self.num_heads, "heads")
 
 
 def positional_encoding(
@@ -79,7 +58,7 @@ class EncoderLayer(nn.Module):
         self.after_feed_forward = Residual(config)
 
     def forward(
-        self, hidden_states: Hidden, attention_mask: Tensor | None, **kwargs: Any
+        self, hidden_states: Hidden, attention_mask: Tensor | None, **kwargs: object
     ) -> tuple[Hidden, Tensor | None]:
         """The states after both sub-layers, and the attention."""
         change, weights = self.attention(hidden_states, attention_mask=attention_mask, **kwargs)
@@ -105,7 +84,7 @@ class DecoderLayer(nn.Module):
         source: Source,
         masks: tuple[Tensor | None, Tensor | None],
         past: EncoderDecoderCache | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> tuple[Target, Tensor | None, Tensor | None]:
         """The states after three sub-layers, and both attentions."""
         own, crossing = (None, None) if past is None else (_own(past), _crossing(past))
@@ -120,13 +99,18 @@ class DecoderLayer(nn.Module):
         return self.after_feed_forward(states, self.feed_forward(states)), weights, looks
 
 
-class TransformerPart(ReferenceModel):
-    """What encoder, decoder and the whole have in common."""
+class TransformerStack(Stack):
+    """What encoder and decoder have in common."""
 
     config_class = TransformerConfig
     config: TransformerConfig
+    layer: type[nn.Module]
+    depth: str  # the field of the configuration that says how many
     _supports_sdpa = True
-    _no_split_modules = ["EncoderLayer", "DecoderLayer"]  # noqa: RUF012
+
+    def new_layers(self) -> Iterable[nn.Module]:
+        """§3.1: N equal layers."""
+        return (self.layer(self.config, i) for i in range(getattr(self.config, self.depth)))
 
     def _embedded(self, ids: TokenIds, words: nn.Embedding, first: int = 0) -> Hidden:
         """§3.4 and §3.5: √d_model times the embeddings, plus positions from ``first`` on."""
@@ -134,17 +118,14 @@ class TransformerPart(ReferenceModel):
         places = torch.arange(first, first + ids.shape[1], device=ids.device)
         positions = positional_encoding(places, config.d_model, config.positions)
         states = words(ids) * math.sqrt(config.d_model)
-        return dropout(states + positions.to(states.dtype), config.dropout, self.training)
+        embedded: Tensor = self.dropout(states + positions.to(states.dtype))
+        return embedded
 
 
-class TransformerEncoder(TransformerPart):
+class TransformerEncoder(TransformerStack):
     """The left half of figure 1."""
 
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__(config)
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.layers = nn.ModuleList(EncoderLayer(config, i) for i in range(config.encoder_layers))
-        self.finish()
+    layer, depth = EncoderLayer, "encoder_layers"
 
     def forward(
         self,
@@ -152,7 +133,7 @@ class TransformerEncoder(TransformerPart):
         attention_mask: Tensor | None = None,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
-        **kwargs: Any,  # noqa: ARG002 - generate passes what only the decoder wants
+        **kwargs: object,  # noqa: ARG002 - generate passes what only the decoder wants
     ) -> BaseModelOutput:
         """The states of the source after every layer."""
         states = self._embedded(input_ids, self.embedding)
@@ -165,14 +146,10 @@ class TransformerEncoder(TransformerPart):
         )
 
 
-class TransformerDecoder(TransformerPart):
+class TransformerDecoder(TransformerStack):
     """The right half of figure 1."""
 
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__(config)
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.layers = nn.ModuleList(DecoderLayer(config, i) for i in range(config.decoder_layers))
-        self.finish()
+    layer, depth = DecoderLayer, "decoder_layers"
 
     def forward(
         self,
@@ -181,10 +158,8 @@ class TransformerDecoder(TransformerPart):
         attention_mask: Tensor | None = None,
         source_mask: Tensor | None = None,
         past_key_values: EncoderDecoderCache | None = None,
-        output_hidden_states: bool = False,
-        output_attentions: bool = False,
     ) -> BaseModelOutputWithPastAndCrossAttentions:
-        """The states of the target after every layer."""
+        """The states of the target after every layer, and how each layer looks."""
         own = None if past_key_values is None else _own(past_key_values)
         written = 0 if own is None else own.get_seq_length()
         states = self._embedded(input_ids, self.embedding, first=written)
@@ -197,14 +172,13 @@ class TransformerDecoder(TransformerPart):
         history, maps = through(self.layers, states, source, masks, past_key_values)
         return BaseModelOutputWithPastAndCrossAttentions(
             last_hidden_state=history[-1],
-            past_key_values=past_key_values,
-            hidden_states=tuple(history) if output_hidden_states else None,
-            attentions=tuple(own for own, _ in maps) if output_attentions else None,
-            cross_attentions=tuple(cross for _, cross in maps) if output_attentions else None,
+            hidden_states=tuple(history),
+            attentions=tuple(own for own, _ in maps),
+            cross_attentions=tuple(cross for _, cross in maps),
         )
 
 
-class Transformer(TransformerPart, Translator):
+class Transformer(Translator):
     """The Transformer, whole: source text in, target text out.
 
     >>> model = xa.models.Transformer(xa.models.TransformerConfig(vocab_size=50, d_model=16,
@@ -213,7 +187,9 @@ class Transformer(TransformerPart, Translator):
     ('encoder', 'decoder')
     """
 
-    config: TransformerConfig
+    config_class = TransformerConfig
+    _supports_sdpa = True
+    _no_split_modules = ["EncoderLayer", "DecoderLayer"]  # noqa: RUF012
     reads, writes = TransformerEncoder, TransformerDecoder
 
 

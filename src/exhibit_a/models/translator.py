@@ -4,34 +4,14 @@ The encoder reads the source once. The decoder is given what is written so far a
 read, and the map from its states to scores of tokens shares its weights with both embeddings.
 """
 
-from typing import Any
-
 from torch import Tensor, nn
 from transformers import GenerationMixin
 from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput, Seq2SeqLMOutput
 
-from exhibit_a.models.base import ReferenceConfig, ReferenceModel, mean_loss, shifted_right
+from exhibit_a.models.base import ReferenceModel, mean_loss, shifted_right
+from exhibit_a.models.configs import TranslatorConfig
 from exhibit_a.shapes import SourceIds, TargetIds
-
-
-class TranslatorConfig(ReferenceConfig):
-    """Sizes and special tokens of a translator."""
-
-    attribute_map = {  # noqa: RUF012 - a table of the base class
-        **ReferenceConfig.attribute_map,
-        "num_hidden_layers": "encoder_layers",
-    }
-    keys_to_ignore_at_inference = ["past_key_values"]  # noqa: RUF012
-
-    vocab_size: int = 37000
-    encoder_layers: int = 1
-    is_encoder_decoder: bool = True
-    tie_word_embeddings: bool = True
-    use_cache: bool = True
-    bos_token_id: int | None = 1
-    eos_token_id: int | list[int] | None = 2
-    decoder_start_token_id: int | None = 1
 
 
 class Translator(ReferenceModel, GenerationMixin):
@@ -70,16 +50,17 @@ class Translator(ReferenceModel, GenerationMixin):
         use_cache: bool | None = None,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
-        **kwargs: Any,  # noqa: ARG002 - generate passes what other models want
+        **kwargs: object,  # noqa: ARG002 - generate passes what other models want
     ) -> Seq2SeqLMOutput:
         """The score of every token of the vocabulary at every place of the target."""
-        wanted = {
-            "output_hidden_states": output_hidden_states,
-            "output_attentions": output_attentions,
-        }
         if encoder_outputs is None:
             assert input_ids is not None
-            encoder_outputs = self.encoder(input_ids, attention_mask, **wanted)
+            encoder_outputs = self.encoder(
+                input_ids,
+                attention_mask,
+                output_hidden_states=output_hidden_states,
+                output_attentions=output_attentions,
+            )
         source = encoder_outputs.last_hidden_state
         if decoder_input_ids is None:
             assert labels is not None
@@ -92,16 +73,15 @@ class Translator(ReferenceModel, GenerationMixin):
             attention_mask=decoder_attention_mask,
             source_mask=attention_mask,
             past_key_values=past_key_values,
-            **wanted,
         )
         logits = self.answer(decoded.last_hidden_state)
         return Seq2SeqLMOutput(
             loss=mean_loss(logits, labels),
             logits=logits,
             past_key_values=past_key_values,
-            decoder_hidden_states=decoded.hidden_states,
-            decoder_attentions=decoded.attentions,
-            cross_attentions=decoded.cross_attentions,
+            decoder_hidden_states=decoded.hidden_states if output_hidden_states else None,
+            decoder_attentions=decoded.attentions if output_attentions else None,
+            cross_attentions=decoded.cross_attentions if output_attentions else None,
             encoder_last_hidden_state=source,
             encoder_hidden_states=encoder_outputs.hidden_states,
             encoder_attentions=encoder_outputs.attentions,

@@ -70,6 +70,20 @@ class Panel(NamedTuple):
     error: float  # the gap, or what the points inside miss if that is worse
 
 
+@dataclass(frozen=True)
+class Limits:
+    """How exact an integral must be, and how much it may cost."""
+
+    tolerance: float = 0.01  # the error that is allowed, as a share of the change
+    floor: float = 1e-4  # … that is always allowed, as a share of the larger of |F(0)| and |F(1)|
+    budget: int = 96  # at most so many points
+
+    def error(self, ends: tuple[float, float]) -> float:
+        """The error that is allowed between F(0) and F(1)."""
+        change = abs(ends[1] - ends[0])
+        return max(self.tolerance * change, self.floor * max(map(abs, ends)))
+
+
 @dataclass(frozen=True, eq=False)
 class PathIntegral:
     """The contributions, integrated, and how complete they are."""
@@ -102,15 +116,13 @@ def integrate(
     evaluate: Evaluate,
     ends: tuple[float, float],
     *,
-    tolerance: float = 0.01,
-    floor: float = 1e-4,
-    budget: int = 96,
+    limits: Limits = Limits(),  # noqa: B008 (frozen)
     heights: Heights | None = None,
     slope: Slope | None = None,
 ) -> PathIntegral:
     """Integrate contributions from α = 0 to 1, with panels where they are needed.
 
-    >>> from exhibit_a.numerics.paths import integrate
+    >>> from exhibit_a.numerics.paths import Limits, integrate
     >>> def cubic(alphas):  # F = α³, all of it from the first of two parts
     ...     places = torch.tensor(alphas)
     ...     return places**3, torch.stack([3 * places**2, 0 * places], -1)
@@ -120,25 +132,21 @@ def integrate(
     >>> def step(alphas):
     ...     places = torch.tensor(alphas)
     ...     return (places > 0.3).float(), torch.zeros(len(alphas), 1)
-    >>> path = integrate(step, (0.0, 1.0), budget=45)
+    >>> path = integrate(step, (0.0, 1.0), limits=Limits(budget=45))
     >>> path.complete, path.reason
     (False, 'the target jumps by 1 between α = 0.2998 and 0.3008; 45 points do not resolve it')
 
     Args:
         evaluate: F and its contributions at each α; the contributions of a point add up to dF/dα.
         ends: F(0) and F(1).
-        tolerance: the error that is allowed, as a share of the change.
-        floor: the error that is always allowed, as a share of the larger of |F(0)| and |F(1)|.
-        budget: at most so many points.
+        limits: how large the error may be, and how many points there may be.
         heights: F alone, where that is cheaper; it is used to say where F jumps.
         slope: dF/dα from what ``evaluate`` gives, if that is not the sum of its elements.
     """
     return integrate_sums(
         _summing(evaluate, slope or _sum),
         ends,
-        tolerance=tolerance,
-        floor=floor,
-        budget=budget,
+        limits=limits,
         heights=heights or (lambda alphas: evaluate(alphas)[0]),
     )
 
@@ -148,9 +156,7 @@ def integrate_sums(
     ends: tuple[float, float],
     *,
     heights: Heights,
-    tolerance: float = 0.01,
-    floor: float = 1e-4,
-    budget: int = 96,
+    limits: Limits,
     jumps_apart: bool = False,
 ) -> PathIntegral:
     """The same, where contributions are so large that only their sums over a panel can be kept.
@@ -160,7 +166,7 @@ def integrate_sums(
     """
     walker = _Walker(summed, heights)
     change = ends[1] - ends[0]
-    allowed = max(tolerance * abs(change), floor * max(map(abs, ends)))
+    allowed = limits.error(ends)
     panels = walker.lay([_Stretch(0.0, 1.0, 1.0, 1.0, *ends)])
     integral, settled = torch.zeros_like(panels[0].integral), list[Panel]()
     while True:
@@ -171,7 +177,7 @@ def integrate_sums(
         panels = [panel for panel in panels if panel.error > SETTLED * allowed]
         spare = allowed - _error(settled)
         splittable = [panel for panel in _worst(panels, spare / 2) if panel.divisible]
-        afforded = splittable[: (budget - walker.points) // (2 * ORDER)]
+        afforded = splittable[: (limits.budget - walker.points) // (2 * ORDER)]
         if _error(panels) <= spare or not afforded:
             break
         kept = [panel for panel in panels if panel not in afforded]

@@ -12,9 +12,10 @@ from torch import Tensor
 from exhibit_a.report.header import Maps, Panels, Sequence, Table
 from exhibit_a.report.header import Site as SiteEntry
 from exhibit_a.report.pack import Blocks
-from exhibit_a.report.panels import attention_maps, sequence, site_entry
+from exhibit_a.report.panels import OnSites, attention_maps, sequence, site_entry
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf, leaves
+from exhibit_a.subject.site_names import layer_name
 
 LONGEST = 400  # rows of a table
 SMALLEST = 4  # rows and columns from which numbers are better seen as a map
@@ -59,10 +60,19 @@ def _maps(
         scores = _numbers(leaf.tensor).reshape(-1, *leaf.tensor.shape[-2:])
         tokens = result.tokens_along(leaf)
         queries, keys = (_sequence_name(sequences, tokens.get(axis)) for axis in leaf.dims[-2:])
-        where = ", ".join(f"{axis} {label}" for axis, label in leaf.where.items())
+        where = ", ".join(_place(result, axis, label) for axis, label in leaf.where.items())
         sites.append(site_entry(where or name, str(place), (queries, keys), tuple(scores.shape)))
         maps.append(scores)
     return attention_maps(blocks, {name: tuple(maps)}, sites, [])
+
+
+def _place(result: Result, axis: str, label: int | str) -> str:
+    """Where a tensor stands: a site is called by its layer, as everywhere."""
+    if axis != "site":
+        return f"{axis} {label}"
+    if isinstance(result, OnSites) and isinstance(label, int):
+        return layer_name(result.sites[label], result.sites)
+    return f"layer {label}"
 
 
 def _sequence_name(sequences: dict[str, Sequence], tokens: tuple[str, ...] | None) -> str:
@@ -96,7 +106,7 @@ def _table(result: Result, name: str, tensors: list[Leaf]) -> Table:
             rows.append([*labels, *positions, value])
     return {
         "title": name.replace("_", " ").capitalize(),
-        "columns": [*tensors[0].axes, "value"],
+        "columns": ["layer" if axis == "site" else axis for axis in tensors[0].axes] + ["value"],
         "rows": rows,
         "caption": f"The first {len(rows)} of {total} numbers." if total > len(rows) else "",
     }

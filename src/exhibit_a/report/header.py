@@ -2,7 +2,7 @@
 
 The viewer reads what these classes describe; a test compares the two files, so that neither changes
 alone. A ``block`` is the name of packed numbers (``pack.py``), a ``sequence`` the name of a list of
-tokens. ``Word``, ``Line`` and ``Panels`` have no name in the viewer.
+tokens. ``Word`` and ``Line`` have no name in the viewer.
 """
 
 from typing import Literal, NotRequired, TypedDict
@@ -11,10 +11,13 @@ Point = tuple[float, float]
 
 
 class Sequence(TypedDict):
-    """The tokens of a stack, and which of them are special."""
+    """The tokens of a stack, which of them are special, and the words they make."""
 
     tokens: list[str]
     special: list[bool]
+    words: NotRequired[list[str]]  # of the text as written, where that is known
+    of: NotRequired[list[int]]  # the word of every token
+    gaps: NotRequired[list[str]]  # what stands before each word
 
 
 class Mode(TypedDict):
@@ -243,6 +246,22 @@ class Summary(TypedDict):
     shares: list[float]  # of every token, signed
     caption: str
     skipped: list[tuple[str, str]]
+    truth: NotRequired[str]  # the true label, where it was given
+    carrying: NotRequired[list[tuple[int, int]]]  # site and head of those that carry the answer
+    texts: NotRequired[list[tuple[str, str]]]  # title and sequence of each text
+
+
+class Comparison(TypedDict):
+    """Two results side by side: what differs, and the header of each."""
+
+    names: tuple[str, str]
+    sentence: str
+    answers: list[tuple[str, float | None, float | None]]  # label, share in either
+    words: list[tuple[str | None, str | None, float | None, float | None]]  # and its scores
+    heads: list[tuple[str, str, str, float | None, float | None]]  # name, verdicts, shares
+    moved: list[float | None]  # of every head: total variation between the two maps
+    first: "Header"
+    second: "Header"
 
 
 class Header(TypedDict):
@@ -251,19 +270,23 @@ class Header(TypedDict):
     schema: int
     kind: str
     title: str
+    unit: str  # what positions are: word, token, sentence …
     sequences: dict[str, Sequence]
     scene: NotRequired[Scene]
     summary: NotRequired[Summary]
     pictures: NotRequired[Pictures]
     passages: NotRequired[Passages]
+    comparison: NotRequired[Comparison]
     maps: NotRequired[Maps]
     slider: NotRequired[Slider]
     story: NotRequired[Story]
     tree: NotRequired[Tree]
     charts: list[Chart]
     tables: list[Table]
+    tokens: NotRequired["Panels"]  # the same panels over tokens, where positions are words
     about: list[tuple[str, str]]
     checks: list[tuple[str, str]]
+    glossary: NotRequired[dict[str, str]]  # a sentence for each word of the page
     blocks: dict[str, tuple[int, int]]  # place in the text of all blocks
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from exhibit_a.report.view import View, view
 from exhibit_a.results.files import write_whole
 from exhibit_a.results.result import Result
+from exhibit_a.trace.units import Asked
 
 STYLE = "html{color-scheme:light dark;background:Canvas}body{margin:0}"
 _PAGE = """<!doctype html>
@@ -39,7 +40,7 @@ _PAGE = """<!doctype html>
 """
 
 
-def write_page(result: Result, path: str | PathLike[str]) -> Path:
+def write_page(result: Result, path: str | PathLike[str], *, by: Asked | None = None) -> Path:
     """Write a result as one page that needs nothing but a browser.
 
     >>> page = xa.write_page(xa.effective_attention(trace), tmp_path / "effective.html")
@@ -53,14 +54,19 @@ def write_page(result: Result, path: str | PathLike[str]) -> Path:
     >>> xa.write_page(xa.effective_attention(trace), tmp_path / "missing" / "effective.html")
     Traceback (most recent call last):
     exhibit_a.errors.BadRequestError: ...
+
+    Args:
+        by: units of the text to show it over, as in ``Result.by``, or "token"; without, words.
     """
-    written = page(result).encode("utf-8", "backslashreplace")  # a label may hold half a character
+    written = page(result, by).encode(
+        "utf-8", "backslashreplace"
+    )  # a label may hold half a character
     return write_whole(path, written)
 
 
-def page(result: Result) -> str:
+def page(result: Result, by: Asked | None = None) -> str:
     """The page of a result."""
-    return page_of(view(result))
+    return page_of(view(result, by))
 
 
 def page_of(result_view: View) -> str:

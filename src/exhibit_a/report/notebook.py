@@ -11,20 +11,14 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from exhibit_a.extras import extra
+from exhibit_a.report import sentences
 from exhibit_a.report.html import script
 from exhibit_a.report.picture import data_uri, enlarged, shaded, word_squares
-from exhibit_a.report.sentences import (
-    MARKS,
-    carriers_sentence,
-    most_important,
-    of_margin,
-    p_text,
-    ranked_pictures,
-    reliance_sentences,
-)
+from exhibit_a.report.reading import reading
 from exhibit_a.report.view import view
 from exhibit_a.results.result import Result
 from exhibit_a.subject.site_names import head_name
+from exhibit_a.trace.units import Asked
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import HeadVerdict
 
@@ -36,7 +30,7 @@ FIRST_WORDS = 3  # of every picture
 SIDE = 360  # pixels of a map, about
 
 
-def widget(result: Result) -> "anywidget.AnyWidget":
+def widget(result: Result, *, by: Asked | None = None) -> "anywidget.AnyWidget":
     """The page of a result as a cell of a notebook.
 
     >>> cell = xa.widget(xa.effective_attention(trace))
@@ -47,12 +41,15 @@ def widget(result: Result) -> "anywidget.AnyWidget":
 
     >>> "Self attribution of sentiment" in xa.widget(xa.self_attribution(trace)).header
     True
+
+    Args:
+        by: units of the text to show it over, as in ``Result.by``, or "token"; without, words.
     """
-    page = view(result)
+    page = view(result, by)
     return _widget_class()(header=page.header_json(), blocks=page.blocks)
 
 
-def static_html(trial: Trial) -> str:
+def static_html(trial: Trial, *, by: Asked | None = None) -> str:
     """A trial without scripts: verdict, answer, heads, and the maps of the one that carries most.
 
     >>> from transformers import BertConfig, BertForSequenceClassification
@@ -67,16 +64,22 @@ def static_html(trial: Trial) -> str:
 
     >>> trial._repr_html_() == html
     True
+
+    Args:
+        by: units of the text to show it over, as in ``Result.by``, or "token"; without, words.
     """
+    trial = reading(trial, by)
     answer = ", ".join(f"{escape(label)} {share:.3f}" for label, share in trial.answer.items())
-    ranked = most_important(trial)
-    rests = [] if trial.reliance is None else reliance_sentences(trial.reliance, trial.answer)
+    ranked = sentences.most_important(trial)
+    rests = (
+        [] if trial.reliance is None else sentences.reliance_sentences(trial.reliance, trial.answer)
+    )
     return (
         f"<div><p><b>{escape(trial.advice or trial.verdict)}</b></p>"
         f"<p>{escape(' '.join(trial.tokens or ()))}</p>"
         f"<p>Answer: {answer or 'none'}. {escape(' '.join(rests))}</p>"
         f"<p><b>{escape(trial.word)}</b>: {escape(trial.verdict)}</p>"
-        f"{_heads(trial)}<p>{escape(carriers_sentence(trial))}</p>"
+        f"{_heads(trial)}<p>{escape(sentences.carriers_sentence(trial))}</p>"
         f"{_table(trial, ranked[:SHOWN])}{_pictures(trial)}{_maps(trial, ranked[0])}"
         "<p>For the interactive page: <code>exhibit_a.widget(trial)</code> or "
         "<code>trial.html(path)</code>.</p></div>"
@@ -112,13 +115,13 @@ def _maps(trial: Trial, head: HeadVerdict) -> str:
 
 
 def _table(trial: Trial, heads: Sequence[HeadVerdict]) -> str:
-    names = ("head", "verdict", "of margin", "alone", "shared", "determined", "points")
+    names = ("head", "verdict", "share", "alone", "shared", "determined", "points")
     rows = [
         (
             head_name(trial.sites, head.site, head.head),
             head.word,
-            _cell(of_margin(trial, head.reliance), "+.1%"),
-            _cell(of_margin(trial, head.one_head), "+.1%"),
+            _cell(sentences.of_margin(trial, head.reliance), "+.1%"),
+            _cell(sentences.of_margin(trial, head.one_head), "+.1%"),
             "yes" if head.shared else "no",
             _cell(head.determined),
             _cell(head.points),
@@ -133,13 +136,13 @@ def _pictures(trial: Trial) -> str:
         return ""
     rows = [
         (
-            f"{MARKS[picture.advice]} {picture.advice}",
+            f"{sentences.MARKS[picture.advice]} {picture.advice}",
             picture.label,
-            p_text(picture.p_value),
+            sentences.p_text(picture.p_value),
             _cell(picture.probability_loss, ".2f"),
             ", ".join(picture.words[place] for place in picture.ranking[:FIRST_WORDS]),
         )
-        for picture in ranked_pictures(trial.pictures)
+        for picture in sentences.ranked_pictures(trial.pictures)
     ]
     return _rows(("advice", "picture", "p", "answer loses", "first words"), rows)
 

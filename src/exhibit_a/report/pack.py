@@ -33,17 +33,26 @@ SIZES: tuple[Bits, ...] = (16, 8)
 class Blocks:
     """Named bytes, one after the other in one text."""
 
+    share: float = 1.0  # of the bytes that a page may have
     places: dict[str, tuple[int, int]] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
     length: int = 0
+    prefix: str = ""  # of all names
 
     def add(self, name: str, data: bytes) -> str:
         """Put bytes in, and give their name back."""
-        text = base64.b64encode(zlib.compress(data, 6)).decode()
+        name, text = self.prefix + name, base64.b64encode(zlib.compress(data, 6)).decode()
         self.places[name] = (self.length, len(text))
         self.texts.append(text)
         self.length += len(text)
         return name
+
+    def extend(self, others: "Blocks") -> None:
+        """Put other blocks behind these, under their own names."""
+        for name, (start, length) in others.places.items():
+            self.places[name] = (self.length + start, length)
+        self.texts += others.texts
+        self.length += others.length
 
     def text(self) -> str:
         """All blocks as one text."""

@@ -52,7 +52,7 @@ def attention_maps(
     """Raw, effective and attribution of every head, with their difference."""
     weights = [mode for mode in modes if mode in ("raw", "effective")]
     together = [weights] * bool(weights) + [[mode] for mode in modes if mode not in weights]
-    packed = pack(blocks, "maps", modes, together=together, budget=BUDGET)
+    packed = pack(blocks, "maps", modes, together=together, budget=int(BUDGET * blocks.share))
     limits = dict(packed.limits)
     shared = max((limits[mode] for mode in weights), default=0.0)
     limits |= dict.fromkeys((*weights, "difference"), shared)
@@ -102,11 +102,8 @@ def site_entries(result: OnSites, maps: SiteMaps) -> list[SiteEntry]:
     """The sites of a result, with the shapes of their maps."""
     entries = []
     for site, scores in zip(result.sites, maps, strict=True):
-        short = f"{site.stack[:3]} {site.layer}" if len(result.sequences) > 1 else f"L{site.layer}"
-        short += "×" * (site.kind == "cross")
-        keys = key_stack(site, result.sequences)
-        name = layer_name(site, result.sites).capitalize()
-        entries.append(site_entry(name, short, (site.stack, keys), tuple(scores.shape)))
+        name, keys = layer_name(site, result.sites), key_stack(site, result.sequences)
+        entries.append(site_entry(name.capitalize(), name, (site.stack, keys), tuple(scores.shape)))
     return entries
 
 

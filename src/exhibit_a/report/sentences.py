@@ -48,6 +48,15 @@ def _without_choice(reliance: Reliance, answer: dict[str, float]) -> str:
     return f"{name} would {kept} {even}"
 
 
+def carrying_heads(trial: Trial) -> list[tuple[int, int]]:
+    """The heads that carry the answer, where there are such."""
+    reliance, carriers = trial.reliance, trial.carriers
+    if reliance is None or carriers is None or not reliance.determined:
+        return []
+    few = abs(reliance.whole) < trial.thresholds.whole * reliance.size
+    return [] if few else list(carriers.heads)
+
+
 def carriers_sentence(trial: Trial) -> str:
     """Which few heads carry the answer, and what becomes of it without their looking."""
     reliance, carriers = trial.reliance, trial.carriers

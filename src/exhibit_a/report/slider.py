@@ -20,6 +20,8 @@ MOST = 1_200_000  # bytes, before base64
 FEWEST_ROWS = 8  # of each head; where that does not fit, heads are left out
 MOVED = 1e-3  # total variation from which a row is worth sliding
 
+OVER_TOKENS = "Words have no values of their own: weights slide in the view over tokens."
+
 Place = tuple[int, int]  # site, head
 Bits = Literal[16, 32]
 
@@ -31,6 +33,8 @@ def slider(trial: Trial, blocks: Blocks, budget: int = MOST) -> Slider | None:
     movable = {place: rows for place, rows in rows_of.items() if len(rows)}
     if not movable:
         return None
+    if not trial.values:
+        return {"heads": [], "note": OVER_TOKENS}
     bits, most, offered = _plan(trial, movable, budget)
     entries = [_slide(blocks, trial, place, movable[place][:most], bits) for place in offered]
     if len(offered) == len(movable) and most >= max(map(len, movable.values())):

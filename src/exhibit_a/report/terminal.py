@@ -20,6 +20,7 @@ from exhibit_a.methods.explanation.pictures import Pictures
 from exhibit_a.report.alignment import alignment
 from exhibit_a.report.console import Screen, Visible, words
 from exhibit_a.report.palette import AGAINST, AGAINST_SHADES, FOR_SHADES, OF_ADVICE, OF_WORD
+from exhibit_a.report.reading import reading
 from exhibit_a.report.sentences import (
     MARKS,
     carriers_sentence,
@@ -32,15 +33,9 @@ from exhibit_a.report.sentences import (
 )
 from exhibit_a.results.result import Result
 from exhibit_a.subject.site_names import head_name, layer_name
+from exhibit_a.trace.units import Asked
 from exhibit_a.trials.trial import Trial
-from exhibit_a.trials.verdict import (
-    CONTESTED,
-    EVIDENCE,
-    MISLEADING,
-    NO_EFFECT,
-    UNDETERMINED,
-    WORDS,
-)
+from exhibit_a.trials.verdict import UNDETERMINED, WORDS
 
 SHOWN_HEADS = 5
 PICTURE_WORDS = 3  # first words of a picture that are named
@@ -48,7 +43,7 @@ NAMED_TOKENS = 4  # named with their number, for and against
 SPREAD_UP_TO = 32  # heads; more stand without a space between them
 TREE_LINES = 24
 
-GLYPHS = {EVIDENCE: "■", CONTESTED: "≠", MISLEADING: "×", NO_EFFECT: "·", UNDETERMINED: "?"}
+GLYPHS = dict(zip(WORDS, "■≠×·?", strict=True))
 
 # The share of the largest score from which a token is shaded, its marks either way, its letters.
 SHADES = (
@@ -58,11 +53,11 @@ SHADES = (
 )
 
 
-def show(result: Result, *, console: Console | None = None) -> None:
+def show(result: Result, *, console: Console | None = None, by: Asked | None = None) -> None:
     """Print a summary of a result: one screen for a trial, a paragraph for anything else.
 
     >>> xa.show(xa.effective_attention(trace))
-    EffectiveAttention: effective_attention on sentiment, 8 tokens ([CLS] a gripping , ...
+    EffectiveAttention: effective_attention on sentiment, 8 words ([CLS] a gripping , ...
 
     Print it elsewhere with a console of your own:
 
@@ -72,9 +67,14 @@ def show(result: Result, *, console: Console | None = None) -> None:
     ...     xa.show(tree, console=Console(file=file, width=100))
     >>> (tmp_path / "tree.txt").read_text()[:34]
     'AttributionTree: attribution_tree '
+
+    Args:
+        console: where to print; without, to standard output.
+        by: units of the text to show it over, as in ``Result.by``, or "token"; without, words.
     """
+    length, result = len(result.tokens or ()), reading(result, by)
     if isinstance(result, Trial):
-        say(story(result), console=console)
+        say(story(result, length), console=console)
     elif isinstance(result, Pictures):
         say(
             Group(words(result.summary()), _advised(result.advice), _pictures(result)),
@@ -98,12 +98,13 @@ def say(content: RenderableType, *, console: Console | None = None) -> None:
     screen.file.writelines(f"{line.rstrip()}\n" for line in printed.get().splitlines())
 
 
-def story(trial: Trial) -> RenderableType:
-    """The summary of a trial."""
+def story(trial: Trial, length: int) -> RenderableType:
+    """The summary of a trial, of so many tokens."""
     pictures = trial.pictures
+    title = f"Exhibit A · {trial.provenance.model} · {length} tokens"
     sections: list[tuple[str, RenderableType]] = [
-        *([(_title(trial), _advised(trial.advice))] if trial.advice else []),
-        ("text" if trial.advice else _title(trial), _words(trial)),
+        *([(title, _advised(trial.advice))] if trial.advice else []),
+        ("text" if trial.advice else title, _words(trial)),
         ("answer", _answer(trial)),
         *_alignment(trial),
         (f"verdict: {trial.word}", words(trial.verdict)),
@@ -140,10 +141,6 @@ def _listed(lines: Iterable[str]) -> RenderableType:
     for line in lines:
         table.add_row("·", words(line))
     return table
-
-
-def _title(trial: Trial) -> str:
-    return f"Exhibit A · {trial.provenance.model} · {len(trial.tokens or ())} tokens"
 
 
 def _advised(advice: str) -> RenderableType:
@@ -220,8 +217,9 @@ def _grid(trial: Trial) -> RenderableType:
 
 
 def _chosen_by(trial: Trial) -> str:
-    by = "that carry most" if trial.reliance is not None else "with the farthest alternatives"
-    return f"the {SHOWN_HEADS} heads {by}"
+    if trial.reliance is None:
+        return f"the {SHOWN_HEADS} heads with the farthest alternatives"
+    return f"the {SHOWN_HEADS} heads that carry most, in parts of the margin"
 
 
 def _heads(trial: Trial) -> RenderableType:
@@ -229,15 +227,15 @@ def _heads(trial: Trial) -> RenderableType:
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for name in ("head", "verdict"):
         table.add_column(name, no_wrap=True)
-    for name in ("of margin", "alone", "shared", "determined", "points"):
+    for name in ("share", "alone", "shared", "determined", "points"):
         table.add_column(name, justify="right", no_wrap=True)
     heads = most_important(trial)[:SHOWN_HEADS]
     for head in heads:
         table.add_row(
             head_name(trial.sites, head.site, head.head),
             Text(f"{GLYPHS[head.word]} {head.word}", style=OF_WORD[head.word]),
-            _number(of_margin(trial, head.reliance), "+.1%"),
-            _number(of_margin(trial, head.one_head), "+.1%"),
+            _number(of_margin(trial, head.reliance), "+.0%"),
+            _number(of_margin(trial, head.one_head), "+.0%"),
             "yes" if head.shared else "no",
             _said(head.determined, head.distance),
             _said(head.points, head.pointing),

@@ -9,10 +9,11 @@ Every class of results says what becomes of each field that has tokens along an 
     all         marks: true where they are for all tokens of a unit
     names       the names of tokens, as a tuple or by stack
     result      a result inside the result, over units as well
-    leave out   what exists for tokens only
+    leave out   what exists for tokens only; kept where every unit is one token
 
-Fields without such an axis stay as they are: they were measured on tokens. Sums are taken in
-float64. The checks say which units were taken, and where the places of tokens are uncertain.
+Fields without such an axis stay as they are: they were measured on tokens; so do rows that were
+asked for one by one. Sums are taken in float64. The checks say which units were taken, and where
+the places of tokens are uncertain.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from exhibit_a.results.result import Result
 
 Rule = Literal["sum", "map", "mean", "largest", "smallest", "all", "names", "result", "leave out"]
+Rules = dict[str, Rule]  # by field
 LOOKED_AT = ("key", "source")  # axes over which a map is added up
 REDUCTIONS = {"largest": "amax", "smallest": "amin", "all": "amin"}
 
@@ -79,7 +81,8 @@ class _Uniting:
         """One field of the result over units."""
         value, rule = getattr(self.tokens, name), self.tokens.unit_rules[name]
         if rule == "leave out":
-            return type(value)()
+            alike = all(len(units.layout) == len(units.of) for units in self.units.values())
+            return value if alike else type(value)()
         if rule == "names":
             return self.renamed(value)
         if rule == "result":
@@ -97,6 +100,8 @@ class _Uniting:
         """A tensor over units along every axis of tokens; all of these axes must be known."""
         tokens, tensor = self.tokens.tokens_along(leaf), leaf.tensor
         for axis in (axis for axis in leaf.dims if axis in self.tokens.token_axes):
+            if axis == "query" and getattr(self.tokens, "rows", None) is not None:
+                continue  # rows that were asked for one by one stay so
             units = self.units.get(tokens.get(axis, ()))
             if units is None:
                 raise NotComputableError(

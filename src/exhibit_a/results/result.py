@@ -95,24 +95,29 @@ class Result:
 
         return save(self, path)
 
-    def html(self, path: str | PathLike[str]) -> Path:
-        """Write the result as one HTML file that works without a network."""
-        page: Path = provider("page")(self, path)
+    def html(self, path: str | PathLike[str], *, by: Asked | None = None) -> Path:
+        """Write the result as one HTML file that works without a network.
+
+        It is over the words of the text where there are any; ``by`` asks for other units, or for
+        tokens ("token").
+        """
+        page: Path = provider("page")(self, path, by=by)
         return page
 
     def plot(self, **options: Any) -> "matplotlib.figure.Figure":
         """Draw the result.
 
         ``ax`` draws into axes of your own (where the figure has one panel), ``figsize`` and
-        ``cmap`` are matplotlib's, ``tokens`` replaces the tokens as labels; some results take
-        more, such as ``site`` and ``head``.
+        ``cmap`` are matplotlib's, ``tokens`` replaces the tokens as labels, ``by`` draws over other
+        units of the text than words ("token", "sentence" …); some results take more, such as
+        ``site`` and ``head``.
         """
         figure: matplotlib.figure.Figure = provider("figure")(self, **options)
         return figure
 
-    def show(self) -> None:
-        """Print a summary."""
-        provider("screen")(self)
+    def show(self, *, by: Asked | None = None) -> None:
+        """Print a summary over words, or over other units of the text, or tokens ("token")."""
+        provider("screen")(self, by=by)
 
     def to_pandas(self) -> "pandas.DataFrame":
         """All tensors as one long table: field, a column per axis, value.
@@ -144,7 +149,8 @@ class Result:
         if self.scene is not None:
             origin += f", {self.scene}"
         elif self.tokens is not None:
-            origin += f", {len(self.tokens)} tokens ({_text(self.tokens)})"
+            unit = next((layout.unit for layout in self.layouts.values()), "token")
+            origin += f", {len(self.tokens)} {unit}s ({_text(self.tokens)})"
         shapes = {
             leaf.field: f"{leaf.field}[{', '.join(leaf.axes)}]" for leaf in tables.leaves(self)
         }
@@ -159,10 +165,11 @@ class Result:
     def _repr_html_(self) -> str:
         source, checks = self.provenance, self.checks.items()
         origin = " · ".join(filter(None, (source.method, source.model, source.revision)))
-        kind, origin, tokens = map(escape, (type(self).__name__, origin, _text(self.tokens or ())))
+        written = next((layout.texts for layout in self.layouts.values()), self.tokens or ())
+        kind, origin, text = map(escape, (type(self).__name__, origin, _text(written)))
         rows = [f"<tr><th>{escape(n)}</th><td>{escape(_text(v))}</td></tr>" for n, v in checks]
         return (
-            f"<div><p><b>{kind}</b> · {origin}</p><p><code>{tokens}</code></p>"
+            f"<div><p><b>{kind}</b> · {origin}</p><p><code>{text}</code></p>"
             f"<table><caption>checks</caption>{''.join(rows)}</table></div>"
         )
 
@@ -173,11 +180,16 @@ class SiteResult(Result):
 
     sites: tuple[Site, ...]
     sequences: dict[str, tuple[str, ...]]  # the tokens of each stack
+    rows: tuple[int, ...] | None = None  # the queries, where not all were asked for,
+    row_tokens: tuple[str, ...] = ()  # and their tokens; only the stack that answers has any
 
     def tokens_of(self, site: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The tokens along the queries and along the keys of a site."""
-        queries = self.sites[site].stack
-        return self.sequences[queries], self.sequences[key_stack(self.sites[site], self.sequences)]
+        stack = self.sites[site].stack
+        queries = self.sequences[stack]
+        if self.rows is not None:
+            queries = self.row_tokens if stack == self.sites[-1].stack else ()
+        return queries, self.sequences[key_stack(self.sites[site], self.sequences)]
 
     def tokens_along(self, leaf: Leaf) -> dict[str, tuple[str, ...]]:
         """Queries and keys of a site may be tokens of different stacks."""

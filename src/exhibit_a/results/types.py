@@ -35,7 +35,7 @@ def require_types(kind: type, values: Mapping[str, object]) -> None:
                 )
 
 
-def fits(value: object, hint: Any) -> bool:
+def fits(value: object, hint: object) -> bool:
     """Whether a value is of a type, down to the entries; what no type can say is not checked.
 
     >>> fits(("a", "b"), tuple[str, ...]), fits(("a", 1), tuple[str, ...])
@@ -60,14 +60,14 @@ def fits(value: object, hint: Any) -> bool:
     return _is_a(value, hint)
 
 
-def _all_fit(entries: tuple[object, ...], parts: tuple[Any, ...]) -> bool:
+def _all_fit(entries: tuple[object, ...], parts: tuple[object, ...]) -> bool:
     """Whether the entries of a tuple fit: ``tuple[X, ...]`` has one part for all of them."""
     if len(parts) == 2 and parts[1] is Ellipsis:
         return all(fits(entry, parts[0]) for entry in entries)
     return len(entries) == len(parts) and all(map(fits, entries, parts))
 
 
-def _is_a(value: object, hint: Any) -> bool:
+def _is_a(value: object, hint: object) -> bool:
     if hint is Any or not isinstance(hint, type):
         return hint is not None or value is None
     if hint is float:  # a whole number is one too

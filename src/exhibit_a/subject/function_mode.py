@@ -6,9 +6,10 @@ from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
+from exhibit_a.shapes import Options
+
 Function = Callable[..., Any]
 Arguments = tuple[Any, ...]
-Options = dict[str, Any]
 
 
 class FunctionMode(TorchFunctionMode):

@@ -15,7 +15,6 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +22,7 @@ from torch.utils._pytree import tree_map_only
 from transformers import PreTrainedModel
 
 from exhibit_a.errors import UnsupportedModelError
+from exhibit_a.shapes import Inputs
 from exhibit_a.subject.guard import Forward, hooked, wrap_forward
 
 BORDERS = "cu_seqlens"  # what transformers calls them
@@ -79,13 +79,13 @@ def unpacking(model: PreTrainedModel) -> Iterator[None]:
         return
     packing = Packing()
 
-    def count_rows(_: nn.Module, __: object, kwargs: dict[str, Any]) -> None:
+    def count_rows(_: nn.Module, __: object, kwargs: Inputs) -> None:
         ids = kwargs.get("input_ids")
         packing.rows = 1 if ids is None else len(ids)
 
     def one_sequence(
-        _: nn.Module, args: tuple[object, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[object, ...], dict[str, Any]] | None:
+        _: nn.Module, args: tuple[object, ...], kwargs: Inputs
+    ) -> tuple[tuple[object, ...], Inputs] | None:
         borders = kwargs.get(BORDERS)
         if not isinstance(borders, Tensor) or len(borders) < 3:
             return None
@@ -111,7 +111,7 @@ def unpacking(model: PreTrainedModel) -> Iterator[None]:
 def refusing_borders(model: PreTrainedModel) -> Iterator[None]:
     """Refuse packed attention over several sequences, for a tap that would see each as a site."""
 
-    def refuse(_: nn.Module, __: object, kwargs: dict[str, Any]) -> None:
+    def refuse(_: nn.Module, __: object, kwargs: Inputs) -> None:
         borders = kwargs.get(BORDERS)
         if isinstance(borders, Tensor) and len(borders) > 2:
             raise UnsupportedModelError(
@@ -178,9 +178,7 @@ def _changed(
     return args
 
 
-def _changed_by_name(
-    kwargs: dict[str, Any], axes: int, change: Callable[[Tensor], Tensor]
-) -> dict[str, Any]:
+def _changed_by_name(kwargs: Inputs, axes: int, change: Callable[[Tensor], Tensor]) -> Inputs:
     states = kwargs.get("hidden_states")
     if isinstance(states, Tensor) and states.ndim == axes:
         return {**kwargs, "hidden_states": change(states)}

@@ -16,13 +16,13 @@ equation.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from exhibit_a.subject.function_mode import Arguments, Function, FunctionMode, Options
+from exhibit_a.shapes import Options
+from exhibit_a.subject.function_mode import Arguments, Function, FunctionMode
 from exhibit_a.subject.packing import refusing_borders
 from exhibit_a.subject.tap import MASKED, AttentionCall, Scorers, Tap, attention_implementation
 
@@ -69,7 +69,7 @@ class _SoftmaxMode(FunctionMode):
         self.products: list[tuple[Tensor, Tensor]] = []  # since the last attention call
         self.scored = False
 
-    def called(self, func: Function, args: Arguments, kwargs: Options) -> Any:
+    def called(self, func: Function, args: Arguments, kwargs: Options) -> object:
         """Serve the tap where ``func`` is part of attention, otherwise just call it."""
         if func in _SOFTMAX:
             return self._softmax(func(*args, **kwargs), args[0])

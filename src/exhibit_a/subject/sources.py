@@ -16,11 +16,11 @@ from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedMode
 
 from exhibit_a.embedded.weights import embedded_names, load_embedded, quietly
 from exhibit_a.errors import BadRequestError, ExhibitError, UnsupportedModelError, first_line
+from exhibit_a.shapes import Options
 from exhibit_a.subject.encoding import Tokenizer
 
 Device = str | torch.device | None
 DType = str | torch.dtype | None
-Options = dict[str, Any]  # of from_pretrained
 Model = TypeVar("Model", bound=nn.Module)
 
 # What turns a model's input into tensors, by name: some of these cannot even be looked at unless a
@@ -81,7 +81,7 @@ def moved(model: Model, to: torch.device | torch.dtype | str) -> Model:
     return model.to(to)
 
 
-def lacks_a_head(model: PreTrainedModel, loading: dict[str, Any], source: str) -> bool:
+def lacks_a_head(model: PreTrainedModel, loading: Options, source: str) -> bool:
     """Whether weights of the head are made up; where others are, the model is refused.
 
     ``loading`` is what transformers gives with ``output_loading_info=True``.

@@ -8,7 +8,6 @@ tap is compared with the model's own eager pass: both must give the same answer.
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,10 +15,12 @@ from transformers import PreTrainedModel
 
 from exhibit_a.errors import BrokenInvariantError, UnsupportedModelError, require_choice
 from exhibit_a.shapes import Attention, Inputs
-from exhibit_a.subject.anatomy import Anatomy, observe, output_weight
+from exhibit_a.subject.anatomy import Anatomy, output_weight
 from exhibit_a.subject.encoding import Tokenizer, encode, length_limit, probe, shapes
+from exhibit_a.subject.fused import fused_tapping, kernels_of
 from exhibit_a.subject.guard import floating, frozen_eval, without_cache
 from exhibit_a.subject.modes import require_differentiable, usual_modes
+from exhibit_a.subject.observing import observe
 from exhibit_a.subject.provenance import Provenance, provenance
 from exhibit_a.subject.softmax_tap import softmax_tapping
 from exhibit_a.subject.sources import accept, fetch
@@ -61,16 +62,27 @@ class Subject:
         device: torch.device = self.model.device
         return device
 
-    def tapping(self, tap: Tap, *, first: int = 0) -> AbstractContextManager[None]:
-        """Show the attention calls of the model to ``tap`` while a block runs."""
-        tapping = TAPS[self.anatomy.tap]
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The fused kernels that parts of the model can run on; none where it is eager only."""
+        return kernels_of(self.model) if self.anatomy.tap == "registry" else ()
+
+    def tapping(
+        self, tap: Tap, *, first: int = 0, fused: bool = False
+    ) -> AbstractContextManager[None]:
+        """Show the attention calls of the model to ``tap`` while a block runs.
+
+        With ``fused``, the model runs on its fused kernels where it has any, and ``tap`` is not
+        asked about weights there.
+        """
+        tapping = fused_tapping if fused and self.kernels else TAPS[self.anatomy.tap]
         return tapping(self.model, tap, first=first, scorers=self.anatomy.scorers)
 
     def encode(self, text: object, pair: str | None = None, *, truncate: bool = False) -> Inputs:
         """Model inputs, a batch of one, for a text, a pair of texts or an image."""
         return encode(self.model, self.tokenizer, text, pair, self.anatomy.max_length, truncate)
 
-    def provenance(self, method: str, seed: int | None = None, **used: Any) -> Provenance:
+    def provenance(self, method: str, seed: int | None = None, **used: object) -> Provenance:
         """Where a result of ``method`` on this model comes from, with the parameters used."""
         return provenance(self.name, method, self.revision, seed, **used)
 
@@ -87,7 +99,7 @@ def load(
     device: str | torch.device | None = None,
     dtype: str | torch.dtype | None = None,
     tap: str = "auto",
-    **from_pretrained: Any,
+    **from_pretrained: object,
 ) -> Subject:
     """Load a model so that it can be examined.
 

@@ -14,7 +14,8 @@ every thread that is inside. Nobody meets it who does not ask for it, and even t
 it is the family's own eager attention, bit for bit.
 
 A point that returns ``None`` replaces nothing. Families that do not look their attention up are
-reached by ``softmax_tap.py``, through the same four points.
+reached by ``softmax_tap.py``, through the same four points; ``fused.py`` leaves the model on its
+own fused kernel, which never forms the probabilities, and serves the other three.
 """
 
 import sys
@@ -22,7 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Bool
 from torch import Tensor, nn
@@ -67,6 +68,11 @@ class AttentionCall:
 class Tap:
     """Something that looks into attention; override the points you need."""
 
+    @property
+    def reads_weights(self) -> bool:
+        """Whether the probabilities themselves are asked for, which fused kernels do not form."""
+        return type(self).weighting is not Tap.weighting
+
     def scoring(self, site: int, query: Queries, key: SharedKeys) -> tuple[Tensor, Tensor] | None:
         """Look at, or replace, the queries and keys of one call."""
 
@@ -101,6 +107,14 @@ class _Session:
 
     def __init__(self, tap: Tap, first: int) -> None:
         self.tap, self.next = tap, first
+        self.mask: Tensor | None = None  # the last one, which layers usually share
+        self.seen: Tensor | None = None
+
+    def visible(self, mask: Tensor | None) -> Tensor | None:
+        """Which keys a mask lets through; the same tensor as long as the mask is the same."""
+        if mask is not None and mask is not self.mask:
+            self.mask, self.seen = mask, mask > MASKED
+        return None if mask is None else self.seen
 
     def number(self) -> int:
         self.next += 1
@@ -125,25 +139,68 @@ def registry_tapping(
                 f"{type(model).__name__} does not look its attention up in AttentionInterface. "
                 'Load it with tap="softmax" instead.'
             )
-        token = _active.set(_Session(tap, first))
-        try:
-            with unpacking(model):
-                yield
-        finally:
-            _active.reset(token)
+        with showing(model, tap, first):
+            yield
+
+
+@contextmanager
+def showing(model: PreTrainedModel, tap: Tap, first: int) -> Iterator[None]:
+    """Number the calls of our registered functions from ``first`` on, and show them to ``tap``."""
+    token = _active.set(_Session(tap, first))
+    try:
+        with unpacking(model):
+            yield
+    finally:
+        _active.reset(token)
 
 
 @contextmanager
 def attention_implementation(model: PreTrainedModel, name: str) -> Iterator[None]:
     """Switch the attention of ``model`` and of every model inside it, and switch each one back."""
-    before = [(config, config._attn_implementation_internal) for config in _configs(model)]
-    try:
+    with _as_it_was(model):
         if reads_registry(model):
             model.set_attn_implementation(name)
         elif name != NAME:
             # Some of these families still read the name at every call (Falcon); others ignore it.
-            for config, _ in before:
+            for config in _configs(model):
                 config._attn_implementation_internal = name
+        yield
+
+
+@contextmanager
+def attention_by_part(
+    model: PreTrainedModel, name_of: Callable[[str, PreTrainedModel], str]
+) -> Iterator[None]:
+    """Give every part of a model the attention that is named for it, and switch each one back.
+
+    Names are written as they are: transformers would take some for those of kernels to download.
+    """
+    with _as_it_was(model):
+        for config, name in [(c, name_of(*part)) for c, part in _attending_parts(model)]:
+            config._attn_implementation_internal = name
+        yield
+
+
+def parts_of(model: PreTrainedModel) -> list[tuple[str, PreTrainedModel]]:
+    """The attention that every part of a model was built on, and the part."""
+    return [part for _, part in _attending_parts(model)]
+
+
+def _attending_parts(
+    model: PreTrainedModel,
+) -> list[tuple[PretrainedConfig, tuple[str, PreTrainedModel]]]:
+    parts = {id(part.config): part for part in model.modules() if isinstance(part, PreTrainedModel)}
+    return [
+        (config, (config._attn_implementation or "eager", parts.get(id(config), model)))
+        for config in _configs(model)
+    ]
+
+
+@contextmanager
+def _as_it_was(model: PreTrainedModel) -> Iterator[None]:
+    """Put back what every part of the model was built on."""
+    before = [(config, config._attn_implementation_internal) for config in _configs(model)]
+    try:
         yield
     finally:
         for config, implementation in before:
@@ -169,23 +226,42 @@ def attend(
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
     """Attention as the family computes it, with the active tap at its four points."""
-    native = _native(module)
+    given = Operands(query, key, value, attention_mask)
+    return serve(eager_beside(module), _seen, module, given, kwargs)
+
+
+class Operands(NamedTuple):
+    """What an attention function is given."""
+
+    query: Queries
+    key: SharedKeys
+    value: SharedValues
+    mask: Any  # None, or what the kernel takes; a tensor for eager attention
+
+
+Kernel = Callable[..., tuple[Tensor, Tensor | None]]
+CallOf = Callable[[int, nn.Module, Operands, Tensor | None, dict[str, Any]], AttentionCall]
+
+
+def serve(
+    kernel: Kernel, call_of: CallOf, module: nn.Module, given: Operands, details: dict[str, Any]
+) -> tuple[Tensor, Tensor | None]:
+    """What ``kernel`` makes of the operands, with the active tap at the points it can have."""
     session = _active.get()
     if session is None:
-        return native(module, query, key, value, attention_mask, **kwargs)
-    site, tap = session.number(), session.tap
-    packing = borders_inside()
+        return kernel(module, *given, **details)
+    site, tap, packing = session.number(), session.tap, borders_inside()
+    query, key, value, mask = given
     if packing is not None:
-        attention_mask = packing.mask(query)
+        mask = packing.mask(query)
         query, key, value = map(packing.side_by_side, (query, key, value))
 
     query, key = tap.scoring(site, query, key) or (query, key)
     value = _or(tap.values(site, value), value)
-    context, probs = native(module, query, key, value, attention_mask, **kwargs)
-    visible = None if attention_mask is None else attention_mask > MASKED
-    call = AttentionCall(site, module, query, key, value, probs, visible, kwargs)
+    context, probs = kernel(module, query, key, value, mask, **details)
+    call = call_of(site, module, Operands(query, key, value, mask), probs, details)
 
-    edited = tap.weighting(call)
+    edited = None if probs is None else tap.weighting(call)
     if edited is not None:
         context = _query_first(edited.to(value.dtype) @ call.values)
     changed = tap.result(call, context.transpose(1, 2))
@@ -193,10 +269,21 @@ def attend(
         context = _query_first(changed)
     if packing is not None:
         context = packing.one_behind_the_other(context)
-    return context, _or(edited, probs)
+    return context, probs if edited is None else edited
 
 
-def _native(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
+def _seen(
+    site: int, module: nn.Module, given: Operands, probs: Tensor | None, details: dict[str, Any]
+) -> AttentionCall:
+    """An eager call."""
+    session = _active.get()
+    assert probs is not None
+    assert session is not None
+    visible = session.visible(given.mask)
+    return AttentionCall(site, module, *given[:3], probs, visible, details)
+
+
+def eager_beside(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
     """The eager attention written next to this module's class."""
     for cls in type(module).__mro__:
         eager: Callable[..., tuple[Tensor, Tensor]] | None = getattr(

@@ -8,6 +8,7 @@ too, so that ``replay`` can start from any layer. Padding is marked, never guess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import cast
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -45,14 +46,14 @@ class Batch(Pass):
         return len(self.real)
 
     @property
-    def attention(self) -> tuple[Maps, ...]:
+    def attention(self) -> Sequence[Maps]:
         """The attention of every site, (batch, head, query, key)."""
-        return tuple(maps for maps in self.at("attention") if maps is not None)
+        return cast(Sequence[Maps], self.at("attention"))
 
     @property
-    def values(self) -> tuple[Averaged, ...]:
+    def values(self) -> Sequence[Averaged]:
         """The values of every site, (batch, head, key, d_head)."""
-        return tuple(values for values in self.at("values") if values is not None)
+        return cast(Sequence[Averaged], self.at("values"))
 
     def rows(self, index: RowIndex) -> "Batch":
         """The rows asked for, each as often as asked for; attention and values are dropped."""
@@ -96,7 +97,7 @@ class Batch(Pass):
 def of_one(trace: Trace) -> Batch:
     """A trace as a batch of one row."""
     kept = trace.keeping("attention", "values", "hidden")
-    real = kept.queries_of(kept.sites[-1].index).real.unsqueeze(0).to(kept.subject.device)
+    real = kept.sequences[kept.sites[-1].stack].real.unsqueeze(0).to(kept.subject.device)
     shared = {field.name: getattr(kept, field.name) for field in fields(Pass)}
     return Batch(**shared, real=real)
 

@@ -3,9 +3,10 @@
 One forward pass is watched and remembered: the attention of every site, the values it averaged,
 the hidden states between the layers, and the answer. ``keep`` says what of it, because attention
 alone is heads × tokens² for every layer; ``trace.keeping(...)`` runs the pass again and keeps more.
+``rows`` keeps a few rows of attention and forms no others (``rows.py``).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,16 +28,18 @@ from exhibit_a.shapes import (
     TokenStates,
     Visible,
 )
-from exhibit_a.subject.anatomy import VISION, key_stack, main_stack, observe
+from exhibit_a.subject.anatomy import VISION, key_stack, main_stack
 from exhibit_a.subject.encoding import positions, shapes
 from exhibit_a.subject.guard import frozen_eval, without_cache
 from exhibit_a.subject.images import PIXELS, Scene, pixels_of
 from exhibit_a.subject.modes import usual_modes
+from exhibit_a.subject.observing import observe
 from exhibit_a.subject.prompts import Prompt, Reply, Span, prompted
 from exhibit_a.subject.subject import TAPS, Subject
 from exhibit_a.subject.tap import AttentionCall
+from exhibit_a.trace.budget import require_room
 from exhibit_a.trace.layout import Layout, Part, read_layout
-from exhibit_a.trace.passes import Pass, Recorder, checked_keep, run_pass
+from exhibit_a.trace.passes import LATER, AskedPass, Pass, Recorder, checked_keep, run_pass
 from exhibit_a.trace.regions import (
     Grid,
     patch_grids,
@@ -44,10 +47,19 @@ from exhibit_a.trace.regions import (
     seen_everywhere,
     token_names,
 )
+from exhibit_a.trace.rows import (
+    Lazily,
+    RowRecorder,
+    RowRequest,
+    Rows,
+    asked_rows,
+    later_answers,
+    written_length,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sequence:
+class Positions:
     """The positions of one stack's input: their names, and which are special or padding."""
 
     tokens: tuple[str, ...]
@@ -55,35 +67,51 @@ class Sequence:
     real: TokenMarks
     layout: Layout | None = None  # where they stand in the text, where there is one
 
+    def part(self, places: tuple[int, ...]) -> "Positions":
+        """Some of the positions."""
+        index = torch.tensor(places, dtype=torch.long)
+        names = tuple(self.tokens[place] for place in places)
+        return Positions(names, self.special[index], self.real[index])
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trace(Pass):
     """One forward pass over one text, remembered."""
 
-    sequences: dict[str, Sequence]  # by stack
+    sequences: dict[str, Positions]  # by stack
     visible: tuple[SiteVisible, ...] = field(repr=False)
     spans: tuple[Span, ...] = ()  # tokens of the input that are a text, a message or the answer
     reply: Reply | None = None  # the answer that was given or generated, token by token
 
     @cached_property
-    def attention(self) -> tuple[SiteMap, ...]:
-        """The attention of every site, (head, query, key)."""
-        return tuple(maps[0] for maps in self.at("attention") if maps is not None)
+    def attention(self) -> Sequence[SiteMap]:
+        """The attention of every site, (head, query, key); queries are ``rows``, if not all."""
+        return self._of_one("attention")
 
     @cached_property
-    def values(self) -> tuple[SiteValues, ...]:
+    def values(self) -> Sequence[SiteValues]:
         """The values of every site, (head, key, d_head), shared ones repeated."""
-        return tuple(values[0] for values in self.at("values") if values is not None)
+        return self._of_one("values")
 
     @cached_property
-    def queries(self) -> tuple[SiteQueries | None, ...]:
+    def queries(self) -> Sequence[SiteQueries | None]:
         """The queries of every site, (head, query, d_query), or None where they are not seen."""
-        return tuple(None if rows is None else rows[0] for rows in self.at("queries"))
+        return self._of_one("queries")
 
     @cached_property
-    def keys(self) -> tuple[SiteKeys | None, ...]:
+    def keys(self) -> Sequence[SiteKeys | None]:
         """The keys of every site, (head, key, d_query), or None where they are not seen."""
-        return tuple(None if rows is None else rows[0] for rows in self.at("keys"))
+        return self._of_one("keys")
+
+    def _of_one(self, name: str) -> Sequence[Any]:
+        """What was kept of the one text; where rows were asked for, made when it is used."""
+        by_site = Lazily(self.at(name), lambda rows: None if rows is None else rows[0])
+        return by_site if self.asked is not None else tuple(by_site)
+
+    @property
+    def rows(self) -> tuple[int, ...] | None:
+        """The positions whose rows of attention were kept; None where all were."""
+        return None if self.asked is None else self.asked.rows
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -122,7 +150,8 @@ class Trace(Pass):
     def grids(self) -> dict[str, tuple[Grid, ...]]:
         """For every stack and picture, the position that stands at each row and column of it."""
         first = {site.stack: site for site in reversed(self.sites)}
-        seen = {s: seen_everywhere(site, self.sites, self.visible) for s, site in first.items()}
+        masks = _naming_masks(self.visible, self.asked)
+        seen = {s: seen_everywhere(site, self.sites, masks) for s, site in first.items()}
         return {s: patch_grids(self.subject, self.inputs, s, seen[s]) for s in seen}
 
     @cached_property
@@ -139,12 +168,13 @@ class Trace(Pass):
         return {stack: layout for stack, layout in known.items() if layout is not None}
 
     @property
-    def _input(self) -> Sequence:
+    def _input(self) -> Positions:
         return self.sequences[main_stack(self.sites)]
 
     def __repr__(self) -> str:
         kept = ", ".join(self.keep) or "nothing"
-        return f"Trace: {self.subject.name}, {len(self.tokens)} tokens; kept: {kept}."
+        rows = "" if self.rows is None else f" of {len(self.rows)} rows"
+        return f"Trace: {self.subject.name}, {len(self.tokens)} tokens; kept{rows}: {kept}."
 
     def hidden_of(self, stack: str) -> tuple[TokenStates, ...]:
         """Hidden states 0 … layers of one stack."""
@@ -161,11 +191,15 @@ class Trace(Pass):
         ]
         return (*inputs, self.stack_outputs[stack][0])
 
-    def queries_of(self, site: int) -> Sequence:
-        """The positions that look at this site."""
-        return self.sequences[self.sites[site].stack]
+    def queries_of(self, site: int) -> Positions:
+        """The positions that look at this site; the asked ones, if not all."""
+        stack = self.sites[site].stack
+        positions = self.sequences[stack]
+        if self.asked is None:
+            return positions
+        return positions.part(self.asked.rows if stack == self.asked.stack else ())
 
-    def keys_of(self, site: int) -> Sequence:
+    def keys_of(self, site: int) -> Positions:
         """The positions that are looked at: the other stack's, where attention crosses over."""
         crossing = self.sites[site].kind == "cross"
         stack = key_stack(self.sites[site], self.sequences)
@@ -175,9 +209,24 @@ class Trace(Pass):
 
     def rerun(self, keep: tuple[str, ...]) -> "Trace":
         """The same text, run once more."""
+        return self._again(keep, None if self.asked is None else RowRequest(self.asked.rows))
+
+    def whole(self) -> "Trace":
+        """The same text with all rows of attention kept; the model is run again if they were not.
+
+        >>> last = xa.capture(subject, "a gripping film", rows=[-1])
+        >>> last.rows, tuple(last.attention[0].shape), tuple(last.whole().attention[0].shape)
+        ((4,), (12, 1, 5), (12, 5, 5))
+        """
+        return self if self.asked is None else self._again(self.keep, None)
+
+    def _again(self, keep: tuple[str, ...], request: RowRequest | None) -> "Trace":
+        """The same text, run once more with these rows, or all."""
         self.require_same_weights()
-        prompt = Prompt(self.inputs, self.spans, self.reply)
-        again = _run(self.subject, prompt, checked_keep(keep))
+        ours = (LATER,) if self.first_logit else ()
+        inputs = {name: given for name, given in self.inputs.items() if name not in ours}
+        prompt = Prompt(inputs, self.spans, self.reply)
+        again = _run(self.subject, prompt, checked_keep(keep), request)
         return replace(again, sequences=self.sequences)
 
 
@@ -190,6 +239,7 @@ def capture(
     target_text: str | tuple[int, ...] | None = None,
     generate: int | None = None,
     keep: Iterable[str] = ("attention", "values", "hidden"),
+    rows: Rows | None = None,
     truncate: bool = False,
 ) -> Trace:
     """Run the model once on ``text`` and remember what it did.
@@ -198,12 +248,19 @@ def capture(
     then one pass, and ``choose_target(trace, "answer")`` is the log-probability of the answer. It
     is tokenised as it stands after the text, or apart where the two would merge at the border.
 
+    With ``rows``, the model runs on its own fused attention and no n × n map is formed: long texts
+    fit. The maps of a site are then (head, asked row, key), and a language model gives its answers
+    from the first asked row on. ``trace.whole()`` fetches all rows.
+
     >>> trace = capture(subject, "a gripping , beautifully shot film")
     >>> trace.tokens[:3], len(trace.attention), tuple(trace.attention[0].shape)
     (('[CLS]', 'a', 'gripping'), 6, (12, 8, 8))
     >>> capture(subject, "a film", keep=("hidden",)).attention
     Traceback (most recent call last):
     exhibit_a.errors.BadRequestError: The attention of this pass were not kept: ...
+    >>> few = capture(subject, "a gripping , beautifully shot film", rows=[0, -1])
+    >>> few.rows, tuple(few.attention[0].shape)
+    ((0, 7), (12, 2, 8))
     >>> capture(subject, "a film", target_text=" is fine")
     Traceback (most recent call last):
     exhibit_a.errors.BadRequestError: An answer can be given to models that go on with a text; ...
@@ -217,12 +274,14 @@ def capture(
             model with two stacks is given; without, a model with two stacks generates it.
         generate: let a language model generate the answer, of so many tokens at most.
         keep: what is remembered: attention, values, hidden, queries, keys.
+        rows: the rows of attention that are kept, and no others: positions (negative ones from the
+            end), a slice of them, or "answer" for those that the answer is predicted from.
         truncate: cut a text that is too long for the model, instead of refusing it.
     """
     kept = checked_keep(keep)
     prompt = prompted(subject, text, pair, answer=target_text, generate=generate, truncate=truncate)
-    inputs = without_cache(subject.model, prompt.inputs)
-    return _run(subject, replace(prompt, inputs=inputs), kept)
+    prompt = replace(prompt, inputs=without_cache(subject.model, prompt.inputs))
+    return _run(subject, prompt, kept, None if rows is None else asked_rows(subject, prompt, rows))
 
 
 class _TraceRecorder(Recorder):
@@ -231,6 +290,8 @@ class _TraceRecorder(Recorder):
     def __init__(self, keep: Iterable[str]) -> None:
         super().__init__(keep)
         self.visible: list[SiteVisible] = []
+        self.seen: Tensor | None = None  # the last mask of a call,
+        self.shared: Visible = torch.ones(0, 0, dtype=torch.bool)  # and what was made of it
 
     def weighting(self, call: AttentionCall) -> None:
         """Remember the call and its mask."""
@@ -242,26 +303,57 @@ class _TraceRecorder(Recorder):
         if call.visible is None:
             everything = torch.ones(1, 1, dtype=torch.bool, device=call.probs.device)
             return everything.expand(rows, columns)
+        if call.visible is self.seen and self.shared.shape == (rows, columns):
+            return self.shared
         mask = call.visible[0].any(0).expand(rows, columns)
         for known in reversed(self.visible):
             if known.shape == mask.shape and torch.equal(known, mask):
-                return known
+                mask = known
+                break
+        self.seen, self.shared = call.visible, mask
         return mask
 
 
-def _run(subject: Subject, prompt: Prompt, keep: tuple[str, ...]) -> Trace:
+def _run(
+    subject: Subject, prompt: Prompt, keep: tuple[str, ...], request: RowRequest | None = None
+) -> Trace:
     """One watched pass."""
-    recorder, active, inputs = _TraceRecorder(keep), None, prompt.inputs
+    active, inputs, first_logit = None, prompt.inputs, 0
+    if request is not None:
+        inputs, first_logit = later_answers(subject, inputs, request)
+    count = written_length(subject, inputs)
+    known = None if request is None or count is None else len(request.of(count))
+    require_room(subject, inputs, keep, known)
     with _readable_errors(subject.model, inputs):
         if _uses_unprobed_attention(subject, inputs):
             with torch.no_grad(), frozen_eval(subject.model):
                 active = observe(subject.model, inputs, TAPS[subject.anatomy.tap])[:2]
+        sites = active[0] if active is not None else subject.anatomy.sites
+        recorder = _TraceRecorder(keep) if request is None else RowRecorder(keep, request, sites)
         passed = run_pass(subject, inputs, recorder, keep, active)
-    sequences = _sequences(subject, prompt, passed, recorder.visible)
+    asked = None
+    if isinstance(recorder, RowRecorder):
+        asked = recorder.asked_pass(subject, first_logit)
     visible = tuple(recorder.visible)
+    sequences = _sequences(subject, prompt, passed, _naming_masks(visible, asked))
     return Trace(
-        **passed, sequences=sequences, visible=visible, spans=prompt.spans, reply=prompt.reply
+        **passed,
+        sequences=sequences,
+        visible=visible,
+        spans=prompt.spans,
+        reply=prompt.reply,
+        asked=asked,
     )
+
+
+def _naming_masks(
+    visible: tuple[SiteVisible, ...], asked: AskedPass | None
+) -> tuple[SiteVisible, ...]:
+    """Masks of the size of every site, by which positions are counted and named."""
+    if asked is None:
+        return visible
+    known = {size: torch.ones(1, 1).bool().expand(size) for size in set(asked.sizes)}
+    return tuple(known[size] for size in asked.sizes)
 
 
 @contextmanager
@@ -284,12 +376,12 @@ def _uses_unprobed_attention(subject: Subject, inputs: Inputs) -> bool:
 
 
 def _sequences(
-    subject: Subject, prompt: Prompt, passed: dict[str, Any], visible: list[SiteVisible]
-) -> dict[str, Sequence]:
+    subject: Subject, prompt: Prompt, passed: dict[str, Any], visible: Sequence[SiteVisible]
+) -> dict[str, Positions]:
     """Names and marks for the positions of every stack, in the order they run."""
     sites, stacks = passed["sites"], [layer.stack for layer in passed["layers"]]
     decodes = subject.model.config.is_encoder_decoder
-    sequences: dict[str, Sequence] = {}
+    sequences: dict[str, Positions] = {}
     for stack in dict.fromkeys(stacks):
         first = next((site for site in sites if site.stack == stack), None)
         if first is None:  # nothing attends in it, but it is looked at
@@ -303,7 +395,7 @@ def _sequences(
     return sequences
 
 
-def _sequence(subject: Subject, prompt: Prompt, stack: str, seen: SiteVisible) -> Sequence:
+def _sequence(subject: Subject, prompt: Prompt, stack: str, seen: SiteVisible) -> Positions:
     """Names and marks for the positions of one stack."""
     inputs = prompt.inputs
     decodes = stack == "decoder" and subject.model.config.is_encoder_decoder
@@ -318,13 +410,13 @@ def _sequence(subject: Subject, prompt: Prompt, stack: str, seen: SiteVisible) -
         special = special | _of_template(prompt, len(tokens))
         marks = tuple((special | ~real).tolist())
         layout = _layout(subject, prompt, name, tokens, marks)
-    return Sequence(tokens, special, real, layout)
+    return Positions(tokens, special, real, layout)
 
 
-def _learnt(count: int) -> Sequence:
+def _learnt(count: int) -> Positions:
     """Positions that hold no token: what the model learnt to ask the text."""
     names = ("[query]",) if count == 1 else tuple(f"[query {i}]" for i in range(count))
-    return Sequence(names, torch.zeros(count, dtype=torch.bool), torch.ones(count).bool())
+    return Positions(names, torch.zeros(count, dtype=torch.bool), torch.ones(count).bool())
 
 
 def _layout(
@@ -372,7 +464,7 @@ def _positions(
     return token_names(tokens, grids), special
 
 
-def _unnamed(count: int) -> Sequence:
+def _unnamed(count: int) -> Positions:
     """Positions of states that came from outside, of which only the number is known."""
     tokens, special = positions(None, None, count)
-    return Sequence(tokens, special, torch.ones(count, dtype=torch.bool))
+    return Positions(tokens, special, torch.ones(count, dtype=torch.bool))

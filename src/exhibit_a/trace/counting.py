@@ -8,7 +8,6 @@ backwards.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import nn
@@ -45,7 +44,7 @@ def counting_passes(subject: Subject) -> Iterator[Spent]:
     sites = subject.anatomy.sites
     spent = Spent(len(sites))
 
-    def count(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def count(_: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
         hidden = first_hidden(args, kwargs)
         rows = 1 if hidden is None else len(hidden)
         spent.forward_rows += rows

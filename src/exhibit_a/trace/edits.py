@@ -71,6 +71,27 @@ def together(*edits: Edit) -> Edit:
     return _Together(edits)
 
 
+class ReplaceRows(Edit):
+    """Puts other probabilities in the place of some rows of a site, and leaves all others.
+
+    The rows are averaged anew, and no row but these is looked at: this also works on the model's
+    fused kernel.
+    """
+
+    def __init__(
+        self, site: int, rows: Int[Tensor, " row"], probs: Float[Tensor, "*batch head row key"]
+    ) -> None:
+        super().__init__([site])
+        self.rows, self.probs = rows, probs
+
+    def result(self, call: AttentionCall, context: Context) -> Context | None:
+        """The context, averaged anew in these rows."""
+        if call.site not in self.sites:
+            return None
+        probs = self.probs.to(context).expand(len(context), -1, -1, -1)
+        return context.index_copy(2, self.rows.to(context.device), probs @ call.values)
+
+
 class Nudge(Edit):
     """Adds nothing to the weights or the context of every call, so that slopes can be asked for."""
 
@@ -79,6 +100,11 @@ class Nudge(Edit):
         self.point = point
         self.seen: list[Tensor] = []  # the weights or contexts themselves, call by call
         self.nudges: list[Tensor] = []  # the zeros that were added, which a gradient can reach
+
+    @property
+    def reads_weights(self) -> bool:
+        """Not where contexts are nudged."""
+        return self.point == "weights"
 
     def weighting(self, call: AttentionCall) -> Attention | None:
         """The same weights."""
@@ -146,6 +172,10 @@ class _Together(Edit):
     def __init__(self, edits: tuple[Edit, ...]) -> None:
         super().__init__(site for edit in edits for site in edit.sites)
         self.edits = edits
+
+    @property
+    def reads_weights(self) -> bool:
+        return any(edit.reads_weights for edit in self.edits)
 
     def scoring(
         self, site: int, query: Queries, key: SharedKeys

@@ -26,10 +26,23 @@ from exhibit_a.subject.weights import Stamp, weights_stamp
 from exhibit_a.trace.layers import LayerRecorder
 
 KEEPABLE = ("attention", "values", "hidden", "queries", "keys")
+LATER = "logits_to_keep"  # what transformers calls the number of answers at the end
 AT_SITES = ("attention", "values", "queries", "keys")
 
 Kind = TypeVar("Kind", bound="Pass")
-AtSites = dict[str, tuple[Tensor | None, ...]]  # by name, then by site, with rows in front
+AtSites = dict[str, Sequence[Tensor | None]]  # by name, then by site, with rows in front
+
+
+@dataclass(frozen=True)
+class AskedPass:
+    """What is known of a pass of which only some rows were kept."""
+
+    rows: tuple[int, ...]  # positions in the stack that answers
+    stack: str
+    sizes: tuple[tuple[int, int], ...]  # queries and keys of every site
+    parity: float  # largest difference to the kernel's averages, of the largest average
+    kernels: tuple[str, ...]  # fused kernels that ran; none where maps were formed and cut
+    first_logit: int  # position of the first answer that the output holds
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +60,7 @@ class Pass(ABC):
     layer_outputs: tuple[Any, ...] = field(repr=False)  # what it returned, as replay returns it
     stack_outputs: dict[str, Tensor] = field(repr=False)  # the output of each stack's last layer
     weights: Stamp = field(repr=False)  # of the model, when it ran
+    asked: AskedPass | None = field(default=None, kw_only=True)  # where only some rows were kept
 
     @property
     def model(self) -> PreTrainedModel:
@@ -61,6 +75,16 @@ class Pass(ABC):
                 f"The weights of {self.subject.name} were changed after this pass, and what was "
                 "kept of it belongs to the old ones; capture the text again."
             )
+
+    @property
+    def first_logit(self) -> int:
+        """The position of the first answer that the output holds."""
+        return 0 if self.asked is None else self.asked.first_logit
+
+    @property
+    def fused(self) -> bool:
+        """Whether the model ran on its own fused kernels, and is to do so again."""
+        return self.asked is not None and bool(self.asked.kernels)
 
     @property
     def stack_inputs(self) -> dict[str, Tensor]:
@@ -81,7 +105,7 @@ class Pass(ABC):
                     f'run it again with .keeping("{name}").'
                 )
 
-    def at(self, name: str) -> tuple[Tensor | None, ...]:
+    def at(self, name: str) -> Sequence[Tensor | None]:
         """What was kept of every attention call under ``name``, with rows in front."""
         self.require(name)
         return self.at_sites[name]
@@ -103,6 +127,8 @@ class Pass(ABC):
 class Recorder(Tap):
     """Keeps what was asked of every attention call."""
 
+    fused = False  # whether the model may run on its fused kernels meanwhile
+
     def __init__(self, keep: Iterable[str]) -> None:
         self.kept: dict[str, list[Tensor | None]] = {n: [] for n in AT_SITES if n in tuple(keep)}
 
@@ -110,6 +136,10 @@ class Recorder(Tap):
         """Remember the call."""
         for name, calls in self.kept.items():
             calls.append(_recorded(call, name))
+
+    def at_sites(self) -> AtSites:
+        """What was kept, by name and site."""
+        return {name: tuple(calls) for name, calls in self.kept.items()}
 
 
 def _recorded(call: AttentionCall, name: str) -> Tensor | None:
@@ -139,7 +169,7 @@ def run_pass(
     watched = layers if "hidden" in keep else ()
     with (
         frozen_eval(subject.model),
-        subject.tapping(recorder),
+        subject.tapping(recorder, fused=recorder.fused),
         recorded.watching(subject.model, watched),
     ):
         output = subject.model(**inputs)
@@ -151,7 +181,7 @@ def run_pass(
         "layers": tuple(layers),
         "output": output,
         "keep": keep,
-        "at_sites": {name: tuple(calls) for name, calls in recorder.kept.items()},
+        "at_sites": recorder.at_sites(),
         "layer_inputs": tuple(recorded.inputs),
         "layer_outputs": tuple(recorded.outputs),
         "weights": weights_stamp(subject.model),
@@ -164,11 +194,15 @@ def answering_from(passed: Kind, position: int | None) -> tuple[Kind, int | None
 
     Where the model cannot leave the earlier answers out, the pass stays as it is.
     """
-    accepted = inspect.signature(passed.subject.model.forward).parameters
-    if position is None or "logits_to_keep" not in accepted:
+    if position is None or not leaves_answers_out(passed.subject):
         return passed, position
-    count = passed.output.logits.shape[1] - position
-    return replace(passed, inputs={**passed.inputs, "logits_to_keep": count}), 0
+    count = passed.first_logit + passed.output.logits.shape[1] - position
+    return replace(passed, inputs={**passed.inputs, LATER: count}), 0
+
+
+def leaves_answers_out(subject: Subject) -> bool:
+    """Whether the model can give its later answers alone."""
+    return LATER in inspect.signature(subject.model.forward).parameters
 
 
 def require_finite(output: object) -> None:

@@ -59,12 +59,15 @@ def seen_everywhere(
     site: Site, sites: Sequence[Site], visible: Sequence[SiteVisible]
 ) -> SiteVisible:
     """What every self-attention of a site's stack lets its positions see."""
-    alike = [
-        seen
+    alike = {  # layers with the same mask share one tensor
+        id(seen): seen
         for other, seen in zip(sites, visible, strict=True)
         if other.stack == site.stack and other.kind == site.kind
-    ]
-    return torch.stack([seen.cpu() for seen in alike]).all(0)
+    }
+    seen, *others = (seen.cpu() for seen in alike.values())
+    for other in others:
+        seen = seen & other
+    return seen
 
 
 def patch_names(grids: tuple[Grid, ...], count: int) -> tuple[tuple[str, ...], TokenMarks]:

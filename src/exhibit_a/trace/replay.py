@@ -52,11 +52,11 @@ def replay(
     model = trace.model
     modules = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
     first = sum(site.call < start for site in trace.sites)
-    inputs = repeated(trace.inputs, copies)
+    inputs, tap = repeated(trace.inputs, copies), edit or Tap()
     with (
         frozen_eval(model),
         without_padding(model),
-        trace.subject.tapping(edit or Tap(), first=first),
+        trace.subject.tapping(tap, first=first, fused=trace.fused and not tap.reads_weights),
         wrap_layers(list(modules.values()), _recalling(trace, start, copies)),
     ):
         return model(**inputs)

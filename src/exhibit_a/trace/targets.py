@@ -219,11 +219,29 @@ def _answer(trace: Trace, position: int | None, scale: str) -> Target:
 def chosen_target(trace: Trace, target: Target | str | int | None) -> Target:
     """The target asked for, checked against what the model answers."""
     if isinstance(target, Target):
-        return _existing(target, trace.output.logits)
+        return _existing(target, trace)
     return choose_target(trace, target)
 
 
-def _existing(target: Target, logits: Tensor) -> Target:
+def reached(trace: Trace, target: Target) -> Scores:
+    """The number in the pass itself, which may hold the later answers alone."""
+    if target.position is None:
+        return target(trace.output)
+    return replace(target, position=_among_answers(trace, target.position))(trace.output)
+
+
+def _among_answers(trace: Trace, position: int) -> int:
+    """Where the answer at a position stands among those that the pass holds."""
+    if position < trace.first_logit:
+        raise BadRequestError(
+            f"The answer at position {position} was not kept: only rows from {trace.first_logit} "
+            "on were asked for."
+        )
+    return position - trace.first_logit
+
+
+def _existing(target: Target, trace: Trace) -> Target:
+    logits = trace.output.logits
     width = logits.shape[-1]
     for index in (*target.indices, *([] if target.against is None else [target.against])):
         if not 0 <= index < width:
@@ -233,12 +251,13 @@ def _existing(target: Target, logits: Tensor) -> Target:
     if logits.ndim == 2 or target.position is None:
         at = "gives one answer" if logits.ndim == 2 else "answers at every token"
         raise BadRequestError(f"The model {at}; a target at position {target.position} cannot be.")
-    last = target.position + len(target.following)
-    if not 0 <= target.position <= last < logits.shape[1]:
+    last, count = target.position + len(target.following), trace.first_logit + logits.shape[1]
+    if not 0 <= target.position <= last < count:
         raise BadRequestError(
             f"There is no position {last if target.position >= 0 else target.position}; the text "
-            f"has 0 to {logits.shape[1] - 1}."
+            f"has 0 to {count - 1}."
         )
+    _among_answers(trace, target.position)
     return target
 
 
@@ -257,7 +276,8 @@ def _require_meaningful(answers: str, asked: dict[str, str | int | None]) -> Non
 def _class(trace: Trace, label: str | int | None, position: int | None, scale: str) -> Target:
     labels = trace.subject.labels
     if label is None:
-        index = int(logits_at(trace.output, position)[0].argmax())
+        place = None if position is None else _among_answers(trace, position)
+        index = int(logits_at(trace.output, place)[0].argmax())
     elif isinstance(label, str) and label in labels:
         index = labels.index(label)
     elif str(label).isdecimal() and int(label) < len(labels):
@@ -270,7 +290,7 @@ def _class(trace: Trace, label: str | int | None, position: int | None, scale: s
 
 def _token(trace: Trace, token: str | int | None, position: int | None, scale: str) -> Target:
     position = _place(trace, position)
-    logits = logits_at(trace.output, position)[0]
+    logits = logits_at(trace.output, _among_answers(trace, position))[0]
     index = int(logits.argmax()) if token is None else _token_id(trace, token)
     if not 0 <= index < len(logits):
         raise BadRequestError(f"There is no token {index}; the model has 0 to {len(logits) - 1}.")

@@ -25,6 +25,8 @@ READABLE = "history.json"  # what the state says of every epoch, to look at
 
 Weights = dict[str, Tensor]
 
+Epoch = dict[str, Any]  # what is known of one, by name
+
 
 @dataclass(frozen=True)
 class Checkpoints:
@@ -38,7 +40,7 @@ class Checkpoints:
         with writing(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
 
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> list[Epoch]:
         """What was measured after each epoch so far; empty where nothing was begun."""
         path = self.folder / STATE
         if not path.exists():
@@ -57,7 +59,7 @@ class Checkpoints:
                     f"{record['settings'].get(name)!r}, not {value!r}. Go on with the same "
                     "settings, or remove the folder to begin anew."
                 )
-        history: list[dict[str, Any]] = record["history"]
+        history: list[Epoch] = record["history"]
         return history
 
     def write_weights(self, epoch: int, weights: Weights) -> None:

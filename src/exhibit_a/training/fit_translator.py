@@ -14,7 +14,6 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from time import process_time
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,7 +24,7 @@ from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.models.base import IGNORED
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.progress import Bar
-from exhibit_a.training.checkpoints import Checkpoints, Weights
+from exhibit_a.training.checkpoints import Checkpoints, Epoch, Weights
 from exhibit_a.training.parallel_text import Pairs
 from exhibit_a.training.translating import bleu, translate
 
@@ -58,7 +57,7 @@ def fit_translator(
     schedule: TranslatorSchedule,
     kept: Checkpoints,
     bar: Bar,
-) -> list[dict[str, Any]]:
+) -> list[Epoch]:
     """Train until epochs or patience run out, and leave the best weights in the model.
 
     ``pairs`` are those to learn from and those to choose by. Returned is what was measured after
@@ -86,7 +85,7 @@ def fit_translator(
             examples = [learn[place] for place in batch]
             total += float(_one_step(model, optimizer, examples, schedule, step))
             bar((epoch - 1) * len(batches) + number, schedule.epochs * len(batches))
-        measured: dict[str, Any] = {"step": step, "bleu": None}
+        measured: Epoch = {"step": step, "bleu": None}
         measured["loss"] = total / len(batches)
         kept.write_weights(epoch, _weights(model))
         if epoch % schedule.bleu_every == 0 or epoch == schedule.epochs:
@@ -199,12 +198,12 @@ def _seed(seed: int, epoch: int) -> int:
     return int(torch.randint(2**62, (), generator=generator(seed, epoch, 1)))
 
 
-def _out_of_patience(history: Sequence[dict[str, Any]], patience: int) -> bool:
+def _out_of_patience(history: Sequence[Epoch], patience: int) -> bool:
     scores = _scores(history)
     return bool(scores) and len(history) - max(scores, key=scores.__getitem__) >= patience
 
 
-def _scores(history: Sequence[dict[str, Any]]) -> dict[int, float]:
+def _scores(history: Sequence[Epoch]) -> dict[int, float]:
     """BLEU by epoch, where it was measured."""
     measured = enumerate((entry["bleu"] for entry in history), 1)
     return {epoch: score for epoch, score in measured if score is not None}

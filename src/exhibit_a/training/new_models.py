@@ -16,7 +16,7 @@ from transformers import (
 
 from exhibit_a.errors import BadRequestError, first_line
 from exhibit_a.models import AdditiveConfig, IdentifiableConfig, RecurrentConfig, TransformerConfig
-from exhibit_a.models.base import ReferenceConfig
+from exhibit_a.models.configs import ReferenceConfig
 from exhibit_a.training.vocabulary import learnt_vocabulary
 
 SHORT_NAMES: dict[str, type[ReferenceConfig]] = {

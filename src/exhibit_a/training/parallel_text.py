@@ -6,7 +6,6 @@ before anything is learnt: other numbers of lines, a line that is empty, bytes t
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from exhibit_a.errors import BadRequestError
 
@@ -68,7 +67,7 @@ def _lines_of_file(path: Path) -> list[str]:
         ) from problem
 
 
-def _pair(item: Any, number: int) -> tuple[str, str]:
+def _pair(item: object, number: int) -> tuple[str, str]:
     if not isinstance(item, Sequence) or isinstance(item, str) or len(item) != 2:
         raise BadRequestError(f"Item {number} is no pair of a sentence and its translation.")
     return _text(item[0], number), _text(item[1], number)

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from transformers import (
@@ -38,10 +37,11 @@ from exhibit_a.examples import (
     require_labels,
 )
 from exhibit_a.examples.labels import split_off
-from exhibit_a.models.base import ReferenceConfig
+from exhibit_a.models.configs import ReferenceConfig
 from exhibit_a.progress import Bar, progress_bar
 from exhibit_a.results.files import free_folder
 from exhibit_a.results.plain import JSON
+from exhibit_a.shapes import Options
 from exhibit_a.subject.encoding import NO_PAIRS, length_limit, separates
 from exhibit_a.subject.sources import knows_words, lacks_a_head, moved
 from exhibit_a.training.fit import Encoded, Schedule, answers, fit, share_right
@@ -51,7 +51,7 @@ from exhibit_a.training.options import CLASSIFIER, FINE_TUNING, TRANSLATOR, Requ
 from exhibit_a.training.saving import Trained, require_room, saved_when_trained
 from exhibit_a.training.translator import train_translator
 
-Source = str | Path | Iterable[Any]  # of examples
+Source = str | Path | Iterable[object]  # of examples
 
 
 def train(
@@ -127,7 +127,10 @@ def train(
 
 
 def _train_classifier(
-    base: Any, config: ReferenceConfig | None, options: dict[str, Any], request: Request
+    base: str | Path | PretrainedConfig,
+    config: ReferenceConfig | None,
+    options: Options,
+    request: Request,
 ) -> Path:
     """Train a classifier: of a base, or, where there is a configuration, from nothing."""
     names = ("epochs", "batch_size", "learning_rate", "label_smoothing", "patience")
@@ -139,7 +142,7 @@ def _train_classifier(
 
     def make(folder: Path) -> Trained:
         if config is None:
-            model, tokenizer = load_base(base, lesson.labels)
+            model, tokenizer = load_base(str(base), lesson.labels)
         else:
             model, tokenizer = new_classifier(config, lesson.labels, lesson.texts())
         require_room(folder, model)
@@ -148,7 +151,7 @@ def _train_classifier(
             model.get_input_embeddings().requires_grad_(False)
         with progress_bar("training", visible=request.progress) as bar:
             history = _fitted(model, tokenizer, lesson, schedule, options["max_length"], bar)
-        name = type(config).__name__ if config else Path(base).name
+        name = type(config).__name__ if config else Path(str(base)).name
         record = {"base": name, **lesson.record(history)}
         record |= {"freeze_embeddings": frozen, "max_length": options["max_length"]}
         return Trained(model, tokenizer, record | asdict(schedule))

@@ -11,7 +11,6 @@ import shutil
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
 from transformers import (
     AutoModelForSeq2SeqLM,
@@ -27,6 +26,7 @@ from exhibit_a.extras import extra
 from exhibit_a.progress import progress_bar
 from exhibit_a.results.files import free_folder
 from exhibit_a.results.plain import JSON
+from exhibit_a.shapes import Options
 from exhibit_a.subject.sources import moved
 from exhibit_a.training.checkpoints import Checkpoints
 from exhibit_a.training.fit_translator import TranslatorSchedule, fit_translator
@@ -102,7 +102,7 @@ def _new(
         tokenizer = learnt_vocabulary((text for pair in pairs for text in pair), config.vocab_size)
         kept.begin()
         tokenizer.save_pretrained(kept.folder)
-    words: dict[str, Any] = {"vocab_size": len(tokenizer)}
+    words: Options = {"vocab_size": len(tokenizer)}
     sized = type(config).from_dict({**config.to_dict(), **words})
     model: PreTrainedModel = AutoModelForSeq2SeqLM.from_config(sized)
     return model, tokenizer

@@ -6,7 +6,7 @@ points where its contribution comes from. Rows of a head count by what they cont
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
@@ -106,9 +106,9 @@ def row_weights(examined: "Examination", site: int) -> Float[Tensor, "head query
     return weights / weights.sum(-1, keepdim=True)
 
 
-def doubts(examined: "Examination") -> dict[str, Any]:
+def doubts(examined: "Examination") -> dict[str, object]:
     """The doubts about the numbers behind the words."""
-    checks: dict[str, Any] = {"parity": examined.trace.subject.anatomy.parity}
+    checks: dict[str, object] = {"parity": examined.trace.subject.anatomy.parity}
     if examined.reliance is not None:
         checks |= _reliance_doubts(examined.reliance, examined.carriers)
     if examined.effective is not None:
@@ -135,8 +135,8 @@ def doubts(examined: "Examination") -> dict[str, Any]:
     return checks
 
 
-def _reliance_doubts(reliance: Reliance, carriers: Carriers | None) -> dict[str, Any]:
-    checks: dict[str, Any] = {
+def _reliance_doubts(reliance: Reliance, carriers: Carriers | None) -> dict[str, object]:
+    checks: dict[str, object] = {
         "reliance, by": reliance.way,
         "reliance, gap as a share of the whole": reliance.checks["gap as a share of the whole"],
         "reliance, points": reliance.checks["points"],

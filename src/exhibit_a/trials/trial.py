@@ -25,9 +25,10 @@ from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.results.over_units import Rule
+from exhibit_a.results.plain import Stored
 from exhibit_a.results.providers import provider
 from exhibit_a.results.result import SiteResult
-from exhibit_a.shapes import SiteMap, SiteValues
+from exhibit_a.shapes import Options, SiteMap, SiteValues
 from exhibit_a.subject.anatomy import Site, key_stack, main_stack
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import in_words
@@ -85,6 +86,7 @@ class Trial(SiteResult):
     word: str  # the verdict for the text
     verdict: str  # and the sentence with its numbers
     advice: str = ""  # what to do about it, in one sentence
+    label: str = ""  # the true label, where it was given
     skipped: dict[str, str] = field(default_factory=dict)  # method: reason
     seconds: dict[str, float] = field(default_factory=dict)  # stage: time it took
 
@@ -99,7 +101,7 @@ class Trial(SiteResult):
         return torch.stack([scores[site].sum((0, 1)) for site in looked_at]).sum(0)
 
     @classmethod
-    def upgraded(cls, stored: dict[str, Any]) -> dict[str, Any]:
+    def upgraded(cls, stored: Stored) -> Stored:
         """Of a trial of version 0.1.0 all but the permutations, which are no longer asked for."""
         dropped = ("permutation_change", "permutation_error")
         return {name: value for name, value in stored.items() if name not in dropped}
@@ -139,6 +141,7 @@ def trial(
     target_text: str | None = None,
     generate: int | None = None,
     target: Target | str | int | None = None,
+    label: str | None = None,
     thresholds: Thresholds = Thresholds(),  # noqa: B008 (frozen)
     seed: int = 0,
     probes: int = 8,
@@ -160,6 +163,7 @@ def trial(
             says (without, its own words).
         generate: let a language model generate the answer, of so many tokens at most.
         target: label or token to explain; without, the answer, or what the model answers.
+        label: the true label, which is shown beside the answer and changes nothing.
         thresholds: where the words of the verdict begin.
         seed: same seed, same numbers.
         probes: random directions per token with which mixing is estimated.
@@ -170,14 +174,16 @@ def trial(
     require_seed(seed)
     if probes < 2:
         raise BadRequestError(f"An error needs at least 2 probes, {probes} were asked for.")
+    truth = _truth(subject, label)
     stages = Stages(progress)
-    options: dict[str, Any] = {"pair": pair, "target_text": target_text, "generate": generate}
+    options: Options = {"pair": pair, "target_text": target_text, "generate": generate}
     trace = stages.run(
         "capture", lambda: capture(subject, text, keep=KEPT, truncate=truncate, **options)
     )
     asked = _asked(trace, target, stages.skipped)
     how = Asked(probes, seed, thresholds.carries, pictures)
-    return _judged(examine(trace, asked, stages, how), stages, thresholds, how)
+    judged = _judged(examine(trace, asked, stages, how), stages, thresholds, how)
+    return replace(judged, label=truth)
 
 
 def _judged(examined: Examination, stages: Stages, thresholds: Thresholds, how: Asked) -> Trial:
@@ -198,7 +204,7 @@ def _judged(examined: Examination, stages: Stages, thresholds: Thresholds, how: 
         sequences=trace.token_names,
         target=name or "",
         answer=_answer(trace, target),
-        attention=trace.attention,
+        attention=tuple(trace.attention),
         values=tuple(_shared_values(trace, site) for site in trace.sites),
         effective=examined.effective,
         identifiability=examined.identifiability,
@@ -206,7 +212,7 @@ def _judged(examined: Examination, stages: Stages, thresholds: Thresholds, how: 
         mixing=examined.mixing,
         attribution=examined.attribution,
         tree=examined.tree,
-        alternative=trace.attention if alternatives is None else alternatives.maps,
+        alternative=tuple(trace.attention) if alternatives is None else alternatives.maps,
         reliance=relied,
         pictures=examined.pictures,
         carriers=examined.carriers,
@@ -218,6 +224,18 @@ def _judged(examined: Examination, stages: Stages, thresholds: Thresholds, how: 
         skipped=stages.skipped,
         seconds=stages.seconds,
     )
+
+
+def _truth(subject: Subject, label: str | None) -> str:
+    """The name of the true label, by its name or its number."""
+    if label is None:
+        return ""
+    known = list(subject.labels)
+    if str(label) in known or not known:
+        return str(label)
+    numbers = list(map(str, range(len(known))))
+    require_choice("label", str(label), (*known, *numbers))
+    return known[numbers.index(str(label))]
 
 
 def _asked(
@@ -247,7 +265,7 @@ def _shared_values(trace: Trace, site: Site) -> SiteValues:
     return trace.values[site.index][:: site.heads // site.kv_heads]
 
 
-def _head_rows(trial: Trial) -> list[dict[str, Any]]:
+def _head_rows(trial: Trial) -> list[Options]:
     """Where each head stands, its word, and every number behind it."""
     return [
         {"stack": site.stack, "layer": site.layer, "kind": site.kind, "head": head.head}
@@ -262,7 +280,7 @@ def _head_rows(trial: Trial) -> list[dict[str, Any]]:
     ]
 
 
-def _picture_rows(trial: Trial) -> list[dict[str, Any]]:
+def _picture_rows(trial: Trial) -> list[Options]:
     """What was measured of each picture, and its words from the most important on."""
     return [
         {name: value for name, value in vars(picture).items() if name not in ("words", "scores")}

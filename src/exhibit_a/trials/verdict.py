@@ -25,7 +25,6 @@ measured on models whose truth is known (``studies/verdict.py``, docs/verdict.md
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 import torch
 
@@ -62,7 +61,7 @@ class Thresholds:
                 raise BadRequestError(f"The threshold {name} is {value}; it lies between 0 and 1.")
 
     @classmethod
-    def upgraded(cls, stored: dict[str, Any]) -> dict[str, Any]:
+    def upgraded(cls, stored: dict[str, object]) -> dict[str, object]:
         """What a stored file says; of version 0.1.0 only what still means the same."""
         known = {field.name for field in fields(cls)}
         return {name: value for name, value in stored.items() if name in known}
@@ -80,7 +79,7 @@ class HeadVerdict(HeadNumbers):
     coherent: bool | None = None  # its rows speak for one side, or it is told from chance
 
     @classmethod
-    def upgraded(cls, stored: dict[str, Any]) -> dict[str, Any]:
+    def upgraded(cls, stored: dict[str, object]) -> dict[str, object]:
         """Of a verdict of version 0.1.0 what still means the same, with its word and reason."""
         if "change" not in stored:
             return stored

@@ -22,7 +22,6 @@ is empty.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -43,13 +42,14 @@ from exhibit_a.methods.attribution.context_ablation import (
     random_halves,
 )
 from exhibit_a.methods.attribution.context_prompt import ContextPrompt, context_prompt
-from exhibit_a.methods.own import attribution_of
+from exhibit_a.methods.own import Checks, attribution_of
 from exhibit_a.methods.registry import Cost, Method, attributions, method
 from exhibit_a.numerics.correlation import spearman
 from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.progress import Progress
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
+from exhibit_a.shapes import Options
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.capture import Trace, capture
 from exhibit_a.trace.counting import Spent, counting_passes
@@ -222,7 +222,7 @@ def context_attribution(
         raise BadRequestError(f"{samples} samples make no regression; give 0, or {FEWEST} or more.")
     chosen = _chosen(methods)
     prompt = context_prompt(subject, question, passages, template)
-    how: dict[str, Any] = {"generate": generate} if answer is None else {"target_text": answer}
+    how: Options = {"generate": generate} if answer is None else {"target_text": answer}
     trace = capture(subject, prompt.written(range(len(prompt.passages))), **how)
     examined = _Examined(prompt, trace, choose_target(trace, "answer"), seed, progress)
     with counting_passes(subject) as examined.spent:
@@ -264,7 +264,7 @@ class _Examined:
         self.sentence_scores: dict[str, SentenceScores] = {}
         self.left_out: dict[str, str] = {}
         self.passes: dict[str, tuple[int, int]] = {}
-        self.checks: dict[str, Any] = {
+        self.checks: Checks = {
             "parity": trace.subject.anatomy.parity,
             "tokens": len(trace.tokens),
         }
@@ -311,7 +311,7 @@ class _Examined:
         self.regression, fit = lasso(self.subsets, self.values, tokens)
         self.checks["regression, rank correlation on subsets put aside"] = fit
 
-    def result(self, **parameters: Any) -> ContextAttribution:
+    def result(self, **parameters: object) -> ContextAttribution:
         """Everything that was found."""
         assert self.trace.reply is not None
         sentences = self.prompt.sentences

@@ -33,12 +33,12 @@ from exhibit_a.trace.batches import lengths_of, padded_groups
 from exhibit_a.trace.passes import require_finite
 from exhibit_a.trace.targets import Target
 
-PENALTY = 0.01  # of the Lasso, as in ContextCite, on passages of unit spread, per answer token
-FOLDS = 5  # in which the linear model predicts what it was not fitted to
-
 Subsets = Bool[Tensor, "sample passage"]
 Values = Float[Tensor, " sample"]
 PassageScores = Float[Tensor, " passage"]
+
+PENALTY = 0.01  # of the Lasso, as in ContextCite, on passages of unit spread, per answer token
+FOLDS = 5  # in which the linear model predicts what it was not fitted to
 
 
 @dataclass(eq=False)

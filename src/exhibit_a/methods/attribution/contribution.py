@@ -10,13 +10,15 @@ against it. No vector of the model's width is ever formed: fⱼ · oᵢ = (Σₖ
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhibit_a.methods.explanation.flow import one_stack, readout
+from exhibit_a.methods.explanation.flow import one_stack, readout_rows
 from exhibit_a.methods.registry import Cost, method
+from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteMap, SiteRows
 from exhibit_a.trace.capture import Trace
@@ -27,6 +29,11 @@ from exhibit_a.trace.targets import Target
 class ContributionWeights(SiteResult):
     """What every attention weight adds to the output of its head, along that output."""
 
+    unit_rules: ClassVar[dict[str, Rule]] = {
+        "scores": "map",
+        "lengths": "mean",  # so that rows still add up to them
+        "sequences": "names",
+    }
     scores: tuple[SiteMap, ...]  # rows add up to ``lengths``
     lengths: tuple[SiteRows, ...]  # of the head's output at every query
 
@@ -41,7 +48,7 @@ class ContributionWeights(SiteResult):
 
 def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     """Contributions in the rows that the answer is read from, mean over heads and layers."""
-    sites, rows = one_stack(trace), readout(trace, target)
+    sites, rows = one_stack(trace), readout_rows(trace, target)
     scores = contribution_weights(trace).scores
     maps = [scores[site.index].mean(0) for site in sites]
     return torch.stack([rows.to(site) @ site for site in maps]).mean(0)
@@ -52,6 +59,7 @@ def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     needs=("attention", "values"),
     cost=Cost(forwards=1, algebra=0.2, maps=2),
     command="contribution",
+    rows=True,
     tokens=token_scores,
 )
 @torch.no_grad()

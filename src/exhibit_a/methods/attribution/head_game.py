@@ -9,6 +9,9 @@ head has a share α of its own map, from 1 (as it was) to 0 (even):
 Values are computed anew, so that a change below reaches everything above it; only where heads look
 is fixed. The answer is read as a margin: the log-odds of what the model said, which does not
 saturate where a probability does.
+
+Where only some rows of attention were kept, these rows are frozen or even, and all others look
+where the model lets them: below the first of these rows, nothing changes in a causal model.
 """
 
 from collections.abc import Sequence
@@ -22,10 +25,11 @@ from exhibit_a.methods.explanation.shuffling import shuffled, uniform
 from exhibit_a.numerics.memory import free_bytes
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Attention, Context, HasLogits, SiteMap
+from exhibit_a.subject.fused import FusedCall
 from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.batches import Batch, of_one
 from exhibit_a.trace.capture import Trace
-from exhibit_a.trace.edits import Edit, together
+from exhibit_a.trace.edits import Edit, ReplaceRows, together
 from exhibit_a.trace.edits import replace as replace_maps
 from exhibit_a.trace.passes import answering_from
 from exhibit_a.trace.replay import replay
@@ -115,7 +119,7 @@ class HeadGame:
                 torch.stack([_dealt(own, seen, generator(seed, site, int(n))) for n in chunk])
                 for site, (own, seen) in enumerate(zip(self.own, self.trace.visible, strict=True))
             ]
-            edit = together(*(replace_maps(site, maps) for site, maps in enumerate(dealt)))
+            edit = together(*(self._put(site, maps) for site, maps in enumerate(dealt)))
             rows = torch.zeros(len(chunk), dtype=torch.long, device=self.batch.real.device)
             reached.append(self.target(replay(self.batch.rows(rows), edit)).float().cpu())
         self.passes += repeats
@@ -148,6 +152,16 @@ class HeadGame:
             steepness.append(steep)
         return torch.cat(margins), torch.cat(steepness), sums
 
+    def _put(self, site: int, maps: Attention) -> Edit:
+        """An edit that puts maps, or the rows that were kept of them, in their place."""
+        if self.trace.rows is None:
+            return replace_maps(site, maps)
+        return ReplaceRows(site, torch.tensor(self.rows_of(site)), maps)
+
+    def rows_of(self, site: int) -> tuple[int, ...]:
+        """The queries of a site that are frozen or even, where not all were kept."""
+        return (self.trace.rows or ()) if self.own[site].shape[1] else ()
+
     def _replayed(self, blend: "_Blend", copies: int) -> HasLogits:
         self.passes += copies * (len(self.trace.layers) - blend.first_call) / len(self.trace.layers)
         rows = torch.zeros(copies, dtype=torch.long, device=self.batch.real.device)
@@ -179,7 +193,10 @@ def margin_of(target: Target) -> Target:
 
 
 class _Blend(Edit):
-    """Puts frozen maps in place, each head's with its share of evenness."""
+    """Puts frozen maps in place, each head's with its share of evenness.
+
+    Where only some rows were kept, these are averaged anew after all others.
+    """
 
     def __init__(
         self, game: HeadGame, shares: Shares, *, sloping: bool = False, following: bool = False
@@ -193,25 +210,50 @@ class _Blend(Edit):
         self.contexts: list[Tensor] = []
         self.values_seen: list[Tensor] = []
 
+    @property
+    def reads_weights(self) -> bool:
+        """Not where some rows are averaged anew."""
+        return self.game.trace.rows is None
+
     def weighting(self, call: AttentionCall) -> Attention | None:
         """The frozen maps, blended with even ones."""
-        if call.site not in self.sites:
+        if call.site not in self.sites or not self.reads_weights:
             return None
-        own, even = self.game.own[call.site].unsqueeze(0), self.game.even[call.site].unsqueeze(0)
-        if self.following:
-            own = call.probs.to(own.dtype)
-        shares = self.shares[call.site].T.to(own)[..., None, None]
-        return torch.lerp(even, own, shares).to(call.probs.dtype)
+        following = call.probs if self.following else None
+        return self._blended(call, following).to(call.probs.dtype)
 
     def result(self, call: AttentionCall, context: Context) -> Context | None:
-        """The same context, kept where slopes are asked for."""
+        """The same context, kept where slopes are asked for; or with the asked rows blended."""
+        if self.reads_weights:
+            return self._noted(call, context) if self.sloping else None
+        if call.site not in self.sites:
+            return None
+        rows = torch.tensor(self.game.rows_of(call.site), dtype=torch.long, device=context.device)
+        following = _rows_of_call(call, rows) if self.following else None
+        averaged = self._blended(call, following).to(context.dtype) @ call.values
         if self.sloping:
-            if not context.requires_grad:
-                context = context.detach().requires_grad_()
-            self.contexts.append(context)
-            self.values_seen.append(call.values.detach())
-            return context
-        return None
+            averaged = self._noted(call, averaged)
+        return context.index_copy(2, rows, averaged)
+
+    def _blended(self, call: AttentionCall, following: Attention | None) -> Attention:
+        own, even = self.game.own[call.site].unsqueeze(0), self.game.even[call.site].unsqueeze(0)
+        if self.following and following is not None:
+            own = following.to(own.dtype)
+        shares = self.shares[call.site].T.to(own)[..., None, None]
+        return torch.lerp(even, own, shares)
+
+    def _noted(self, call: AttentionCall, context: Context) -> Context:
+        """The context, which a slope can be asked for."""
+        if not context.requires_grad:
+            context = context.detach().requires_grad_()
+        self.contexts.append(context)
+        self.values_seen.append(call.values.detach())
+        return context
+
+
+def _rows_of_call(call: AttentionCall, rows: Int[Tensor, " row"]) -> Attention:
+    """Where these rows look in this call."""
+    return call.asked(rows).probs() if isinstance(call, FusedCall) else call.probs[:, :, rows]
 
 
 def _wide(tensor: Tensor) -> Tensor:

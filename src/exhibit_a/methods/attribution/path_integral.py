@@ -15,6 +15,9 @@ with no map for each point and nothing computed below the site's layer. For ever
    only there (``numerics.paths``), also for the sites below. What still does not close is told with
    the place and size of the jump.
 
+Where only some rows of attention were kept, their entries alone are formed. All entries of a query
+add up to its slope times its context, so the sum over all of them needs no map.
+
 The equal steps of the paper (right ends) and of its released code (left ends) are kept for
 comparison.
 """
@@ -40,7 +43,6 @@ from exhibit_a.trace.batches import Batch, Maps, RowIndex
 from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.replay import replay
 
-WALK = Cost(forwards=1, per_layer=3.6, backwards=True, maps=2)  # for all sites of one text
 FIRST_POINTS, MOST_POINTS = 3, 96
 PATIENCE = 18  # with so many points, a gap that did not halve asks for panels
 PANELS = 0  # instead of a number of points to begin with
@@ -48,6 +50,9 @@ PANEL_POINTS = 256  # at most, where panels are needed
 ENOUGH = 1e-4  # of the answer: a gap below this share of it is never worth another walk
 MEMORY_SHARE = 0.5
 TOKENS_AT_ONCE = 2048  # more in one walk is no faster
+WALK = Cost(  # for all sites of one text
+    forwards=1, per_layer=3.6, backwards=True, maps=2, at_once=TOKENS_AT_ONCE
+)
 
 Answer = Callable[[HasLogits, RowIndex], Scores]  # output of a replay, row of each copy → F
 
@@ -205,7 +210,10 @@ class _SiteWork:
 
     def __init__(self, batch: Batch, site: int, answer: Answer, whole: Scores, plan: Plan) -> None:
         self.batch, self.site, self.answer, self.plan = batch, site, answer, plan
-        self.silenced, self.cost = _silence(batch, site, answer)
+        self.silenced, self.cost, self.context = _silence(batch, site, answer)
+        self.rows: tuple[int, ...] | None = None  # the queries whose entries are formed
+        if batch.asked is not None:
+            self.rows = batch.asked.rows if batch.attention[site].shape[2] else ()
         self.whole, self.change = whole, whole - self.silenced
         self.attention, self.values = wide(batch.attention[site]), wide(batch.values[site])
         self.floor = max(ENOUGH, torch.finfo(batch.values[site].dtype).eps)
@@ -221,7 +229,7 @@ class _SiteWork:
         count, before = len(rule), self.gap[rows]
         places = torch.arange(len(rows), device=rows.device).repeat_interleave(count)
         weights = rule.weights.to(rows.device).repeat(len(rows))
-        slopes = torch.zeros_like(self.attention[rows] @ self.values[rows])
+        slopes = torch.zeros_like(self._contexts(rows))
         heights, steepness = [], []
         alphas = rule.points.to(rows.device).repeat(len(rows))
         for chunk, height, slope, context in self._pieces(rows.repeat_interleave(count), alphas):
@@ -242,7 +250,7 @@ class _SiteWork:
 
     def lay_panels(self, row: int) -> None:
         """Walk one row by panels that are split where the answer bends."""
-        context = (self.attention[row] @ self.values[row]).double()
+        context = self._contexts(torch.tensor([row], device=self.gap.device))[0].double()
 
         def slopes_at(alphas: list[float]) -> tuple[Tensor, Tensor]:
             pieces = list(self._pieces(*self._copies(row, alphas)))
@@ -251,9 +259,7 @@ class _SiteWork:
         path = paths.integrate(
             slopes_at,
             (float(self.silenced[row]), float(self.whole[row])),
-            tolerance=self.plan.tolerance,
-            floor=self.floor,
-            budget=PANEL_POINTS,
+            limits=paths.Limits(self.plan.tolerance, self.floor, PANEL_POINTS),
             heights=lambda alphas: self._heights(*self._copies(row, alphas)),
             slope=lambda slopes: (slopes * context).sum((1, 2, 3)),
         )
@@ -272,16 +278,29 @@ class _SiteWork:
 
     def _keep(self, rows: RowIndex, slopes: Context, count: int) -> None:
         """Turn summed slopes into scores, and compare them with the change."""
-        self.scores[rows] = self.attention[rows] * (slopes @ self.values[rows].mT)
+        asked = slopes if self.rows is None else slopes[:, :, list(self.rows)]
+        self.scores[rows] = self.attention[rows] * (asked @ self.values[rows].mT)
         self.points[rows] = count
-        total = self.scores[rows].double().sum((1, 2, 3))
+        entries = self.scores[rows] if self.rows is None else slopes * self._contexts(rows)
+        total = entries.double().sum((1, 2, 3))
         self.gap[rows] = (total - self.change[rows]).abs().to(self.gap.dtype)
+
+    def _contexts(self, rows: RowIndex) -> Context:
+        """What every query averages: of the maps, or as it was seen where maps are not whole."""
+        if self.rows is None:
+            return self.attention[rows] @ self.values[rows]
+        return wide(self.context[rows])
 
     def _copies(self, row: int, alphas: list[float]) -> tuple[RowIndex, Tensor]:
         """One copy of a row for each α, on the model's device."""
         device = self.gap.device
         factors = torch.tensor(alphas, dtype=torch.double, device=device)
         return torch.full((len(alphas),), row, device=device), factors
+
+    def _at_once(self) -> int:
+        """How many copies are replayed together."""
+        fitting = MEMORY_SHARE * free_bytes(self.gap.device) / max(self.cost, 1.0)
+        return max(1, min(int(fitting), TOKENS_AT_ONCE // self.context.shape[2]))
 
     def _heights(self, copies: RowIndex, alphas: Tensor) -> Scores:
         """The answers alone."""
@@ -293,7 +312,7 @@ class _SiteWork:
                         replay(self.batch.rows(copies[chunk]), _Scaled(self.site, alphas[chunk])),
                         copies[chunk],
                     )
-                    for chunk in torch.split(every, _at_once(self.batch, self.site, self.cost))
+                    for chunk in torch.split(every, self._at_once())
                 ]
             )
 
@@ -302,7 +321,7 @@ class _SiteWork:
     ) -> Iterator[tuple[Tensor, Scores, Context, Context]]:
         """Which copies, their answers, slopes and contexts; as many at a time as memory allows."""
         every = torch.arange(len(copies), device=copies.device)
-        for chunk in torch.split(every, _at_once(self.batch, self.site, self.cost)):
+        for chunk in torch.split(every, self._at_once()):
             edit = _Scaled(self.site, alphas[chunk])
             with torch.enable_grad():
                 output = replay(self.batch.rows(copies[chunk]), edit)
@@ -313,8 +332,8 @@ class _SiteWork:
             yield chunk, height.detach(), wide(slope), edit.context
 
 
-def _silence(batch: Batch, site: int, answer: Answer) -> tuple[Scores, float]:
-    """The answers without the site, and the bytes that one copy keeps for the backward pass."""
+def _silence(batch: Batch, site: int, answer: Answer) -> tuple[Scores, float, Context]:
+    """The answers without the site, the bytes that one copy keeps to go backwards, the context."""
     rows = torch.arange(len(batch), device=batch.real.device)
     edit = _Scaled(site, torch.zeros(len(batch), device=batch.real.device))
     weights = {weight.untyped_storage().data_ptr() for weight in batch.model.parameters()}
@@ -329,14 +348,7 @@ def _silence(batch: Batch, site: int, answer: Answer) -> tuple[Scores, float]:
     hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor)
     with torch.enable_grad(), hooks:
         silenced = answer(replay(batch.rows(rows), edit), rows)
-    return wide(silenced.detach()), sum(kept.values()) / len(batch)
-
-
-def _at_once(batch: Batch, site: int, cost: float) -> int:
-    """How many copies are replayed together."""
-    queries = batch.attention[site].shape[2]
-    fitting = MEMORY_SHARE * free_bytes(batch.real.device) / max(cost, 1.0)
-    return max(1, min(int(fitting), TOKENS_AT_ONCE // queries))
+    return wide(silenced.detach()), sum(kept.values()) / len(batch), edit.context
 
 
 class _Scaled(Edit):

@@ -33,7 +33,7 @@ from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
 from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.methods.registry import Cost, method
-from exhibit_a.numerics.paths import PathIntegral, integrate_sums
+from exhibit_a.numerics.paths import Limits, PathIntegral, integrate_sums
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
@@ -106,6 +106,7 @@ def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     needs=("attention", "values", "hidden", "target"),
     cost=Cost(forwards=25, per_layer=6, maps=4),
     command="reliance",
+    rows=True,
     tokens=token_scores,
 )
 def reliance(
@@ -212,9 +213,7 @@ class _Measured:
             summed,
             (self.even_margin, self.margin),
             heights=heights,
-            tolerance=TOLERANCE,
-            floor=TOLERANCE * FLOOR,
-            budget=budget,
+            limits=Limits(TOLERANCE, TOLERANCE * FLOOR, budget),
             jumps_apart=True,
         )
 

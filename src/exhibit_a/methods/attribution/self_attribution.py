@@ -5,6 +5,9 @@ nothing to what it is, and add up what each entry contributes to the answer F on
 
     Attr_h = A_h ⊙ ∫₀¹ ∂F(αA)/∂A_h dα.
 
+Where only some rows were asked for, the entries are those of these rows, with the numbers that they
+have among all; what all entries of a site add up to is known without them (``path_integral.py``).
+
 All heads of a site grow together while every other site answers to the change, and the entries of
 a site add up to F(A) - F(0): what the site as a whole changed. ``path_integral.py`` says how the
 integral is computed, and why it costs so little.
@@ -33,7 +36,7 @@ from exhibit_a.shapes import SiteHeads, SiteMap
 from exhibit_a.trace.batches import of_one
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.passes import answering_from
-from exhibit_a.trace.targets import Target, chosen_target
+from exhibit_a.trace.targets import Target, chosen_target, reached
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -62,7 +65,10 @@ class SelfAttribution(SiteResult):
     @property
     def head_maxima(self) -> tuple[SiteHeads, ...]:
         """The largest entry of every head, by which heads are ranked."""
-        return tuple(scores.amax((1, 2)) for scores in self.scores)
+        return tuple(
+            scores.amax((1, 2)) if scores.numel() else scores.new_zeros(len(scores))
+            for scores in self.scores
+        )
 
     def strongest(self, count: int = 10) -> list["Contribution"]:
         """The edges with the largest contributions, either way, strongest first."""
@@ -108,6 +114,7 @@ def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     needs=("attention", "values", "hidden", "target"),
     cost=WALK,
     command="attribute",
+    rows=True,
     tokens=token_scores,
 )
 def self_attribution(
@@ -145,7 +152,7 @@ def self_attribution(
         batch,
         lambda output, _: asked(output),
         Plan(rule, steps, tolerance),
-        whole=wide(chosen(trace.output).detach()),
+        whole=wide(reached(trace, chosen).detach()),
     )
     return SelfAttribution(
         tokens=trace.tokens,

@@ -42,6 +42,7 @@ from exhibit_a.methods.explanation.flow import (
     max_flow,
     one_stack,
     readout,
+    readout_rows,
     relevance,
     rollout,
     steps,
@@ -62,6 +63,9 @@ from exhibit_a.trace.targets import Target, choose_target
 TOKENS = 4096  # in one pass of copies
 MAPS: tuple[Need, ...] = ("attention", "target")  # what methods of the first kind need
 VECTORS: tuple[Need, ...] = ("attention", "values", "projection", "target")  # of the second
+READING = Cost(forwards=1, maps=1)  # the maps themselves
+SLOPES = Cost(forwards=2, backwards=True, maps=2)  # and their gradients
+LENGTHS = Cost(forwards=2, algebra=1, maps=1)  # of vectors that attention adds, and of the residual
 STEPS = 64  # of the path from the baseline to the text
 
 
@@ -69,6 +73,7 @@ STEPS = 64  # of the path from the baseline to the text
     question="What do other methods say about the same answer?",
     needs=("target",),
     cost=Cost(forwards=600, per_token=2, maps=2),
+    rows=True,
 )
 def companions(
     trace: Trace,
@@ -130,32 +135,21 @@ def _names(methods: Iterable[str] | None, known: Iterable[str]) -> list[str]:
     return names
 
 
-@token_method("raw", "Where does the last layer look?", Cost(forwards=1, maps=1), *MAPS)
+@token_method("raw", "Where does the last layer look?", READING, *MAPS, rows=True)
 def raw(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """The attention of the last layer, mean over heads, in the rows the answer is read from."""
     last = steps(trace)[-1]
-    return readout(trace, target) @ last, {"read from": "the last layer, mean over heads"}
+    return readout_rows(trace, target) @ last, {"read from": "the last layer, mean over heads"}
 
 
-@token_method(
-    "mean_attention",
-    "Where do all heads of all layers look?",
-    Cost(forwards=1, maps=1),
-    "attention",
-    "target",
-)
+@token_method("mean_attention", "Where do all heads of all layers look?", READING, *MAPS, rows=True)
 def mean_attention(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """The mean attention of all heads of all layers, in the rows the answer is read from."""
     mean = torch.stack(steps(trace)).mean(0)
-    return readout(trace, target) @ mean, {"read from": "all layers, mean over heads"}
+    return readout_rows(trace, target) @ mean, {"read from": "all layers, mean over heads"}
 
 
-@token_method(
-    "rollout",
-    "Where do all layers look, one after the other?",
-    Cost(forwards=1, maps=1),
-    *MAPS,
-)
+@token_method("rollout", "Where do all layers look, one after the other?", READING, *MAPS)
 def attention_rollout(trace: Trace, target: Target) -> Scores:
     """Attention multiplied through the layers, where half of each step is the residual."""
     return rollout(readout(trace, target), steps(trace), residual=True)
@@ -173,12 +167,7 @@ def attention_flow(trace: Trace, target: Target) -> Scores:
     return flows / flows.sum()
 
 
-@token_method(
-    "attention_gradient",
-    "Which attention is the answer sensitive to?",
-    Cost(forwards=2, backwards=True, maps=2),
-    *MAPS,
-)
+@token_method("attention_gradient", "Which attention is the answer sensitive to?", SLOPES, *MAPS)
 def attention_gradient(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """Attention times its gradient, summed over sites, heads and queries."""
     sites, weighted = one_stack(trace), attention_times_gradient(trace, target)
@@ -186,12 +175,7 @@ def attention_gradient(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     return scores.sum(0), {"summed over": "sites, heads and queries"}
 
 
-@token_method(
-    "relevance",
-    "What does attention times gradient add up to?",
-    Cost(forwards=2, backwards=True, maps=2),
-    *MAPS,
-)
+@token_method("relevance", "What does attention times gradient add up to?", SLOPES, *MAPS)
 def attention_relevance(trace: Trace, target: Target) -> Scores:
     """The positive part of attention times gradient, multiplied through the layers."""
     sites, weighted = one_stack(trace), attention_times_gradient(trace, target)
@@ -209,23 +193,13 @@ def norm(trace: Trace, target: Target) -> Scores:
     return rollout(readout(trace, target), norm_maps(trace, residual=False), residual=True)
 
 
-@token_method(
-    "norm_residual",
-    "And with the residual and the norm counted?",
-    Cost(forwards=2, algebra=1, maps=1),
-    *VECTORS,
-)
+@token_method("norm_residual", "And with the residual and the norm counted?", LENGTHS, *VECTORS)
 def norm_residual(trace: Trace, target: Target) -> Scores:
     """Lengths of weighted values and of the residual after the layer norm, rolled out."""
     return rollout(readout(trace, target), norm_maps(trace, residual=True), residual=False)
 
 
-@token_method(
-    "alti",
-    "Which token's vector brings a layer to its output?",
-    Cost(forwards=2, algebra=1, maps=1),
-    *VECTORS,
-)
+@token_method("alti", "Which token's vector brings a layer to its output?", LENGTHS, *VECTORS)
 def alti(trace: Trace, target: Target) -> Scores:
     """How much nearer each vector brings the output of its layer, rolled out."""
     return rollout(readout(trace, target), alti_maps(trace), residual=False)
@@ -250,6 +224,7 @@ def value_zeroing(trace: Trace, target: Target) -> Scores:
     Cost(forwards=2, backwards=True),
     "hidden",
     "target",
+    rows=True,
 )
 def gradient_input(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """The gradient times the input of the first layer."""
@@ -264,6 +239,7 @@ def gradient_input(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     Cost(forwards=68, backwards=True),
     "hidden",
     "target",
+    rows=True,
 )
 def integrated_gradients(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """Gradients along the straight path from a text of masks to the text."""
@@ -285,7 +261,12 @@ def integrated_gradients(trace: Trace, target: Target) -> tuple[Scores, Checks]:
 
 
 @token_method(
-    "occlusion", "What if a token were not there?", Cost(per_token=1), "text", "distribution"
+    "occlusion",
+    "What if a token were not there?",
+    Cost(per_token=1),
+    "text",
+    "distribution",
+    rows=True,
 )
 def occlusion(trace: Trace, target: Target, erase: Erase = "delete") -> tuple[Scores, Checks]:
     """How much the answer loses when each token alone is taken away.
@@ -308,6 +289,7 @@ def occlusion(trace: Trace, target: Target, erase: Erase = "delete") -> tuple[Sc
     Cost(forwards=256),
     "text",
     "distribution",
+    rows=True,
 )
 def lime(
     trace: Trace, target: Target, erase: Erase = "delete", samples: int = 256, seed: int = 0
@@ -325,7 +307,12 @@ def lime(
 
 
 @token_method(
-    "kernel_shap", "What is each token's fair share?", Cost(forwards=258), "text", "distribution"
+    "kernel_shap",
+    "What is each token's fair share?",
+    Cost(forwards=258),
+    "text",
+    "distribution",
+    rows=True,
 )
 def kernel_shap(
     trace: Trace, target: Target, erase: Erase = "delete", samples: int = 256, seed: int = 0

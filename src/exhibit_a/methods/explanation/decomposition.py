@@ -17,7 +17,6 @@ n × n vectors.
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -158,7 +157,7 @@ class _BlockWatcher:
     def enter_layer(self, _: nn.Module, args: Args, kwargs: Kwargs) -> None:
         self.entered.append(first_hidden(args, kwargs))
 
-    def leave_layer(self, _: nn.Module, __: object, output: Any) -> None:
+    def leave_layer(self, _: nn.Module, __: object, output: object) -> None:
         self.entered.pop()
         for block in self.blocks[self.open :]:
             block.post_norm = self.last is not None and _same(self.last, hidden_of_output(output))

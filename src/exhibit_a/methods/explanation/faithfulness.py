@@ -19,7 +19,6 @@ of the paired difference.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -42,7 +41,7 @@ from exhibit_a.numerics.intervals import bootstrap_interval, sign_flip_p_value
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.progress import Progress, tell
 from exhibit_a.results.result import Result
-from exhibit_a.shapes import Inputs
+from exhibit_a.shapes import Inputs, Options
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import require_distribution
 from exhibit_a.trace.batches import Source, encoded, lengths_of
@@ -88,7 +87,7 @@ class Faithfulness(Result):
         metadata={"over": "attribution"}
     )
 
-    def table(self) -> list[dict[str, Any]]:
+    def table(self) -> list[Options]:
         """One row for each attribution: its name, and (mean, low, high) of every metric."""
         return [
             {"attribution": name}
@@ -142,10 +141,7 @@ def faithfulness(
     """
     require_distribution(subject)
     require_way(subject, erase)
-    if not 1 <= rankings <= MOST_RANKINGS:
-        raise BadRequestError(
-            f"{rankings} random rankings were asked for; give 1 to {MOST_RANKINGS:,}."
-        )
+    _require_rankings(rankings)
     explainers = _explainers(attribution, erase, samples, seed)
     data = read_examples(examples)
     encodings = encoded(subject, data)
@@ -171,6 +167,13 @@ def faithfulness(
         deletion={name: curve[:, 0] for name, curve in curves.items()},
         insertion={name: curve[:, 1] for name, curve in curves.items()},
     )
+
+
+def _require_rankings(count: int) -> None:
+    if not 1 <= count <= MOST_RANKINGS:
+        raise BadRequestError(
+            f"{count} random rankings were asked for; give 1 to {MOST_RANKINGS:,}."
+        )
 
 
 @dataclass(frozen=True, eq=False)

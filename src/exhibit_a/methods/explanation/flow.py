@@ -21,7 +21,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 from torch import Tensor
 
-from exhibit_a.errors import NotComputableError
+from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.subject.anatomy import VISION, Site, main_stack
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Nudge
@@ -30,6 +30,7 @@ from exhibit_a.trace.passes import answering_from
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target
 
+ALMOST_ALL = 0.999  # of what the answer is read from
 GRAIN = 2**24  # capacities are whole numbers for the solver: this many to one
 
 Map = Float[Tensor, "query key"]
@@ -51,6 +52,21 @@ def readout(trace: Trace, target: Target) -> Row:
     (slope,) = torch.autograd.grad(answer.sum(), last)
     weight: Tensor = slope[0].norm(dim=-1)
     return weight / weight.sum()
+
+
+def readout_rows(trace: Trace, target: Target) -> Row:
+    """`readout` in the rows of attention that were kept; the answer must be read from these."""
+    weight = readout(trace, target)
+    if trace.rows is None:
+        return weight
+    kept = weight[list(trace.rows)]
+    if float(kept.sum()) < ALMOST_ALL:
+        places = weight.argsort(descending=True)[: len(trace.rows) + 1].tolist()
+        raise BadRequestError(
+            f"The answer is also read from rows that were not kept; among the first are "
+            f"{sorted(places)}. Capture those rows too, or fetch all with trace.whole()."
+        )
+    return kept
 
 
 def one_stack(trace: Trace) -> tuple[Site, ...]:

@@ -20,7 +20,6 @@ Wallace, 2019; for keys of a Transformer, the poster "Is Attention Explanation i
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -43,7 +42,7 @@ from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.intervals import bootstrap_interval, sign_flip_p_value
 from exhibit_a.progress import Progress
 from exhibit_a.results.result import Result
-from exhibit_a.shapes import Inputs
+from exhibit_a.shapes import Inputs, Options
 from exhibit_a.subject.site_names import layer_name
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import require_distribution
@@ -193,7 +192,7 @@ def _checks(subject: Subject, encodings: list[Inputs], labelled: bool) -> dict[s
 
 def _averages(
     own: Bool[Tensor, " example"], correct: Marks, flipped: Marks, change: Numbers, seed: int
-) -> dict[str, Any]:
+) -> Options:
     """Averages over repeats and examples, with their intervals; the last repeat is uniform."""
     right, extreme = correct[:, :-1].float().mean(1), correct[:, -1]
     lost = own.float() - right

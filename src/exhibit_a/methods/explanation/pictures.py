@@ -36,7 +36,7 @@ from exhibit_a.errors import (
 from exhibit_a.methods.attribution.reliance import Reliance, reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.explanation.advice import Judged, sentence, word_for
-from exhibit_a.methods.explanation.flow import one_stack, readout
+from exhibit_a.methods.explanation.flow import one_stack, readout_rows
 from exhibit_a.methods.explanation.shortened import ShortenedTexts
 from exhibit_a.methods.explanation.words import Words, words_of
 from exhibit_a.methods.own import token_scores
@@ -176,6 +176,7 @@ class Pictures(Result, Mapping[str, Picture]):
     needs=("attention", "values", "hidden", "target", "text", "distribution"),
     cost=Cost(forwards=300, per_layer=10, maps=4),
     command="pictures",
+    rows=True,
 )
 def pictures(
     trace: Trace,
@@ -329,7 +330,7 @@ class _Drawing:
         site = max(places, key=lambda place: float(shares.heads[place].amax()))
         head = int(shares.heads[site].argmax())
         maps = self.trace.keeping("attention").attention[site][head]
-        scores = readout(self.trace, self.target) @ maps
+        scores = readout_rows(self.trace, self.target) @ maps
         return scores.detach().cpu(), f"head {head} of layer {shares.sites[site].layer}"
 
 

@@ -51,7 +51,7 @@ class ShortenedTexts:
         self.known: dict[frozenset[int], Answer] = {}  # by the words that are gone
         self.answers: dict[tuple[int, ...], Answer] = {}  # by what is left: a word may stand twice
         length = trace.real.nonzero()[-1] + 1
-        self.whole = _listed(self._numbers(trace.output, length))[0]
+        self.whole = _listed(self._numbers(trace.output, length, trace.first_logit))[0]
         self.margin, self.probability = self.whole.margin, self.whole.probability
 
     @property
@@ -101,9 +101,14 @@ class ShortenedTexts:
         removed[[place for word in subset for place in self.places[word]]] = True
         return erased(self.trace.subject, self.trace.inputs, removed, "delete")
 
-    def _numbers(self, output: HasLogits, lengths: Int[Tensor, " row"]) -> Numbers:
-        """The margin, and whether the target is what the model answers."""
-        logits = logits_along(output, self.place(lengths), len(self.target.indices))
+    def _numbers(self, output: HasLogits, lengths: Int[Tensor, " row"], first: int = 0) -> Numbers:
+        """The margin, and whether the target is what the model answers.
+
+        ``first`` is the position of the first answer in the output.
+        """
+        place = self.place(lengths)
+        place = None if place is None else place - first
+        logits = logits_along(output, place, len(self.target.indices))
         margins = margin_of(self.target).of(logits.double())
         indices = torch.tensor(self.target.indices, device=logits.device)
         given = (logits.argmax(-1) == indices).all(-1)

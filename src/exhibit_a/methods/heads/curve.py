@@ -11,7 +11,7 @@ of its own within each site, and the same number of heads is silenced in every s
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
@@ -27,10 +27,12 @@ from exhibit_a.methods.heads.importance import (
     HeadTable,
     Measure,
     importance_by_example,
+    with_measure,
 )
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.intervals import wilson
 from exhibit_a.progress import Progress
+from exhibit_a.results.plain import Stored
 from exhibit_a.results.result import Result
 from exhibit_a.subject.guard import frozen_eval, without_cache
 from exhibit_a.subject.provenance import Provenance
@@ -56,7 +58,12 @@ class PruningCurve(Result):
     interval: Float[Tensor, "point bound"]
     loss: Float[Tensor, " point"]
     order: str
-    by: str = field()  # type: ignore[assignment]  # (over a data set, there are no words)
+    measure: str  # that ranked the heads
+
+    @classmethod
+    def upgraded(cls, stored: Stored) -> Stored:
+        """What a stored file says; version 0.1.0 wrote ``by`` for the measure."""
+        return with_measure(stored)
 
     @property
     def area(self) -> float:
@@ -89,7 +96,7 @@ def pruning_curve(
     >>> curve = xa.pruning_curve(subject, examples[4:], importance, fractions=[0, 0.5, 1])
     >>> curve.removed.tolist(), curve.accuracy.tolist()
     ([0, 36, 72], [1.0, 1.0, 0.5])
-    >>> xa.pruning_curve(subject, examples[4:], torch.rand(6, 12), counts=[3], scope="site").by
+    >>> xa.pruning_curve(subject, examples[4:], torch.rand(6, 12), counts=[3], scope="site").measure
     'a given table'
 
     Args:
@@ -213,7 +220,7 @@ def _curve(
         interval=wilson(right.mean(1), len(examples)),
         loss=loss.mean(1),
         order=source.parameters["order"],
-        by=source.parameters["by"],
+        measure=source.parameters["by"],
     )
 
 
@@ -247,7 +254,7 @@ def _ranking(
             f"{len(sites)} sites of up to {max(site.heads for site in sites)} heads."
         )
     if isinstance(importance, HeadImportance):
-        return importance.ranking, importance.by, set(importance.used)
+        return importance.ranking, importance.measure, set(importance.used)
     heads = [(site.index, head) for site in sites for head in range(site.heads)]
     return sorted(heads, key=lambda head: float(importance[head])), "a given table", set()
 

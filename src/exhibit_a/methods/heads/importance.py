@@ -14,7 +14,7 @@ Examples of similar length run together, and a replay without a head starts at t
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -28,6 +28,7 @@ from exhibit_a.examples.labels import classes_of, limited
 from exhibit_a.methods.attribution.path_integral import WALK, attribute_classes, wide
 from exhibit_a.methods.registry import method
 from exhibit_a.progress import Progress
+from exhibit_a.results.plain import Stored
 from exhibit_a.results.result import Result
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.provenance import provenance
@@ -53,10 +54,15 @@ class HeadImportance(Result):
     scores: HeadTable
     standard_error: HeadTable
     details: dict[str, HeadTable]  # the same heads by related measures
-    by: str = field()  # type: ignore[assignment]  # (over a data set, there are no words)
+    measure: str
     examples: int
     used: tuple[str, ...]  # fingerprints of the examples, so that they are not evaluated on
     sites: tuple[Site, ...]
+
+    @classmethod
+    def upgraded(cls, stored: Stored) -> Stored:
+        """What a stored file says; version 0.1.0 wrote ``by`` for the measure."""
+        return with_measure(stored)
 
     @property
     def ranking(self) -> list[tuple[int, int]]:
@@ -67,6 +73,11 @@ class HeadImportance(Result):
         places = self.scores.isfinite().flatten().nonzero().flatten().tolist()
         order = sorted(places, key=lambda place: tuple(key[place] for key in keys))
         return [divmod(place, heads) for place in order]
+
+
+def with_measure(stored: Stored) -> Stored:
+    """The fields of a stored result, with the name that the measure has since version 0.2.0."""
+    return {"measure" if name == "by" else name: value for name, value in stored.items()}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -117,7 +128,7 @@ def head_importance(
         scores=scores.mean(0),
         standard_error=spread / len(data) ** 0.5,
         details={name: table.mean(0) for name, table in tables.items()},
-        by=by,
+        measure=by,
         examples=len(data),
         used=tuple(fingerprint(example) for example in data),
         sites=subject.anatomy.sites,
@@ -155,7 +166,10 @@ def head_similarity(
     low, high = correlation.confidence_interval(0.95)
     return HeadSimilarity(
         provenance=provenance(
-            first.provenance.model, "head_similarity", by=[first.by, second.by], names=list(names)
+            first.provenance.model,
+            "head_similarity",
+            by=[first.measure, second.measure],
+            names=list(names),
         ),
         checks={"p value": float(correlation.pvalue), "heads": len(left)},
         first=first.scores,

@@ -14,13 +14,13 @@ hoped for: some heads are drawn and really patched, and the correlation stands i
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
+from exhibit_a.methods.own import Checks
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.correlation import pearson
 from exhibit_a.numerics.seeds import generator
@@ -201,8 +201,8 @@ class _Patch(Edit):
         return changed
 
 
-def _checks(trace: Trace, agreement: float, both: tuple[Tensor, Tensor]) -> dict[str, Any]:
-    checks: dict[str, Any] = {
+def _checks(trace: Trace, agreement: float, both: tuple[Tensor, Tensor]) -> Checks:
+    checks: Checks = {
         "parity": trace.subject.anatomy.parity,
         "heads really patched": len(both[0]),
         "correlation with true patching": agreement,

@@ -37,6 +37,7 @@ from exhibit_a.shapes import Inputs
 from exhibit_a.subject.anatomy import Site, check_site
 from exhibit_a.subject.encoding import probe
 from exhibit_a.subject.guard import floating, frozen_eval, without_cache
+from exhibit_a.subject.images import PIXELS
 from exhibit_a.subject.modes import method_modes
 from exhibit_a.subject.sources import moved
 from exhibit_a.subject.subject import Subject, examine
@@ -287,16 +288,29 @@ class _ShapeRecorder(Tap):
 
 def _check_longer(subject: Subject, smaller: Subject, heads: Heads) -> None:
     """Compare once more on an input twice as long: nothing may have fitted the probe by chance."""
-    longer = {
-        name: torch.cat([value, value.flip(-1)], -1) if "ids" in name or "mask" in name else value
-        for name, value in probe(subject.model).items()
-    }
+    longer = _longer(probe(subject.model))
     difference = _off_by(smaller, longer, _silenced_answer(subject, longer, heads))
     if not difference <= ROUNDING * subject.anatomy.tolerance:
         raise UnsupportedModelError(
             f"{type(subject.model).__name__} without these heads is off by {difference:.2g} on a "
             "longer input, so it is refused."
         )
+
+
+def _longer(inputs: Inputs) -> Inputs:
+    """Inputs twice as long: the same tokens backwards behind them; behind a picture, the last one.
+
+    A picture has as many tokens as it has pieces, and they cannot be doubled.
+    """
+    shown = PIXELS in inputs
+
+    def behind(value: Tensor) -> Tensor:
+        return value[..., -1:].expand_as(value) if shown else value.flip(-1)
+
+    return {
+        name: torch.cat([value, behind(value)], -1) if "ids" in name or "mask" in name else value
+        for name, value in inputs.items()
+    }
 
 
 def _save_problem(smaller: Subject, inputs: Inputs) -> str | None:

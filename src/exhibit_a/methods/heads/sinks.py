@@ -19,7 +19,6 @@ may see it:
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -28,10 +27,10 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.attribution.contribution import along_output
 from exhibit_a.methods.identifiability.effective import effective_attention
-from exhibit_a.methods.own import TokenAttribution
+from exhibit_a.methods.own import Checks, TokenAttribution
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.results.result import SiteResult
-from exhibit_a.shapes import SiteHeads
+from exhibit_a.shapes import Options, SiteHeads
 from exhibit_a.trace.capture import Trace
 
 KINDS = ("no sink", "no-op", "null space", "broadcast", "mixed")
@@ -80,15 +79,16 @@ class SinkDiagnosis(SiteResult):
         scores = attribution.scores.clone()
         dropped = {f"{place} {tokens[place]}": float(scores[place]) for place in self.sinks}
         scores[list(self.sinks)] = 0.0
-        checks: dict[str, Any] = {"without sinks": dropped or "there are none"}
+        checks: Checks = {"without sinks": dropped or "there are none"}
         return replace(attribution, scores=scores, checks=attribution.checks | checks)
 
 
 @method(
     question="What does a head do with a token that it always looks at?",
     needs=("attention", "values"),
-    cost=Cost(forwards=1, algebra=1.2, maps=4),
+    cost=Cost(forwards=1, algebra=1.2, maps=2),
     command="sinks",
+    rows=True,
 )
 @torch.no_grad()
 def sink_diagnosis(trace: Trace, *, threshold: float = 0.3) -> SinkDiagnosis:
@@ -127,7 +127,7 @@ def sink_diagnosis(trace: Trace, *, threshold: float = 0.3) -> SinkDiagnosis:
     )
 
 
-def _columns(by_site: Sequence[Numbers]) -> dict[str, Any]:
+def _columns(by_site: Sequence[Numbers]) -> Options:
     """Every number of all sites, by its name."""
     return {name: tuple(site[name] for site in by_site) for name in by_site[0]}
 

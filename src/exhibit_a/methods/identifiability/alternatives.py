@@ -54,6 +54,7 @@ class AlternativeAttention(Result):
     question="Which other attention would have given the same answer?",
     needs=("attention", "values"),
     cost=Cost(forwards=18, maps=1),
+    rows=True,
 )
 def alternative_attention(
     trace: Trace,
@@ -87,8 +88,9 @@ def alternative_attention(
         raise BadRequestError(f"At least 1 sample is needed, {samples} were asked for.")
     trace = trace.keeping("attention", "values", "hidden")
     query = _query(trace, site, query)
-    seen = trace.visible[site][query]
-    row, values = trace.attention[site][head, query, seen], trace.values[site][head, seen]
+    place = query if trace.rows is None else trace.rows.index(query)
+    seen = trace.visible[site][place]
+    row, values = trace.attention[site][head, place, seen], trace.values[site][head, seen]
     valid = polytope(row.double(), values.double(), samples=samples, generator=generator(seed))
     rows = _over_all_keys(torch.cat([valid.farthest.unsqueeze(0), valid.corners]), seen)
     where = {"site": site, "head": head, "query": query}
@@ -132,8 +134,17 @@ def _over_all_keys(
 
 def _query(trace: Trace, site: int, query: int | None) -> int:
     """The row asked for, or the one that the answer is usually read from."""
-    positions = trace.queries_of(site)
-    real = positions.real.nonzero().flatten().tolist()
+    real = trace.sequences[trace.sites[site].stack].real.nonzero().flatten().tolist()
+    if trace.asked is not None:
+        kept = trace.asked.rows if trace.sites[site].stack == trace.asked.stack else ()
+        real = [row for row in real if row in kept]
+        if query is None and real:
+            return int(real[-1])
+        if query not in real:
+            raise BadRequestError(
+                f"The row of query {query} was not kept at site {site}; asked for were "
+                f"{list(kept) or 'none'}."
+            )
     if query is None:
         return int(real[-1] if trace.sites[site].stack == "decoder" else real[0])
     if query not in real:
@@ -141,6 +152,17 @@ def _query(trace: Trace, site: int, query: int | None) -> int:
             f"There is no query {query} at site {site}; the text has {real[0]} to {real[-1]}."
         )
     return query
+
+
+def _in_place(trace: Trace, where: tuple[int, int, int], row: Row) -> edits.Edit:
+    """An edit that puts another row in the place of one (site, head, query)."""
+    site, head, query = where
+    edited = trace.attention[site].clone()
+    if trace.rows is None:
+        edited[head, query] = row.to(edited)
+        return edits.replace(site, edited)
+    edited[head, trace.rows.index(query)] = row.to(edited)
+    return edits.ReplaceRows(site, torch.tensor(trace.rows), edited)
 
 
 @torch.no_grad()
@@ -151,9 +173,7 @@ def _answer_checks(
     answer = floating(trace.output)[0]
     changes = []
     for row in rows:
-        edited = trace.attention[site].clone()
-        edited[head, query] = row.to(edited)
-        again = floating(replay(trace, edits.replace(site, edited)))[0]
+        again = floating(replay(trace, _in_place(trace, (site, head, query), row)))[0]
         changes.append(float((again - answer).abs().amax()))
     allowed = rounding_of(answer)
     if max(changes) > allowed:

@@ -56,6 +56,7 @@ class AttentionIdentifiability(Result):
     question="Was this attention the only one possible?",
     needs=("attention", "values", "keys"),
     cost=Cost(forwards=2, algebra=28, maps=2),
+    rows=True,
 )
 def attention_identifiability(trace: Trace) -> AttentionIdentifiability:
     """Count in how many ways every attention row could have been different, under four demands.

@@ -10,14 +10,14 @@ values and the column space of T and is no wider than V.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
-from exhibit_a.methods.explanation.flow import one_stack, readout
+from exhibit_a.methods.explanation.flow import one_stack, readout_rows
 from exhibit_a.methods.identifiability.projection import project
 from exhibit_a.methods.identifiability.ranks import (
     Tolerance,
@@ -84,23 +84,25 @@ class EffectiveAttention(SiteResult):
 @token_method(
     "effective",
     "Where does the last layer look, as far as its output shows?",
-    Cost(forwards=1, algebra=1, maps=3),
+    Cost(forwards=1, algebra=1, maps=2),
     "attention",
     "values",
     "target",
+    rows=True,
 )
 def effective_tokens(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     """Effective attention of the last layer, signs dropped, in the rows the answer is read from."""
     one_stack(trace)
     last: Tensor = effective_attention(trace).effective[-1].abs().mean(0)
-    return readout(trace, target) @ last
+    return readout_rows(trace, target) @ last
 
 
 @method(
     question="How much of attention can reach the output?",
     needs=("attention", "values"),
-    cost=Cost(forwards=1, algebra=1, maps=3),
+    cost=Cost(forwards=1, algebra=1, maps=2),
     command="effective",
+    rows=True,
 )
 def effective_attention(
     trace: Trace,
@@ -147,18 +149,19 @@ def effective_attention(
         changes.append(
             _output_change(trace.attention[site.index], by_site[-1]["effective"], passed)
         )
+    numbers: dict[str, Any] = {name: tuple(site[name] for site in by_site) for name in by_site[0]}
     return EffectiveAttention(
         tokens=trace.tokens,
         layouts=trace.layouts,
         provenance=trace.subject.provenance(
             "effective_attention", value_bias=value_bias, simplex=simplex, rtol=rtol
         ),
-        checks=_checks(trace, [numbers["rtol"] for numbers in by_site], deficient)
+        checks=_checks(trace, [site["rtol"] for site in by_site], deficient)
         | {"largest change of a head's output": max(changes)},
-        raw=trace.attention,
+        raw=tuple(trace.attention),
         sites=trace.sites,
         sequences=trace.token_names,
-        **{name: tuple(numbers[name] for numbers in by_site) for name in by_site[0]},
+        **numbers,
     )
 
 
@@ -272,6 +275,8 @@ def _shares(raw: SiteMap, effective: SiteMap, special: Tensor, first: Tensor) ->
 
 def _output_change(raw: Tensor, effective: Tensor, values: Tensor) -> float:
     """The largest change of a head's output, which should be zero, in units of the values."""
+    if not raw.numel():
+        return 0.0
     values = values.to(effective.dtype)
     heads = zip(raw, effective, values, strict=True)
     largest = max(float(((kept - row) @ seen).abs().amax()) for row, kept, seen in heads)

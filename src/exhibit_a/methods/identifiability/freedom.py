@@ -68,6 +68,10 @@ def degrees_of_freedom(
     ``dtype`` is the precision the model computed in, where it is not that of ``values``.
     """
     sets, precision = key_sets(visible), dtype or values.dtype
+    if not len(visible):
+        none = torch.zeros(len(attention), 0, dtype=torch.long, device=attention.device)
+        keyed = (none, none, none.double()) if keys is not None else (None, None, None)
+        return Freedom(none, none, none, *keyed)
 
     def count_heads(heads: slice) -> list[Tensor]:
         weights = attention[heads].to(torch.float64).masked_fill(~visible, 0)

@@ -126,7 +126,12 @@ class KeySets:
 
 
 def key_sets(visible: Bool[Tensor, "query key"]) -> KeySets:
-    """The key sets of a mask; sets that form a chain are ordered from small to large."""
+    """The key sets of a mask; sets that form a chain are ordered from small to large.
+
+    Where there is no row, the only set is that of all keys.
+    """
+    if not len(visible):
+        return KeySets(visible.new_ones(1, visible.shape[1]), visible.new_zeros(0).long())
     if bool((visible == visible[:1]).all()):
         return KeySets(
             visible[:1], torch.zeros(len(visible), dtype=torch.long, device=visible.device)

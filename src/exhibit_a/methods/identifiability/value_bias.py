@@ -27,7 +27,7 @@ def value_bias(trace: Trace) -> tuple[HeadBias, ...]:
     with (
         frozen_eval(model),
         hooked([module.register_forward_hook(_bias_only) for module in linear]),
-        trace.subject.tapping(recorder),
+        trace.subject.tapping(recorder, fused=trace.fused),
     ):
         model(**trace.inputs)
     return tuple(recorder.biases)

@@ -26,7 +26,7 @@ from exhibit_a.methods.mixing.pushforward import lengths_of, push_to_heads
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.correlation import pearson, spearman
 from exhibit_a.numerics.distances import FARTHEST, jensen_shannon, total_variation
-from exhibit_a.results.over_units import Rule
+from exhibit_a.results.over_units import Rules
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
 from exhibit_a.shapes import SiteHeads, SiteMap
@@ -43,11 +43,7 @@ HeadScores = dict[str, Float[Tensor, " head"]]  # by measure
 class HeadMixing(Result):
     """Attention and input contribution of every head, and how far they agree."""
 
-    unit_rules: ClassVar[dict[str, Rule]] = {
-        "attention": "map",
-        "contribution": "map",
-        "sequences": "names",
-    }
+    unit_rules: ClassVar[Rules] = {"attention": "map", "contribution": "map", "sequences": "names"}
     attention: tuple[SiteMap, ...]
     contribution: tuple[SiteMap, ...]
     pearson: tuple[SiteHeads, ...]  # 1: the head takes from where it looks

@@ -152,7 +152,7 @@ def hidden_attribution(
     targets, sources = (probing.positions(trace, name) for name in (stack, source))
     push = push_to_layers(trace, source, stack, many=probing.exact)
     measured = _measured(push, probing, sources, targets, norm)
-    return assembled(trace, push, probing, measured, stack=stack, source=source, norm=norm)
+    return assembled(trace, push, probing, measured, (stack, source), norm=norm)
 
 
 def assembled(
@@ -160,13 +160,15 @@ def assembled(
     push: Pushforward,
     probing: Probing,
     measured: tuple[Mixing, Mixing],
+    stacks: tuple[str, str],
     *,
-    stack: str,
-    source: str,
     norm: Norm = "frobenius",
 ) -> HiddenAttribution:
-    """The result, from the norms at the output of every layer and the error of contributions."""
-    norms, error = measured
+    """The result, from the norms at the output of every layer and the error of contributions.
+
+    ``stacks`` are the one that is looked into and the one whose tokens are looked for.
+    """
+    (norms, error), (stack, source) = measured, stacks
     targets, sources = (probing.positions(trace, name) for name in (stack, source))
     inputs = push.entry[0, sources].detach() if stack == source else None
     norms = _with_input(norms, inputs, norm)

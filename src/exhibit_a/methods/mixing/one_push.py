@@ -47,6 +47,6 @@ def hidden_and_heads(
     norms, error = at_layers.norms(sketch=True)
     checks = {f"{name}_{stack}": value for name, value in push.checks.items()}
     return (
-        assembled(trace, push, probing, (norms[0], error[0]), stack=stack, source=stack),
+        assembled(trace, push, probing, (norms[0], error[0]), (stack, stack)),
         compared_maps(trace, at_heads.shares(), checks, probing),
     )

@@ -19,7 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from exhibit_a.subject.function_mode import Arguments, Function, FunctionMode, Options
+from exhibit_a.shapes import Options
+from exhibit_a.subject.function_mode import Arguments, Function, FunctionMode
 
 LinearMap = Callable[[Tensor, Tensor], Tensor]
 

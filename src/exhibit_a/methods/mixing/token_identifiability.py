@@ -50,6 +50,7 @@ from exhibit_a.methods.mixing.token_states import Source, Split, StateBatch, Tex
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.result import Result
+from exhibit_a.shapes import Options
 from exhibit_a.subject.subject import Subject
 
 MapName = Literal["identity", "rotation", "linear", "mlp"]
@@ -141,17 +142,10 @@ def token_identifiability(
     fitted, controls, facts = _fit(task, maps, width or subject.anatomy.d_model, epochs)
     score = _scored(task, fitted | {CONTROL + name: control for name, control in controls.items()})
     memorised, memorised_chance = _memorised(task, controls)
+    used: Options = {"maps": tuple(maps), "metric": metric, "candidates": candidates}
+    used |= {"top": top, "width": width, "epochs": epochs}
     return TokenIdentifiability(
-        provenance=subject.provenance(
-            "token_identifiability",
-            seed,
-            maps=tuple(maps),
-            metric=metric,
-            candidates=candidates,
-            top=top,
-            width=width,
-            epochs=epochs,
-        ),
+        provenance=subject.provenance("token_identifiability", seed, **used),
         checks=facts | _test_checks(score, list(controls)),
         tokens=None,
         layouts={},

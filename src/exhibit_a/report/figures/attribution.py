@@ -6,7 +6,8 @@ from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.attribution.tree import AttributionTree
 from exhibit_a.report.figures.dispatch import draw
-from exhibit_a.report.figures.drawing import Canvas, colour_bar, literal, name_ticks
+from exhibit_a.report.figures.drawing import Canvas, literal, name_ticks
+from exhibit_a.report.figures.legends import colour_bar
 from exhibit_a.report.figures.maps import token_map
 from exhibit_a.report.figures.sites import choose_head
 from exhibit_a.report.palette import BLUE, VERMILION

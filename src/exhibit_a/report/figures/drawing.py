@@ -1,14 +1,13 @@
 """How is a figure begun, labelled and coloured, in the same way for every kind of result?
 
 A `Canvas` holds what the caller of ``plot`` asked for: axes to draw into, a size, a colour map,
-names in place of the tokens. A figure asks it for its axes and its colours; heat maps, names along
-an axis, colour bars and legends are drawn by the functions below.
+names in place of the tokens. A figure asks it for its axes and its colours; heat maps and names
+along an axis are drawn by the functions below, colour bars and legends by ``legends.py``.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill
-from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
@@ -32,19 +31,18 @@ from exhibit_a.report.figures.paper import (
     text_size,
 )
 from exhibit_a.report.palette import AGAINST, ANCHORS, FOR, SEQUENTIAL, SERIES, SIGNED
+from exhibit_a.shapes import Options
 
 COLUMNS = {"one column": 3.3, "two columns": 6.9}  # of a paper, in inches
 PAGE = 9.0  # inches; no figure is higher
 LOW = 2.5  # inches; no figure that is fitted to a column is lower
 BESIDE, BELOW = 1.6, 1.2  # inches that names and legends take of any figure, whatever its size
-ROW = 0.17  # inches; a row of a legend in a column of a paper
 STACKED = 2.9  # inches of each panel, where they stand below each other in a column
 NARROW = 1.9  # inches; panels narrower than this stand below each other
 IN_A_COLUMN = 0.8  # text in a column of a paper, relative to matplotlib's own size
 NAME = 20  # characters of a name; the rest of it is left out
 LETTER = 0.65  # the width of a letter, in font sizes
 WORD = 12  # characters; no line of text is broken into shorter ones
-WRAPPED = 26  # characters in a line beside a colour bar
 MARKS = ("##", "Ġ", "▁", "</w>")  # of word pieces, by the tokenizers that are most used
 LINES = ("-", "--", ":", "-.")
 
@@ -93,7 +91,7 @@ class Canvas:
         if narrow and not below and isinstance(self.figsize, str):
             height = min(PAGE, STACKED * count)
         figure = PaperFigure((width, height))
-        options: dict[str, Any] = {"squeeze": False, "sharey": sharey}
+        options: Options = {"squeeze": False, "sharey": sharey}
         if below or narrow:
             options["height_ratios"] = ratios if below else None
             return list(figure.subplots(count, 1, **options)[:, 0])
@@ -262,43 +260,6 @@ def heat_map(
         norm=Normalize(*ends) if even else FuncNorm((_root, _square), *ends),
         aspect="equal" if square and rows == columns else "auto",
     )
-
-
-def colour_bar(mappable: Any, axes: Axes | Sequence[Axes], label: str) -> None:
-    """What the colours mean, beside the axes."""
-    first = axes if isinstance(axes, Axes) else axes[0]
-    bar = first.figure.colorbar(mappable, ax=axes, shrink=0.9, pad=0.02)
-    bar.set_label(fill(literal(label), WRAPPED))
-    bar.ax.tick_params(labelsize="small")
-
-
-def legend(canvas: Canvas, *named: Axes, **options: Any) -> None:
-    """The names of the series in these axes, each once: in the caller's axes where they fit best.
-
-    In a figure of ours they stand beside everything else, or below it in a narrow figure.
-    """
-    if canvas.ax is not None:
-        canvas.ax.legend(fontsize="small", **options)
-        return
-    series: dict[str, Any] = {}
-    for axes in named:
-        handles, names = axes.get_legend_handles_labels()
-        series = series | dict(zip(names, handles, strict=True))
-    figure = figure_of(named[0])
-    beside = figure.get_figwidth() > 2 * NARROW
-    place: dict[str, Any] = {"loc": "outside right center"}
-    if not beside:
-        place = {"loc": "outside lower center", "ncols": 2}
-        if isinstance(canvas.figsize, str):
-            figure.set_figheight(min(figure.get_figheight() + ROW * len(series) / 2, PAGE))
-    figure.legend(
-        series.values(), series.keys(), fontsize="small", frameon=False, **place, **options
-    )
-
-
-def inner_legend(axes: Axes) -> None:
-    """The names of the series inside the axes, for figures whose lines leave room."""
-    axes.legend(fontsize="x-small", frameon=False)
 
 
 def root_scale(axes: Axes) -> None:

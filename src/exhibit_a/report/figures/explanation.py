@@ -15,12 +15,11 @@ from exhibit_a.report.figures.drawing import (
     LINES,
     Canvas,
     heat_map,
-    inner_legend,
-    legend,
     literal,
     name_ticks,
     numbers_of,
 )
+from exhibit_a.report.figures.legends import inner_legend, legend
 from exhibit_a.report.palette import GREY, SERIES
 
 FEW_STEPS = 20  # of training; with fewer, each is marked

@@ -13,15 +13,8 @@ from exhibit_a.methods.heads.patching import HeadPatching
 from exhibit_a.methods.heads.removal import Pruning
 from exhibit_a.methods.heads.sinks import SinkDiagnosis
 from exhibit_a.report.figures.dispatch import draw
-from exhibit_a.report.figures.drawing import (
-    Canvas,
-    Size,
-    colour_bar,
-    heat_map,
-    inner_legend,
-    name_ticks,
-    numbers_of,
-)
+from exhibit_a.report.figures.drawing import Canvas, Size, heat_map, name_ticks, numbers_of
+from exhibit_a.report.figures.legends import colour_bar, inner_legend
 from exhibit_a.report.figures.reliance import head_table
 from exhibit_a.report.palette import GREY
 from exhibit_a.shapes import SiteHeads
@@ -52,14 +45,8 @@ def pruning_curve(result: PruningCurve, canvas: Canvas) -> Axes:
 @draw.register(HeadImportance)
 def head_importance(result: HeadImportance, canvas: Canvas) -> Axes:
     """The table of heads; darker matters more."""
-    sites, heads = result.scores.shape
-    axes = canvas.axes(2.2 + min(0.4 * heads, 8), 1.5 + min(0.35 * sites, 7))
-    image = heat_map(axes, canvas, result.scores, even=True, square=False)
-    name_ticks(axes.yaxis, [layer_name(site, result.sites) for site in result.sites])
-    name_ticks(axes.xaxis, range(heads))
-    axes.set_xlabel("head")
-    axes.set_title(f"importance by {result.by}, {result.examples} examples", fontsize="medium")
-    colour_bar(image, axes, "importance")
+    axes = head_map(tuple(result.scores), result.sites, canvas, "importance")
+    axes.set_title(f"importance by {result.measure}, {result.examples} examples", fontsize="medium")
     return axes
 
 
@@ -134,7 +121,7 @@ def _curves(curves: Sequence[PruningCurve], canvas: Canvas) -> Axes:
             linestyle="-" if curve.order == "least" else "--",
             marker=MARKERS[place % len(MARKERS)],
             markersize=4,
-            label=f"{curve.by}, {curve.order} first",
+            label=f"{curve.measure}, {curve.order} first",
         )
         axes.fill_between(fraction, interval[:, 0], interval[:, 1], color=colour, alpha=0.15)
     axes.set(xlabel="share of heads silenced", ylabel="accuracy", ylim=(0, 1.02))

@@ -15,15 +15,14 @@ from exhibit_a.report.figures.dispatch import draw
 from exhibit_a.report.figures.drawing import (
     LINES,
     Canvas,
-    colour_bar,
     evenly,
     heat_map,
-    legend,
     map_side,
     name_ticks,
     numbers_of,
     root_scale,
 )
+from exhibit_a.report.figures.legends import colour_bar, legend
 from exhibit_a.report.figures.sites import choose_head
 from exhibit_a.report.palette import GREY, PALE
 from exhibit_a.subject.anatomy import key_stack

@@ -8,7 +8,8 @@ from exhibit_a.methods.attribution.contribution import ContributionWeights
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.own import HeadMaps
 from exhibit_a.report.figures.dispatch import draw
-from exhibit_a.report.figures.drawing import Canvas, colour_bar, heat_map, map_side, name_ticks
+from exhibit_a.report.figures.drawing import Canvas, heat_map, map_side, name_ticks
+from exhibit_a.report.figures.legends import colour_bar
 from exhibit_a.report.figures.sites import choose_head
 from exhibit_a.subject.anatomy import key_stack
 from exhibit_a.subject.site_names import head_name
@@ -29,11 +30,7 @@ def head_maps(
 
 @draw.register(ContributionWeights)
 def contribution_weights(
-    result: ContributionWeights,
-    canvas: Canvas,
-    *,
-    site: int | None = None,
-    head: int | None = None,
+    result: ContributionWeights, canvas: Canvas, *, site: int | None = None, head: int | None = None
 ) -> Axes:
     """What every weight of one head stands for; by default of the head with the longest output."""
     weights = [lengths.sum(1) for lengths in result.lengths]

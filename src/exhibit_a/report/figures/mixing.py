@@ -9,15 +9,13 @@ from exhibit_a.methods.mixing.token_identifiability import MAPS, TokenIdentifiab
 from exhibit_a.report.figures.dispatch import draw
 from exhibit_a.report.figures.drawing import (
     Canvas,
-    colour_bar,
     evenly,
     heat_map,
-    inner_legend,
-    legend,
     literal,
     name_ticks,
     numbers_of,
 )
+from exhibit_a.report.figures.legends import colour_bar, inner_legend, legend
 from exhibit_a.report.palette import GREY, VERMILION
 from exhibit_a.subject.site_names import place_name
 

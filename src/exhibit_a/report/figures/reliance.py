@@ -6,7 +6,8 @@ from torch import Tensor
 
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.report.figures.dispatch import draw
-from exhibit_a.report.figures.drawing import Canvas, colour_bar, heat_map, literal, name_ticks
+from exhibit_a.report.figures.drawing import Canvas, heat_map, literal, name_ticks
+from exhibit_a.report.figures.legends import colour_bar
 from exhibit_a.shapes import SiteHeads
 from exhibit_a.subject.site_names import layer_name
 

@@ -3,23 +3,17 @@
 from matplotlib.axes import Axes
 
 from exhibit_a.report.figures.dispatch import draw
-from exhibit_a.report.figures.drawing import Canvas, legend, literal, name_ticks
+from exhibit_a.report.figures.drawing import Canvas, literal, name_ticks
+from exhibit_a.report.figures.legends import legend
 from exhibit_a.report.figures.paper import axis_length
 from exhibit_a.report.palette import GREY, OF_WORD
 from exhibit_a.subject.anatomy import main_stack
 from exhibit_a.subject.site_names import layer_name
 from exhibit_a.trials.trial import Trial
-from exhibit_a.trials.verdict import (
-    CONTESTED,
-    EVIDENCE,
-    MISLEADING,
-    NO_EFFECT,
-    UNDETERMINED,
-    WORDS,
-)
+from exhibit_a.trials.verdict import WORDS
 
 MARK = 0.6  # of the room for a head that the largest mark takes
-MARKERS = {EVIDENCE: "s", CONTESTED: "D", MISLEADING: "X", NO_EFFECT: "o", UNDETERMINED: "^"}
+MARKERS = dict(zip(WORDS, "sDXo^", strict=True))
 
 
 @draw.register(Trial)

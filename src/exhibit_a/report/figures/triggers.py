@@ -5,7 +5,8 @@ from matplotlib.axes import Axes
 
 from exhibit_a.methods.triggers.triggers import Attack, Triggers
 from exhibit_a.report.figures.dispatch import draw
-from exhibit_a.report.figures.drawing import Canvas, legend, name_ticks
+from exhibit_a.report.figures.drawing import Canvas, name_ticks
+from exhibit_a.report.figures.legends import legend
 from exhibit_a.report.palette import GREY
 
 PATTERN = 40  # characters of a pattern and its class

@@ -7,6 +7,7 @@ class it extends. To summarise a new kind of result, register one function with
 """
 
 from exhibit_a.report.summaries import attribution as attribution
+from exhibit_a.report.summaries import comparison as comparison
 from exhibit_a.report.summaries import context as context
 from exhibit_a.report.summaries import explanation as explanation
 from exhibit_a.report.summaries import heads as heads

@@ -7,6 +7,7 @@ from exhibit_a.methods.attribution.tree import AttributionTree
 from exhibit_a.report.sentences import reliance_sentences
 from exhibit_a.report.summaries.dispatch import (
     TOP,
+    Columns,
     Summary,
     from_columns,
     of_heads,
@@ -36,7 +37,7 @@ def _(result: Reliance, top: int | None = None) -> Summary:
 @summary_rows.register
 def _(result: SelfAttribution, top: int | None = None) -> Summary:
     edges = result.strongest(TOP if top is None else top)
-    columns = {
+    columns: Columns = {
         "layer": [layer_number(result.sites[edge.site], result.sites) for edge in edges],
         "head": [edge.head for edge in edges],
         "query": [edge.query_token for edge in edges],
@@ -49,12 +50,13 @@ def _(result: SelfAttribution, top: int | None = None) -> Summary:
 @summary_rows.register
 def _(result: AttributionTree, top: int | None = None) -> Summary:  # noqa: ARG001
     tokens = result.tokens or ()
-    rows: Rows = [
-        {"layer": edge.layer, "parent": tokens[edge.parent], "child": tokens[edge.child]}
-        | {"score": edge.score}
-        for edge in result.edges
-    ]
-    return Summary(f"tree for the {result.target}", rows)
+    columns: Columns = {
+        "layer": [edge.layer for edge in result.edges],
+        "parent": [tokens[edge.parent] for edge in result.edges],
+        "child": [tokens[edge.child] for edge in result.edges],
+        "score": [edge.score for edge in result.edges],
+    }
+    return Summary(f"tree for the {result.target}", from_columns(columns))
 
 
 @summary_rows.register

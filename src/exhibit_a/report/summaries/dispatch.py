@@ -20,6 +20,7 @@ from exhibit_a.subject.site_names import layer_number
 TOP = 12  # edges and heads
 
 Head = tuple[int, int]  # site, head
+Columns = dict[str, Iterable[Cell] | Tensor]  # by their headings
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def summary_rows(result: Result, top: int | None = None) -> Summary:
     return Summary(title if len(rows) == total else f"{title}, {len(rows)} of {total} rows", rows)
 
 
-def from_columns(columns: Mapping[str, Iterable[Cell] | Tensor]) -> Rows:
+def from_columns(columns: Columns) -> Rows:
     """A row for each entry that all columns have; pairs of numbers are one cell.
 
     >>> from_columns({"shuffled": ["layer 0"], "interval": torch.tensor([[0.25, 0.5]])})

@@ -7,7 +7,7 @@ from exhibit_a.methods.explanation.permutation import PermutationTest
 from exhibit_a.methods.explanation.pictures import Pictures
 from exhibit_a.methods.own import TokenAttribution
 from exhibit_a.report.sentences import MARKS, ranked_pictures
-from exhibit_a.report.summaries.dispatch import Summary, from_columns, means, summary_rows
+from exhibit_a.report.summaries.dispatch import Columns, Summary, from_columns, means, summary_rows
 from exhibit_a.report.table import Rows
 
 FIRST_WORDS = 3  # of a picture
@@ -15,7 +15,7 @@ FIRST_WORDS = 3  # of a picture
 
 @summary_rows.register
 def _(result: PermutationTest, top: int | None = None) -> Summary:  # noqa: ARG001
-    columns = {
+    columns: Columns = {
         "shuffled": result.conditions,
         "accuracy": result.accuracy,
         "interval": result.accuracy_interval,
@@ -31,7 +31,7 @@ def _(result: PermutationTest, top: int | None = None) -> Summary:  # noqa: ARG0
 
 @summary_rows.register
 def _(result: AdversarialAttention, top: int | None = None) -> Summary:  # noqa: ARG001
-    columns = {
+    columns: Columns = {
         "where": result.conditions,
         "divergence": result.divergence,
         "most_possible": result.bound,
@@ -48,7 +48,7 @@ def _(result: AdversarialAttention, top: int | None = None) -> Summary:  # noqa:
 
 @summary_rows.register
 def _(result: AdversarialKeys, top: int | None = None) -> Summary:  # noqa: ARG001
-    columns = {
+    columns: Columns = {
         "keys": result.conditions,
         "accuracy": result.accuracy,
         "interval": result.accuracy_interval,

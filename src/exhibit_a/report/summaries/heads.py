@@ -7,6 +7,7 @@ from exhibit_a.methods.heads.removal import Pruning
 from exhibit_a.methods.heads.sinks import SinkDiagnosis
 from exhibit_a.report.summaries.dispatch import (
     TOP,
+    Columns,
     Summary,
     from_columns,
     known,
@@ -22,7 +23,7 @@ from exhibit_a.subject.site_names import layer_number
 def _(result: HeadImportance, top: int | None = None) -> Summary:
     heads = result.ranking[::-1][: TOP if top is None else top]
     columns = {"importance": result.scores, "standard_error": result.standard_error}
-    title = f"most important heads by {result.by}, {result.examples} examples"
+    title = f"most important heads by {result.measure}, {result.examples} examples"
     return Summary(title, of_heads(result.sites, heads, columns))
 
 
@@ -48,14 +49,14 @@ def _(result: HeadSimilarity, top: int | None = None) -> Summary:
 
 @summary_rows.register
 def _(result: PruningCurve, top: int | None = None) -> Summary:  # noqa: ARG001
-    columns = {
+    columns: Columns = {
         "heads_gone": result.removed,
         "share": result.fraction,
         "accuracy": result.accuracy,
         "interval": result.interval,
         "loss": result.loss,
     }
-    title = f"{result.order} important heads first, by {result.by}"
+    title = f"{result.order} important heads first, by {result.measure}"
     return Summary(f"{title}; mean accuracy {result.area:.3f}", from_columns(columns))
 
 

@@ -7,6 +7,7 @@ from exhibit_a.methods.identifiability.counts import (
 )
 from exhibit_a.methods.identifiability.effective import EffectiveAttention
 from exhibit_a.report.summaries.dispatch import (
+    Columns,
     Summary,
     from_columns,
     known_means,
@@ -21,7 +22,7 @@ DEMANDS = ("same_output", "same_sum", "not_negative", "as_keys_allow")
 
 @summary_rows.register
 def _(result: EffectiveAttention, top: int | None = None) -> Summary:  # noqa: ARG001
-    columns = {
+    columns: Columns = {
         "layer": [layer_number(site, result.sites) for site in result.sites],
         "not_unique": [float((verdict == 2).double().mean()) for verdict in result.verdict],
         "nullity": [int(nullity.amax()) for nullity in result.nullity],
@@ -40,7 +41,7 @@ def _(result: EffectiveAttention, top: int | None = None) -> Summary:  # noqa: A
 
 @summary_rows.register
 def _(result: IdentifiabilityByLength, top: int | None = None) -> Summary:  # noqa: ARG001
-    columns = {
+    columns: Columns = {
         "tokens": result.lengths,
         "pearson": means(result.pearson),
         "null_fraction": means(result.null_fraction),

@@ -7,7 +7,13 @@ from torch import Tensor
 from exhibit_a.methods.mixing.head_mixing import HeadMixing
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
 from exhibit_a.methods.mixing.token_identifiability import TokenIdentifiability
-from exhibit_a.report.summaries.dispatch import Summary, from_columns, known_means, summary_rows
+from exhibit_a.report.summaries.dispatch import (
+    Columns,
+    Summary,
+    from_columns,
+    known_means,
+    summary_rows,
+)
 from exhibit_a.report.table import Rows
 from exhibit_a.results.result import Result
 from exhibit_a.subject.site_names import place_name
@@ -19,7 +25,7 @@ def _(result: HiddenAttribution, top: int | None = None) -> Summary:
         return summary_rows.dispatch(Result)(result, top)
     shares, tokens = result.self_contribution, result.tokens or ()
     least = [(int(layer.argmin()), float(layer.amin())) for layer in shares]
-    columns = {
+    columns: Columns = {
         "layer": range(len(shares)),
         "own_share": [float(layer.median()) for layer in shares],
         "not_own_top": result.not_own_top,
@@ -32,7 +38,7 @@ def _(result: HiddenAttribution, top: int | None = None) -> Summary:
 def _(result: HeadMixing, top: int | None = None) -> Summary:  # noqa: ARG001
     places = zip(result.stack, result.layer, result.kind, strict=True)
     names = [place_name(*place, set(result.stack)) for place in places]
-    columns = {
+    columns: Columns = {
         "layer": [name.replace("layer ", "") for name in names],
         "pearson": known_means(result.pearson),
         "spearman": known_means(result.spearman),

@@ -6,6 +6,7 @@ nearest class it extends. To show a new kind of result, register one function wi
 """
 
 from exhibit_a.report.views import attribution as attribution
+from exhibit_a.report.views import comparison as comparison
 from exhibit_a.report.views import context as context
 from exhibit_a.report.views import heads as heads
 from exhibit_a.report.views import identifiability as identifiability

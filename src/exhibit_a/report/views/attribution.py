@@ -79,14 +79,14 @@ def tree(result: AttributionTree, attribution: SelfAttribution | None, blocks: B
 
 def _changes(result: SelfAttribution) -> Table:
     return {
-        "title": "What every site changed",
-        "columns": ["site", "change", "gap"],
+        "title": "What every layer changed",
+        "columns": ["layer", "change", "gap"],
         "rows": [
             [layer_name(site, result.sites), float(change), float(gap)]
             for site, change, gap in zip(result.sites, result.change, result.gap, strict=True)
         ],
-        "caption": f"Of the {result.target}: what silencing the whole site takes away, and how far "
-        "the entries of its maps miss it.",
+        "caption": f"Of the {result.target}: what silencing the whole layer takes away, and how "
+        "far the entries of its maps miss it.",
     }
 
 

@@ -19,7 +19,7 @@ def _pruning_chart(result: PruningCurve) -> Chart:
     band: list[Point] = [(low, high) for low, high in result.interval.tolist()]
     return {
         "title": "How much is left as heads go?",
-        "x": f"share of heads silenced, {result.order} important first, by {result.by}",
+        "x": f"share of heads silenced, {result.order} important first, by {result.measure}",
         "y": "accuracy",
         "series": [{"name": "accuracy", "points": points, "band": band}],
         "lines": [],

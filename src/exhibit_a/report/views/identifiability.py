@@ -68,7 +68,7 @@ def _length_chart(
         "y": name,
         "series": series,
         "lines": _widths(set(result.d_head)),
-        "caption": "Means over the heads of a site, for growing beginnings of the text.",
+        "caption": "Means over the heads of a layer, for growing beginnings of the text.",
     }
 
 

@@ -4,7 +4,13 @@ from exhibit_a.methods.identifiability.counts import AttentionIdentifiability
 from exhibit_a.report.header import Column, Maps, Panels, Summary, Table
 from exhibit_a.report.pack import Blocks, SiteMaps
 from exhibit_a.report.panels import attention_maps, sequence, site_entries
-from exhibit_a.report.sentences import carriers_sentence, of_margin, reliance_sentences, unshaded
+from exhibit_a.report.sentences import (
+    carriers_sentence,
+    carrying_heads,
+    of_margin,
+    reliance_sentences,
+    unshaded,
+)
 from exhibit_a.report.slider import MOST, slider
 from exhibit_a.report.views.attribution import tree
 from exhibit_a.report.views.dispatch import panels_of
@@ -77,7 +83,7 @@ def trial_panels(trial: Trial, blocks: Blocks) -> Panels:
         panels["story"] = story(trial.hidden, blocks)
     if trial.tree is not None:
         panels["tree"] = tree(trial.tree, trial.attribution, blocks)
-    left = BUDGET - blocks.length * 3 // 4
+    left = int(BUDGET * blocks.share) - blocks.length * 3 // 4
     if (heads := slider(trial, blocks, min(left, MOST))) is not None:
         panels["slider"] = heads
     if trial.effective is not None:
@@ -134,8 +140,8 @@ def _summary(trial: Trial) -> Summary:
             f"layers together: orange for, blue against; the strongest is "
             f"{max(shares, key=abs):+.3g}. Choose a word to follow it."
         )
-    reliance = trial.reliance
-    return {
+    reliance, main = trial.reliance, main_stack(trial.sites)
+    written: Summary = {
         "advice": trial.advice,
         "answer": list(trial.answer.items()),
         "target": trial.target,
@@ -143,11 +149,25 @@ def _summary(trial: Trial) -> Summary:
         "verdict": trial.verdict,
         "reliance": [] if reliance is None else reliance_sentences(reliance, trial.answer),
         "carriers": carriers_sentence(trial),
-        "sequence": main_stack(trial.sites),
+        "sequence": main,
         "shares": shares,
         "caption": caption,
         "skipped": list(trial.skipped.items()),
+        "carrying": carrying_heads(trial),
+        "texts": [
+            ("The text" if stack == main else "What the model says", stack)
+            for stack in _texts(trial, main)
+        ],
     }
+    if trial.label:
+        written["truth"] = trial.label
+    return written
+
+
+def _texts(trial: Trial, main: str) -> list[str]:
+    """The stacks whose text is read: the input, and what a decoder beside it says."""
+    crossed = {site.stack for site in trial.sites if site.kind == "cross"}
+    return [main, *(stack for stack in trial.sequences if stack in crossed and stack != main)]
 
 
 def _demands(trial: Trial, counted: AttentionIdentifiability) -> Table:
@@ -158,7 +178,7 @@ def _demands(trial: Trial, counted: AttentionIdentifiability) -> Table:
         rows.append([layer_name(site, trial.sites), *shares, *[None] * (len(names) - len(shares))])
     return {
         "title": "Was this attention the only one possible?",
-        "columns": ["site", *names],
+        "columns": ["layer", *names],
         "rows": rows,
         "caption": "Share of rows that are unique when more and more is demanded of an "
         "alternative. The last demand is local: small moves that the model’s own keys could make.",

@@ -1,0 +1,252 @@
+"""How fast is the same work elsewhere? Each peer beside us, in one process and on one thread.
+
+The model is a BERT or a Llama of middle size with random weights, the input the same for both, and
+time is processor time: the least of three repeats taken in turns. A peer that is not installed, or
+that cannot do the work with these versions, is a line that says so and no failure.
+
+    pip install 'exhibit-a[peers]'      # what is wanted of it; some of them do not go together
+    python benchmarks/peers.py --out docs/data/peers.json
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import transformers
+from support.quiet import one_quiet_thread
+
+import exhibit_a as xa
+from exhibit_a.subject.guard import frozen_eval
+from exhibit_a.subject.subject import Subject
+
+TOKENS, REPEATS, POINTS = 64, 3, 5
+
+
+class Pairing(NamedTuple):
+    """The same work by a peer and by us; ``needs`` is the module that the peer is."""
+
+    work: str
+    peer: str
+    needs: str
+    theirs: Callable[[], object]
+    ours: Callable[[], object]
+    note: str = ""
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    asked.add_argument("--out", type=Path, help="write the measurements to this file")
+    options = asked.parse_args()
+    one_quiet_thread()
+    rows = [measured(pairing) for pairing in pairings()]
+    for row in rows:
+        told = row.get("missing") or f"{row['peer_seconds'] / row['our_seconds']:.2f} × our time"
+        print(f"{row['work']:44} {row['peer']:28} {told}", flush=True)
+    if options.out:
+        options.out.write_text(json.dumps({"tokens": TOKENS, "rows": rows}, indent=1) + "\n")
+
+
+def measured(pairing: Pairing) -> dict[str, Any]:
+    """One line: both times, or why there is none."""
+    line: dict[str, Any] = {"work": pairing.work, "peer": pairing.peer, "note": pairing.note}
+    try:
+        import_module(pairing.needs)
+        pairing.theirs()
+    except ImportError:
+        return line | {"missing": "not installed"}
+    except Exception as problem:  # a peer can fail in any way with versions it was not made for
+        reason = str(problem).strip().split("\n")[0][:80]
+        return line | {"missing": f"fails: {type(problem).__name__}: {reason}"}
+    spent: dict[str, list[float]] = {"peer_seconds": [], "our_seconds": []}
+    for _ in range(REPEATS):
+        for name, work in (("peer_seconds", pairing.theirs), ("our_seconds", pairing.ours)):
+            started = time.process_time()
+            work()
+            spent[name].append(time.process_time() - started)
+    return line | {name: min(times) for name, times in spent.items()}
+
+
+def pairings() -> Iterator[Pairing]:
+    """Everything that is compared."""
+    capture = partial(xa.capture, encoder(), inputs())
+    yield Pairing("maps and states", "transformers, eager", "transformers", hf_maps, capture)
+    yield Pairing(
+        "maps and states",
+        "TransformerLens run_with_cache",
+        "transformer_lens",
+        lens_cache,
+        llama_capture,
+    )
+    yield Pairing("maps and states", "nnsight trace", "nnsight", nnsight_states, llama_capture)
+    yield Pairing(
+        f"attention attribution, one layer, {POINTS} points",
+        "captum IntegratedGradients",
+        "captum.attr",
+        captum_attention,
+        our_attention,
+        "the map is injected by our edit: captum alone cannot reach it",
+    )
+    yield Pairing(
+        "integrated gradients of embeddings, 64 points",
+        "captum LayerIntegratedGradients",
+        "captum.attr",
+        captum_embeddings,
+        partial(xa.companions, trace(), methods=["integrated_gradients"]),
+    )
+    yield Pairing(
+        "effective attention", "thin float32 SVD of V", "torch", partial(thin_svd, False),
+        partial(xa.effective_attention, trace()), "no ranks, no float64, no statistics",
+    )  # fmt: skip
+    yield Pairing(
+        "effective attention", "full float32 SVD of V", "torch", partial(thin_svd, True),
+        partial(xa.effective_attention, trace()),
+    )  # fmt: skip
+    yield Pairing("page of all heads", "BertViz head_view", "bertviz", bertviz_page, our_page)
+    yield Pairing("attention of a generated text", "inseq", "inseq", inseq_attention, llama_capture)
+    yield Pairing("answer span", "FlashTrace", "flashtrace", flashtrace_span, our_span)
+
+
+@cache
+def encoder() -> Subject:
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        hidden_size=384, num_hidden_layers=6, num_attention_heads=12, intermediate_size=1536
+    )
+    return xa.load(transformers.BertForSequenceClassification(config).eval())
+
+
+@cache
+def decoder() -> Subject:
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=8192, hidden_size=384, num_hidden_layers=6, num_attention_heads=6,
+        num_key_value_heads=2, intermediate_size=1024,
+    )  # fmt: skip
+    return xa.load(transformers.LlamaForCausalLM(config).eval())
+
+
+@cache
+def inputs() -> dict[str, torch.Tensor]:
+    ids = torch.randint(200, 8000, (1, TOKENS), generator=torch.Generator().manual_seed(0))
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+@cache
+def trace() -> xa.Trace:
+    return xa.capture(encoder(), inputs())
+
+
+def hf_maps() -> None:
+    model = encoder().model
+    before = model.config._attn_implementation
+    model.set_attn_implementation("eager")
+    try:
+        with torch.no_grad(), frozen_eval(model):
+            model(**inputs(), output_attentions=True, output_hidden_states=True)
+    finally:
+        model.set_attn_implementation(before)
+
+
+def llama_capture() -> xa.Trace:
+    return xa.capture(decoder(), inputs())
+
+
+def lens_cache() -> None:
+    bridge = import_module("transformer_lens.model_bridge").TransformerBridge
+    bridge.boot_transformers("local", hf_model=decoder().model, device="cpu").run_with_cache(
+        inputs()["input_ids"]
+    )
+
+
+def nnsight_states() -> None:
+    model = import_module("nnsight").NNsight(decoder().model)
+    with torch.no_grad(), model.trace(inputs()["input_ids"]):
+        saved = [layer.output.save() for layer in model.model.layers]
+    del saved
+
+
+def captum_attention() -> None:
+    attribution = import_module("captum.attr").IntegratedGradients(_answer)
+    maps = trace().attention[-1][None]
+    attribution.attribute(
+        maps,
+        torch.zeros_like(maps),
+        n_steps=POINTS,
+        method="gausslegendre",
+        internal_batch_size=POINTS,
+    )
+
+
+def _answer(maps: torch.Tensor) -> torch.Tensor:
+    last = trace().sites[-1].index
+    output = xa.replay(trace(), xa.edits.replace(last, maps), copies=len(maps))
+    return torch.softmax(output.logits, -1)[:, 0]
+
+
+def our_attention() -> None:
+    from exhibit_a.methods.attribution.path_integral import Plan, integrate, wide
+    from exhibit_a.trace.batches import of_one
+
+    target = xa.choose_target(trace(), label=0)
+    whole = wide(target(trace().output).detach())
+    plan = Plan("gauss", POINTS)
+    integrate(
+        of_one(trace()), trace().sites[-1].index, lambda out, _: target(out), whole, plan=plan
+    )
+
+
+def captum_embeddings() -> None:
+    model, index = encoder().model, xa.choose_target(trace()).index
+
+    def answer(ids: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(model(input_ids=ids).logits, -1)[:, index]
+
+    layer = model.bert.embeddings.word_embeddings
+    gradients = import_module("captum.attr").LayerIntegratedGradients(answer, layer)
+    ids = inputs()["input_ids"]
+    gradients.attribute(ids, torch.full_like(ids, 103), n_steps=64, internal_batch_size=64)
+
+
+def thin_svd(full: bool) -> None:
+    for maps, values in zip(trace().attention, trace().values, strict=True):
+        basis, _, _ = torch.linalg.svd(values, full_matrices=full)
+        kept = basis[..., : values.shape[-1]]
+        (maps @ kept) @ kept.mT
+
+
+def bertviz_page() -> None:
+    view = import_module("bertviz").head_view
+    maps = [maps[None] for maps in trace().attention]
+    view(maps, list(trace().tokens), html_action="return")
+
+
+def our_page() -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        xa.effective_attention(trace()).html(Path(folder) / "page.html")
+
+
+def inseq_attention() -> None:
+    import_module("inseq").load_model(decoder().model, "attention", tokenizer=decoder().tokenizer)
+
+
+def flashtrace_span() -> None:
+    import_module("flashtrace").trace(decoder().model, inputs()["input_ids"])
+
+
+def our_span() -> None:
+    ids = inputs()["input_ids"]
+    answer = tuple(ids[0, -8:].tolist())
+    span = xa.capture(decoder(), {"input_ids": ids[:, :-8]}, target_text=answer)
+    xa.companions(span, methods=["attention_gradient"])
+
+
+if __name__ == "__main__":
+    main()

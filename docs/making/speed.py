@@ -1,0 +1,174 @@
+"""Write docs/speed.md: what methods and rows cost, from the registry and from stored measurements.
+
+``make map`` runs it; a test sees that the page is what the files give. ``benchmarks/rows.py`` and
+``benchmarks/peers.py`` measure; a part that has not been measured is named as such.
+"""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from exhibit_a.methods.registry import Cost, methods
+
+ROOT = Path(__file__).parents[2]
+PAGE, DATA, FIGURE = ROOT / "docs/speed.md", ROOT / "docs/data", ROOT / "docs/figures/rows.svg"
+MISSING = "*Not measured yet.*"
+LAYERS, WIDTH, LENGTHS = 12, 768, (32, 128, 512)
+
+TEXT = """# What does it cost?
+
+*Written by `make map` from the registry and from docs/data; do not edit it by hand.*
+
+## Every method, in forward passes
+
+For a model of {layers} layers and width {width}, as the methods declare it; tests compare the declared number with counted
+passes (within a factor of two). Work beside the model is counted in the same unit. The last two columns say how the cost
+grows with the length of the text, beside what one pass itself costs, and how many sets of all attention maps (layers ×
+heads × n²) are held. `exhibit-a doctor MODEL --length N` gives seconds, and the peak of memory within a factor of 1.5.
+
+| method | {heads} | growth | maps | few rows |
+|---|{lines}---|---|---|
+{methods}
+
+## A few rows of a long text
+
+`xa.capture(subject, text, rows="answer" | [-1] | slice(-16, None))` runs the model on its own fused attention (sdpa, or flash
+where it was loaded with it) and keeps, of every site, the asked queries, and all keys and values. The maps of the asked
+rows are computed from these whenever they are used, by the family's own eager attention, and are compared with what the
+kernel gave (*parity*, in the checks of every result). No n × n map is ever formed, and a language model gives its answers
+from the first asked row on. What needs every row says so in one line; `trace.whole()` fetches them.
+
+A Llama shape of 12 layers, 9 heads (3 of keys and values), width 576, vocabulary 49,152, random weights; the last 16 rows;
+one thread, processor time, beside the model's own fused pass over the same inputs; memory is the peak above the loaded model
+(`python benchmarks/rows.py 2048 8192 32768 --out docs/data/rows.json`):
+
+{rows}
+
+{figure}
+
+All maps of {longest} tokens would take {all_maps}. A pass that would not fit is refused before it starts, with the number
+of rows that would. Models without a fused kernel (soft-caps, sinks, families outside the registry) form one layer's maps at
+a time and keep the asked rows of them.
+
+What the rows mean: effective attention, identifiability, alternatives, contribution weights and self-attribution of a row are
+the same numbers as among all rows. Sinks are looked for in the asked rows. Reliance lets the asked rows look evenly and
+leaves all others as they are, which is another question than that about all rows.
+
+## Beside other libraries
+
+{peers}
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    measured = _read("rows.json")
+    longest = max(map(int, measured), default=0)
+    maps = 12 * 9 * float(longest) ** 2 * 4 / 1e9
+    return TEXT.format(
+        layers=LAYERS,
+        width=WIDTH,
+        heads=" | ".join(f"n = {length}" for length in LENGTHS),
+        lines="---|" * len(LENGTHS),
+        methods="\n".join(_costs()),
+        rows=_rows(measured) if measured else MISSING,
+        figure="![Free dimensions, null fraction and weight on the first token of the last row, by "
+        "layer](figures/rows.svg)"
+        if FIGURE.exists()
+        else MISSING,
+        longest=f"{longest:,}",
+        all_maps=f"{maps:,.0f} GB",
+        peers=_peers(),
+    )
+
+
+def _costs() -> list[str]:
+    lines = []
+    for name, entry in sorted(methods().items()):
+        passes = [entry.cost.passes(LAYERS, length, WIDTH) for length in LENGTHS]
+        if entry.room == "yours" or not passes[0]:
+            continue
+        told = " | ".join(
+            f"{number:,.0f}" if number >= 10 else f"{number:.1f}" for number in passes
+        )
+        few = "yes" if entry.rows else "" if entry.takes == ("trace",) else "–"
+        lines.append(f"| `{name}` | {told} | {_growth(entry.cost)} | {entry.cost.maps:g} | {few} |")
+    return lines
+
+
+def _growth(cost: Cost) -> str:
+    """The exponent of n between the two longest texts, beside that of a pass."""
+    before, after = (cost.passes(LAYERS, length, WIDTH) for length in LENGTHS[1:])
+    return f"n^{math.log(after / before) / math.log(LENGTHS[2] / LENGTHS[1]):.2f}"
+
+
+def _rows(measured: dict[str, dict[str, Any]]) -> str:
+    table = [
+        "| tokens | own pass | with rows | effective attention of them | own peak | peak with rows | parity |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for length, row in sorted(measured.items(), key=lambda item: int(item[0])):
+        own = math.isfinite(row["own_seconds"])
+        table.append(
+            f"| {int(length):,} | {row['own_seconds']:.1f} s | {row['ratio']:.2f} × | "
+            f"{row['effective_ratio']:.2f} × | {row['own_megabytes']:,.0f} MB | "
+            f"{row['megabytes']:,.0f} MB | {row['parity']:.0e} |"
+            if own
+            else f"| {int(length):,} | not run | {row['seconds']:.0f} s | | | "
+            f"{row['megabytes']:,.0f} MB | {row['parity']:.0e} |"
+        )
+    return "\n".join(table)
+
+
+def _peers() -> str:
+    measured = _read("peers.json")
+    if not measured:
+        return MISSING
+    table = ["| work | peer | peer | ours | peer / ours | note |", "|---|---|---|---|---|---|"]
+    for row in measured["rows"]:
+        if row.get("missing"):
+            table.append(f"| {row['work']} | {row['peer']} | | | | {row['missing']} |")
+            continue
+        table.append(
+            f"| {row['work']} | {row['peer']} | {row['peer_seconds']:.3f} s | "
+            f"{row['our_seconds']:.3f} s | {row['peer_seconds'] / row['our_seconds']:.2f} | "
+            f"{row.get('note', '')} |"
+        )
+    return "\n".join(table)
+
+
+def _read(name: str) -> dict[str, Any]:
+    file = DATA / name
+    return json.loads(file.read_text("utf-8")) if file.exists() else {}
+
+
+def draw(measured: dict[str, dict[str, Any]]) -> None:
+    """The figure: the last row by layer, at every length."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    from matplotlib import pyplot as plt
+
+    mpl.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": "exhibit-a"}
+    figure, panels = plt.subplots(1, 3, figsize=(9, 2.6), layout="constrained")
+    named = (
+        ("nullity", "free dimensions"),
+        ("null_fraction", "null fraction"),
+        ("sink", "first token"),
+    )
+    for panel, (field, name) in zip(panels, named, strict=True):
+        for length, row in sorted(measured.items(), key=lambda item: int(item[0])):
+            panel.plot(row[field], marker=".", label=f"{int(length):,} tokens")
+        panel.set(xlabel="layer", ylabel=name)
+        if field != "null_fraction":
+            panel.set_yscale("log")
+    panels[0].legend(fontsize=7)
+    figure.savefig(FIGURE, metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    stored = _read("rows.json")
+    if stored:
+        draw(stored)
+    PAGE.write_text(page(), "utf-8")

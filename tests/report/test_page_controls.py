@@ -1,0 +1,389 @@
+"""The page's own controls in a real browser: lines, search, size, tips, exports, print, axe."""
+
+import csv
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from support.cases import TEXT, large_trial, tiny_trial
+from support.chromium import chromium, visit
+
+import exhibit_a as xa
+
+ROOT = Path(__file__).parents[2]
+AXE = ROOT / "viewer" / "node_modules" / "axe-core" / "axe.min.js"
+SERIOUS = """async () => (await axe.run(document, {resultTypes: ['violations']})).violations
+  .filter(found => ['serious', 'critical'].includes(found.impact))
+  .map(found => [found.id, ...found.nodes.slice(0, 3).map(node => node.html.slice(0, 120))])"""
+TIMED = """async ({run, ready}) => {
+  const root = document.querySelector('[data-exhibit-a]').shadowRoot;
+  const ask = new Function('root', run), met = new Function('root', `return ${ready}`);
+  const start = performance.now();
+  ask(root);
+  while (!met(root) && performance.now() - start < 5000)
+    await new Promise(done => requestAnimationFrame(done));
+  return met(root) ? performance.now() - start : Infinity;
+}"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return tiny_trial()
+
+
+@pytest.fixture(scope="module")
+def address(tiny, tmp_path_factory):
+    return tiny.html(tmp_path_factory.mktemp("page") / "tiny.html").as_uri()
+
+
+@pytest.fixture
+def seen(browser, address):
+    with visit(browser, address, permissions=["clipboard-read", "clipboard-write"]) as opened:
+        opened.page.wait_for_selector("canvas[data-shown]")
+        opened.settle()
+        yield opened
+        assert opened.complaints == []
+        assert opened.requests == [address]
+
+
+def copied(seen, section, label):
+    seen[f"{section} .exports button:text-is('{label}')"].first.click()
+    seen.page.wait_for_selector(".toast:not(:empty)")
+    return seen.page.evaluate("navigator.clipboard.readText()")
+
+
+def end(side, place):
+    return f".line-view .end[data-side={side}][data-place='{place}']"
+
+
+def test_the_text_stands_as_it_was_written(browser, tmp_path):
+    subject = xa.load("sentiment")
+    text = "Unflinchingly honest; it never drags!"
+    effective = xa.trial(subject, text, probes=2, pictures=False)
+    with visit(browser, effective.html(tmp_path / "page.html").as_uri()) as seen:
+        seen.page.wait_for_selector("canvas[data-shown]")
+        shown = re.sub(r"\s+", " ", seen.text(".text")).strip()
+        assert shown == f"[CLS] {text} [SEP]"
+        words = [seen[".token"].nth(place).inner_text() for place in range(seen[".token"].count())]
+        assert "Unflinchingly" in words
+        assert "drags" in words  # two tokens, one word
+        scores = dict(zip(effective.by("word").tokens, effective.by("word").token_scores.tolist()))
+        tip = seen[".token:text-is('drags')"].get_attribute("data-tip") or ""
+        if tip:  # where the words are shaded
+            assert f"{abs(scores['drags']):.3f}"[:4] in tip
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_true_label_stands_beside_the_answer(browser, tiny, tmp_path, right):
+    ranked = sorted(tiny.answer, key=lambda label: -tiny.answer[label])
+    labelled = replace(tiny, label=ranked[0 if right else -1])
+    with visit(browser, labelled.html(tmp_path / "page.html").as_uri()) as seen:
+        assert f"the true label is {labelled.label}" in seen.text(".judged")
+        assert seen[".judged"].get_attribute("data-right") == str(right).lower()
+        assert seen[".answer .truth"].count() == 1
+
+
+def test_the_first_screen_has_text_answer_advice_and_heads(seen):
+    places = [seen[part].first.bounding_box() for part in (".text", ".answer", "h1", ".carrying")]
+    assert all(place["y"] + min(place["height"], 40) < 900 for place in places)
+    assert places[0]["y"] < places[2]["y"] < places[3]["y"]
+
+
+def test_lines_follow_the_pointer_and_stay_when_chosen(seen, tiny):
+    seen[".line-view"].scroll_into_view_if_needed()
+    everything = int(seen[".line-view"].get_attribute("data-lines"))
+    assert everything == seen[".strand"].count() > len(tiny.tokens)
+    seen[end("query", 3)].hover()
+    seen.settle()
+    assert seen[".line-view"].get_attribute("data-end") == "query 3"
+    assert seen[".strand"].count() <= len(tiny.tokens)
+    seen["h1"].hover()
+    seen.settle()
+    assert seen[".line-view"].get_attribute("data-end") == ""
+    seen[end("key", 5)].click()
+    seen["h1"].hover()
+    seen.settle()
+    assert seen[".line-view"].get_attribute("data-end") == "key 5"
+    assert "is looked at by" in seen.text(".line-view .outcome")
+    seen[".line-view .all"].click()
+    seen.settle()
+    assert seen[".strand"].count() == everything
+
+
+def test_lines_say_the_weights_of_the_head(seen, tiny):
+    seen[end("query", 3)].click()
+    seen.settle()
+    rows = list(csv.reader(copied(seen, ".line-view", "Copy CSV").splitlines()))
+    assert rows[0] == ["head", "from", "to", "weight"]
+    name = re.search(r"Layer (\d), head (\d)", seen.text(".head-name"))
+    weights = tiny.attention[int(name[1])][int(name[2])][3]
+    strongest = sorted(weights.tolist(), reverse=True)[: len(rows) - 1]
+    assert [float(row[3]) for row in rows[1:]] == pytest.approx(strongest, abs=2e-4)
+
+
+def test_lines_work_from_the_keyboard(seen):
+    seen[end("query", 0)].focus()
+    for key, at in (("ArrowDown", "query 1"), ("ArrowRight", "key 1"), ("ArrowDown", "key 2")):
+        seen.page.keyboard.press(key)
+        seen.settle()
+        assert seen[".line-view"].get_attribute("data-end") == at
+    head = seen.text(".head-name")
+    seen.page.keyboard.press("ArrowLeft")
+    seen.page.keyboard.press("Escape")
+    seen.settle()
+    assert seen[".line-view"].get_attribute("data-end") == ""
+    assert seen.text(".head-name") == head  # arrows stay among the tokens
+
+
+def test_lines_work_by_touch(browser, address):
+    with visit(browser, address, width=390, has_touch=True) as seen:
+        seen.page.wait_for_selector("canvas[data-shown]")
+        seen[end("query", 4)].scroll_into_view_if_needed()
+        seen[end("query", 4)].tap()
+        seen.settle()
+        assert seen[".line-view"].get_attribute("data-end") == "query 4"
+        assert seen.complaints == []
+
+
+def test_lines_of_a_whole_layer_have_the_colours_of_their_heads(seen):
+    seen[".line-view [data-whole=true]"].click()
+    seen.page.wait_for_selector(".strand.tone")
+    kinds = seen.page.evaluate(
+        """() => [...new Set([...document.querySelector('[data-exhibit-a]').shadowRoot
+          .querySelectorAll('.strand')].map(line => line.getAttribute('class')))].length"""
+    )
+    assert kinds == 4
+    assert seen[".line-view .keys li"].count() == 4
+    seen.page.keyboard.press("l")
+    seen.settle()
+    assert seen[".strand.tone"].count() == 0
+
+
+def test_a_word_is_found_in_text_map_and_lines(seen, tiny):
+    before = seen.pixels()
+    seen.page.keyboard.press("/")
+    seen.page.keyboard.type("not")
+    seen.settle()
+    count = sum(token == "not" for token in tiny.tokens)
+    assert count > 1
+    assert seen.text(".find .count") == f"1 of {count}"
+    assert seen[".token.found"].count() == count
+    assert seen[".end.found"].count() == 2 * count
+    assert seen.pixels() != before
+    assert tiny.tokens.index("not") == int(seen[".line-view"].get_attribute("data-end").split()[1])
+    seen.page.keyboard.press("Enter")
+    seen.settle()
+    assert seen.text(".find .count") == f"2 of {count}"
+    assert "from not" in " ".join(seen.text(".row-view h3").split())
+    seen[".find input"].fill("elephant")
+    assert seen.text(".find .count") == "not in this text"
+    seen.page.keyboard.press("Escape")
+    assert seen.text(".find .count") == ""
+
+
+SIZES = """() => {
+  const frame = document.querySelector('[data-exhibit-a]').shadowRoot
+    .querySelector('section.head .frame');
+  return [frame.scrollWidth, frame.clientWidth, frame.scrollHeight, frame.clientHeight];
+}"""
+
+
+def test_a_map_grows_and_its_labels_stay(browser, address):
+    with visit(browser, address, width=390) as seen:
+        seen.page.wait_for_selector("canvas[data-shown]")
+        fit = seen.pixels()
+        wide, room, *_ = seen.page.evaluate(SIZES)
+        assert wide <= room
+        for _ in range(2):
+            seen["[aria-label=larger]"].click()
+            seen.settle()
+        wide, room, tall, high = seen.page.evaluate(SIZES)
+        assert wide > room
+        assert tall >= high
+        shown = seen.pixels()
+        assert shown != fit
+        seen["section.head .frame"].evaluate("frame => frame.scrollLeft = 60")
+        assert seen.pixels() != shown
+        seen["[aria-label='fit all of it']"].click()
+        assert seen.pixels() == fit
+        assert seen.complaints == []
+
+
+def test_every_number_says_what_it_is(seen):
+    nameless = seen.page.evaluate(
+        """() => [...document.querySelector('[data-exhibit-a]').shadowRoot.querySelectorAll(
+          'header.summary .figure, .facts .figure, .facts .fact b, .pictures td.figure, .heads td.figure')]
+          .filter(e => !e.closest('[data-tip]')).map(e => e.outerHTML.slice(0, 90))"""
+    )
+    assert nameless == []
+    seen[".facts .figure"].first.hover()
+    assert seen[".bubble"].is_visible()
+    assert len(seen.text(".bubble")) > 30
+    seen["h1"].hover()
+    assert not seen[".bubble"].is_visible()
+    seen[".answer .figure"].first.focus()
+    assert "How sure the model is" in seen.text(".bubble")
+    seen.page.keyboard.press("Escape")
+    assert not seen[".bubble"].is_visible()
+
+
+def test_every_panel_can_be_taken_away_in_four_ways(seen, tmp_path):
+    count = seen[".exports"].count()
+    assert count >= 9
+    for place in range(count):
+        panel = seen[".exports"].nth(place)
+        names = [button.inner_text() for button in panel.locator("button").all()]
+        assert names == ["Copy CSV", "Copy LaTeX", "Save SVG", "Save PNG"]
+        for label, start in (("Save SVG", b"<svg"), ("Save PNG", b"\x89PNG")):
+            with seen.page.expect_download() as taken:
+                panel.locator(f"button:text-is('{label}')").click()
+            taken.value.save_as(tmp_path / "taken")
+            data = (tmp_path / "taken").read_bytes()
+            assert data.startswith(start)
+            assert len(data) > 300
+
+
+def test_latex_has_maps_curves_tables_and_words(seen):
+    assert "matrix plot*" in copied(seen, "section.head", "Copy LaTeX")
+    assert "\\addplot coordinates" in copied(seen, ".chart", "Copy LaTeX")
+    table = copied(seen, ".heads", "Copy LaTeX")
+    assert "\\toprule" in table
+    assert len(re.findall(r"layer \d, head \d", table, re.IGNORECASE)) == 12
+
+
+def test_on_paper_there_are_no_controls_and_no_night(browser, address):
+    with visit(browser, address) as seen:
+        seen.page.wait_for_selector("canvas[data-shown]")
+        seen.page.keyboard.press("t")
+        seen.settle()
+        dark = seen.page.evaluate(
+            "document.querySelector('[data-exhibit-a]').hasAttribute('data-dark')"
+        )
+        assert dark
+        seen.page.emulate_media(media="print")
+        seen.settle()
+        for control in (".exports", ".find", ".theme", ".keys-help"):
+            assert not seen[control].first.is_visible()
+        assert not seen.page.evaluate(
+            "document.querySelector('[data-exhibit-a]').hasAttribute('data-dark')"
+        )
+        assert seen["h1"].is_visible()
+        assert len(seen.page.pdf()) > 20_000
+        assert seen.complaints == []
+
+
+def test_movement_is_left_out_where_it_is_not_wanted(browser, address):
+    with visit(browser, address, reduced_motion="reduce") as seen:
+        moving = seen.page.evaluate(
+            """() => [...document.querySelector('[data-exhibit-a]').shadowRoot.querySelectorAll('*')]
+              .filter(e => getComputedStyle(e).transitionDuration !== '0s').length"""
+        )
+        assert moving == 0
+
+
+def examined_by_axe(seen):
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: make viewer")
+    seen.page.evaluate(AXE.read_text("utf-8"))
+    return seen.page.evaluate(SERIOUS)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_axe_finds_nothing_serious(browser, address, scheme, width):
+    with visit(browser, address, width=width, color_scheme=scheme) as seen:
+        seen.page.wait_for_selector("canvas[data-shown]")
+        seen.settle()
+        assert examined_by_axe(seen) == []
+
+
+def test_axe_finds_nothing_serious_in_other_pages(browser, tiny, tmp_path):
+    other = replace(tiny, label=next(iter(tiny.answer)))
+    results = [
+        xa.compare(tiny, other, names=("one", "two")),
+        tiny.effective,
+        tiny.tree,
+        tiny.pictures,
+    ]
+    for result in results:
+        with visit(browser, result.html(tmp_path / "page.html").as_uri()) as seen:
+            seen.page.wait_for_selector("footer")
+            seen.settle()
+            assert examined_by_axe(seen) == [], type(result).__name__
+
+
+def test_two_results_are_linked_and_their_difference_is_drawn(browser, tiny, tmp_path):
+    moved = tuple(torch.roll(maps, 1, -1) for maps in tiny.attention)
+    other = replace(tiny, attention=moved)
+    compared = xa.compare(tiny, other, names=("before", "after"))
+    with visit(browser, compared.html(tmp_path / "page.html").as_uri()) as seen:
+        seen.page.wait_for_selector(".half canvas[data-shown]")
+        seen.settle()
+        assert " ".join(seen.text("h1 >> nth=0").split()) == compared.sentence
+        assert "before" in seen.text(".half >> nth=0")
+        seen[".changed-heads tbody tr"].nth(3).click()
+        seen.settle()
+        names = [seen[".head-name"].nth(place).inner_text().split("\n")[0] for place in range(3)]
+        assert len({re.match(r"Layer \d, head \d", name)[0] for name in names}) == 1
+        seen[".half [data-mode=effective]"].first.click()
+        assert seen[".half [data-mode=effective]"].nth(1).get_attribute("aria-checked") == "true"
+        before = seen.pixels(".difference .frame canvas")
+        seen[".half [data-mode=raw]"].nth(1).click()
+        seen.settle()
+        assert seen.pixels(".difference .frame canvas") != before
+        assert seen.complaints == []
+
+
+def test_a_comparison_of_different_texts_aligns_their_words(browser, tmp_path):
+    subject = xa.load("sentiment")
+    compared = xa.compare(
+        "a fine film", "a very dull film", subject=subject, probes=2, pictures=False
+    )
+    with visit(browser, compared.html(tmp_path / "page.html").as_uri()) as seen:
+        seen.page.wait_for_selector(".aligned .column")
+        columns = [column.inner_text().split() for column in seen[".aligned .column"].all()]
+        assert columns[1] == ["a", "a"]
+        assert ["film", "film"] in columns
+        assert ["fine", "·"] in columns or ["fine", "very"] in columns
+        assert seen[".difference"].count() == 0  # other shapes
+        assert seen.complaints == []
+
+
+def test_lines_and_search_of_512_tokens_answer_at_once(browser, tmp_path):
+    path = large_trial().html(tmp_path / "large.html")
+    assert path.stat().st_size <= 5_000_000
+    with visit(browser, path.as_uri()) as seen:
+        seen.page.wait_for_selector("canvas[data-shown]")
+        seen.page.wait_for_timeout(500)
+        ends = "root.querySelector('.line-view').dataset.end"
+        click = "root.querySelector(`.line-view .end[data-place='{}']`).dispatchEvent(new MouseEvent('click', {{bubbles: true}}))"
+        typed = "const box = root.querySelector('.find input'); box.value = '{}'; box.dispatchEvent(new Event('input'))"
+        lines = [
+            seen.page.evaluate(
+                TIMED, {"run": click.format(at), "ready": f"{ends} === 'query {at}'"}
+            )
+            for at in (200, 300, 400)
+        ]
+        found = [
+            seen.page.evaluate(
+                TIMED, {"run": typed.format(f"word{at}"), "ready": f"{ends} === 'query {at + 1}'"}
+            )
+            for at in (333, 401, 77)
+        ]
+        assert min(lines) < 300
+        assert min(found) < 300
+        assert seen.complaints == []
+
+
+def test_the_page_says_it_in_plain_words(seen, tiny):
+    text = seen.text(".page")
+    assert TEXT.split()[0] in text
+    assert not re.search(r"\bsites?\b|\benc \d|\bdec \d|\bL\d+\b", text)
