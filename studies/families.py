@@ -10,7 +10,7 @@ from pathlib import Path
 import transformers
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from support.zoo import FAMILIES, REFUSED
+from support.zoo import CONTRACT, HYBRID, REFUSED
 
 from exhibit_a.errors import ExhibitError
 from exhibit_a.subject.subject import Subject, load
@@ -20,17 +20,17 @@ def main() -> None:
     transformers.logging.set_verbosity_error()
     print(__doc__.splitlines()[0].join(["# ", "\n"]))
     print(
-        "A family is supported when it passes `tests/test_family_contract.py`; the parity below is "
-        "the largest\ndifference between the pass we watch, with every probability handed back by "
-        "us, and the model's own eager\npass. Made by `make families` with "
+        "A family is supported when it passes `tests/subject/test_family_contract.py`; the parity "
+        "below is the largest\ndifference between the pass we watch, with every probability "
+        "handed back by us, and the model's own eager\npass. Made by `make families` with "
         f"transformers {transformers.__version__}.\n"
     )
     print("| family | tap | parity | attention | output projection |")
     print("|---|---|---|---|---|")
-    for name, family in FAMILIES.items():
+    for name, family in CONTRACT.items():
         print(row(name, load(family.build())))
     print("\n## Refused, or supported in part\n")
-    for name, family in REFUSED.items():
+    for name, family in (HYBRID | REFUSED).items():
         print(f"* **{name}**: {verdict(family.build())}")
 
 

@@ -22,7 +22,7 @@ import exhibit_a as xa
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/peers.md"
 FIGURES = ROOT / "docs/figures"
-TEXT = "a gripping , beautifully shot film"
+TEXT = "a gripping and beautifully shot film"
 SCRIPTS = {
     "require.min.js": "requirejs/require.js",
     "d3.min.js": "d3/dist/d3.min.js",
@@ -66,9 +66,9 @@ scores, gap = gradients.attribute(
 )
 scores = scores.sum(-1)[0]
 tokens = tokenizer.convert_ids_to_tokens(inputs["input_ids"][0])
-name, sure = model.config.id2label[label], float(answer(inputs["input_ids"])[0, label])
+name, sure = model.config.id2label[label], answer(inputs["input_ids"])[0, label].item()
 record = visualization.VisualizationDataRecord(
-    scores / scores.norm(), sure, name, "?", name, scores.sum(), tokens, float(gap)
+    scores / scores.norm(), sure, name, "?", name, scores.sum(), tokens, gap.item()
 )
 html = visualization.visualize_text([record]).data
 """,

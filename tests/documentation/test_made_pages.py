@@ -30,6 +30,11 @@ def test_the_columns_of_every_table_are_written_down():
     assert "| `SelfAttribution` | `scores` | site, head, query, key |" in made.page()
 
 
+def test_the_glossary_is_the_one_that_the_page_shows():
+    made = script("glossary")
+    assert made.PAGE.read_text("utf-8") == made.page()
+
+
 def test_the_licences_are_those_of_what_is_installed():
     made = script("licences")
     page = made.page()

@@ -3,32 +3,30 @@
 import re
 from pathlib import Path
 
-import pytest
-import torch
-
-from exhibit_a.trace.capture import capture
-
 README = Path(__file__).parents[2] / "README.md"
+MOST_QUESTIONS = 12
 
 
-def test_the_snippet_runs():
+def test_the_snippet_runs(tmp_path, monkeypatch):
     (snippet,) = re.findall(r"```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL)
+    monkeypatch.chdir(tmp_path)
     names: dict = {}
     exec(compile(snippet, "README.md", "exec"), names)
-    assert names["trace"].tokens[:5] == ("[CLS]", "a", "gripping", ",", "beautifully")
-    assert names["subject"].anatomy.parity == 0
-    trace, target = names["trace"], names["target"]
-    # The same by hand: the head's rows of the output projection are zero.
-    projection = trace.subject.model.get_submodule(trace.sites[5].projection)
-    kept = projection.weight.detach().clone()
-    width = trace.sites[5].d_head
-    with torch.no_grad():
-        projection.weight[:, 2 * width : 3 * width] = 0
-        silenced = capture(trace.subject, trace.inputs)
-        projection.weight.copy_(kept)
-    expected = float(target(silenced.output) - target(trace.output))
-    assert float(names["change"]) == pytest.approx(expected, abs=1e-6)
-    assert abs(expected) > 1e-4
+    trial = names["trial"]
+    assert "how" in trial.advice  # Show …, Do not show …
+    assert len(trial.to_pandas()) == len(trial.verdicts) == 72
+    assert trial.advice in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_the_questions_are_a_dozen_at_most():
+    table = README.read_text("utf-8").split("<!-- methods -->")[1].split("<!-- /methods -->")[0]
+    assert 8 <= len(table.strip().splitlines()) - 2 <= MOST_QUESTIONS
+
+
+def test_one_advice_is_shown_and_is_a_real_one():
+    text = README.read_text("utf-8")
+    advice = text.split("<!-- advice -->")[1].split("<!-- /advice -->")[0]
+    assert re.search(r"[Ss]how .*: (it|without) ", advice)  # written by studies/screenshots.py
 
 
 def test_every_file_it_points_to_is_there():

@@ -75,7 +75,8 @@ def test_the_text_stands_as_it_was_written(browser, tmp_path):
         words = [seen[".token"].nth(place).inner_text() for place in range(seen[".token"].count())]
         assert "Unflinchingly" in words
         assert "drags" in words  # two tokens, one word
-        scores = dict(zip(effective.by("word").tokens, effective.by("word").token_scores.tolist()))
+        over_words = effective.by("word")
+        scores = dict(zip(over_words.tokens, over_words.token_scores.tolist(), strict=True))
         tip = seen[".token:text-is('drags')"].get_attribute("data-tip") or ""
         if tip:  # where the words are shaded
             assert f"{abs(scores['drags']):.3f}"[:4] in tip
@@ -220,7 +221,7 @@ def test_a_map_grows_and_its_labels_stay(browser, address):
 def test_every_number_says_what_it_is(seen):
     nameless = seen.page.evaluate(
         """() => [...document.querySelector('[data-exhibit-a]').shadowRoot.querySelectorAll(
-          'header.summary .figure, .facts .figure, .facts .fact b, .pictures td.figure, .heads td.figure')]
+          'header.summary .figure, .facts .figure, .fact b, .pictures td.figure, .heads td.figure')]
           .filter(e => !e.closest('[data-tip]')).map(e => e.outerHTML.slice(0, 90))"""
     )
     assert nameless == []
@@ -283,8 +284,8 @@ def test_on_paper_there_are_no_controls_and_no_night(browser, address):
 def test_movement_is_left_out_where_it_is_not_wanted(browser, address):
     with visit(browser, address, reduced_motion="reduce") as seen:
         moving = seen.page.evaluate(
-            """() => [...document.querySelector('[data-exhibit-a]').shadowRoot.querySelectorAll('*')]
-              .filter(e => getComputedStyle(e).transitionDuration !== '0s').length"""
+            """() => [...document.querySelector('[data-exhibit-a]').shadowRoot
+              .querySelectorAll('*')].filter(e => getComputedStyle(e).transitionDuration !== '0s').length"""
         )
         assert moving == 0
 
@@ -364,8 +365,14 @@ def test_lines_and_search_of_512_tokens_answer_at_once(browser, tmp_path):
         seen.page.wait_for_selector("canvas[data-shown]")
         seen.page.wait_for_timeout(500)
         ends = "root.querySelector('.line-view').dataset.end"
-        click = "root.querySelector(`.line-view .end[data-place='{}']`).dispatchEvent(new MouseEvent('click', {{bubbles: true}}))"
-        typed = "const box = root.querySelector('.find input'); box.value = '{}'; box.dispatchEvent(new Event('input'))"
+        click = (
+            "root.querySelector(`.line-view .end[data-place='{}']`)"
+            ".dispatchEvent(new MouseEvent('click', {{bubbles: true}}))"
+        )
+        typed = (
+            "const box = root.querySelector('.find input'); box.value = '{}'; "
+            "box.dispatchEvent(new Event('input'))"
+        )
         lines = [
             seen.page.evaluate(
                 TIMED, {"run": click.format(at), "ready": f"{ends} === 'query {at}'"}

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from support.subjects import subject_of
-from support.zoo import FAMILIES, RECURRENT, REFUSED, REGISTRY, SOFTMAX
+from support.zoo import CONTRACT, FAMILIES, HYBRID, RECURRENT, REFUSED, SOFTMAX
 from torch.testing import assert_close
 
 from exhibit_a.errors import BrokenInvariantError, UnsupportedModelError
@@ -14,6 +14,11 @@ from exhibit_a.trace import edits
 from exhibit_a.trace.capture import capture
 from exhibit_a.trace.passes import KEEPABLE
 from exhibit_a.trace.replay import replay
+
+
+@pytest.fixture(params=sorted(CONTRACT))
+def family(request):
+    return subject_of(request.param), CONTRACT[request.param].inputs()
 
 
 def answers(output):
@@ -28,17 +33,18 @@ def test_the_families_promised_are_here():
     promised = (
         "bert roberta xlm-roberta distilbert electra albert mobilebert modernbert gpt2 llama "
         "mistral qwen2 qwen3 gemma2 gpt-oss gpt-neox phi opt t5 bart marian vit clip-text whisper "
-        "llava qwen2-vl transformer identifiable additive recurrent"
+        "llava qwen2-vl transformer identifiable additive recurrent mixtral qwen3-moe deepseek-v3 "
+        "gemma3"
     )
-    assert set(promised.split()) <= set(REGISTRY)
+    assert set(promised.split()) <= set(CONTRACT) - set(SOFTMAX)
     by_softmax = "deberta deberta-v2 gptj gpt-neo bloom falcon mpnet roformer"
     assert set(by_softmax.split()) == set(SOFTMAX)
 
 
 def test_the_tap_is_the_expected_one(family):
     subject, _ = family
-    by_name = {id(subject_of(name)): name for name in FAMILIES}
-    expected = "registry" if by_name[id(subject)] in REGISTRY else "softmax"
+    by_name = {id(subject_of(name)): name for name in CONTRACT}
+    expected = "softmax" if by_name[id(subject)] in SOFTMAX else "registry"
     assert subject.anatomy.tap == expected
 
 
@@ -230,9 +236,9 @@ def test_padding_on_the_left_is_not_looked_at(family):
 
 def test_a_model_built_on_sdpa_gives_the_same_maps(family):
     subject, inputs = family
-    name = next(n for n in FAMILIES if subject_of(n) is subject)
+    name = next(n for n in CONTRACT if subject_of(n) is subject)
     try:
-        model = FAMILIES[name].build(attn_implementation="sdpa")
+        model = CONTRACT[name].build(attn_implementation="sdpa")
     except ValueError as refused:
         pytest.skip(f"cannot be built on sdpa: {refused}")
     other = capture(load(model), inputs)
@@ -281,6 +287,16 @@ def test_states_with_the_batch_inside_are_refused_with_the_reason():
 def test_probabilities_that_are_used_twice_are_refused_with_the_reason():
     with pytest.raises(BrokenInvariantError, match="more with its probabilities than averaging"):
         load(REFUSED["granite-swa"].build())
+
+
+def test_a_hybrid_is_followed_where_it_attends():
+    family = HYBRID["qwen3-next"]
+    subject = load(family.build())
+    test_looking_changes_nothing((subject, family.inputs()))
+    trace = capture(subject, family.inputs())
+    assert (len(trace.sites), len(trace.layers)) == (1, 4)
+    assert "a gate" in str(subject.anatomy.sites[0].projection_problem)
+    test_replay_from_every_layer_gives_the_same_answer((subject, family.inputs()))
 
 
 def test_a_gate_before_the_projection_is_named():

@@ -8,13 +8,13 @@ from torch import nn
 from exhibit_a.subject.subject import Subject, load
 from exhibit_a.trace.capture import Trace, capture
 from support.words import marked_tokenizer, tokenizer
-from support.zoo import FAMILIES, WIDTH
+from support.zoo import CONTRACT, FAMILIES, WIDTH
 
 
 @cache
 def subject_of(name: str) -> Subject:
     """One subject per family, observed once for the whole session."""
-    return load(FAMILIES[name].build())
+    return load(CONTRACT[name].build())
 
 
 def trace_of(name: str) -> Trace:

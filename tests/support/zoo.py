@@ -331,6 +331,45 @@ REFUSED = {
 
 FAMILIES = REGISTRY | SOFTMAX
 
+EXPERTS: dict[str, Any] = {"num_experts_per_tok": 2, "moe_intermediate_size": 16}
+MIXTURES = {  # in the contract; methods are tried on the families above, gpt-oss among them
+    "mixtral": _language_model("Mixtral", DECODER, num_local_experts=4, num_experts_per_tok=2),
+    "qwen3-moe": _language_model(
+        "Qwen3Moe", DECODER, head_dim=8, num_experts=4, decoder_sparse_step=1, **EXPERTS
+    ),
+    "deepseek-v3": _language_model(
+        "DeepseekV3",
+        DECODER | {"num_key_value_heads": HEADS},
+        q_lora_rank=16,
+        kv_lora_rank=16,
+        qk_nope_head_dim=8,
+        qk_rope_head_dim=8,
+        v_head_dim=8,
+        n_routed_experts=4,
+        n_shared_experts=1,
+        first_k_dense_replace=1,
+        n_group=2,
+        topk_group=1,
+        **EXPERTS,
+    ),
+    "gemma3": Family("Gemma3ForCausalLM", "Gemma3TextConfig", DECODER | {"head_dim": 8} | LOCAL),
+}
+CONTRACT = FAMILIES | MIXTURES
+HYBRID = {  # one layer of four attends, and a gate stands before its output projection
+    "qwen3-next": _language_model(
+        "Qwen3Next",
+        DECODER | {"num_hidden_layers": 4},
+        head_dim=8,
+        num_experts=4,
+        shared_expert_intermediate_size=16,
+        linear_num_key_heads=2,
+        linear_num_value_heads=4,
+        linear_key_head_dim=8,
+        linear_value_head_dim=8,
+        **EXPERTS,
+    ),
+}
+
 
 def _ids(seed: int, count: int) -> torch.Tensor:
     return torch.randint(4, VOCABULARY, (1, count), generator=torch.Generator().manual_seed(seed))

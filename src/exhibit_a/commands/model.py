@@ -172,6 +172,8 @@ def _body(diagnosis: "Diagnosis") -> "Table":
         f"(from {diagnosis.identifiable_up_to + 2} on, others that sum to one)",
         "output projection": "; ".join(diagnosis.sites_without_projection) or "found at every site",
     }
+    if diagnosis.doubts:
+        rows["doubts"] = "; ".join(diagnosis.doubts)
     for name, value in rows.items():
         table.add_row(name, value)
     return table
@@ -193,7 +195,7 @@ def _methods(diagnosis: "Diagnosis") -> "Table":
         table.add_row(
             row.method,
             "yes" if row.applies else "no",
-            "" if row.passes is None else f"{row.passes:.0f}",
+            "" if row.forwards is None else f"{row.forwards:.0f}",
             "" if row.seconds is None else _duration(row.seconds),
             "" if row.megabytes is None else f"{row.megabytes:.1f} MB",
             "" if row.peak_megabytes is None else f"{row.peak_megabytes:.1f} MB",

@@ -33,10 +33,11 @@ class Estimate:
     method: str
     applies: bool
     reason: str
-    passes: float | None
+    passes: float | None  # of the model, and work beside it in the same unit
     seconds: float | None
     megabytes: float | None  # of what is kept
     peak_megabytes: float | None = None  # at most, above the model itself
+    forwards: float | None = None  # passes of the model alone
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Diagnosis:
     d_head: tuple[int, ...]
     variants: tuple[str, ...]
     sites_without_projection: tuple[str, ...]
+    doubts: tuple[str, ...]  # about the checkpoint: a forgotten token, quantised layers
     identifiable_up_to: int  # visible keys; beyond, other weights give the same head output
     length: int
     pass_seconds: float
@@ -125,6 +127,7 @@ def diagnose(subject: Subject, *, length: int = 32, rows: int | None = None) -> 
             for site in anatomy.sites
             if site.projection is None
         ),
+        doubts=tuple(filter(None, (_beginning(subject), subject.gradient_obstacle))),
         identifiable_up_to=widest,
         length=length,
         pass_seconds=seconds,
@@ -196,6 +199,8 @@ class _Asking:
         """One method; ``needs`` is what it needs, or why it does not apply."""
         subject, sizes = self.subject, self.sizes
         obstacle = needs if isinstance(needs, str) else _unmet(subject, needs)
+        if obstacle is None and cost.backwards and subject.gradient_obstacle:
+            obstacle = f"it needs gradients, and {subject.gradient_obstacle}"
         layers = len(subject.anatomy.layers)
         passes = cost.passes(layers, sizes.tokens, subject.anatomy.d_model)
         if obstacle is not None or passes == 0:
@@ -209,13 +214,17 @@ class _Asking:
             copies = max(1, cost.at_once // sizes.tokens)
             graph = GRAPH_STATES * size.states + (0 if self.rows else GRAPH_MAPS * size.maps)
             peak += copies * graph
-        seconds = passes * self.pass_seconds
-        return Estimate(name, True, "", passes, seconds, megabytes, peak / MEGABYTE)
+        seconds, forwards = passes * self.pass_seconds, cost.counted(layers, sizes.tokens)
+        return Estimate(name, True, "", passes, seconds, megabytes, peak / MEGABYTE, forwards)
 
 
 def _unmet(subject: Subject, needs: Sequence[str]) -> str | None:
     """The first need that the model does not meet."""
     return next(filter(None, (NEEDS[need](subject) for need in needs if need in NEEDS)), None)
+
+
+def _beginning(subject: Subject) -> str:
+    return "" if subject.beginning is None else subject.beginning.doubt
 
 
 def _a_target(subject: Subject) -> str | None:

@@ -62,6 +62,7 @@ class Cost:
     maps: float = 0.0  # kept, in sets of all attention maps
     states: float = 0.0  # kept, in sets of all hidden states
     at_once: int = 0  # tokens, copies included, of passes that are run backwards together
+    most: float = float("inf")  # forward passes, and as much work beside them
 
     def counted(self, layers: int, tokens: int) -> float:
         """The forward passes.
@@ -69,13 +70,13 @@ class Cost:
         >>> Cost(forwards=1, per_layer=5).counted(layers=6, tokens=32)
         31.0
         """
-        return self.forwards + self.per_layer * layers + self.per_token * tokens
+        return min(self.forwards + self.per_layer * layers + self.per_token * tokens, self.most)
 
     def passes(self, layers: int, tokens: int, width: int = 0) -> float:
         """The forward passes, and the work beside them in the same unit."""
         counted = self.counted(layers, tokens) * (3 if self.backwards else 1)
         per_token = self.algebra_per_token + self.algebra_per_direction * width
-        return counted + self.algebra + per_token * tokens
+        return counted + min(self.algebra + per_token * tokens, self.most)
 
     def floats(self, maps: float, states: float) -> float:
         """The floats kept, for so many entries of maps and of hidden states."""
@@ -202,7 +203,16 @@ def _of_pass(made: Made, given: Sequence[object]) -> Made:
             "rows": f"{len(asked.rows)} of {len(passed.token_names[asked.stack])}",
             "asked rows beside the kernel": asked.parity,
         }
+    if hasattr(made, "checks"):
+        doubts = _doubts(passed, getattr(made, "tokens", None) or ())
+        facts |= {"checks": facts.get("checks", made.checks) | doubts} if doubts else {}
     return replace(made, **facts) if facts else made  # type: ignore[type-var]
+
+
+def _doubts(passed: Any, tokens: Sequence[str]) -> dict[str, str]:
+    """What is doubtful about any result on these tokens, by the model that was asked."""
+    doubts = getattr(getattr(passed, "subject", passed), "doubts", None)
+    return {} if doubts is None else dict(doubts(tokens))
 
 
 def token_method(

@@ -55,9 +55,9 @@ def view(result: Result, by: Asked | None = None) -> View:
     header = _header(result, shown, blocks)
     if by is None and _differ(shown, result):
         apart = Blocks(prefix=f"{TOKEN} ")
-        panels = _panels(result, apart)
+        by_token = _panels(result, apart)
         if blocks.length + apart.length <= BUDGET:
-            header["tokens"] = panels
+            header["tokens"] = by_token
             blocks.extend(apart)
     return View(header, blocks.text())
 

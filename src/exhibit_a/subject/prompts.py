@@ -270,7 +270,7 @@ def _answer_ids(subject: Subject, prompt: _Question, answer: str | Ids) -> Ids:
     Some tokenizers put a blank in front of every text; after the prompt there is none.
     """
     if not isinstance(answer, str):
-        return answer
+        return tuple(answer)
     if subject.tokenizer is None:
         raise BadRequestError("An answer needs a tokenizer: give load(..., tokenizer=...).")
     if prompt.text is not None:

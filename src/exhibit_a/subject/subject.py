@@ -5,19 +5,28 @@ model, its tokenizer, and what was observed of it. Before anything is measured, 
 tap is compared with the model's own eager pass: both must give the same answer.
 """
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from exhibit_a.errors import BrokenInvariantError, UnsupportedModelError, require_choice
+from exhibit_a.errors import (
+    BrokenInvariantError,
+    NotComputableError,
+    UnsupportedModelError,
+    require_choice,
+)
 from exhibit_a.shapes import Attention, Inputs
 from exhibit_a.subject.anatomy import Anatomy, output_weight
+from exhibit_a.subject.beginning import Beginning, missing_beginning
 from exhibit_a.subject.encoding import Tokenizer, encode, length_limit, probe, shapes
 from exhibit_a.subject.fused import fused_tapping, kernels_of
+from exhibit_a.subject.gradients import gradient_obstacle
 from exhibit_a.subject.guard import floating, frozen_eval, without_cache
 from exhibit_a.subject.modes import require_differentiable, usual_modes
 from exhibit_a.subject.observing import observe
@@ -47,6 +56,7 @@ class Subject:
     tokenizer: Tokenizer  # or None
     anatomy: Anatomy
     revision: str | None = None
+    beginning: Beginning | None = None  # a token that its tokenizer forgets
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -61,6 +71,22 @@ class Subject:
         """Where the model lives; inputs are moved there, the model never is."""
         device: torch.device = self.model.device
         return device
+
+    @cached_property
+    def gradient_obstacle(self) -> str:
+        """Why no gradients can be had; empty where they can."""
+        return gradient_obstacle(self.model)
+
+    def require_gradients(self) -> None:
+        """Refuse what needs gradients where they do not pass through the whole model."""
+        if self.gradient_obstacle:
+            raise NotComputableError(f"Gradients are needed, and {self.gradient_obstacle}.")
+
+    def doubts(self, tokens: Sequence[str]) -> dict[str, str]:
+        """What is doubtful about any result on these tokens."""
+        if self.beginning is None or self.beginning.token in tokens:
+            return {}
+        return {"beginning token": self.beginning.doubt}
 
     @property
     def kernels(self) -> tuple[str, ...]:
@@ -132,7 +158,8 @@ def load(
         model, beside = fetch(name, device, dtype, from_pretrained)
         tokenizer = tokenizer or beside
     revision = getattr(model.config, "_commit_hash", None)
-    return Subject(name, model, tokenizer, examine(model, tokenizer, tap), revision)
+    anatomy = examine(model, tokenizer, tap)
+    return Subject(name, model, tokenizer, anatomy, revision, missing_beginning(model, tokenizer))
 
 
 def examine(model: PreTrainedModel, tokenizer: Tokenizer = None, tap: str = "auto") -> Anatomy:

@@ -25,6 +25,11 @@ class Spent:
     forward_rows: int = 0
     backward_rows: int = 0
 
+    @property
+    def forwards(self) -> float:
+        """Forward passes since the last time, with parts of passes."""
+        return self.forward_rows / self.sites
+
     def taken(self) -> tuple[int, int]:
         """Forward and backward passes since the last time, rounded up."""
         counts = (-(-self.forward_rows // self.sites), -(-self.backward_rows // self.sites))

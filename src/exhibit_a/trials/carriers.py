@@ -42,8 +42,13 @@ class Carriers:
         return bool(self.heads) and self.loss > self.random_loss + 2 * self.random_error
 
 
-def smallest_set(game: HeadGame, reliance: Reliance, seed: int) -> Carriers:
-    """The fewest heads, by share, that take half of what all heads take."""
+def smallest_set(
+    game: HeadGame, reliance: Reliance, seed: int, *, finely: int | None = None
+) -> Carriers:
+    """The fewest heads, by share, that take half of what all heads take.
+
+    With ``finely``, no more than so many sizes are tried between two of SIZES.
+    """
     shares = torch.cat(reliance.heads)
     supporting = [int(head) for head in shares.argsort(descending=True) if shares[head] > 0]
     sizes = [size for size in SIZES if size < len(supporting)] + [len(supporting)]
@@ -55,7 +60,11 @@ def smallest_set(game: HeadGame, reliance: Reliance, seed: int) -> Carriers:
     enough = (losses >= wanted).nonzero().flatten().tolist()
     if not enough:
         return Carriers((), 0.0, 0.0, 0.0, 0.0, 0)
-    size = _refined(game, reliance, supporting, sizes, enough[0])
+    place = enough[0]
+    between = range(sizes[place - 1] + 1 if place else 1, sizes[place])
+    if finely is not None and between:
+        between = between[:: -(-len(between) // finely)]
+    size = _refined(game, reliance, supporting, between, sizes[place])
     chosen = supporting[:size]
     play = game.play(game.setting(chosen)[None])
     others = [head for head in range(len(game)) if head not in set(chosen)]
@@ -71,16 +80,15 @@ def smallest_set(game: HeadGame, reliance: Reliance, seed: int) -> Carriers:
 
 
 def _refined(
-    game: HeadGame, reliance: Reliance, heads: list[int], sizes: list[int], place: int
+    game: HeadGame, reliance: Reliance, heads: list[int], between: range, last: int
 ) -> int:
     """The smallest size between the last one that was too small and the first that was not."""
-    between = range(sizes[place - 1] + 1 if place else 1, sizes[place])
     if not between:
-        return sizes[place]
+        return last
     tried = torch.stack([game.setting(heads[:size]) for size in between])
     enough = reliance.margin - game.margins(tried) >= ENOUGH * reliance.whole
     found = enough.nonzero().flatten().tolist()
-    return between[found[0]] if found else sizes[place]
+    return between[found[0]] if found else last
 
 
 def _random_losses(
@@ -99,11 +107,18 @@ def _random_losses(
 
 
 def steering(
-    game: HeadGame, margin: float, idle: Bool[Tensor, " head"], line: float
+    game: HeadGame,
+    margin: float,
+    idle: Bool[Tensor, " head"],
+    line: float,
+    *,
+    most: int | None = None,
 ) -> Float[Tensor, " head"]:
     """What the answer loses when a head looks evenly and all maps may follow; 0 below ``line``.
 
     Only heads that are marked idle are asked: all together, then site by site, then one by one.
+    With ``most``, no more than so many are asked one by one, those of the sites that move the
+    answer most; every other head of a site that moves it counts as if it were the whole site.
     """
     effects = torch.zeros(len(game))
 
@@ -117,8 +132,14 @@ def steering(
     numbers = game.by_site(torch.arange(len(game)))
     sites = [[head for head in site.tolist() if idle[head]] for site in numbers]
     sites = [heads for heads in sites if heads]
-    moving = [heads for heads, taken in zip(sites, loss(sites), strict=True) if abs(taken) >= line]
-    asked = [head for heads in moving for head in heads]
+    taken = loss(sites)
+    moving = [place for place in range(len(sites)) if abs(taken[place]) >= line]
+    asked = [head for place in moving for head in sites[place]]
+    if most is not None and len(asked) > most:
+        for place in moving:
+            effects[sites[place]] = taken[place]
+        moving.sort(key=lambda place: -float(taken[place].abs()))
+        asked = [head for place in moving for head in sites[place]][:most]
     if asked:
         effects[asked] = loss([[head] for head in asked])
     return effects

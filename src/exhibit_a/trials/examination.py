@@ -4,7 +4,7 @@ Each method is a stage: what does not apply is left out with its reason, what ne
 is left out with that one, and no stage stops the others.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import torch
@@ -14,7 +14,7 @@ from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
 from exhibit_a.methods.attribution.reliance import Reliance, reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution, self_attribution
 from exhibit_a.methods.attribution.tree import AttributionTree, attribution_tree
-from exhibit_a.methods.explanation.pictures import Pictures, pictures_knowing
+from exhibit_a.methods.explanation.pictures import ONE_HEAD, Limits, Pictures, pictures_knowing
 from exhibit_a.methods.identifiability.alternative_maps import AlternativeMaps, alternative_maps
 from exhibit_a.methods.identifiability.counts import (
     AttentionIdentifiability,
@@ -27,6 +27,7 @@ from exhibit_a.methods.mixing.one_push import hidden_and_heads
 from exhibit_a.shapes import SiteHeads, SiteRows
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target
+from exhibit_a.trials.allowance import Allowance, allowance
 from exhibit_a.trials.carriers import Carriers, smallest_set, steering
 from exhibit_a.trials.learned import learned
 from exhibit_a.trials.stages import Stages, affordable_probes
@@ -52,6 +53,7 @@ class Examination:
     hidden: HiddenAttribution | None
     mixing: HeadMixing | None
     pictures: Pictures | None
+    passes: float | None = None  # forward passes, where they are counted
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,16 @@ class Asked:
 
 def examine(trace: Trace, target: Target | None, stages: Stages, how: Asked) -> Examination:
     """Run every method that applies, one stage after the other."""
+    with allowance(trace) as allowed:
+        examined = _examined(trace, target, stages, how, allowed)
+        spent = allowed.spent
+        return examined if spent is None else replace(examined, passes=1 + spent.forwards)
+
+
+def _examined(
+    trace: Trace, target: Target | None, stages: Stages, how: Asked, allowed: Allowance
+) -> Examination:
+    """Every stage, with the passes that are allowed."""
 
     def needed(result: Needed | None, stage: str) -> Needed:
         if result is None:
@@ -78,14 +90,17 @@ def examine(trace: Trace, target: Target | None, stages: Stages, how: Asked) -> 
         return target
 
     attempt, seed = stages.attempt, how.seed
-    relied = attempt("reliance", lambda: reliance(trace, target=asked(), seed=seed))
-    few = attempt("heads", lambda: _heads(trace, asked(), needed(relied, "reliance"), how))
+    relied = attempt(
+        "reliance",
+        lambda: reliance(trace, target=asked(), seed=seed, passes=allowed.reliance),
+    )
+    few = attempt("heads", lambda: _heads(asked(), needed(relied, "reliance"), how, allowed))
     carriers, steered = few or (None, None)
     counts = attempt("identifiability", lambda: attention_identifiability(trace))
     alternatives = attempt(
         "alternatives", lambda: _alternatives(trace, needed(counts, "identifiability"), relied)
     )
-    attribution = attempt("attribution", lambda: self_attribution(trace, target=asked()))
+    attribution = attempt("attribution", lambda: _attribution(asked(), allowed))
     effective = attempt("effective", lambda: effective_attention(trace))
     tree = attempt("tree", lambda: attribution_tree(needed(attribution, "attribution")))
     taught = attempt("weights", lambda: learned(trace.subject))
@@ -107,38 +122,46 @@ def examine(trace: Trace, target: Target | None, stages: Stages, how: Asked) -> 
         learned=taught,
         hidden=None if mixed is None else mixed[0],
         mixing=None if mixed is None else mixed[1],
-        pictures=attempt("pictures", lambda: _pictures(trace, asked(), how, relied, attribution)),
+        pictures=attempt(
+            "pictures", lambda: _pictures(asked(), how, allowed, (relied, attribution))
+        ),
     )
 
 
+def _attribution(target: Target, allowed: Allowance) -> SelfAttribution:
+    """Self-attribution, if there are passes for it."""
+    allowed.require_paths()
+    return self_attribution(allowed.trace, target=target)
+
+
 def _pictures(
-    trace: Trace,
     target: Target,
     how: Asked,
-    relied: Reliance | None,
-    attribution: SelfAttribution | None,
+    allowed: Allowance,
+    results: tuple[Reliance | None, SelfAttribution | None],
 ) -> Pictures:
     """The pictures of the text, drawn from what is known already."""
     if not how.pictures:
         raise NotComputableError("They were not asked for (pictures=False).")
-    known: dict[str, Reliance | SelfAttribution] = {}
-    if relied is not None:
-        known["reliance"] = relied
-    if attribution is not None:
-        known["self_attribution"] = attribution
-    return pictures_knowing(known, trace, target, seed=how.seed)
+    named = zip(("reliance", "self_attribution"), results, strict=True)
+    known = {name: result for name, result in named if result is not None}
+    if allowed.pictures is None:
+        return pictures_knowing(known, allowed.trace, target, seed=how.seed)
+    limits = Limits(allowed.pictures, ("reliance", "self_attribution", ONE_HEAD))
+    return pictures_knowing(known, allowed.trace, target, seed=how.seed, limits=limits)
 
 
 def _heads(
-    trace: Trace, target: Target, relied: Reliance, how: Asked
+    target: Target, relied: Reliance, how: Asked, allowed: Allowance
 ) -> tuple[Carriers, tuple[SiteHeads, ...]]:
     """The smallest set that carries the answer, and which of the other heads steer."""
-    game = HeadGame(trace, margin_of(target))
+    game = HeadGame(allowed.trace, margin_of(target))
     line = how.carries * relied.size
     share, alone = (torch.cat(numbers).abs() for numbers in (relied.heads, relied.one_head))
     idle = (share < line) & (alone < line)
-    steered = steering(game, relied.margin, idle, line)
-    return smallest_set(game, relied, how.seed), game.by_site(steered)
+    steered = steering(game, relied.margin, idle, line, most=allowed.steering)
+    carriers = smallest_set(game, relied, how.seed, finely=allowed.steps)
+    return carriers, game.by_site(steered)
 
 
 def _alternatives(

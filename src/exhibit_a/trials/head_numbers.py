@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.methods.attribution.reliance import Reliance
+from exhibit_a.trials.allowance import PASSES
 from exhibit_a.trials.carriers import Carriers
 
 if TYPE_CHECKING:
@@ -109,6 +110,8 @@ def row_weights(examined: "Examination", site: int) -> Float[Tensor, "head query
 def doubts(examined: "Examination") -> dict[str, object]:
     """The doubts about the numbers behind the words."""
     checks: dict[str, object] = {"parity": examined.trace.subject.anatomy.parity}
+    if examined.passes is not None:
+        checks[f"forward passes, of {PASSES} allowed"] = round(examined.passes, 1)
     if examined.reliance is not None:
         checks |= _reliance_doubts(examined.reliance, examined.carriers)
     if examined.effective is not None:

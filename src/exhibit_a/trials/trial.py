@@ -130,7 +130,7 @@ class Trial(SiteResult):
 
 @method(
     question="Is the attention on this text evidence of what the model did?",
-    cost=Cost(forwards=20, per_layer=58, algebra_per_token=20, maps=7, states=34),
+    cost=Cost(forwards=30, per_layer=13, algebra_per_token=20, maps=7, states=34, most=400),
     command="explain",
 )
 def trial(

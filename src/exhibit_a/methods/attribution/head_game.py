@@ -37,6 +37,8 @@ from exhibit_a.trace.targets import Target
 
 TOKENS_AT_ONCE = 4096  # in one pass, copies included
 MEMORY_SHARE = 0.25  # of what is free may be taken by maps of the copies
+BACKWARDS = 4.2e9  # bytes that copies with a graph may take by a generous count
+KEPT = 5  # floats that a layer keeps for a token at most, for each output of its weights
 
 Shares = Float[Tensor, "copy head"]  # of its own map, for every head of every site
 Margins = Float[Tensor, " copy"]
@@ -72,6 +74,12 @@ class HeadGame:
 
     def __len__(self) -> int:
         return len(self.heads)
+
+    @property
+    def one_by_one(self) -> float:
+        """The passes that it takes to make every head even alone."""
+        layers = len(self.trace.layers)
+        return sum(site.heads * (layers - site.call) / layers for site in self.trace.sites)
 
     def setting(self, even: Sequence[int] = (), *, rest: float = 1.0) -> Float[Tensor, " head"]:
         """The shares with the heads of these numbers even, and all others at ``rest``."""
@@ -132,6 +140,7 @@ class HeadGame:
 
         Each row of ``weights`` makes one sum over the points, in maps as large as the attention.
         """
+        self.trace.subject.require_gradients()
         margins, steepness = [], []
         sums = [tuple(torch.zeros_like(maps) for maps in self.own) for _ in weights]
         places = torch.arange(len(alphas))
@@ -179,7 +188,16 @@ class HeadGame:
         largest = max(maps.numel() for maps in self.own)
         held = (3 * sum(maps.numel() for maps in self.own) if backwards else 4 * largest) * 4
         fitting = MEMORY_SHARE * free_bytes(self.batch.real.device) / held
+        if backwards:
+            fitting = min(fitting, BACKWARDS / (held + 4 * self._kept_by_layers(tokens)))
         return max(1, min(int(fitting), TOKENS_AT_ONCE // tokens))
+
+    def _kept_by_layers(self, tokens: int) -> float:
+        """About as many floats as the layers keep of one copy for the way back."""
+        subject, width = self.trace.subject, self.trace.subject.anatomy.d_model
+        layers = (subject.model.get_submodule(layer.module) for layer in self.trace.layers)
+        weights = sum(weight.numel() for layer in layers for weight in layer.parameters())
+        return KEPT * weights / width * tokens
 
 
 def _dealt(maps: SiteMap, visible: Tensor, seeded: torch.Generator) -> SiteMap:

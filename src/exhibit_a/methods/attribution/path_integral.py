@@ -152,6 +152,7 @@ def attribute(
 
     ``whole`` is the answer of the unchanged model, if not that to the batch's own output.
     """
+    batch.subject.require_gradients()
     if whole is None:
         whole = wide(answer(batch.output, torch.arange(len(batch), device=batch.real.device)))
     integrals: list[SiteIntegral] = []

@@ -49,6 +49,8 @@ TOLERANCE, ACCEPTED = 0.05, 0.05  # gaps as a share of the size of the answer: a
 FLOOR = 0.05  # an answer that hardly moves is compared with this share of its margin
 JUMP_PAIRS, ORDER_PAIRS = 3, 16  # of opposite orders: inside a jump, and instead of a path
 CONTROLS = 8  # times that all rows are permuted
+FEWEST_POINTS = 5
+NO_ORDERS = "what the path jumps over is not shared out: that takes more passes than are allowed"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -115,6 +117,7 @@ def reliance(
     target: Target | str | int | None = None,
     by: By = "auto",
     budget: int | None = None,
+    passes: int | None = None,
     seed: int = 0,
 ) -> Reliance:
     """The share of every head in what the answer loses when heads look evenly.
@@ -131,10 +134,12 @@ def reliance(
         target: label or token to explain; without, what the model answers.
         by: path, orders or coalitions; auto takes all coalitions of few heads, else the path.
         budget: points of the path, or pairs of orders, at most; without, 300 or 16.
+        passes: forward passes at most. The path has fewer points then, and what it jumps over is
+            not shared out; where that is much, the result is not determined.
         seed: same seed, same numbers.
     """
-    if budget is not None and budget < 5:
-        raise BadRequestError(f"A budget of {budget} is too small; give 5 or more.")
+    if budget is not None and budget < FEWEST_POINTS:
+        raise BadRequestError(f"A budget of {budget} is too small; give {FEWEST_POINTS} or more.")
     chosen = chosen_target(trace, target)
     game = HeadGame(trace, margin_of(chosen))
     if by == "coalitions" and len(game) > FEW:
@@ -142,14 +147,18 @@ def reliance(
             f"{len(game)} heads form 2^{len(game)} sets; all are tried for at most {FEW} heads. "
             'Take by="path" or by="orders".'
         )
-    return _Measured(game, by, budget, seed).result(chosen)
+    return _Measured(game, by, (budget, passes), seed).result(chosen)
 
 
 class _Measured:
     """The numbers of one reliance, measured one after the other."""
 
-    def __init__(self, game: HeadGame, by: str, budget: int | None, seed: int) -> None:
+    def __init__(
+        self, game: HeadGame, by: str, limits: tuple[int | None, int | None], seed: int
+    ) -> None:
         self.game, self.seed = game, seed
+        budget, self.passes = limits
+        points = self._affordable(POINTS if budget is None or by == "orders" else budget)
         ends = torch.stack([game.setting(), game.setting(rest=0.0)])
         self.margin, self.even_margin = game.margins(ends).tolist()
         self.size = max(abs(self.margin), abs(self.even_margin))
@@ -157,7 +166,7 @@ class _Measured:
         self.scale = max(whole, FLOOR * self.size)
         few = len(game) <= FEW
         self.by = by if by != "auto" else ("coalitions" if few else "path")
-        self.path = self._path(POINTS if budget is None or self.by == "orders" else budget)
+        self.path = self._path(points)
         self.credit, self.error = self._shares(budget)
 
     def result(self, target: Target) -> Reliance:
@@ -198,6 +207,24 @@ class _Measured:
             target=str(margin_of(target)),
         )
 
+    @property
+    def _reserved(self) -> float:
+        """The passes that are needed beside the path."""
+        return 2 + CONTROLS + self.game.one_by_one
+
+    def _affordable(self, points: int) -> int:
+        """As many points of the path as the passes allow."""
+        if self.passes is None:
+            return points
+        left = int(self.passes - self._reserved)
+        if left < FEWEST_POINTS:
+            raise NotComputableError(
+                f"Making each of {len(self.game)} heads even alone takes "
+                f"{self.game.one_by_one:.0f} forward passes; with what is needed beside, that is "
+                f"beyond the {self.passes} that are allowed."
+            )
+        return min(points, left)
+
     def _path(self, budget: int) -> PathIntegral:
         """The joint path, all heads from even to what they were."""
         game = self.game
@@ -236,7 +263,7 @@ class _Measured:
         variance = torch.zeros_like(credit)
         if self._closes:
             return credit.float(), variance.float()
-        for jump in self.path.jumps:
+        for jump in self.path.jumps if self._shares_jumps else ():
             inside = staged(game, jump.start, jump.stop, JUMP_PAIRS, seeded)
             credit += inside.credit
             variance += inside.standard_error.double().square()
@@ -247,8 +274,16 @@ class _Measured:
         """Whether slopes alone account for the answer."""
         return not self.path.jumps
 
+    @property
+    def _shares_jumps(self) -> bool:
+        """Whether there are passes left to share out what the path jumps over."""
+        sites, walks = len(self.game.trace.sites), 2 * JUMP_PAIRS
+        needed = 2 * (sites + 1) + walks * (len(self.game) + 1)
+        return self.passes is None or self._reserved + self.path.points + needed <= self.passes
+
     def _named(self) -> str:
-        return "path and orders" if self.by == "path" and not self._closes else self.by
+        sampled = self.by == "path" and not self._closes and self._shares_jumps
+        return "path and orders" if sampled else self.by
 
     def _doubt(self, gap: float) -> str:
         """Why the shares are not to be relied upon; empty where they are."""
@@ -270,7 +305,7 @@ class _Measured:
             "forward passes": round(self.game.passes),
             "jumps": tuple((jump.start, jump.stop, jump.change) for jump in self.path.jumps),
             "largest standard error": float(self.error.amax()),
-        }
+        } | ({} if self._closes or self._shares_jumps else {"left out": NO_ORDERS})
 
 
 class AlongRows(NamedTuple):

@@ -125,4 +125,4 @@ def _p(value: float) -> str:
 def _share(value: float) -> str:
     """A number from 0 to 1, with two digits that count and without its nought."""
     text = f"{value:.2f}" if value >= 0.095 else f"{value:.2g}"
-    return text.removeprefix("0")
+    return "1" if text == "1.00" else text.removeprefix("0")

@@ -172,6 +172,7 @@ def by_presence(
 @contextmanager
 def by_states(trace: Trace, target: Target) -> Iterator[tuple[Callable[[Tensor], Tensor], Tensor]]:
     """The target as a function of the input of the first layer, and that input."""
+    trace.subject.require_gradients()
     model = trace.model
     kept, position = answering_from(trace.keeping("hidden"), target.position)
     asked = replace(target, position=position)

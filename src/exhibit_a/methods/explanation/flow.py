@@ -43,6 +43,7 @@ def readout(trace: Trace, target: Target) -> Row:
 
     A classifier that reads its first token gives one 1; one that averages gives every token some.
     """
+    trace.subject.require_gradients()
     kept, position = answering_from(trace.keeping("hidden"), target.position)
     last = hidden_of_output(kept.layer_outputs[-1]).detach().clone().requires_grad_()
     outputs = (*kept.layer_outputs[:-1], _with_states(kept.layer_outputs[-1], last))
@@ -126,6 +127,7 @@ def attention_times_gradient(
     trace: Trace, target: Target
 ) -> tuple[Float[Tensor, "_head _query _key"], ...]:
     """A ⊙ ∂F/∂A at every site, in one backward pass; later maps may move with earlier ones."""
+    trace.subject.require_gradients()
     kept, position = answering_from(trace.keeping("attention"), target.position)
     tap = Nudge("weights")
     answer = replace(target, position=position)(replay(kept, tap, start=0)).sum()

@@ -77,6 +77,7 @@ LABELS = {  # what a person who decides would call each picture
 USUAL = tuple(LABELS)[:10]
 PASSES, FEWEST_PASSES = 250, 125  # of shortened texts: at most, and for long texts
 TOKENS = 64_000  # in all shortened texts; fewer passes where they would be more
+WITHIN_LIMITS = 60  # shortened texts, where passes are limited: fewer say nothing
 FOR_ADVICE = 10  # passes kept back to find how few words turn the answer
 UNMOVED = 0.95  # an answer that keeps this share of its probability has not moved
 FIRST_LOOK = 60  # shortened texts after which an answer that never moved is known not to
@@ -213,14 +214,15 @@ def pictures_knowing(
     *,
     methods: Sequence[str] | Mapping[str, Float[Tensor, " token"]] | None = None,
     seed: int = 0,
+    limits: "Limits | None" = None,
 ) -> Pictures:
     """The pictures of a text, where the results of some methods, by name, are known already."""
     words = words_of(trace)
     texts = ShortenedTexts(trace, chosen, words.places)
-    scores, labels, left_out = _drawn(_Drawing(trace, chosen, results), methods)
+    scores, labels, left_out = _drawn(_Drawing(trace, chosen, results, limits), methods)
     by_word = torch.stack([_summed(token_scores, words) for token_scores in scores.values()])
     rankings = [ranking_of(row) for row in by_word]
-    plan = plan_orders(len(words), len(rankings), _budget(trace) - FOR_ADVICE)
+    plan = plan_orders(len(words), len(rankings), _budget(trace, limits) - FOR_ADVICE)
     compared = compare(plan, rankings, texts.losses, seed=seed, enough=lambda: _unmoved(texts))
     judged = _judged(compared, texts, rankings, labels, words)
     advices, reasons = zip(*(word_for(judged, place) for place in range(len(scores))), strict=True)
@@ -261,9 +263,25 @@ def ranking_of(scores: Float[Tensor, " word"]) -> list[int]:
     return ranking
 
 
-def _budget(trace: Trace) -> int:
+@dataclass(frozen=True)
+class Limits:
+    """Shortened texts that may be run, and methods that are drawn only if their result is known."""
+
+    texts: int
+    known_only: tuple[str, ...]
+
+
+def _budget(trace: Trace, limits: Limits | None) -> int:
     """How many shortened texts may be run."""
-    return max(FEWEST_PASSES, min(PASSES, TOKENS // len(trace.tokens)))
+    usual = max(FEWEST_PASSES, min(PASSES, TOKENS // len(trace.tokens)))
+    if limits is None:
+        return usual
+    if limits.texts < WITHIN_LIMITS:
+        raise NotComputableError(
+            f"{limits.texts} forward passes are left; to judge pictures takes {WITHIN_LIMITS}. "
+            "Call the method itself on a capture of the text."
+        )
+    return min(usual, limits.texts)
 
 
 def _unmoved(texts: ShortenedTexts) -> bool:
@@ -298,12 +316,18 @@ def _drawn(
 class _Drawing:
     """Draws pictures; what several of them need is computed once."""
 
-    def __init__(self, trace: Trace, target: Target, results: Mapping[str, Result]) -> None:
+    def __init__(
+        self, trace: Trace, target: Target, results: Mapping[str, Result], limits: Limits | None
+    ) -> None:
         self.trace, self.target, self.results = trace, target, dict(results)
         self.known = attributions()
+        self.known_only = () if limits is None else limits.known_only
 
     def of(self, name: str) -> tuple[Tensor, str]:
         """The scores of a picture, and what it is called."""
+        needed = "reliance" if name == ONE_HEAD else name
+        if name in self.known_only and needed not in self.results:
+            raise NotComputableError(f"It needs {needed.replace('_', '-')}, which was left out.")
         if name == ONE_HEAD:
             return self._one_head()
         if name == "reliance":

@@ -249,6 +249,7 @@ class _Attribution(_Measure):
 class _Taylor(_Measure):
     def __call__(self, batch: Batch, gold: Tensor) -> dict[str, Tensor]:
         """What the loss would gain without each head, to first order."""
+        batch.subject.require_gradients()
         edit = Nudge("context")
         with torch.enable_grad():
             _, losses = right_and_loss(logits_at(replay(batch, edit, start=0)), gold)

@@ -152,6 +152,7 @@ def _first_order(
     trace: Trace, target: Target, change: Sequence[SiteOutputs]
 ) -> tuple[SiteHeads, ...]:
     """(z' − z) · ∂F/∂z for every head, in one forward and one backward pass."""
+    trace.subject.require_gradients()
     passed, position = answering_from(trace, target.position)
     tap = Nudge("context")
     with torch.enable_grad():

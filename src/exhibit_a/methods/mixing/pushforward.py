@@ -129,6 +129,7 @@ def _folded_bytes(run: Pass) -> int:
 
 def _prepare(run: Pass, source: str, watched: _Watched, fold: Fold | None = None) -> Pushforward:
     """Steps 1 and 2, and the checks of step 4."""
+    run.subject.require_gradients()
     run = run.keeping("hidden")
     entry = run.stack_inputs[source].detach().clone().requires_grad_()
     with torch.enable_grad():

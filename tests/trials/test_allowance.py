@@ -1,0 +1,104 @@
+"""A trial of a model with many heads keeps to its passes and says what it left out."""
+
+import pytest
+import torch
+from support.passes import counting
+from support.words import plain_tokenizer
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import exhibit_a as xa
+from exhibit_a.errors import NotComputableError
+from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
+from exhibit_a.trials.allowance import MANY, PASSES, allowance
+from exhibit_a.trials.carriers import smallest_set, steering
+
+TEXT = "a gripping , beautifully shot film , though the plot is thin at the end"
+
+
+def deep(layers=30, heads=9):
+    torch.manual_seed(0)
+    tokenizer = plain_tokenizer()
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=8 * heads,
+        intermediate_size=16,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads // 3,
+        head_dim=8,
+    )
+    return xa.load(LlamaForCausalLM(config), tokenizer=tokenizer)
+
+
+@pytest.fixture(scope="module")
+def examined():
+    subject = deep()
+    modules = [subject.model.get_submodule(layer.module) for layer in subject.anatomy.layers]
+    with counting(modules) as rows:
+        trial = xa.trial(subject, TEXT, target_text="the film", probes=2)
+    return subject, trial, sum(rows) / len(modules)
+
+
+def test_it_keeps_to_its_passes_and_the_doctor_knows_how_many(examined):
+    subject, trial, passes = examined
+    assert passes <= PASSES
+    assert trial.checks[f"forward passes, of {PASSES} allowed"] == pytest.approx(passes, abs=0.1)
+    (told,) = (
+        estimate.forwards
+        for estimate in xa.diagnose(subject, length=16).methods
+        if estimate.method == "trial"
+    )
+    assert passes / 1.5 <= told <= 1.5 * passes
+
+
+def test_it_says_what_it_left_out_and_why(examined):
+    _, trial, _ = examined
+    assert trial.reliance is not None
+    assert trial.pictures is not None
+    assert "forward passes" in trial.skipped["attribution"]
+    assert trial.skipped["tree"].startswith("It needs attribution")
+    assert "self_attribution" in trial.pictures.checks["left out"]
+
+
+def test_small_models_are_not_limited():
+    trace = xa.capture(xa.load("sentiment"), "a fine film")
+    with allowance(trace) as allowed:
+        assert (allowed.reliance, allowed.steering, allowed.steps, allowed.pictures) == (None,) * 4
+        allowed.require_paths()
+    assert HeadGame(trace, margin_of(xa.choose_target(trace))).one_by_one < MANY
+
+
+def test_reliance_with_few_passes_is_undetermined_or_refused():
+    trace = xa.capture(xa.load("sentiment"), "a gripping , beautifully shot film")
+    game = HeadGame(trace, margin_of(xa.choose_target(trace)))
+    needed = 2 + 8 + game.one_by_one
+    limited = xa.reliance(trace, passes=int(needed) + 6)
+    assert limited.checks["points"] <= 6
+    assert limited.checks["forward passes"] <= needed + 6
+    with pytest.raises(NotComputableError, match="beyond the 20 that are allowed"):
+        xa.reliance(trace, passes=20)
+    free, enough = xa.reliance(trace), xa.reliance(trace, passes=10_000)
+    for mine, theirs in zip(free.heads, enough.heads, strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_heads_that_are_not_asked_one_by_one_count_as_their_site():
+    trace = xa.capture(xa.load("sentiment"), "a gripping , beautifully shot film")
+    relied = xa.reliance(trace)
+    game = HeadGame(trace, margin_of(xa.choose_target(trace)))
+    idle = torch.ones(len(game), dtype=torch.bool)
+    every = steering(game, relied.margin, idle, 0.0)
+    some = steering(game, relied.margin, idle, 0.0, most=5)
+    assert int(torch.isclose(every, some, atol=1e-5).sum()) >= 5
+    sites = game.by_site(some)
+    whole = [site for site in sites if len(set(site.tolist())) == 1]
+    assert len(whole) >= len(sites) - 1
+
+
+def test_a_set_found_in_larger_steps_carries_half_as_well():
+    trace = xa.capture(xa.load("sentiment"), "a gripping , beautifully shot film")
+    relied = xa.reliance(trace)
+    game = HeadGame(trace, margin_of(xa.choose_target(trace)))
+    fine, rough = smallest_set(game, relied, 0), smallest_set(game, relied, 0, finely=1)
+    assert len(rough.heads) >= len(fine.heads)
+    assert rough.loss >= relied.whole / 2 or not rough.heads
