@@ -20,7 +20,7 @@ from exhibit_a.errors import require_choice
 from exhibit_a.models import TransformerConfig
 from exhibit_a.models.base import mean_loss, through
 from exhibit_a.models.sublayers import MultiHeadAttention
-from exhibit_a.models.transformer import EncoderLayer, TransformerPart
+from exhibit_a.models.transformer import EncoderLayer, TransformerStack
 
 
 class PosterConfig(TransformerConfig):
@@ -94,17 +94,16 @@ class PosterLayer(EncoderLayer):
         self.attention = PosterAttention(config, index)
 
 
-class PosterClassifier(TransformerPart):
+class PosterClassifier(TransformerStack):
     """A classifier of texts: states are summed over the tokens that are not padding."""
 
     config_class = PosterConfig
     config: PosterConfig
+    layer, depth = PosterLayer, "encoder_layers"
     _supports_sdpa = False  # it knows no entmax
 
     def __init__(self, config: PosterConfig) -> None:
         super().__init__(config)
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.layers = nn.ModuleList(PosterLayer(config, i) for i in range(config.encoder_layers))
         self.classifier = nn.Linear(config.d_model, config.num_labels or 0)
         self.finish()
 
