@@ -74,7 +74,7 @@ def load_embedded(
 
 def _family(folder: Path) -> tuple[type[PreTrainedModel], PretrainedConfig]:
     """The class of a model and its configuration: of transformers, or a reference model."""
-    named = _json(folder / CONFIG)["architectures"][0]
+    (named,) = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["architectures"]
     if hasattr(transformers, named):
         return getattr(transformers, named), AutoConfig.from_pretrained(folder)
     from exhibit_a import models
