@@ -69,7 +69,7 @@ def code(file: str, start: str) -> str:
     """The one line of a file that begins so."""
     lines = [line.strip() for line in (MODELS / file).read_text("utf-8").splitlines()]
     (found,) = [line for line in lines if line.startswith(start)]
-    return f"```python\n{found.rstrip(',')}  # models/{file}\n```"
+    return f"```python\n# models/{file}\n{found.rstrip(',')}\n```"
 
 
 def picture(name: str) -> str:
