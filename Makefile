@@ -82,9 +82,10 @@ bench: $(READY)  ## every method beside the released or naive algorithm, in one 
 families: $(READY)  ## the supported families and their parity, into docs
 	$(BIN)/python studies/families.py > docs/families.md
 
-models: $(READY)  ## make the embedded models again (DATA=folder with SST-2, MNLI-subset, SNLI-subset, wikitext-2)
+models: $(READY)  ## make the embedded models again (DATA=folder with SST-2, MNLI-subset, SNLI-subset, wikitext-2, multi30k)
 	$(BIN)/python studies/make_models.py --data $(DATA)
 	$(BIN)/python studies/make_stories.py --data $(DATA)
+	$(BIN)/python studies/translation.py --data $(DATA)/multi30k --work build/models transformer additive
 
 docs: $(READY)  ## the documentation as a site, into site/index.html
 	$(BIN)/mkdocs build --quiet --strict
@@ -96,6 +97,7 @@ map: $(READY)  ## the architecture page, the tables of methods and the list of l
 	$(BIN)/python docs/making/glossary.py
 	$(BIN)/python docs/making/verdict.py
 	$(BIN)/python docs/making/context.py
+	$(BIN)/python docs/making/models.py
 	$(BIN)/python docs/making/speed.py
 	$(BIN)/python docs/making/licences.py
 

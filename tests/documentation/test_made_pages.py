@@ -54,6 +54,12 @@ def test_the_page_about_passages_is_what_the_data_of_the_study_give():
     assert made.PAGE.read_text("utf-8") == made.page()
 
 
+def test_the_page_about_reference_models_is_what_the_package_and_the_study_give():
+    made = script("models")
+    assert made.PAGE.read_text("utf-8") == made.page()
+    assert "# models/sublayers.py\ncontext = weights @ value\n" in made.page()
+
+
 def test_the_page_about_speed_is_what_the_measurements_give():
     made = script("speed")
     assert made.PAGE.read_text("utf-8") == made.page()

@@ -7,9 +7,8 @@ import pytest
 from exhibit_a.errors import BadRequestError
 from exhibit_a.models import TransformerConfig
 from exhibit_a.training import fit_translator
-from exhibit_a.training.fit_translator import TranslatorSchedule
 from exhibit_a.training.parallel_text import read_pairs
-from exhibit_a.training.translator import train_translator
+from exhibit_a.training.train import train
 from exhibit_a.training.vocabulary import learnt_vocabulary
 
 PAIRS = [
@@ -23,12 +22,13 @@ SIZES = {"vocab_size": 60, "d_model": 16, "encoder_layers": 1, "decoder_layers":
 
 def trained(out, **options):
     usual = {"epochs": 4, "batch_tokens": 40, "warmup": 8, "learning_rate": 0.02, "average": 2}
-    return train_translator(
+    return train(
         TransformerConfig(**SIZES, d_ff=32),
         PAIRS,
         dev=PAIRS[:4],
         out=out,
-        schedule=TranslatorSchedule(**usual | options),
+        progress=False,
+        **usual | options,
     )
 
 
@@ -53,6 +53,10 @@ def test_a_killed_training_goes_on_as_if_nothing_had_happened(tmp_path, monkeypa
     assert not killed.exists()
     with pytest.raises(BadRequestError, match=r"begun with learning_rate 0\.02, not 0\.5"):
         trained(killed, learning_rate=0.5)
+    with monkeypatch.context() as patched:
+        patched.setattr(__name__ + ".PAIRS", PAIRS[::-1])
+        with pytest.raises(BadRequestError, match=r"begun with data '12 \+ 4 pairs, \w+', not"):
+            trained(killed)
     trained(killed)
     assert (whole / "model.safetensors").read_bytes() == (killed / "model.safetensors").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["killed", "whole"]
@@ -78,3 +82,25 @@ def test_pieces_are_put_together_again_exactly():
     text = "zwei Katzen, (eine schläft) rennen."
     tokenizer = learnt_vocabulary([text, *(text for pair in PAIRS for text in pair)], 60)
     assert tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) == text
+
+
+def test_bleu_is_measured_every_few_epochs_and_at_the_end(tmp_path):
+    record = json.loads((trained(tmp_path / "new", bleu_every=3) / "training.json").read_text())
+    assert [epoch["bleu"] is None for epoch in record["epochs"]] == [True, True, False, False]
+    assert record["dev_bleu"] == max(epoch["bleu"] for epoch in record["epochs"][2:])
+
+
+def test_a_shortened_training_without_a_measured_epoch_says_so(tmp_path, monkeypatch):
+    one_step = fit_translator._one_step
+
+    def dying(*args):
+        if args[-1] > 8:
+            raise KeyboardInterrupt
+        return one_step(*args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fit_translator, "_one_step", dying)
+        with pytest.raises(KeyboardInterrupt):
+            trained(tmp_path / "new", bleu_every=3, epochs=9)
+    with pytest.raises(BadRequestError, match=r"None of the . epochs that there are was measured"):
+        trained(tmp_path / "new", bleu_every=3, epochs=1)

@@ -1,14 +1,12 @@
 """Verbs about many texts: run a method over a data set, go on, sum up, compare."""
 
 from dataclasses import dataclass
-from json import JSONDecodeError, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from exhibit_a.commands.options import WithModel, load_quietly
+from exhibit_a.commands.options import WithModel, load_quietly, parameters_of
 from exhibit_a.commands.screen import Facts, console, print_json, print_table
 from exhibit_a.commands.verb import Verb, argument, option
-from exhibit_a.errors import BadRequestError
 from exhibit_a.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -82,7 +80,7 @@ class Run(WithModel, _Engine):
                 unusable="skip" if self.skip else "stop",
                 **self.where(),
                 **{name: getattr(self, name) for name in planned},
-                **_parameters(self.set_ or []),
+                **parameters_of(self.set_ or []),
             )
         _show(summary, self.json)
 
@@ -193,20 +191,6 @@ def _cell(value: object) -> str:
     from exhibit_a.report.table import cell
 
     return f"{value:.4g}" if isinstance(value, float) else cell(value)
-
-
-def _parameters(listed: list[str]) -> Facts:
-    """name=value, where the value is JSON or else plain text."""
-    parameters: Facts = {}
-    for setting in listed:
-        name, equals, value = setting.partition("=")
-        if not equals or not name:
-            raise BadRequestError(f"A parameter is set as name=value, not {setting!r}.")
-        try:
-            parameters[name] = loads(value)
-        except JSONDecodeError:
-            parameters[name] = value
-    return parameters
 
 
 def _counted(source: str) -> int:

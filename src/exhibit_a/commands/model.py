@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from exhibit_a.commands.options import load_quietly
+from exhibit_a.commands.options import load_quietly, parameters_of
 from exhibit_a.commands.screen import console, print_json
 from exhibit_a.commands.verb import Verb, argument, option
 from exhibit_a.errors import BadRequestError
@@ -55,33 +55,66 @@ class Doctor(Verb):
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Verb):
-    """Fine-tune an encoder on labelled text or pairs of texts."""
+    """Fine-tune an encoder on labelled text, or make a classifier or a translator from nothing."""
 
     name: ClassVar[str] = "train"
-    base: str = argument(help="Folder or hub id of the encoder to start from.")
-    data: Path = argument(help="TSV, CSV, JSONL or Parquet file of labelled text.")
+    base: str = argument(
+        help="Folder or hub id of an encoder; or transformer, additive, recurrent, identifiable "
+        "for a new model."
+    )
+    data: Path = argument(
+        help="TSV, CSV, JSONL or Parquet file of labelled text; for a translator, sentences."
+    )
     out: Path = option(short="-o", help="New folder for the model.")
-    dev: Path | None = option(None, help="Labelled text to choose the epoch by.")
+    translations: Path | None = option(None, help="Line n translates line n of DATA.")
+    dev: Path | None = option(None, help="Labelled text or sentences to choose the epoch by.")
+    dev_translations: Path | None = option(None, help="Line n translates line n of --dev.")
+    size: list[str] | None = option(None, help="name=value: a size of a new model.")
     teacher: str | None = option(None, help="Folder or hub id of a model to learn from as well.")
     text: str | None = option(None, help="Column of the text.")
     pair: str | None = option(None, help="Column of the second text.")
     label: str | None = option(None, help="Column of the label.")
-    epochs: int = option(3, min=1, help="Times that the data are read, at most.")
-    batch_size: int = option(48, min=1, help="Texts in a batch.")
-    learning_rate: float = option(1.5e-4, help="Size of the steps, at their largest.")
-    max_length: int = option(128, min=4, help="Longer texts are cut.")
-    train_embeddings: bool = option(False, help="Also train the word vectors.")
+    epochs: int | None = option(None, min=1, help="Times that the data are read, at most.")
+    batch_size: int | None = option(None, min=1, help="Texts in a batch.")
+    batch_tokens: int | None = option(None, min=1, help="Tokens in a batch of a translator.")
+    learning_rate: float | None = option(None, help="Size of the steps, at their largest.")
+    warmup: int | None = option(None, min=1, help="Steps of a translator up to the largest.")
+    label_smoothing: float | None = option(None, help="Part of the target spread over all answers.")
+    average: int | None = option(None, min=1, help="Epochs of a translator that are averaged.")
+    patience: int | None = option(None, min=1, help="Epochs without a new best before stopping.")
+    bleu_every: int | None = option(None, min=1, help="Epochs between translations of --dev.")
+    max_length: int | None = option(None, min=4, help="Longer texts are cut.")
+    train_embeddings: bool = option(False, help="Also train the word vectors of an encoder.")
     seed: int = option(0, help="Same seed, same numbers.")
 
     def run(self) -> None:
         """Train, and say where the model is."""
+        from exhibit_a.training.new_models import configuration
         from exhibit_a.training.train import train
 
-        options = dict(vars(self))
-        base, data = options.pop("base"), options.pop("data")
-        frozen = not options.pop("train_embeddings")
-        folder = train(base, data, freeze_embeddings=frozen, **options)
+        config = configuration(self.base, parameters_of(self.size or []))
+        learn, dev = (self.data, self.translations), (self.dev, self.dev_translations)
+        self._require_both(config is not None and config.is_encoder_decoder is True)
+        apart = ("base", "data", "translations", "dev", "dev_translations", "size")
+        options = {k: v for k, v in vars(self).items() if k not in apart}
+        frozen = False if options.pop("train_embeddings") else None
+        folder = train(
+            config or self.base,
+            learn if self.translations else self.data,
+            dev=dev if self.dev_translations else self.dev,
+            freeze_embeddings=frozen,
+            **options,
+        )
         console().print(f"saved in {folder}", soft_wrap=True)
+
+    def _require_both(self, translates: bool) -> None:
+        """Refuse sentences without translations, and translations that nothing learns from."""
+        if translates and self.translations is None:
+            raise BadRequestError("A translator learns from two files; give --translations FILE.")
+        if translates and (self.dev is None) != (self.dev_translations is None):
+            raise BadRequestError("--dev and --dev-translations belong together; give both.")
+        if not translates and (self.translations or self.dev_translations):
+            raise BadRequestError(f'"{self.base}" does not translate; leave the translations out.')
 
 
 def _answer(subject: "Subject", text: str, pair: str | None, truncate: bool) -> dict[str, float]:

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from json import JSONDecodeError, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from exhibit_a.commands.screen import present, save_figure
 from exhibit_a.commands.verb import Verb, argument, option
+from exhibit_a.errors import BadRequestError
 
 if TYPE_CHECKING:
     from exhibit_a.examples import Example
@@ -30,7 +32,6 @@ def check_place(file: Path | None) -> Path | None:
 def check_picture(file: Path | None) -> Path | None:
     """The same for a picture, which must also be of a kind that can be drawn."""
     if file is not None:
-        from exhibit_a.errors import BadRequestError
         from exhibit_a.extras import extra
 
         known = extra("matplotlib.backend_bases").FigureCanvasBase.get_supported_filetypes()
@@ -107,7 +108,6 @@ class OneText(WithModel):
 
     def asked(self) -> "str | list[Message]":
         """The text, or the messages that stand for it."""
-        from exhibit_a.errors import BadRequestError
         from exhibit_a.subject.prompts import read_messages
 
         if self.text is not None and self.messages is None:
@@ -231,3 +231,17 @@ class Answer(Verb):
         if title is not None:
             summary = replace(summary, title=title)
         present(result, summary, json=self.json, written=(self.out, self.plot))
+
+
+def parameters_of(listed: list[str]) -> dict[str, Any]:
+    """name=value, where the value is JSON or else plain text."""
+    parameters: dict[str, Any] = {}
+    for setting in listed:
+        name, equals, value = setting.partition("=")
+        if not equals or not name:
+            raise BadRequestError(f"A parameter is set as name=value, not {setting!r}.")
+        try:
+            parameters[name] = loads(value)
+        except JSONDecodeError:
+            parameters[name] = value
+    return parameters

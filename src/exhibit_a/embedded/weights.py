@@ -3,8 +3,8 @@
 Every folder in ``embedded/`` is a model. A matrix is stored as 8-bit integers with one scale for
 each row, ``weight[row] ≈ scale[row] · stored[row]``, so no entry changes by more than half a scale;
 vectors are stored as they are. What the classifiers share (the word embeddings, the tokenizer) is
-stored once, beside them; a model with a vocabulary of its own shares nothing. Loading turns
-everything back into float32.
+stored once, beside them; a model with a vocabulary or tokenizer of its own shares nothing. Loading
+turns everything back into float32.
 """
 
 import json
@@ -18,7 +18,13 @@ import transformers
 from jaxtyping import Float, Int8
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import AutoConfig, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoConfig,
+    AutoTokenizer,
+    PretrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 from transformers.utils import logging
 
 from exhibit_a.embedded.vocabulary import VOCABULARY, read_vocabulary
@@ -28,6 +34,8 @@ from exhibit_a.numerics.parallel import Together
 EMBEDDED = Path(__file__).parent
 SHARED = "shared.safetensors"
 WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+TOKENIZER = "tokenizer.json"
 SCALE = ".scale"
 LARGEST = 127
 TEMPORARY = {"max_length", "stride", "truncation_strategy", "pad_to_multiple_of", "is_local"}
@@ -46,11 +54,11 @@ def load_embedded(
             f'There is no embedded model "{name}". '
             f"The embedded models: {', '.join(embedded_names(folder)) or 'none'}."
         )
-    vocabulary = folder / name / VOCABULARY
-    shared = {} if vocabulary.exists() else load_file(folder / SHARED)
-    weights = unpack({**shared, **load_file(folder / name / WEIGHTS)})
-    config = AutoConfig.from_pretrained(folder / name)
-    family = getattr(transformers, config.architectures[0])
+    own, vocabulary = folder / name, folder / name / VOCABULARY
+    alone = vocabulary.exists() or (own / TOKENIZER).exists()
+    shared = {} if alone else load_file(folder / SHARED)
+    weights = unpack({**shared, **load_file(own / WEIGHTS)})
+    family, config = _family(own)
     with quietly():
         # weights instead of a path: no random initialisation, so the caller's seed is not used up
         model = family.from_pretrained(
@@ -59,9 +67,20 @@ def load_embedded(
         tokenizer = (
             read_vocabulary(vocabulary).tokenizer()
             if vocabulary.exists()
-            else AutoTokenizer.from_pretrained(folder)
+            else AutoTokenizer.from_pretrained(own if alone else folder)
         )
     return model.eval(), tokenizer
+
+
+def _family(folder: Path) -> tuple[type[PreTrainedModel], PretrainedConfig]:
+    """The class of a model and its configuration: of transformers, or a reference model."""
+    (named,) = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["architectures"]
+    if hasattr(transformers, named):
+        return getattr(transformers, named), AutoConfig.from_pretrained(folder)
+    from exhibit_a import models
+
+    family = getattr(models, named)
+    return family, family.config_class.from_pretrained(folder)
 
 
 def embedded_names(folder: Path = EMBEDDED) -> tuple[str, ...]:
@@ -85,7 +104,15 @@ def pack(models: Mapping[str, Path], folder: Path) -> None:
         (folder / name).mkdir(exist_ok=True)
         unshared = {key: tensor for key, tensor in tensors.items() if key not in common}
         save_file(unshared, folder / name / WEIGHTS)
-        shutil.copyfile(models[name] / "config.json", folder / name / "config.json")
+        shutil.copyfile(models[name] / CONFIG, folder / name / CONFIG)
+
+
+def pack_alone(saved: Path, folder: Path) -> None:
+    """Store a saved model that shares nothing with the others, with its own tokenizer."""
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(quantised(load_file(saved / WEIGHTS)), folder / WEIGHTS)
+    _store_tokenizer(saved, folder)
+    shutil.copyfile(saved / CONFIG, folder / CONFIG)
 
 
 def quantised(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -141,8 +168,8 @@ _UNTOLD, _UNDRAWN = Together(_without_messages), Together(_without_bars)
 
 def _store_tokenizer(saved: Path, folder: Path) -> None:
     """Copy the tokenizer without the truncation and padding that were last used."""
-    rules = _json(saved / "tokenizer.json") | {"truncation": None, "padding": None}
-    (folder / "tokenizer.json").write_text(
+    rules = _json(saved / TOKENIZER) | {"truncation": None, "padding": None}
+    (folder / TOKENIZER).write_text(
         json.dumps(rules, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8"
     )
     settings = _json(saved / "tokenizer_config.json")

@@ -68,8 +68,8 @@ class AdditiveAttention(nn.Module):
         scores = self.energy((self.query(state).unsqueeze(1) + keys).tanh())
         if real is not None:
             scores = scores.masked_fill(~real.unsqueeze(-1), torch.finfo(scores.dtype).min)
-        read: Tensor = (scores.softmax(1) * source).sum(1)
-        return read
+        read: Tensor = scores.softmax(1).mT @ source
+        return read.squeeze(1)
 
 
 def added_mask(real: SourceMask, rows: int, like: Tensor) -> Tensor | None:

@@ -17,6 +17,7 @@ class ReferenceConfig(PretrainedConfig):
         "num_attention_heads": "num_heads",
     }
 
+    vocab_size: int = 20000
     d_model: int = 512
     pad_token_id: int | None = 0
 
@@ -91,7 +92,6 @@ class IdentifiableConfig(ReferenceConfig):
 
     model_type = "exhibit-identifiable"
 
-    vocab_size: int = 20000
     d_model: int = 32
     num_layers: int = 1
     num_heads: int = 4
@@ -119,7 +119,6 @@ class RecurrentConfig(ReferenceConfig):
 
     model_type = "exhibit-recurrent"
 
-    vocab_size: int = 20000
     d_model: int = 256
     d_attention: int = 128
     num_layers: int = 1

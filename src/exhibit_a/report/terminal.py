@@ -17,6 +17,7 @@ from rich.text import Text
 
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.explanation.pictures import Pictures
+from exhibit_a.report.alignment import alignment
 from exhibit_a.report.console import Screen, Visible, words
 from exhibit_a.report.palette import AGAINST, AGAINST_SHADES, FOR_SHADES, OF_ADVICE, OF_WORD
 from exhibit_a.report.reading import reading
@@ -105,6 +106,7 @@ def story(trial: Trial, length: int) -> RenderableType:
         *([(title, _advised(trial.advice))] if trial.advice else []),
         ("text" if trial.advice else title, _words(trial)),
         ("answer", _answer(trial)),
+        *_alignment(trial),
         (f"verdict: {trial.word}", words(trial.verdict)),
         ("heads", _grid(trial)),
         (_chosen_by(trial), _heads(trial)),
@@ -180,6 +182,15 @@ def _answer(trial: Trial) -> RenderableType:
     sentences = [] if trial.reliance is None else reliance_sentences(trial.reliance, trial.answer)
     rests = [words(" ".join(sentences))] if sentences else []
     return Group(table, *rests, words(f"examined: the {trial.target}", style="dim"))
+
+
+def _alignment(trial: Trial) -> list[tuple[str, RenderableType]]:
+    """Of a translation, the source token that every target token looks at; else nothing."""
+    aligned = alignment(trial)
+    if aligned is None:
+        return []
+    links = (f"{target} ← {source} {weight:.2f}" for target, source, weight in aligned.links)
+    return [(f"alignment by {aligned.head}", words("   ".join(links)))]
 
 
 def _grid(trial: Trial) -> RenderableType:

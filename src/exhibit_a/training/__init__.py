@@ -1,1 +1,1 @@
-"""Fine-tuning an encoder on labelled text."""
+"""Training models: fine-tuning an encoder, or from nothing, also to translate."""

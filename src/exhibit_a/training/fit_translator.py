@@ -4,8 +4,9 @@
    is drawn anew in each epoch, from the seed and the epoch alone.
 2. Adam; the rate rises for ``warmup`` steps, then falls with 1/√step (Vaswani et al., 2017, §5.3).
    Answers are smoothed (§5.4): a part of the target is spread over all tokens.
-3. After each epoch the weights of the last few are averaged (§6.1). The average translates the
-   development set greedily; the best average by BLEU is kept, and patience ends the training.
+3. After each epoch, or every few, the weights of the last few are averaged (§6.1). The average
+   translates the development set greedily; the best average by BLEU is kept, and patience ends the
+   training.
 4. Every epoch is kept whole (``checkpoints``): the same call goes on where a killed one was.
 """
 
@@ -19,7 +20,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from exhibit_a.errors import NotComputableError
+from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.models.base import IGNORED
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.progress import Bar
@@ -34,13 +35,14 @@ BETAS, EPSILON = (0.9, 0.98), 1e-9
 class TranslatorSchedule:
     """How a translator is trained, and for how long."""
 
-    epochs: int = 60
-    batch_tokens: int = 3000  # of source or target, whichever is longer, with padding
+    epochs: int = 40
+    batch_tokens: int = 2000  # of source or target, whichever is longer, with padding
     learning_rate: float = 3e-3  # at the end of the warm-up
-    warmup: int = 1000
+    warmup: int = 800  # steps
     label_smoothing: float = 0.1
     average: int = 5  # epochs whose weights are averaged
     patience: int = 10  # epochs without a better average before stopping
+    bleu_every: int = 1  # epochs; the last is always measured
     clip: float = 1.0
     seed: int = 0
 
@@ -77,21 +79,28 @@ def fit_translator(
         batches = list(_batches(learn, schedule, epoch))
         torch.manual_seed(_seed(schedule.seed, epoch))
         model.train()
-        total = torch.zeros(())
+        total = 0.0
         for number, batch in enumerate(batches, 1):
             step += 1
-            total += _one_step(model, optimizer, [learn[place] for place in batch], schedule, step)
+            examples = [learn[place] for place in batch]
+            total += float(_one_step(model, optimizer, examples, schedule, step))
             bar((epoch - 1) * len(batches) + number, schedule.epochs * len(batches))
-        measured = {"step": step, "loss": float(total) / len(batches)}
+        measured: Epoch = {"step": step, "bleu": None}
+        measured["loss"] = total / len(batches)
         kept.write_weights(epoch, _weights(model))
-        averaged = kept.average(range(max(1, epoch - schedule.average + 1), epoch + 1))
-        measured |= _measured(model, tokenizer, averaged, pairs[1], check, schedule)
+        if epoch % schedule.bleu_every == 0 or epoch == schedule.epochs:
+            averaged = kept.average(range(max(1, epoch - schedule.average + 1), epoch + 1))
+            measured |= _measured(model, tokenizer, averaged, pairs[1], check, schedule)
+            if measured["bleu"] > max(_scores(history).values(), default=-1.0):
+                kept.write_best(averaged)
+            bar.note(f"BLEU {measured['bleu']:.1f}")
         measured["processor_seconds"] = process_time() - began
-        if measured["bleu"] > max((entry["bleu"] for entry in history), default=-1.0):
-            kept.write_best(averaged)
         history.append(measured)
         kept.write_state(_moments(optimizer), history, schedule.average)
-        bar.note(f"BLEU {measured['bleu']:.1f}")
+    if not _scores(history):  # begun with more epochs than are asked for now
+        raise BadRequestError(
+            f"None of the {len(history)} epochs that there are was measured; ask for more epochs."
+        )
     _put(model, kept.best())
     return history
 
@@ -190,8 +199,14 @@ def _seed(seed: int, epoch: int) -> int:
 
 
 def _out_of_patience(history: Sequence[Epoch], patience: int) -> bool:
-    scores = [entry["bleu"] for entry in history]
-    return bool(scores) and len(scores) - 1 - scores.index(max(scores)) >= patience
+    scores = _scores(history)
+    return bool(scores) and len(history) - max(scores, key=scores.__getitem__) >= patience
+
+
+def _scores(history: Sequence[Epoch]) -> dict[int, float]:
+    """BLEU by epoch, where it was measured."""
+    measured = enumerate((entry["bleu"] for entry in history), 1)
+    return {epoch: score for epoch, score in measured if score is not None}
 
 
 def _weights(model: PreTrainedModel) -> Weights:

@@ -9,11 +9,12 @@ import json
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from exhibit_a.embedded.weights import quietly
@@ -66,6 +67,24 @@ class UnsavedModelError(ExhibitError):
         cause = problem.__cause__
         reason = getattr(cause, "strerror", None) or first_line(problem if cause is None else cause)
         super().__init__(f'The trained model could not be saved in "{target}": {reason}. {rescue}')
+
+
+def saved_when_trained(target: Path, seed: int, make: Callable[[Path], Trained]) -> Path:
+    """Train and save; the folder beside the target is there before the work, and goes if it fails.
+
+    ``make`` is given that folder, to look at the room there.
+    """
+    trained = None
+    try:
+        with folder_beside(target) as folder, torch.random.fork_rng():
+            torch.manual_seed(seed)
+            trained = make(folder)
+            trained.save(folder)
+    except ExhibitError as problem:
+        if trained is None:
+            raise
+        raise UnsavedModelError(trained, target, problem) from problem
+    return target
 
 
 def save_model(

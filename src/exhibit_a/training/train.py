@@ -1,7 +1,10 @@
-"""How is a model for a new task made? By fine-tuning an encoder on labelled texts or pairs.
+"""How is a model for a new task made? By fine-tuning an encoder, or from nothing.
+
+This is the public function and the training of classifiers; translators are in ``translator``.
 
 1. Read the examples, collect the labels, put a part aside if no development set is given.
-2. Load the encoder with a head for these labels, and tokenise once. A teacher, if there is one,
+2. Load the encoder with a head for these labels, or draw the first weights of a new one and learn
+   its vocabulary (``new_models``); tokenise once. A teacher, if there is one,
    gives its probability of each label for every example (Hinton et al., 2015).
 3. Run the loop (``fit``); the examples that were put aside decide which weights are kept.
 4. Write beside ``out`` and rename, so that half a model is never left behind. The folder is made
@@ -9,8 +12,7 @@
    the model is not lost (``saving``).
 """
 
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,12 +22,13 @@ from transformers import (
     AutoConfig,
     AutoModelForSequenceClassification,
     AutoTokenizer,
+    PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
 from exhibit_a.embedded.weights import quietly
-from exhibit_a.errors import BadRequestError, ExhibitError, first_line
+from exhibit_a.errors import BadRequestError, first_line
 from exhibit_a.examples import (
     Example,
     label_names,
@@ -34,30 +37,25 @@ from exhibit_a.examples import (
     require_labels,
 )
 from exhibit_a.examples.labels import split_off
-from exhibit_a.numerics.seeds import require_seed
+from exhibit_a.models.configs import ReferenceConfig
 from exhibit_a.progress import Bar, progress_bar
-from exhibit_a.results.files import folder_beside, free_folder
+from exhibit_a.results.files import free_folder
 from exhibit_a.results.plain import JSON
+from exhibit_a.shapes import Options
 from exhibit_a.subject.encoding import NO_PAIRS, length_limit, separates
 from exhibit_a.subject.sources import knows_words, lacks_a_head, moved
 from exhibit_a.training.fit import Encoded, Schedule, answers, fit, share_right
-from exhibit_a.training.saving import Trained, UnsavedModelError, require_room
-
-RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
-    "epochs": (lambda value: value >= 1, "at least 1"),
-    "batch_size": (lambda value: value >= 1, "at least 1"),
-    "patience": (lambda value: value >= 1, "at least 1"),
-    "learning_rate": (lambda value: 0 < value < math.inf, "above 0 and finite"),
-    "label_smoothing": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
-    "max_length": (lambda value: value >= 4, "at least 4, for the special tokens of a pair"),
-    "holdout": (lambda value: 0 < value < 1, "above 0 and below 1"),
-}
+from exhibit_a.training.fit_translator import TranslatorSchedule
+from exhibit_a.training.new_models import configuration, new_classifier
+from exhibit_a.training.options import CLASSIFIER, FINE_TUNING, TRANSLATOR, Request
+from exhibit_a.training.saving import Trained, require_room, saved_when_trained
+from exhibit_a.training.translator import train_translator
 
 Source = str | Path | Iterable[object]  # of examples
 
 
 def train(
-    base: str | Path,
+    base: str | Path | PretrainedConfig,
     train: Source,
     *,
     dev: Source | None = None,
@@ -66,28 +64,42 @@ def train(
     text: str | None = None,
     pair: str | None = None,
     label: str | None = None,
-    epochs: int = 3,
-    batch_size: int = 48,
-    learning_rate: float = 1.5e-4,
-    label_smoothing: float = 0.0,
-    patience: int = 2,
-    freeze_embeddings: bool = True,
-    max_length: int = 128,
+    epochs: int | None = None,
+    batch_size: int | None = None,
+    batch_tokens: int | None = None,
+    learning_rate: float | None = None,
+    warmup: int | None = None,
+    label_smoothing: float | None = None,
+    average: int | None = None,
+    patience: int | None = None,
+    bleu_every: int | None = None,
+    freeze_embeddings: bool | None = None,
+    max_length: int | None = None,
     holdout: float = 0.05,
     seed: int = 0,
     device: str | None = None,
     progress: bool = True,
 ) -> Path:
-    """Fine-tune ``base`` to tell the labels of ``train`` apart, and save it in the folder ``out``.
+    """Train a model, and save it in the folder ``out``.
 
-    ``base`` is a folder or hub id of an encoder, with or without a classification head. ``train``
-    and ``dev`` are whatever ``read_examples`` reads, with columns named by ``text``, ``pair`` and
-    ``label``. Without ``dev``, the part ``holdout`` of ``train`` takes its place.
-    ``freeze_embeddings`` leaves the word embeddings unchanged: half the weights of a small model,
-    which a small data set would only disturb. ``teacher`` is a model that already knows these
-    labels, as a rule a larger one: the target is then half the label and half the teacher's
-    probabilities, and ``train`` may also hold texts without a label. The same seed gives the same
-    bytes on the same CPU. ``training.json`` in ``out`` records the settings and the accuracy.
+    **An encoder is fine-tuned** where ``base`` is its folder or hub id, with or without a
+    classification head. ``train`` and ``dev`` are whatever ``read_examples`` reads, with columns
+    named by ``text``, ``pair`` and ``label``. ``freeze_embeddings`` (usual) leaves the word
+    embeddings unchanged: half the weights of a small model, which a small data set would only
+    disturb. ``teacher`` is a model that already knows these labels, as a rule a larger one: the
+    target is then half the label and half the teacher's probabilities, and ``train`` may also hold
+    texts without a label.
+
+    **A model is made from nothing** where ``base`` is a configuration of ``xa.models`` or a short
+    name (transformer, additive, recurrent, identifiable). Its vocabulary is learnt from ``train``.
+    A classifier takes the same examples. A translator takes pairs: two files (sentences, their
+    translations), two lists, or a list of pairs. It keeps every epoch in ``OUT.checkpoints`` until
+    it is done; the same call goes on where a killed one was.
+
+    Without ``dev``, the part ``holdout`` of ``train`` takes its place. Options that are not given
+    have the usual value of what is trained; those that do not apply to it are refused.
+    The same seed gives the same bytes on the same CPU. ``training.json`` in ``out`` records the
+    settings, and accuracy or BLEU after every epoch.
 
     >>> xa.train("encoder", examples, out="model", learning_rate=0)
     Traceback (most recent call last):
@@ -95,33 +107,56 @@ def train(
     >>> xa.train("encoder", examples[:1] * 2, out="model")
     Traceback (most recent call last):
     exhibit_a.errors.BadRequestError: Every example has the label "positive", so there is ...
+    >>> xa.train("transformer", [("two dogs", "zwei Hunde")], out="model", max_length=9)
+    Traceback (most recent call last):
+    exhibit_a.errors.BadRequestError: max_length does not apply to a translator; its options: ...
     """
-    schedule = Schedule(epochs, batch_size, learning_rate, label_smoothing, patience, seed)
-    _require_ranges(**asdict(schedule), max_length=max_length, holdout=holdout)
-    require_seed(seed)
-    target = free_folder(Path(out))
-    columns = {"text": text, "pair": pair, "label": label}
-    lesson = _lesson(train, dev, teacher, columns, holdout, seed)
-    trained = None
-    try:
-        with folder_beside(target) as folder, torch.random.fork_rng():
-            torch.manual_seed(seed)
-            model, tokenizer = load_base(base, lesson.labels)
-            require_room(folder, model)
-            moved(model, device or ("cuda" if torch.cuda.is_available() else "cpu"))
-            if freeze_embeddings:
-                model.get_input_embeddings().requires_grad_(False)
-            with progress_bar("training", visible=progress) as bar:
-                history = _fitted(model, tokenizer, lesson, schedule, max_length, bar)
-            record = {"base": Path(base).name, **lesson.record(history)}
-            record |= {"freeze_embeddings": freeze_embeddings, "max_length": max_length}
-            trained = Trained(model, tokenizer, record | asdict(schedule))
-            trained.save(folder)
-    except ExhibitError as problem:
-        if trained is None:
-            raise
-        raise UnsavedModelError(trained, target, problem) from problem
-    return target
+    shared = {"base", "train", "dev", "out", "holdout", "seed", "device", "progress"}
+    given = {name: value for name, value in locals().items() if name not in shared | {"shared"}}
+    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    request = Request(train, dev, Path(out), holdout, seed, where, progress)
+    config = configuration(base)
+    kind = FINE_TUNING if config is None else CLASSIFIER
+    if config is not None and config.is_encoder_decoder:
+        kind = TRANSLATOR
+    options = kind.settled(given)
+    request.require_ranges(options)
+    if config is not None and kind is TRANSLATOR:
+        return train_translator(config, TranslatorSchedule(**options, seed=seed), request)
+    return _train_classifier(base, config, options, request)
+
+
+def _train_classifier(
+    base: str | Path | PretrainedConfig,
+    config: ReferenceConfig | None,
+    options: Options,
+    request: Request,
+) -> Path:
+    """Train a classifier: of a base, or, where there is a configuration, from nothing."""
+    names = ("epochs", "batch_size", "learning_rate", "label_smoothing", "patience")
+    schedule = Schedule(**{name: options[name] for name in names}, seed=request.seed)
+    target = free_folder(request.out)
+    columns = {name: options[name] for name in ("text", "pair", "label")}
+    lesson = _lesson(request, options["teacher"], columns)
+    frozen = options.get("freeze_embeddings", False)
+
+    def make(folder: Path) -> Trained:
+        if config is None:
+            model, tokenizer = load_base(str(base), lesson.labels)
+        else:
+            model, tokenizer = new_classifier(config, lesson.labels, lesson.texts())
+        require_room(folder, model)
+        moved(model, request.device)
+        if frozen:
+            model.get_input_embeddings().requires_grad_(False)
+        with progress_bar("training", visible=request.progress) as bar:
+            history = _fitted(model, tokenizer, lesson, schedule, options["max_length"], bar)
+        name = type(config).__name__ if config else Path(str(base)).name
+        record = {"base": name, **lesson.record(history)}
+        record |= {"freeze_embeddings": frozen, "max_length": options["max_length"]}
+        return Trained(model, tokenizer, record | asdict(schedule))
+
+    return saved_when_trained(target, request.seed, make)
 
 
 def accuracy(
@@ -211,6 +246,13 @@ class _Lesson:
     aside: list[Example]
     teacher: str | Path | None
 
+    def texts(self) -> Iterator[str]:
+        """Every text to learn from, the second ones of pairs too."""
+        for example in self.examples:
+            yield example.text
+            if example.pair is not None:
+                yield example.pair
+
     def record(self, history: list[float]) -> dict[str, JSON]:
         """What ``training.json`` says about the data and the accuracy after each epoch."""
         return {
@@ -223,27 +265,22 @@ class _Lesson:
 
 
 def _lesson(
-    train: Source,
-    dev: Source | None,
-    teacher: str | Path | None,
-    columns: dict[str, str | None],
-    holdout: float,
-    seed: int,
+    request: Request, teacher: str | Path | None, columns: dict[str, str | None]
 ) -> _Lesson:
     """Read the examples, and put a part of them aside where no development set is given."""
-    examples = read_examples(train, **columns, labelled=teacher is None)
+    examples = read_examples(request.train, **columns, labelled=teacher is None)
     labels = label_names(examples) if teacher is None else _labels_of(teacher)
-    if dev is None:
+    if request.dev is None:
         labelled = [example for example in examples if example.label is not None]
         if not labelled:
             raise BadRequestError(
                 f"None of the {len(examples)} texts has a label, so none can be put aside to "
                 f"choose the best epoch. Give labelled ones as dev."
             )
-        kept, aside = split(labelled, holdout, seed)
+        kept, aside = split(labelled, request.holdout, request.seed)
         examples = kept + [example for example in examples if example.label is None]
     else:
-        aside = read_examples(dev, **columns, labelled=True)
+        aside = read_examples(request.dev, **columns, labelled=True)
     require_known_labels([*examples, *aside], labels)
     return _Lesson(labels, examples, aside, teacher)
 
@@ -301,9 +338,3 @@ def _readable(source: str | Path, role: str) -> Iterator[None]:
             f'Cannot load "{source}" as {role}: {first_line(problem)} '
             f"Give a folder that save_pretrained wrote, or a hub id."
         ) from problem
-
-
-def _require_ranges(**numbers: float) -> None:
-    for name, (in_range, words) in RANGES.items():
-        if not in_range(numbers[name]):
-            raise BadRequestError(f"{name} is {numbers[name]}. It must be {words}.")

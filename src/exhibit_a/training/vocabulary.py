@@ -16,9 +16,11 @@ SPECIAL = [PADDING, START, END, UNKNOWN]  # their ids are 0, 1, 2 and 3
 
 
 def learnt_vocabulary(
-    texts: Iterable[str], size: int, *, lowercase: bool = False
+    texts: Iterable[str], size: int, *, lowercase: bool = False, starts: bool = False
 ) -> PreTrainedTokenizerBase:
-    """A tokenizer with at most ``size`` pieces, learnt from the texts.
+    """A tokenizer with at most ``size`` pieces, learnt from the texts; every text gets an end.
+
+    ``starts`` puts a token in front as well, whose state can answer for the whole text.
 
     >>> tokenizer = learnt_vocabulary(["two dogs run", "two dogs sleep"], 40)
     >>> tokenizer.decode(tokenizer("two dogs run")["input_ids"], skip_special_tokens=True)
@@ -33,8 +35,11 @@ def learnt_vocabulary(
     pieces.decoder = decoders.Metaspace()
     trainer = BpeTrainer(vocab_size=size, special_tokens=SPECIAL, show_progress=False)
     pieces.train_from_iterator(texts, trainer)
+    single = f"{START} $A {END}" if starts else f"$A {END}"
     pieces.post_processor = processors.TemplateProcessing(
-        single=f"$A {END}", special_tokens=[(END, SPECIAL.index(END))]
+        single=single,
+        pair=f"{single} $B {END}",
+        special_tokens=[(token, SPECIAL.index(token)) for token in (START, END)],
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=pieces,

@@ -7,6 +7,7 @@ Pictures of a text are judged by deleting words. These are the words of the text
 from dataclasses import dataclass
 
 from exhibit_a.methods.explanation.erasure import removable
+from exhibit_a.subject.anatomy import main_stack
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.units import units_of
 
@@ -32,7 +33,7 @@ def words_of(trace: Trace) -> Words:
     ((1, 2, 3, 4, 5), (6,))
     """
     free = removable(trace)
-    layout = trace.layouts.get(trace.sites[0].stack)
+    layout = trace.layouts.get(main_stack(trace.sites))
     if layout is None:
         single = tuple((place,) for place in free.nonzero()[:, 0].tolist())
         return Words(tuple(trace.tokens[place] for (place,) in single), single, joined=False)

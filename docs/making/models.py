@@ -1,0 +1,410 @@
+"""Write docs/models.md: from an average to masked multi-head attention, with code and numbers.
+
+Lines of code are taken from the package; tables from docs/data, where ``studies/reference.py`` puts
+them. ``make map`` runs it; a test sees that the page is what the files give. A part of the study
+that has not been run is named as such. Pictures are drawn from the embedded models by
+
+    python docs/making/models.py --figures
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean, median, stdev
+from typing import Any
+
+import torch
+
+from exhibit_a.numerics.intervals import wilson
+
+ROOT = Path(__file__).parents[2]
+PAGE, DATA, FIGURES = ROOT / "docs/models.md", ROOT / "docs/data", ROOT / "docs/figures"
+MODELS = ROOT / "src/exhibit_a/models"
+MISSING = "*Not measured yet.*"
+PICTURES = {  # figure: the embedded model it is drawn from, the text, what it shows
+    "models-additive": ("translation-additive", "two dogs run through the snow"),
+    "models-cross": ("translation", "two dogs run through the snow"),
+    "models-heads": ("sentiment", "a gripping , beautifully shot film"),
+    "models-masked": ("stories", "Lily has a little red ball"),
+}
+
+
+def page() -> str:
+    """The whole page."""
+    filled = TEXT
+    for mark, part in {
+        "{BLEU}": bleu,
+        "{LENGTHS}": lengths,
+        "{CURVES}": curves,
+        "{ALIGNMENTS}": alignments,
+        "{IDENTIFIABLE}": identifiable,
+        "{JAIN}": jain_wallace,
+        "{POSTER}": poster,
+        "{COMPLEXITY}": complexity,
+    }.items():
+        filled = filled.replace(mark, part())
+    for name in PICTURES:
+        filled = filled.replace("{" + name + "}", picture(name))
+    for mark, (file, start) in LINES.items():
+        filled = filled.replace("{" + mark + "}", code(file, start))
+    return filled.rstrip() + "\n"
+
+
+LINES = {
+    "average-line": ("sublayers.py", "context = weights @ value"),
+    "additive-line": ("additive_attention.py", "scores = module.energy("),
+    "one-line": ("additive_attention.py", "scores = self.energy("),
+    "dot-line": ("sublayers.py", "return attended(query @ key.mT"),
+    "heads-line": ("sublayers.py", "return states.view(*states.shape"),
+    "output-line": ("sublayers.py", "return self.output(context.flatten"),
+    "mask-line": ("sublayers.py", "scores = scores + attention_mask"),
+    "causal-line": ("transformer.py", "create_causal_mask(self.config"),
+    "norm-line": ("sublayers.py", "normed: Tensor = self.norm("),
+    "wave-line": ("transformer.py", "angle = positions[:, None]"),
+}
+
+
+def code(file: str, start: str) -> str:
+    """The one line of a file that begins so."""
+    lines = [line.strip() for line in (MODELS / file).read_text("utf-8").splitlines()]
+    (found,) = [line for line in lines if line.startswith(start)]
+    return f"```python\n# models/{file}\n{found.rstrip(',')}\n```"
+
+
+def picture(name: str) -> str:
+    """A picture, or why there is none."""
+    model, text = PICTURES[name]
+    if not (FIGURES / f"{name}.svg").exists():
+        return f"*No picture yet: `{model}` is not in the package.*"
+    return f"![Attention of {model} on “{text}”](figures/{name}.svg)"
+
+
+def rows(part: str) -> dict[str, dict[str, Any]]:
+    """The lines of one part of the study by their keys; none if it was not run."""
+    file = DATA / f"reference-{part}.jsonl"
+    lines = file.read_text("utf-8").splitlines() if file.exists() else []
+    return {row["key"]: row for row in map(json.loads, lines)}
+
+
+def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    """A table, or that there is nothing to put into it."""
+    if not body:
+        return MISSING
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+TITLES = {
+    "transformer": "Transformer",
+    "additive": "additive attention",
+    "gru": "GRU without attention",
+}
+
+
+def bleu() -> str:
+    """Three translators side by side, and whether their differences are chance."""
+    lines = rows("bleu")
+    body = []
+    for name, title in TITLES.items():
+        if name in lines:
+            row = lines[name]
+            sizes = f"{row['bleu']:.1f}", f"{row['parameters'] / 1e6:.1f}"
+            body.append([title, *sizes, f"{row['processor_hours']:.1f}", str(len(row["epochs"]))])
+    said = table(["translator", "BLEU", "million weights", "processor hours", "epochs"], body)
+    for key, row in lines.items():
+        if "p_value" in row:
+            ends = [
+                f"{s:.1f} ± {c:.1f}" for s, c in zip(row["scores"], row["intervals"], strict=True)
+            ]
+            first, second = key.split(" and ")
+            said += (
+                f"\n\n{TITLES[first]} beside {TITLES[second]}: {ends[0]} and {ends[1]} (95 %, "
+                f"bootstrap over sentences), p = {row['p_value']:.3f}."
+            )
+    return said
+
+
+def lengths() -> str:
+    """BLEU by the length of the source."""
+    lines = rows("bleu")
+    there = [name for name in TITLES if name in lines]
+    if not there:
+        return MISSING
+    body = []
+    for place, bucket in enumerate(lines[there[0]]["buckets"]):
+        words = (
+            f"{bucket['from']} – {bucket['to']}" if bucket["to"] < 1000 else f"{bucket['from']} +"
+        )
+        scores = [f"{lines[name]['buckets'][place]['bleu']:.1f}" for name in there]
+        body.append([words, str(bucket["count"]), *scores])
+    return table(["words of the source", "sentences", *(TITLES[n] for n in there)], body)
+
+
+def curves() -> str:
+    """BLEU on val, greedily, epoch by epoch where it was measured."""
+    lines = rows("bleu")
+    body = []
+    for name, title in TITLES.items():
+        if name in lines:
+            epochs = enumerate(lines[name]["epochs"], 1)
+            seen = [f"{n}: {e['bleu']:.1f}" for n, e in epochs if e["bleu"] is not None]
+            body.append([title, ", ".join(seen)])
+    return table(["translator", "BLEU on val after each epoch"], body)
+
+
+def alignments() -> str:
+    """Error rates of every map, beside the diagonal."""
+    lines = rows("alignments")
+    body = []
+    for model in ("transformer", "additive"):
+        for file in sorted({key.split()[1] for key in lines}):
+            part = [row for key, row in lines.items() if key.split()[:2] == [model, file]]
+            if len(part) < 2:
+                continue
+            body.append([TITLES[model], file, "diagonal", "", error([r["diagonal"] for r in part])])
+            for way in part[0]["counts"]:
+                sites = range(len(part[0]["counts"][way]))
+                choose, judge = part[0::2], part[1::2]
+                best = min(sites, key=lambda s: rate([r["counts"][way][s] for r in choose]))
+                layer = f"layer {best} of {len(sites)}"
+                scores = [row["counts"][way][best] for row in judge]
+                body.append([TITLES[model], file, way, layer, error(scores)])
+    return table(["translator", "text", "map", "chosen on the other half", "error rate"], body)
+
+
+def error(counts: Sequence[dict[str, int]]) -> str:
+    """An error rate and how many pairs it is of."""
+    return f"{rate(counts):.2f} ({len(counts)} pairs)"
+
+
+def rate(counts: Sequence[dict[str, int]]) -> float:
+    """The alignment error rate over pairs (Och and Ney, 2003)."""
+    total = {name: sum(count[name] for count in counts) for name in counts[0]}
+    return 1 - (total["sure"] + total["possible"]) / (total["found"] + total["gold"])
+
+
+def identifiable() -> str:
+    """Accuracy, ranks and unique rows by width of the keys."""
+    lines = rows("identifiable").values()
+    body = []
+    for heads in ("con", "add"):
+        for width in sorted({row["d_key"] for row in lines}):
+            part = [r for r in lines if (r["heads"], r["d_key"]) == (heads, width)]
+            if not part:
+                continue
+            count = part[0]["examples"] * len(part)
+            share = mean(row["accuracy"] for row in part)
+            low, high = wilson(torch.tensor(share * count), count).tolist()
+            unique = [mean(row["unique"][place] for row in part) for place in (0, -1)]
+            cells = [heads, str(width), str(len(part)), f"{share:.3f} ({low:.3f} – {high:.3f})"]
+            cells.append(f"{mean(row['ranks_as_predicted'] for row in part):.0%}")
+            body.append([*cells, *(f"{alone:.0%}" for alone in unique)])
+    head = ["heads", "d_k", "seeds", "accuracy (95 %)", "ranks as predicted"]
+    return table([*head, "unique rows, same output", "unique rows, made by the keys"], body)
+
+
+def jain_wallace() -> str:
+    """The recurrent classifier beside the embedded Transformer."""
+    lines = rows("jain-wallace")
+    body = []
+    for model in ("recurrent", "sentiment"):
+        part = [r for k, r in lines.items() if k.split()[0] == model and "gradient" in r]
+        right = lines.get(f"{model} accuracy")
+        if len(part) < 2 or right is None:
+            continue
+        cells = [f"`{model}`" if model == "sentiment" else "BiLSTM", str(len(part))]
+        cells.append(f"{right['accuracy']:.3f}")
+        for name in ("gradient", "leave_one_out"):
+            scores = [row[name][0] for row in part if row[name][0] == row[name][0]]
+            significant = mean(row[name][1] for row in part)
+            cells.append(
+                f"{mean(scores):.2f} ± {stdev(scores):.2f} ({significant:.0%} significant)"
+            )
+        cells.append(f"{median(row['permuted'] for row in part):.3f}")
+        cells.append(f"{mean(row['farthest'] for row in part):.3f}")
+        cells.append(f"{mean(row['exact'] for row in part):.0%}")
+        body.append(cells)
+    head = ["model", "sentences", "accuracy", "τ with gradients", "τ with leave-one-out"]
+    return table([*head, "median change when shuffled", "farthest JSD", "exact"], body)
+
+
+def poster() -> str:
+    """Accuracy after each disturbance, for both normalisers."""
+    lines = rows("poster")
+    body = []
+    for name, row in lines.items():
+        body += [[name, "original", f"{row['original']:.3f}"]]
+        body += [[name, "other activation", f"{row['other activation']:.3f}"]]
+        body += [[name, f"shuffled: {k}", f"{v:.3f}"] for k, v in row["shuffled"].items()]
+        body += [[name, f"keys: {k}", f"{v:.3f}"] for k, v in row["keys"].items()]
+    return table(["normaliser", "what was done", "accuracy"], body)
+
+
+def complexity() -> str:
+    """Where the work of one layer goes."""
+    body = []
+    for row in rows("complexity").values():
+        looking, projecting = row["looking"], row["projecting"]
+        work = looking["operations"] / projecting["operations"]
+        time = looking["seconds"] / projecting["seconds"]
+        counts = [f"{part['operations'] / 1e6:.1f}" for part in (looking, projecting)]
+        body.append([str(row["tokens"]), *counts, f"{work:.2f}", f"{time:.2f}"])
+    head = ["tokens n", "n²d (million)", "nd² (million)", "ratio of operations"]
+    return table([*head, "ratio of processor time"], body)
+
+
+def draw() -> None:
+    """Draw every picture whose model is in the package."""
+    sys.path.insert(0, str(ROOT / "studies"))
+    import matplotlib.pyplot as plt
+    from drawing import save
+
+    import exhibit_a as xa
+    from exhibit_a.embedded.weights import embedded_names
+
+    for name, (model, text) in PICTURES.items():
+        if model not in embedded_names():
+            continue
+        trace = xa.capture(xa.load(model), text)
+        cross = [n for n, site in enumerate(trace.sites) if site.kind == "cross"]
+        site = cross[-1] if cross else len(trace.sites) // 2
+        heads = trace.attention[site][:4]
+        names = trace.queries_of(site).tokens, trace.keys_of(site).tokens
+        figure, axes = plt.subplots(1, len(heads), figsize=(3.2 * len(heads), 3), squeeze=False)
+        for axis, weights in zip(axes[0], heads, strict=True):
+            axis.imshow(weights, cmap="Greys", vmin=0)
+            axis.set_xticks(range(len(names[1])), names[1], rotation=90, fontsize=7)
+            axis.set_yticks(range(len(names[0])), names[0], fontsize=7)
+        figure.tight_layout()
+        save(figure, FIGURES / f"{name}.svg")
+
+
+TEXT = """# Reference models
+
+*Written by `make map` from the package and the data of `studies/reference.py`; do not edit it by hand.*
+
+Attention began as a way for a translator to look back, and became all there is. Here it is built up step by step, each with
+its equation, the line of `xa.models` that computes it, and a map of trained weights. Every model is an ordinary one of
+transformers: train it (`xa.train`), load it, and put it on trial.
+
+## 1. An average
+
+    c_i = Σ_j α_ij h_j,   α_ij ≥ 0,   Σ_j α_ij = 1
+
+What is read at step i is an average of what stands at every j. Everything else is about where α comes from. Whatever it is,
+only c_i goes on: two maps with the same average cannot be told apart ([identifiability](identifiability.md)).
+
+{average-line}
+
+## 2. Additive (Bahdanau et al., 2015)
+
+    e_ij = vᵀ tanh(W s_{i−1} + U h_j),   α_i = softmax(e_i)
+
+A small network asks how well what comes next fits what stands at j. The rows are found one after the other, because s_i
+needs c_i; when all are known, they are one call again:
+
+{one-line}
+{additive-line}
+
+{models-additive}
+
+## 3. Dot product, scaled (Vaswani et al., 2017)
+
+    e_ij = q_i · k_j / √d_k
+
+No network: a product. All scores of a text are one product of matrices, and no row waits for another. A sum of d_k products
+of numbers of size one has size √d_k; without the division softmax would be nearly hard, and its gradient nearly zero.
+
+{dot-line}
+
+{models-cross}
+
+## 4. Many heads
+
+    MultiHead = Concat(head_1 … head_h) W_O,   head_i = Attention(Q W_Q, K W_K, V W_V)_i
+
+One average for each head, in a space of its own of width d/h. The heads are put side by side and mixed by W_O:
+
+{heads-line}
+{output-line}
+
+{models-heads}
+
+With heads of width d/h, a text longer than that leaves the map of a head undetermined. `IdentifiableEncoder` adds heads up
+instead (d_v = d), or gives keys a width of their own (Bhardwaj et al., 2021).
+
+## 5. Masked
+
+    e_ij = −∞ for j > i
+
+A decoder must not see what it has yet to say. The mask is added to the scores, so that softmax gives exactly zero:
+
+{causal-line}
+{mask-line}
+
+{models-masked}
+
+## 6. Around it
+
+    LayerNorm(x + Dropout(Sublayer(x))),   PE(p, 2i) = sin(p / 10000^(2i/d)),   PE(p, 2i+1) = cos(p / 10000^(2i/d))
+
+{norm-line}
+{wave-line}
+
+## What it costs
+
+A layer of width d = 128 with 4 heads: looking is n²d, projecting is nd². Operations are counted, the ratio of processor time
+is measured beside it; softmax is in the time and not among the operations.
+
+{COMPLEXITY}
+
+## Is the Transformer better, and cheaper?
+
+English to German, Multi30k, from nothing (`studies/translation.py`), the same vocabulary for all; BLEU by sacrebleu on plain
+text of test_2016_flickr with 4 beams, before packing. Every choice was made on val.
+
+{BLEU}
+
+Where does a translator fall off that must read the whole sentence into one vector?
+
+{LENGTHS}
+
+{CURVES}
+
+## Does it look at the right word?
+
+Alignment error rate against gold links (lower is better): for each German word the English word with the highest score, the
+layer chosen on half of the pairs and judged on the other. The translators know captions; the gold links are of parliament
+(europarl) and of brochures (smultron), so many of these words are new to them, and the German text was given, not generated.
+
+{ALIGNMENTS}
+
+## Heads that can be identified
+
+One layer of width 32 with 4 heads on SST-2, from nothing; 872 development sentences for each seed. *Ranks as predicted*: the
+rank of every head's values is min(n, d_v), with d_v = d where heads are added and d/4 where they stand side by side.
+
+{IDENTIFIABLE}
+
+## Attention is not explanation, on its own kind of model
+
+A BiLSTM with one additive attention row (Jain and Wallace, 2019, who report τ with gradients of .35 ± .21, 49 % of it
+significant, and an accuracy of .808 on SST) beside the embedded Transformer. The gradient of the BiLSTM does not go through
+the attention row, as theirs; the adversary may change the answer by .01.
+
+{JAIN}
+
+## Softmax against entmax
+
+The poster's Transformer (4 layers of width 128, 8 heads), here on SST-2: the poster's own table is of IMDB. Its report gives
+for softmax 86.45 → shuffled 79.4, random keys 74.9, adversarial 83.5; for 1.5-entmax 85.05 → 58.3, 53.6, 81.9.
+
+{POSTER}
+"""
+
+
+if __name__ == "__main__":
+    if "--figures" in sys.argv[1:]:
+        draw()
+    PAGE.write_text(page(), encoding="utf-8")

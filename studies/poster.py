@@ -1,0 +1,133 @@
+"""Which model was the poster about? A small encoder whose attention is softmax or 1.5-entmax.
+
+"Is Attention Explanation in Transformers?" (Drozdyuk, Vafaie, Ogbuagu, Hajianpour): 4 layers of
+width 128, 8 heads, d_ff 512, sinusoidal positions, states summed over the tokens, one map to the
+labels. 1.5-entmax (Peters et al., 2019) gives weights that can be exactly zero:
+
+    p = [z/2 − τ]₊²,  with the τ that makes them add up to one
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForSequenceClassification
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from exhibit_a.errors import require_choice
+from exhibit_a.models import TransformerConfig
+from exhibit_a.models.base import mean_loss, through
+from exhibit_a.models.sublayers import MultiHeadAttention
+from exhibit_a.models.transformer import EncoderLayer, TransformerStack
+
+
+class PosterConfig(TransformerConfig):
+    """Sizes of a `PosterClassifier`; the defaults are the poster's."""
+
+    model_type = "study-poster"
+    vocab_size: int = 20000
+    d_model: int = 128
+    encoder_layers: int = 4
+    num_heads: int = 8
+    d_ff: int = 512
+    normaliser: str = "softmax"  # or "entmax"
+    is_encoder_decoder: bool = False
+
+    def check_sizes(self) -> None:
+        super().check_sizes()
+        require_choice("normaliser", self.normaliser, ("softmax", "entmax"))
+
+
+def eager_attention_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float,
+    **kwargs: Any,  # noqa: ARG001 - what other attention functions want
+) -> tuple[Tensor, Tensor]:
+    """softmax or 1.5-entmax of Q Kᵀ / √d_k, times V."""
+    scores = query @ key.mT * scaling
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = entmax(scores) if module.config.normaliser == "entmax" else scores.softmax(-1)
+    return (weights @ value).transpose(1, 2).contiguous(), weights
+
+
+def entmax(scores: Tensor) -> Tensor:
+    """1.5-entmax along the last axis, exactly: of the k largest scores, τ solves a quadratic."""
+    halves = (scores - scores.amax(-1, keepdim=True)) / 2
+    halves = halves.clamp_min(-2.0)  # below −1 nothing has weight; a mask must not overflow
+    largest = halves.sort(-1, descending=True).values
+    count = torch.arange(1, scores.shape[-1] + 1, device=scores.device)
+    mean = largest.cumsum(-1) / count
+    spread = largest.square().cumsum(-1) - count * mean.square()
+    threshold = mean - ((1 - spread) / count).clamp_min(0).sqrt()
+    chosen = (threshold <= largest).sum(-1, keepdim=True) - 1
+    return (halves - threshold.gather(-1, chosen)).clamp_min(0).square()
+
+
+class PosterAttention(MultiHeadAttention):
+    """Multi-head attention with the normaliser of the configuration."""
+
+    def forward(
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        query = self._heads(self.query(hidden_states))
+        key, value = self._heads(self.key(hidden_states)), self._heads(self.value(hidden_states))
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
+        context, weights = attend(
+            self, query, key, value, attention_mask, scaling=self.d_head**-0.5, **kwargs
+        )
+        return self.output(context.flatten(-2)), weights
+
+
+class PosterLayer(EncoderLayer):
+    def __init__(self, config: PosterConfig, index: int) -> None:
+        super().__init__(config, index)
+        self.attention = PosterAttention(config, index)
+
+
+class PosterClassifier(TransformerStack):
+    """A classifier of texts: states are summed over the tokens that are not padding."""
+
+    config_class = PosterConfig
+    config: PosterConfig
+    layer, depth = PosterLayer, "encoder_layers"
+    _supports_sdpa = False  # it knows no entmax
+
+    def __init__(self, config: PosterConfig) -> None:
+        super().__init__(config)
+        self.classifier = nn.Linear(config.d_model, config.num_labels or 0)
+        self.finish()
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
+        **kwargs: Any,  # noqa: ARG002 - what other models want
+    ) -> SequenceClassifierOutput:
+        states = self._embedded(input_ids, self.embedding)
+        mask = create_bidirectional_mask(self.config, states, attention_mask)
+        history, maps = through(self.layers, states, mask)
+        real = 1 if attention_mask is None else attention_mask.unsqueeze(-1)
+        logits = self.classifier((history[-1] * real).sum(1))
+        return SequenceClassifierOutput(
+            loss=mean_loss(logits, labels),
+            logits=logits,
+            hidden_states=tuple(history) if output_hidden_states else None,
+            attentions=tuple(weights for (weights,) in maps) if output_attentions else None,
+        )
+
+
+AutoConfig.register(PosterConfig.model_type, PosterConfig, exist_ok=True)
+AutoModelForSequenceClassification.register(PosterConfig, PosterClassifier, exist_ok=True)

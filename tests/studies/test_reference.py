@@ -1,0 +1,136 @@
+"""What the study of the reference models is made of: links, scores, sparse attention, and lines."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+import reference
+import torch
+from alignments import Gold, counted, diagonal, error_rate, linked, over_words, read_gold, words_of
+from jain_wallace import agreement, gradient_scores
+from poster import PosterConfig, entmax
+from torch.testing import assert_close
+
+import exhibit_a as xa
+from exhibit_a.training.train import train
+from exhibit_a.training.vocabulary import learnt_vocabulary
+
+
+def test_links_are_read_and_counted(tmp_path):
+    file = tmp_path / "gold.tsv"
+    file.write_text("german\tenglish\tlinks\nzwei Hunde da\ttwo dogs\t0-0 1-1 2?1\n", "utf-8")
+    (gold,) = read_gold(file)
+    assert gold == Gold("zwei Hunde da", "two dogs", {(0, 0), (1, 1)}, {(0, 0), (1, 1), (2, 1)})
+    perfect = counted({(0, 0), (1, 1), (2, 1)}, gold)
+    assert error_rate([perfect]) == 0
+    assert error_rate([counted({(0, 1)}, gold)]) == 1
+    assert error_rate([perfect, counted({(0, 1), (1, 1), (2, 0)}, gold)]) == pytest.approx(0.3)
+    assert diagonal(3, 2) == {(0, 0), (1, 0), (2, 1)}
+    assert diagonal(1, 5) == {(0, 0)}
+
+
+def test_pieces_are_put_together_to_words():
+    text = "zwei Hunde , rennen"
+    tokenizer = learnt_vocabulary([text] * 3, 26)
+    words = words_of(tokenizer, text)
+    assert words[-1] == -1
+    assert sorted(set(words[:-1])) == [0, 1, 2, 3]
+    assert words[:-1] == sorted(words[:-1])
+    assert words.count(1) > 1  # cut into pieces
+    scores = torch.tensor([[0.2, 0.5, 0.3], [0.6, 0.2, 0.2], [0.1, 0.1, 0.8]])
+    table = over_words(scores, [0, 0, 1], [0, 1, 1])
+    assert_close(table, torch.tensor([[0.4, 0.6], [0.1, 0.9]]))
+    assert linked(table) == {(0, 1), (1, 1)}
+
+
+def test_entmax_is_what_halving_an_interval_finds():
+    scores = torch.randn(50, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 3
+    scores[:, 5:] += torch.finfo(torch.float32).min  # a mask
+    low, high = scores.amax(-1) / 2 - 1, scores.amax(-1) / 2
+    for _ in range(80):
+        middle = (low + high) / 2
+        total = (scores / 2 - middle[:, None]).clamp_min(0).square().sum(-1)
+        low, high = torch.where(total > 1, middle, low), torch.where(total > 1, high, middle)
+    expected = (scores / 2 - low[:, None]).clamp_min(0).square()
+    assert_close(entmax(scores), expected, rtol=0, atol=1e-9)
+    assert_close(entmax(scores.float()).double(), expected, rtol=0, atol=1e-5)
+    assert (entmax(scores)[:, :5] == 0).any()
+    assert torch.autograd.gradcheck(entmax, scores[:4, :5].clone().requires_grad_())
+
+
+def test_gradients_do_not_go_through_the_row():
+    """With a row that is even whatever the words are, both gradients are the same."""
+    torch.manual_seed(0)
+    config = xa.models.RecurrentConfig(vocab_size=30, d_model=8, d_attention=4)
+    model = xa.models.RecurrentClassifier(config).eval()
+    ids = torch.tensor([[1, 5, 9, 7, 2]])
+
+    def through_everything():
+        words = model.embedding(ids).detach().requires_grad_()
+        states = model.reading[0](words)
+        context, _ = model.answering[0](model.query.expand(1, 1, -1), states)
+        chance = model.classifier(context[0, 0]).softmax(-1)[-1]
+        return (torch.autograd.grad(chance, words)[0] * words).sum(-1).abs()[0].detach()
+
+    assert not torch.allclose(gradient_scores(model, ids), through_everything(), rtol=1e-3)
+    with torch.no_grad():
+        model.answering[0].attention.energy.weight.zero_()
+    assert_close(gradient_scores(model, ids), through_everything())
+    assert agreement(torch.arange(9.0), torch.arange(9.0) ** 2) == (pytest.approx(1.0), True)
+
+
+def test_a_sparse_classifier_is_followed(tmp_path):
+    config = PosterConfig(
+        normaliser="entmax", vocab_size=40, d_model=8, encoder_layers=1, num_heads=2, d_ff=8
+    )
+    reviews = [{"text": f"a {kind} film", "label": kind} for kind in ("good", "bad")] * 4
+    options = {"epochs": 1, "progress": False}
+    subject = xa.load(train(config, reviews, out=tmp_path / "model", **options))
+    trace = xa.capture(subject, "a good film")
+    assert_close(trace.attention[0].sum(-1), torch.ones(2, len(trace.tokens)))
+
+
+def test_lines_are_added_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["reference.py", "complexity", "--out", str(tmp_path)])
+    sizes = reference.work_of_one_layer
+    monkeypatch.setattr(reference, "work_of_one_layer", lambda count, *_: sizes(count // 8, 8, 2))
+    reference.main()
+    file = tmp_path / "reference-complexity.jsonl"
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert rows[1]["looking"]["operations"] == 4 * 8**2 * 8
+    assert rows[1]["projecting"]["operations"] == 4 * 2 * 8 * 8**2
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
+    capsys.readouterr()
+    reference.main()
+    assert capsys.readouterr().out == "1024\n"
+    assert len(reference.finished(file)) == len(rows)
+
+
+def test_a_pair_is_aligned_by_every_map():
+    torch.manual_seed(0)
+    gold = Gold("zwei Hunde", "two dogs", {(0, 0), (1, 1)}, {(0, 0), (1, 1)})
+    tokenizer = learnt_vocabulary([gold.german, gold.english], 60)
+    config = xa.models.AdditiveConfig(vocab_size=len(tokenizer), d_model=8, d_attention=4)
+    subject = xa.load(xa.models.AdditiveTranslator(config).eval(), tokenizer=tokenizer)
+    row = reference.aligned(subject, gold)
+    assert set(row["counts"]) == {"attention", "effective", "self-attribution", "reliance"}
+    assert row["diagonal"] == {"sure": 2, "possible": 2, "found": 2, "gold": 2}
+    for counts in row["counts"].values():
+        assert [count["found"] for count in counts] == [2]
+
+
+def test_two_translators_are_compared_by_bootstrap(tmp_path):
+    folder = tmp_path / "multi30k"
+    folder.mkdir()
+    lines = [f"{n} men and {n} dogs run through the snow" for n in range(12)]
+    for end in ("en", "de"):
+        (folder / f"test_2016_flickr.{end}").write_text("\n".join(lines) + "\n")
+    worse = [line.replace("the", "a") for line in lines]
+    rows = [{"key": "a", "translations": lines}, {"key": "b", "translations": worse}]
+    file = tmp_path / "reference-bleu.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = SimpleNamespace(out=tmp_path, data=tmp_path)
+    found = reference.bootstrapped(options, "a", "b")
+    assert found["scores"][0] == pytest.approx(100)
+    assert found["scores"][1] < 90
+    assert found["p_value"] < 0.05
