@@ -398,7 +398,8 @@ def _in_batches(rows: list[dict[str, Any]]) -> str:
     return f"""
 
 The settings of the heads on one text run as one batch. A reliance takes so many times as long as its passes would over 32
-texts at once: {ratios}. Little would be gained by examining several texts of a corpus together, so they go one by one."""
+texts at once: {ratios}.
+Little would be gained by examining several texts of a corpus together, so they go one by one."""
 
 
 def pictures() -> str:
@@ -423,7 +424,9 @@ p-value against random orders, and its comprehensiveness (what the answer's prob
 
 Following the advice: {_mean(following["advised"])}; always showing last-layer attention:
 {_mean(following["always last-layer attention"])}; random orders: {_mean(following["random orders"])}. Difference between
-the first two: {_mean(difference)}, p = {difference["p"]:.4f} (signs of paired differences flipped)."""
+the first two: {_mean(difference)}, p = {difference["p"]:.4f} (signs of paired differences flipped). The advice rests on
+deletions of the same text: the difference says what is gained by trying pictures before one is shown, not that a picture
+is better on other texts."""
 
 
 def _mean(entry: dict[str, Any]) -> str:
