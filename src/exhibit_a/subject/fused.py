@@ -18,7 +18,6 @@ A part of a model that has no fused kernel runs its eager attention through our 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -57,7 +56,7 @@ class AskedRows:
 
     module: nn.Module
     given: Operands
-    details: dict[str, Any]
+    details: dict[str, object]
 
     def probs(self) -> Attention:
         """The probabilities, by the family's own eager attention (step 2)."""
@@ -84,7 +83,7 @@ class FusedCall(AttentionCall):
     """One call of a fused kernel: ``probs`` has no rows, but those of any queries can be had."""
 
     probs: Float[Tensor, "batch head none key"]
-    mask: Any = None  # as the kernel was given it
+    mask: object = None  # as the kernel was given it
     kernel: str = SDPA
 
     def asked(self, rows: RowIndex) -> "AskedRows":
@@ -193,15 +192,15 @@ class _Kernel:
         query: Queries,
         key: SharedKeys,
         value: SharedValues,
-        attention_mask: Any = None,
-        **details: Any,
+        attention_mask: object = None,
+        **details: object,
     ) -> tuple[Tensor, Tensor | None]:
         """Attention by the kernel, with the active tap at its points."""
         given = Operands(query, key, value, attention_mask)
         return serve(AttentionInterface()[self.name], self._seen, module, given, details)
 
     def _seen(
-        self, site: int, module: nn.Module, given: Operands, _: object, details: dict[str, Any]
+        self, site: int, module: nn.Module, given: Operands, _: object, details: dict[str, object]
     ) -> FusedCall:
         """A fused call, of which no row was asked yet."""
         query, key = given.query, given.key

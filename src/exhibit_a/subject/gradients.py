@@ -8,7 +8,6 @@ do not).
 """
 
 import warnings
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +19,7 @@ from exhibit_a.subject.guard import frozen_eval, hooked, without_cache
 
 NUDGE = 1.5  # a change of numbers that no rounding hides
 
-Given = tuple[tuple[Any, ...], dict[str, Any]]
+Given = tuple[tuple[object, ...], dict[str, object]]
 
 
 class _Calls:
@@ -36,7 +35,7 @@ class _Calls:
         self.before.append(self.ended)
 
     def ends(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], _: object
+        self, module: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], _: object
     ) -> None:
         """A module ends; if no other ended since it began, it calls none."""
         if self.before.pop() == self.ended:

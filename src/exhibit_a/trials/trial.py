@@ -6,7 +6,7 @@ its reason and never stops the others.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float
@@ -135,7 +135,7 @@ class Trial(SiteResult):
 )
 def trial(
     subject: Subject,
-    text: Any,
+    text: object,
     *,
     pair: str | None = None,
     target_text: str | None = None,
