@@ -91,12 +91,12 @@ def test_a_translation_is_put_on_trial(packed, capsys, tmp_path):
     assert "\nverdict: " in out
     assert "'zwei Hunde rennen'" in out
     kinds = ("encoder layer 0 ", "decoder layer 0 ") if packed == "translation" else ()
-    for kind in (*kinds, "alignment by decoder layer 0, cross, head", "▁zwei ← "):
+    for kind in (*kinds, "alignment by ", "zwei ← "):
         assert kind in out
     header = page.read_text(encoding="utf-8").partition('data-part="header">')[2]
     shown = json.JSONDecoder().raw_decode(header)[0]["sequences"]
-    texts = {stack: "".join(names["tokens"]) for stack, names in shown.items()}
-    assert texts == {"encoder": "▁two▁dogs▁run</s>", "decoder": "<s>▁zwei▁Hunde▁rennen"}
+    texts = {stack: "".join(names["tokens"]).replace("▁", "") for stack, names in shown.items()}
+    assert texts == {"encoder": "twodogsrun</s>", "decoder": "<s>zweiHunderennen"}
 
 
 def test_a_card_says_what_was_measured(saved, tmp_path):
