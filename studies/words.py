@@ -16,6 +16,7 @@ from exhibit_a.methods.identifiability.counts import attention_identifiability
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import chosen_target
 from exhibit_a.trials import examination
+from exhibit_a.trials.allowance import allowance
 from exhibit_a.trials.head_numbers import HeadNumbers, head_numbers
 from exhibit_a.trials.learned import learned
 from exhibit_a.trials.trial import KEPT
@@ -56,7 +57,8 @@ def examined(trace: Trace, limits: Thresholds = LIMITS) -> examination.Examinati
     target = chosen_target(trace, None)
     relied = reliance(trace, target=target)
     how = examination.Asked(2, 0, limits.carries, pictures=False)
-    carriers, steering = examination._heads(trace, target, relied, how)
+    with allowance(trace) as allowed:
+        carriers, steering = examination._heads(target, relied, how, allowed)
     counts = attention_identifiability(trace)
     unasked = dict.fromkeys(("effective", "attribution", "tree", "hidden", "mixing", "pictures"))
     return examination.Examination(

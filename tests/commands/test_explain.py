@@ -79,7 +79,7 @@ def test_mistakes_get_one_line_and_leave_nothing(capsys, folder, here, tmp_path_
         capsys, "explain", "a film", *model, "--target-text", "ein film"
     )
     assert "not among the embedded" in refusal(capsys, "explain", "a film", "--model", "sentimant")
-    assert "Give either a text" in refusal(capsys)
+    assert "Give either a text" in refusal(capsys, "explain")
     other = tmp_path_factory.mktemp("gpt2")
     FAMILIES["gpt2"].build().save_pretrained(other)
     plain_tokenizer().save_pretrained(other)

@@ -60,7 +60,7 @@ def test_it_says_everything(trial):
             line for line in output.splitlines() if line.strip().startswith(f"{_name(head)} ")
         )
         assert head.word in row
-        assert f"{of_margin(trial, head.reliance):+.1%}" in row
+        assert f"{of_margin(trial, head.reliance):+.0%}" in row
         assert f"{of_margin(trial, head.one_head):+.1%}" in row
         assert f"{'yes' if head.points else 'no'} {head.pointing:.2f}" in row
     for picture in trial.pictures.values():

@@ -60,9 +60,9 @@ def test_a_result_finds_who_draws_it(monkeypatch, tmp_path):
     assert result.html(page) is page
     assert result.to_latex(top=2) == "a table"
     assert asked == [
-        ("screen", (), {}),
+        ("screen", (), {"by": None}),
         ("figure", (), {"cmap": "grey"}),
-        ("page", (page,), {}),
+        ("page", (page,), {"by": None}),
         ("latex", (), {"top": 2}),
     ]
 

@@ -16,6 +16,7 @@ import exhibit_a as xa
 from exhibit_a.embedded.weights import quietly
 from exhibit_a.methods.mixing.folding import side_by_side
 from exhibit_a.numerics.parallel import Together
+from exhibit_a.subject.fused import FUSED
 from exhibit_a.subject.tap import NAME, attend
 
 TEXTS = [" ".join(NUMBERED[n : n + 6]) for n in range(0, 48, 3)]
@@ -134,11 +135,12 @@ def test_a_shared_change_is_made_once_and_undone_once():
     assert log == ["made", "undone"] * 2
 
 
-def test_our_name_stays_in_the_registry_and_does_no_harm():
-    """It is registered once, with the import, and for good: a name that nobody asks for."""
+def test_our_names_stay_in_the_registry_and_do_no_harm():
+    """They are registered once, with the import, and for good: names that nobody asks for."""
     assert ALL_ATTENTION_FUNCTIONS[NAME] is attend
-    others = {key: ALL_ATTENTION_FUNCTIONS[key] for key in ALL_ATTENTION_FUNCTIONS if key != NAME}
-    assert not [key for key, one in others.items() if one.__module__.startswith("exhibit_a")]
+    names = {NAME, *(f"{NAME}_{kernel}" for kernel in FUSED)}
+    others = {key: ALL_ATTENTION_FUNCTIONS[key] for key in ALL_ATTENTION_FUNCTIONS.keys() - names}
+    assert not [key for key, function in others.items() if "exhibit_a" in str(function)]
     family = FAMILIES["bert"]
     model, inputs = family.build(), family.inputs()
     before = model.config._attn_implementation
@@ -147,4 +149,8 @@ def test_our_name_stays_in_the_registry_and_does_no_harm():
     model.set_attn_implementation("eager")
     expected = model(**inputs).logits
     model.set_attn_implementation(NAME)  # also by name, and without a tap, it changes nothing
+    assert torch.equal(model(**inputs).logits, expected)
+    model.set_attn_implementation("sdpa")
+    expected = model(**inputs).logits
+    model.set_attn_implementation(f"{NAME}_sdpa")
     assert torch.equal(model(**inputs).logits, expected)

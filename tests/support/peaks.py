@@ -5,6 +5,7 @@
 prints the peak of the resident memory above what the loaded model takes, in megabytes.
 """
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -18,7 +19,9 @@ WIDTH = 192
 def peak_of(work: str, tokens: int) -> float:
     """Megabytes that the work takes at most."""
     run = [sys.executable, "-m", "support.peaks", work, str(tokens)]
-    done = subprocess.run(run, check=True, capture_output=True, text=True)
+    places = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    known = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, places))}
+    done = subprocess.run(run, check=True, capture_output=True, text=True, env=known)
     return float(done.stdout)
 
 

@@ -254,7 +254,7 @@ def test_what_needs_all_rows_says_so_in_one_line():
     for method in (xa.head_mixing, xa.adversarial_attention, xa.attribution_tree):
         given = few if method is not xa.attribution_tree else xa.self_attribution(few)
         with pytest.raises(
-            BadRequestError, match=r"needs every row .* only 1 row was kept"
+            NotComputableError, match=r"needs every row .* only 1 row was kept"
         ) as said:
             method(given)
         assert "trace.whole()" in str(said.value)

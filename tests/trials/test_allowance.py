@@ -9,6 +9,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 import exhibit_a as xa
 from exhibit_a.errors import NotComputableError
 from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
+from exhibit_a.trials import allowance as allowances
 from exhibit_a.trials.allowance import MANY, PASSES, allowance
 from exhibit_a.trials.carriers import smallest_set, steering
 
@@ -33,6 +34,12 @@ def deep(layers=30, heads=9):
 @pytest.fixture(scope="module")
 def examined():
     subject = deep()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(allowances, "FOR_PICTURES", 300)  # so that paths must be left out
+        yield _examined(subject)
+
+
+def _examined(subject):
     modules = [subject.model.get_submodule(layer.module) for layer in subject.anatomy.layers]
     with counting(modules) as rows:
         trial = xa.trial(subject, TEXT, target_text="the film", probes=2)

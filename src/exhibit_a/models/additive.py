@@ -56,24 +56,19 @@ class AdditiveDecoderLayer(nn.Module):
     ) -> tuple[Target, Tensor | None]:
         """t_1 … t_n for the words y_0 … y_{n−1}, and α."""
         words, source = self.word(hidden_states), encoder_hidden_states
-        begin, gates = self._begin(source, past), self.sizes[0]
+        begin = self._begin(source, past)
         states, contexts = self._find_rows(words, source, real, begin)
         weights = None
         if not self.training:
             before = torch.cat([begin.unsqueeze(1), states[:, :-1]], dim=1)
             mask = added_mask(real, before.shape[1], before)
             contexts, weights = self.attention(before, key_value_states=source, attention_mask=mask)
-            states = self._states(self._given(words, contexts, slice(0, gates)), begin)
+        given = words + self.context(contexts)
+        if not self.training:
+            states = self._states(given[..., : self.sizes[0]], begin)
         if past is not None:
             past.update(states.unsqueeze(1), states.unsqueeze(1), 0)
-        spoken = self._given(words, contexts, slice(gates, None))
-        return self._readout(self.state(states) + spoken), weights
-
-    def _given(self, words: Tensor, contexts: Tensor, part: slice) -> Tensor:
-        """What words and contexts say together: to the gates of the GRU, or to the answer."""
-        return words[..., part] + linear(
-            contexts, self.context.weight[part], self.context.bias[part]
-        )
+        return self._readout(self.state(states) + given[..., self.sizes[0] :]), weights
 
     def _begin(self, source: Source, past: Cache | None) -> State:
         """s_0 = tanh(W_s ←h_1), or the last state that was kept."""

@@ -45,7 +45,9 @@ def configuration(
             f"{type(base).__name__} is none of the configurations in xa.models, from which models "
             "are made; save a model of yours and give its folder."
         )
-    kind = None if Path(base).exists() else SHORT_NAMES.get(str(base))
+    kind = SHORT_NAMES.get(str(base))
+    if kind is not None and Path(base).exists():
+        kind = None  # a folder of that name
     if kind is None:
         if sizes:
             raise BadRequestError(

@@ -76,7 +76,7 @@ class HeadImportance(Result):
 
 
 def with_measure(stored: Stored) -> Stored:
-    """The fields of a stored result, with the name that the measure has since version 0.2.0."""
+    """The fields of a stored result, with the name that the measure has today."""
     return {"measure" if name == "by" else name: value for name, value in stored.items()}
 
 

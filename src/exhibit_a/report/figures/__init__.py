@@ -9,6 +9,7 @@ from exhibit_a.extras import missing
 
 try:
     from exhibit_a.report.figures import attribution as attribution
+    from exhibit_a.report.figures import comparison as comparison
     from exhibit_a.report.figures import context as context
     from exhibit_a.report.figures import explanation as explanation
     from exhibit_a.report.figures import heads as heads
