@@ -61,7 +61,7 @@ def test_it_says_everything(trial):
         )
         assert head.word in row
         assert f"{of_margin(trial, head.reliance):+.0%}" in row
-        assert f"{of_margin(trial, head.one_head):+.1%}" in row
+        assert f"{of_margin(trial, head.one_head):+.0%}" in row
         assert f"{'yes' if head.points else 'no'} {head.pointing:.2f}" in row
     for picture in trial.pictures.values():
         row = next(line for line in output.splitlines() if f" {picture.label} " in line)

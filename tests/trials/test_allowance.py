@@ -41,6 +41,7 @@ def examined():
 
 def _examined(subject):
     modules = [subject.model.get_submodule(layer.module) for layer in subject.anatomy.layers]
+    assert not subject.gradient_obstacle  # looked at once for a model, not for a text
     with counting(modules) as rows:
         trial = xa.trial(subject, TEXT, target_text="the film", probes=2)
     return subject, trial, sum(rows) / len(modules)
