@@ -25,7 +25,7 @@ ADVICE = ("show", "caution", "do not show")
 MISSING = "*Not measured yet.*"
 ENOUGH = 100  # sentences, for a tree that is not all luck
 TEXTS = (  # what the three screenshots show
-    "A short text: the answer rests on where attention looks, and some maps may be shown with caution.",
+    "A short text: the answer rests on where a few heads look, and most maps of it may be shown.",
     "A confident answer that stays when all heads look evenly: no map may be shown.",
     "Praise and blame: many heads carry the answer, and maps of weights tell less than attribution.",
 )
