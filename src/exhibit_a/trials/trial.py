@@ -1,7 +1,7 @@
 """What does all the evidence say about one text?
 
 Every method that applies examines one and the same pass of the model, and every head gets a verdict
-(``verdict.py`` has the four questions and the words). A method that does not apply is listed with
+(``verdict.py`` has the three questions and the words). A method that does not apply is listed with
 its reason and never stops the others.
 """
 
@@ -130,7 +130,7 @@ class Trial(SiteResult):
 
 @method(
     question="Is the attention on this text evidence of what the model did?",
-    cost=Cost(forwards=30, per_layer=13, algebra_per_token=20, maps=7, states=34, most=400),
+    cost=Cost(forwards=150, per_layer=20, algebra_per_token=20, maps=7, states=34, most=400),
     command="explain",
 )
 def trial(
