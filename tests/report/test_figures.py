@@ -47,6 +47,7 @@ from exhibit_a.results.store import read
 from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture
+from exhibit_a.trials.comparison import compare
 
 PANELS = {
     "AdversarialKeys": 2,
@@ -124,6 +125,7 @@ def every_result():
     results = [
         *of_tokens(12),
         long_trial(12).reliance,
+        compare(long_trial(12), long_trial(12), names=("one", "two")),
         adversarial_attention(trace, restarts=1, steps=1),
         adversarial_keys(subject, examples, held_out=examples, epochs=1, hidden=4),
         alternative_attention(trace, site=1, head=2, samples=1),
