@@ -109,6 +109,14 @@ def test_results_without_sums_and_without_text_refuse_in_one_line(trace):
         xa.effective_attention(plain).by("word")
 
 
+def test_rows_that_were_asked_for_stay_rows(reader):
+    few = xa.effective_attention(xa.capture(reader, TEXT, rows=[0, 2]))
+    assert few.tokens_of(0) == (few.row_tokens, few.tokens)
+    words = few.by("word")
+    assert words.effective[0].shape == (*few.effective[0].shape[:2], len(WORDS))
+    torch.testing.assert_close(words.effective[0].sum(-1), few.effective[0].sum(-1))
+
+
 def test_ids_without_their_text_have_words_and_a_doubt(trace):
     ids = xa.capture(trace.subject, {"input_ids": trace.inputs["input_ids"]})
     united = xa.effective_attention(ids).by("word")
