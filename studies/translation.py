@@ -45,7 +45,14 @@ class Recipe:
 
 
 RECURRENT = {"vocab_size": 5000, "d_model": 256, "dropout": 0.3}
-SHORT = {"epochs": 25, "batch_tokens": 1500, "learning_rate": 2e-3, "warmup": 400, "patience": 8}
+SHORT = {
+    "epochs": 22,
+    "batch_tokens": 1500,
+    "learning_rate": 2e-3,
+    "warmup": 400,
+    "patience": 8,
+    "half": True,
+}
 RECIPES = {
     "transformer": Recipe(
         TransformerConfig(
@@ -58,12 +65,13 @@ RECIPES = {
             dropout=0.3,
         ),
         {
-            "epochs": 50,
+            "epochs": 45,
             "batch_tokens": 2000,
             "learning_rate": 3e-3,
             "warmup": 800,
             "patience": 12,
             "bleu_every": 3,
+            "half": True,
         },
         "translation",
         "Attention Is All You Need (Vaswani et al., 2017): 4 + 4 layers, 4 heads of width 32",

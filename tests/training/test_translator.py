@@ -3,6 +3,8 @@
 import json
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.models import TransformerConfig
@@ -60,6 +62,18 @@ def test_a_killed_training_goes_on_as_if_nothing_had_happened(tmp_path, monkeypa
     trained(killed)
     assert (whole / "model.safetensors").read_bytes() == (killed / "model.safetensors").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["killed", "whole"]
+
+
+def test_products_in_bfloat16_also_learn_and_keep_weights_in_float32(tmp_path):
+    whole, half = (trained(tmp_path / name, half=name == "half") for name in ("whole", "half"))
+    tensors, rounded = (load_file(folder / "model.safetensors") for folder in (whole, half))
+    assert {tensor.dtype for tensor in rounded.values()} == {torch.float32}
+    assert any(not torch.equal(tensors[name], rounded[name]) for name in tensors)
+    losses = [
+        json.loads((folder / "training.json").read_text())["epochs"][-1]["loss"]
+        for folder in (whole, half)
+    ]
+    assert losses[1] == pytest.approx(losses[0], rel=0.02)
 
 
 def test_bad_pairs_get_one_line(tmp_path):

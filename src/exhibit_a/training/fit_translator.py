@@ -44,6 +44,7 @@ class TranslatorSchedule:
     patience: int = 10  # epochs without a better average before stopping
     bleu_every: int = 1  # epochs; the last is always measured
     clip: float = 1.0
+    half: bool = False  # matrix products in bfloat16; weights and sums stay in float32
     seed: int = 0
 
 
@@ -64,6 +65,8 @@ def fit_translator(
     each epoch: loss, BLEU, seconds of processor time.
     """
     learn, check = [_ids(tokenizer, part) for part in pairs]
+    if schedule.half:
+        model.set_attn_implementation("eager")  # backwards, the fused one is slow in bfloat16
     optimizer = torch.optim.Adam(
         model.parameters(), schedule.learning_rate, BETAS, EPSILON, fused=True
     )
@@ -119,7 +122,7 @@ def _measured(
     model.eval()
     with torch.no_grad():
         losses = [
-            (float(_loss(model, [ids[place] for place in batch], 0.0)), len(batch))
+            (float(_loss(model, [ids[place] for place in batch])), len(batch))
             for batch in _batches(ids, schedule, 0)
         ]
     written = translate(model, tokenizer, [source for source, _ in pairs])
@@ -138,7 +141,8 @@ def _one_step(
     """Move the weights once; the loss before it."""
     for group in optimizer.param_groups:
         group["lr"] = schedule.learning_rate * _rate(step, schedule.warmup)
-    loss = _loss(model, batch, schedule.label_smoothing)
+    with torch.autocast(model.device.type, torch.bfloat16, enabled=schedule.half):
+        loss = _loss(model, batch, schedule.label_smoothing)
     if not loss.isfinite():
         raise NotComputableError(
             f"The loss is no longer a number after {step} steps; lower the learning rate."
@@ -155,7 +159,7 @@ def _rate(step: int, warmup: int) -> float:
     return min(step / warmup, math.sqrt(warmup / step))
 
 
-def _loss(model: PreTrainedModel, batch: Sequence[Ids], smoothing: float) -> Tensor:
+def _loss(model: PreTrainedModel, batch: Sequence[Ids], smoothing: float = 0.0) -> Tensor:
     source = _padded([ids for ids, _ in batch], model.config.pad_token_id)
     labels = _padded([ids for _, ids in batch], IGNORED).to(model.device)
     shift = model.prepare_decoder_input_ids_from_labels

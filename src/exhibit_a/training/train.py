@@ -73,6 +73,7 @@ def train(
     average: int | None = None,
     patience: int | None = None,
     bleu_every: int | None = None,
+    half: bool | None = None,
     freeze_embeddings: bool | None = None,
     max_length: int | None = None,
     holdout: float = 0.05,
@@ -94,7 +95,8 @@ def train(
     name (transformer, additive, recurrent, identifiable). Its vocabulary is learnt from ``train``.
     A classifier takes the same examples. A translator takes pairs: two files (sentences, their
     translations), two lists, or a list of pairs. It keeps every epoch in ``OUT.checkpoints`` until
-    it is done; the same call goes on where a killed one was.
+    it is done; the same call goes on where a killed one was. ``half`` takes matrix products in
+    bfloat16, which is a third faster where a processor knows it.
 
     Without ``dev``, the part ``holdout`` of ``train`` takes its place. Options that are not given
     have the usual value of what is trained; those that do not apply to it are refused.
