@@ -117,14 +117,14 @@ def test_a_classifier_that_knows_no_padding_goes_text_by_text(monkeypatch):
 
 
 def test_a_text_whose_answer_depends_on_the_company_is_sent_out(monkeypatch):
-    """Where padding is let in, the padded texts are asked again by themselves."""
     traces = [capture(opinionated(), text) for text in TEXTS]
     alone = [reliance(trace, by="path") for trace in traces]
     honest, seats = batches.padded, []
 
     def spoilt(subject, inputs):
         joined = honest(subject, inputs)
-        joined["token_type_ids"][1] = 1  # the second text is read otherwise in company
+        if len(inputs) == len(traces):
+            joined["input_ids"][1, 1] = 40  # the second text is another one in company
         return joined
 
     seated = Company.__init__
@@ -136,7 +136,7 @@ def test_a_text_whose_answer_depends_on_the_company_is_sent_out(monkeypatch):
     monkeypatch.setattr(batches, "padded", spoilt)
     monkeypatch.setattr(Company, "__init__", counted)
     found = relied_together(traces, by="path")
-    assert 1 in seats
+    assert seats == [4, 1, 3]
     for one, other in zip(found, alone, strict=True):
         assert_same(one, other)
 
@@ -165,8 +165,9 @@ SAME_LENGTH = ["w1 w2 w3", "w4 w5 w6", "w7 w2 w9", "w10 w4 w12", "w13 w1 w15"]
 
 def test_a_corpus_gives_what_each_text_gives(tmp_path):
     subject, texts = opinionated(), [*SAME_LENGTH, "w1 w20"]
-    run = corpus.run(subject, texts, "reliance", tmp_path / "run", by="path")
-    rows = run.to_pandas()
+    corpus.run(subject, texts, "reliance", tmp_path / "run", by="path")
+    run = corpus.open(tmp_path / "run")
+    rows = run.to_pandas().sort_values("example")
     heads = run.to_pandas("heads")
     for text, (_, row) in zip(texts, rows.iterrows(), strict=True):
         alone = reliance(capture(subject, text), by="path")
@@ -204,12 +205,12 @@ def test_one_bad_text_does_not_spoil_the_others(tmp_path, monkeypatch):
         return honest(subject, inputs, **options)
 
     monkeypatch.setattr("exhibit_a.corpus.summaries.capture", failing)
-    run = corpus.run(
-        subject, SAME_LENGTH, "reliance", tmp_path / "run", by="path", unusable="skip"
-    )
-    rows = run.to_pandas()
+    corpus.run(subject, SAME_LENGTH, "reliance", tmp_path / "run", by="path", unusable="skip")
+    run = corpus.open(tmp_path / "run")
+    rows = run.to_pandas().sort_values("example")
     assert len(rows) == len(SAME_LENGTH) - 1
     kept = [text for text in SAME_LENGTH if text != bad]
     margins = [reliance(capture(subject, text), by="path").margin for text in kept]
     assert rows["margin"].tolist() == pytest.approx(margins, abs=1e-5, rel=1e-5)
-    assert "NaN" in str(run.unusable)
+    (unusable,) = run.receipts[0]["unusable"]
+    assert "NaN" in unusable["reason"]
