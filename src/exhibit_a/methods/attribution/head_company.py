@@ -178,9 +178,7 @@ class Company:
             steepness.append(steep)
         return torch.cat(margins), torch.cat(steepness), sums
 
-    def of_copies(
-        self, maps: TextMaps, places: RowIndex
-    ) -> Float[Tensor, "_copy head query key"]:
+    def of_copies(self, maps: TextMaps, places: RowIndex) -> Float[Tensor, "_copy head query key"]:
         """The maps of the texts of some copies; those of a text alone fit any number of them."""
         return maps if len(self) == 1 else maps[places.to(maps.device)]
 
