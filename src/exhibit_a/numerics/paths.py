@@ -296,7 +296,7 @@ class _Walk:
         alphas = torch.cat([stretch.places(_nodes()) for stretch in self.wanted])
         speeds = torch.stack([stretch.speed(_nodes()) for stretch in self.wanted])
         weights = speeds * torch.from_numpy(legendre.leggauss(ORDER)[1] / 2)
-        return Request(path, alphas.tolist(), _side_by_side(weights))
+        return Request(path, alphas.tolist(), side_by_side([row[None] for row in weights]))
 
     def take(self, sums: Sums) -> None:
         """Take what was asked for, settle what is good enough, and say what is wanted next."""
@@ -368,12 +368,15 @@ def _panel(stretch: _Stretch, heights: Tensor, slopes: Tensor, integral: Tensor)
     )
 
 
-def _side_by_side(weights: Float[Tensor, "panel point"]) -> Float[Tensor, "panel every_point"]:
-    """The weights of every panel at its own points, and 0 at those of the others."""
-    panels, points = weights.shape
-    spread = torch.zeros(panels, panels, points, dtype=weights.dtype)
-    spread[range(panels), range(panels)] = weights
-    return spread.flatten(1)
+def side_by_side(weights: Sequence[Float[Tensor, "_panel _point"]]) -> Float[Tensor, "panel point"]:
+    """Weights of several panels, each at points of its own, with 0 at those of the others."""
+    panels, points = (sum(each.shape[axis] for each in weights) for axis in (0, 1))
+    spread = torch.zeros(panels, points, dtype=weights[0].dtype)
+    row = column = 0
+    for each in weights:
+        spread[row : row + len(each), column : column + each.shape[1]] = each
+        row, column = row + len(each), column + each.shape[1]
+    return spread
 
 
 def _summing(evaluate: Evaluate, slope: Slope) -> Callable[[list[float], Tensor], Sums]:

@@ -251,7 +251,7 @@ def _by_text(targets: Sequence[Target], output: HasLogits, places: RowIndex) -> 
     if len(targets) == 1:
         return targets[0](output)
     logits = output.logits
-    rows = [(places == place).nonzero().flatten() for place in places.unique().tolist()]
+    rows = [(places == place).nonzero().flatten() for place in sorted(set(places.tolist()))]
     numbers = [
         targets[int(places[own[0]])](_Answers(logits[own.to(logits.device)])) for own in rows
     ]

@@ -40,7 +40,14 @@ from exhibit_a.methods.attribution.head_game import HeadGame, games_of, margin_o
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
 from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.methods.registry import Cost, method
-from exhibit_a.numerics.paths import Limits, PathIntegral, Request, Sums, integrate_together
+from exhibit_a.numerics.paths import (
+    Limits,
+    PathIntegral,
+    Request,
+    Sums,
+    integrate_together,
+    side_by_side,
+)
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
@@ -242,7 +249,7 @@ def _paths(works: "Sequence[_Measured]") -> list[PathIntegral]:
         margins, steepness, sums = company.slopes(
             places.repeat_interleave(torch.tensor(counts)),
             [alpha for request in requests for alpha in request.alphas],
-            torch.block_diag(*(request.weights.float() for request in requests)),
+            side_by_side([request.weights.float() for request in requests]),
         )
         firsts = [0, *accumulate(len(request.weights) for request in requests)]
         flat = [
@@ -276,7 +283,7 @@ class _Measured:
         if len(self.game.company) == 1:
             return True
         own = float(reached(self.game.trace, self.game.target))
-        noise = torch.finfo(self.game.trace.subject.model.dtype).eps ** 0.5
+        noise: float = torch.finfo(self.game.trace.subject.model.dtype).eps ** 0.5
         return abs(own - self.margin) <= noise * max(1.0, abs(own))
 
     def take(self, path: PathIntegral) -> None:
