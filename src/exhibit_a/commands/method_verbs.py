@@ -32,7 +32,7 @@ def verb_of(method: "Method") -> type[Verb]:
     def run(self: Answer) -> None:
         self.answer(result(method, self))
 
-    named = {"run": run, "name": method.command, "method": method.name, "__doc__": method.does}
+    named = {"run": run, "method": method.name, "__doc__": method.does}
     plain: type[Verb] = make_dataclass(
         method.name, [], bases=(group, Answer), namespace=named, frozen=True, kw_only=True
     )

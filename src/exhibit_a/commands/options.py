@@ -233,6 +233,27 @@ class Answer(Verb):
         present(result, summary, json=self.json, written=(self.out, self.plot))
 
 
+@dataclass(frozen=True, kw_only=True)
+class WithPage(Answer):
+    """A verb that writes a page beside its answer, unless it is told not to."""
+
+    html: Path = option(Path("report.html"), help="Write the page to this file.", writes=True)
+    no_html: bool = option(False, help="Write no page.")
+    seed: int = option(0, help="Same seed, same numbers.")
+
+    def page(self) -> Path | None:
+        """Where the page goes; it is seen before the work that it can be written there."""
+        if self.no_html:
+            usual = type(self).html  # the default of a field is an attribute of its class
+            refuse_beside("--no-html", {"--html": self.html != usual})
+        return check_place(None if self.no_html else self.html)
+
+    def files(self) -> dict[str, Path]:
+        """No page, no file of a page."""
+        named = super().files()
+        return {name: named[name] for name in named if name != "html" or not self.no_html}
+
+
 def parameters_of(listed: list[str]) -> dict[str, Any]:
     """name=value, where the value is JSON or else plain text."""
     parameters: dict[str, Any] = {}

@@ -70,7 +70,17 @@ class TransformerConfig(TranslatorConfig):
         require_multiple(self.d_model, self.num_heads, "heads")
 
 
-class AdditiveConfig(TranslatorConfig):
+class BothWaysConfig(ReferenceConfig):
+    """Sizes of a model that reads a text from both sides, and looks at it by additive attention."""
+
+    d_attention: int = 128
+
+    def check_sizes(self) -> None:
+        """Two equal directions."""
+        require_multiple(self.d_model, 2, "directions")
+
+
+class AdditiveConfig(TranslatorConfig, BothWaysConfig):
     """Sizes of an `AdditiveTranslator`: one width for embeddings, annotations and states."""
 
     model_type = "exhibit-additive"
@@ -79,12 +89,11 @@ class AdditiveConfig(TranslatorConfig):
     d_model: int = 1000
     d_attention: int = 1000
     readout: str = "maxout"  # or "tanh"
-    dropout: float = 0.0
 
     def check_sizes(self) -> None:
-        """Two equal directions, and a known way to read out."""
+        """A known way to read out."""
+        super().check_sizes()
         require_choice("readout", self.readout, ("maxout", "tanh"))
-        require_multiple(self.d_model, 2, "directions")
 
 
 class IdentifiableConfig(ReferenceConfig):
@@ -114,21 +123,20 @@ class IdentifiableConfig(ReferenceConfig):
         return self.d_model if self.heads == "add" else self.d_model // self.num_heads
 
 
-class RecurrentConfig(ReferenceConfig):
+class RecurrentConfig(BothWaysConfig):
     """Sizes of a `RecurrentClassifier`; d_model is that of embeddings and annotations."""
 
     model_type = "exhibit-recurrent"
 
     d_model: int = 256
-    d_attention: int = 128
     num_layers: int = 1
     attention: str = "additive"  # or "dot"
     dropout: float = 0.3
 
     def check_sizes(self) -> None:
-        """Two equal directions, and a known kind of attention."""
+        """A known kind of attention."""
+        super().check_sizes()
         require_choice("attention", self.attention, ("additive", "dot"))
-        require_multiple(self.d_model, 2, "directions")
 
 
 def require_multiple(width: int, parts: int, what: str) -> None:
