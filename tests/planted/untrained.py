@@ -79,6 +79,7 @@ def _llama(layers: int, heads: int, width: int) -> LlamaForCausalLM:
 
 
 def _bart(layers: int, heads: int, width: int) -> BartForConditionalGeneration:
+    ends = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
     half = {"layers": layers, "attention_heads": heads, "ffn_dim": 2 * width}
     config = BartConfig(
         **{
@@ -87,10 +88,7 @@ def _bart(layers: int, heads: int, width: int) -> BartForConditionalGeneration:
         vocab_size=VOCABULARY,
         d_model=width,
         max_position_embeddings=32,
-        pad_token_id=1,
-        bos_token_id=0,
-        eos_token_id=2,
-        decoder_start_token_id=2,
         forced_eos_token_id=None,
+        **ends,
     )
     return BartForConditionalGeneration(config)

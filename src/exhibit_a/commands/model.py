@@ -81,8 +81,8 @@ class Train(Verb):
     average: int | None = option(None, min=1, help="Epochs of a translator that are averaged.")
     patience: int | None = option(None, min=1, help="Epochs without a new best before stopping.")
     bleu_every: int | None = option(None, min=1, help="Epochs between translations of --dev.")
-    half: bool | None = option(None, help="Matrix products of a translator in bfloat16.")
     max_length: int | None = option(None, min=4, help="Longer texts are cut.")
+    half: bool | None = option(None, help="Matrix products of a translator in bfloat16.")
     train_embeddings: bool = option(False, help="Also train the word vectors of an encoder.")
     seed: int = option(0, help="Same seed, same numbers.")
 

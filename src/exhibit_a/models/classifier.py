@@ -18,13 +18,13 @@ class Reading:
     answers: Tensor
     states: Kept
     maps: Kept
+    output: type[ModelOutput] = SequenceClassifierOutput  # which has fields of these names
 
 
 class TextClassifier(ReferenceModel):
     """A model that reads a vector from each text, which ``classifier`` maps to the labels."""
 
     classifier: nn.Linear
-    output: type[ModelOutput] = SequenceClassifierOutput
 
     def read(self, input_ids: TokenIds, attention_mask: Tensor | None) -> Reading:
         """The vectors that answer, with the states and the maps on the way to them."""
@@ -42,7 +42,7 @@ class TextClassifier(ReferenceModel):
         """The score of every label."""
         reading = self.read(input_ids, attention_mask)
         logits = self.classifier(reading.answers)
-        return self.output(
+        return reading.output(
             loss=mean_loss(logits, labels),
             logits=logits,
             **(reading.states if output_hidden_states else {}),

@@ -50,19 +50,25 @@ class TranslatorConfig(ReferenceConfig):
     decoder_start_token_id: int | None = 1
 
 
-class TransformerConfig(TranslatorConfig):
+class LayersConfig(ReferenceConfig):
+    """Sizes of layers that look, and then think at each position."""
+
+    num_heads: int = 8
+    d_ff: int = 2048
+    dropout: float = 0.1
+    max_position_embeddings: int = 512
+    layer_norm_eps: float = 1e-6
+
+
+class TransformerConfig(TranslatorConfig, LayersConfig):
     """Sizes of a `Transformer`; the defaults are the paper's base model."""
 
     model_type = "exhibit-transformer"
 
     encoder_layers: int = 6
     decoder_layers: int = 6
-    num_heads: int = 8
-    d_ff: int = 2048
     dropout: float = 0.1
     positions: str = "interleaved"  # or "halved": all sines, then all cosines
-    max_position_embeddings: int = 512
-    layer_norm_eps: float = 1e-6
 
     def check_sizes(self) -> None:
         """Equal heads, and a known layout of positions."""
@@ -96,7 +102,7 @@ class AdditiveConfig(TranslatorConfig, BothWaysConfig):
         require_choice("readout", self.readout, ("maxout", "tanh"))
 
 
-class IdentifiableConfig(ReferenceConfig):
+class IdentifiableConfig(LayersConfig):
     """Sizes of an `IdentifiableEncoder`; the defaults are those of the released code."""
 
     model_type = "exhibit-identifiable"
@@ -107,9 +113,6 @@ class IdentifiableConfig(ReferenceConfig):
     d_key: int = 16
     heads: str = "add"  # or "con"
     d_ff: int = 256
-    dropout: float = 0.1
-    max_position_embeddings: int = 512
-    layer_norm_eps: float = 1e-6
 
     def check_sizes(self) -> None:
         """Equal heads where they stand side by side, and a known way to join them."""

@@ -76,7 +76,6 @@ class RecurrentClassifier(TextClassifier):
 
     config_class = RecurrentConfig
     config: RecurrentConfig
-    output = Seq2SeqSequenceClassifierOutput
 
     def __init__(self, config: RecurrentConfig) -> None:
         super().__init__(config)
@@ -107,4 +106,5 @@ class RecurrentClassifier(TextClassifier):
         query = self.query.expand(len(states), 1, -1)
         context, weights = self.answering[0](query, states, real)
         kept = {"encoder_hidden_states": tuple(history), "decoder_hidden_states": (query, context)}
-        return Reading(context[:, 0], kept, {"cross_attentions": (weights,)})
+        maps = {"cross_attentions": (weights,)}
+        return Reading(context[:, 0], kept, maps, Seq2SeqSequenceClassifierOutput)

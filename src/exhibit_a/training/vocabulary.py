@@ -41,11 +41,7 @@ def learnt_vocabulary(
         pair=f"{single} $B {END}",
         special_tokens=[(token, SPECIAL.index(token)) for token in (START, END)],
     )
+    named = {"pad_token": PADDING, "bos_token": START, "eos_token": END, "unk_token": UNKNOWN}
     return PreTrainedTokenizerFast(
-        tokenizer_object=pieces,
-        pad_token=PADDING,
-        bos_token=START,
-        eos_token=END,
-        unk_token=UNKNOWN,
-        clean_up_tokenization_spaces=False,
+        tokenizer_object=pieces, clean_up_tokenization_spaces=False, **named
     )

@@ -8,7 +8,6 @@ from exhibit_a.methods.explanation.pictures import Pictures
 from exhibit_a.methods.own import TokenAttribution
 from exhibit_a.report.sentences import MARKS, ranked_pictures
 from exhibit_a.report.summaries.dispatch import (
-    Columns,
     Summary,
     columns_of,
     from_columns,
@@ -46,11 +45,10 @@ def _(result: AdversarialAttention, top: int | None = None) -> Summary:  # noqa:
 
 @summary_rows.register
 def _(result: AdversarialKeys, top: int | None = None) -> Summary:  # noqa: ARG001
-    columns: Columns = {
-        "keys": result.conditions,
-        "accuracy": result.accuracy,
-        "interval": result.accuracy_interval,
-        "same_answer": result.agreement,
+    columns = columns_of(
+        result, "keys=conditions accuracy interval=accuracy_interval same_answer=agreement"
+    )
+    columns |= {
         "distance": means(result.key_distance),
         "without_shift": means(result.shift_free_distance),
         "divergence": means(result.divergence),
