@@ -16,7 +16,8 @@ from exhibit_a.commands.verb import Verb, option
 from exhibit_a.progress import progress_bar
 
 if TYPE_CHECKING:
-    from exhibit_a.methods.registry import Method, Option
+    from exhibit_a.methods.options import Option
+    from exhibit_a.methods.registry import Method
     from exhibit_a.results.result import Result
     from exhibit_a.shapes import Options
 

@@ -32,7 +32,7 @@ from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
 from exhibit_a.methods.explanation.flow import one_stack
-from exhibit_a.methods.registry import Cost, method
+from exhibit_a.methods.registry import Cost, method, rows_of
 from exhibit_a.numerics.paths import Limits, PathIntegral, integrate_sums
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.over_units import Rule
@@ -105,10 +105,9 @@ def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
 
 @method(
     question="Does the answer rest on where the heads look?",
-    needs=("attention", "values", "hidden", "target"),
+    needs=rows_of("attention", "values", "hidden", "target"),
     cost=Cost(forwards=25, per_layer=6, maps=4),
     command="reliance",
-    rows=True,
     tokens=token_scores,
 )
 def reliance(
