@@ -70,7 +70,7 @@ def given(method: "Method", verb: object) -> "Options":
     }
 
 
-def result(method: "Method", verb: object, **changed: Any) -> "Result":
+def result(method: "Method", verb: object, **changed: object) -> "Result":
     """Run the method on what the verb was given; ``changed`` options replace what was said."""
     options = given(method, verb) | changed
     with progress_bar(method.does.rstrip(".")) as bar:
@@ -99,7 +99,7 @@ def _call(method: "Method", verb: Any, options: "Options", bar: Callable[..., No
     return result_of(method, trace, target, **options)
 
 
-def parsed(entry: "Option", value: Any) -> Any:
+def parsed(entry: "Option", value: object) -> object:
     """A value as the method takes it: lists come with commas, numbers as digits."""
     if not isinstance(value, str):
         return value
@@ -126,7 +126,7 @@ def _can_be_said(entry: "Option") -> bool:
     return entry.name != "methods" and _type(entry) is not None
 
 
-def _type(entry: "Option") -> Any:
+def _type(entry: "Option") -> object:
     """The type of an option on the command line."""
     parts = [part for part in (get_args(entry.type) or (entry.type,)) if part is not NoneType]
     optional = entry.default is None
@@ -147,7 +147,7 @@ def _is_list(entry: "Option") -> bool:
     )
 
 
-def _field(method: "Method", entry: "Option") -> Any:
+def _field(method: "Method", entry: "Option") -> object:
     from exhibit_a.methods.registry import attributions
 
     default = method.defaults.get(entry.name, entry.default)
@@ -157,5 +157,5 @@ def _field(method: "Method", entry: "Option") -> Any:
     if entry.name == "attribution":
         words = f"{words} With commas: {', '.join(attributions())}.".strip()
     flag = f"--{method.flags.get(entry.name, entry.name).replace('_', '-')}"
-    metavar: dict[str, Any] = {"metavar": "|".join(entry.choices)} if entry.choices else {}
-    return option(default, help=words[:1].upper() + words[1:], flag=flag, **metavar)
+    choices = "|".join(entry.choices) or None
+    return option(default, help=words[:1].upper() + words[1:], flag=flag, metavar=choices)

@@ -13,6 +13,7 @@ from exhibit_a.errors import BadRequestError
 if TYPE_CHECKING:
     from exhibit_a.examples import Example
     from exhibit_a.results.result import Result
+    from exhibit_a.shapes import Options
     from exhibit_a.subject.prompts import Message
     from exhibit_a.subject.subject import Subject
     from exhibit_a.trace.capture import Trace
@@ -254,9 +255,9 @@ class WithPage(Answer):
         return {name: named[name] for name in named if name != "html" or not self.no_html}
 
 
-def parameters_of(listed: list[str]) -> dict[str, Any]:
+def parameters_of(listed: list[str]) -> "Options":
     """name=value, where the value is JSON or else plain text."""
-    parameters: dict[str, Any] = {}
+    parameters: Options = {}
     for setting in listed:
         name, equals, value = setting.partition("=")
         if not equals or not name:

@@ -8,7 +8,7 @@ layers.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -28,6 +28,7 @@ from exhibit_a.methods.identifiability.batched import (
     rank_deficient_sites,
 )
 from exhibit_a.methods.mixing.batched import mixtures
+from exhibit_a.shapes import HasLogits
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import require_distribution
 from exhibit_a.trace.batches import run
@@ -146,7 +147,7 @@ class _Self(Question):
         kind = texts.subject.anatomy.answers
         own = _scores(batch.output, kind).argmax(-1)
 
-        def answer(output: Any, rows: Tensor) -> Tensor:
+        def answer(output: HasLogits, rows: Tensor) -> Tensor:
             return _scores(output, kind).gather(1, own[rows, None]).squeeze(1)
 
         integrals = attribute(batch, answer, Walk(tolerance=self.task.tolerance))
@@ -211,7 +212,7 @@ class _Permutation(Question):
         )
 
 
-def _scores(output: Any, kind: str) -> Tensor:
+def _scores(output: HasLogits, kind: str) -> Tensor:
     """What is attributed: numbers, probabilities of classes, log-probabilities of tokens."""
     logits: Tensor = output.logits.float()
     if kind == "value":

@@ -153,7 +153,7 @@ def attribution_of(entry: Method, trace: Trace, target: Target, **options: Any) 
 
 
 def token_scores(
-    entry: Method, trace: Trace, target: Target, **options: Any
+    entry: Method, trace: Trace, target: Target, **options: object
 ) -> tuple[Scores, Checks]:
     """A method's score for each token, and its doubts; anything else it returns is refused."""
     assert entry.tokens is not None
@@ -168,7 +168,7 @@ def token_scores(
     return tensor, dict(checks)
 
 
-def head_maps(entry: Method, trace: Trace, **options: Any) -> tuple[SiteMap, ...]:
+def head_maps(entry: Method, trace: Trace, **options: object) -> tuple[SiteMap, ...]:
     """A method's map for every head of every site; anything else it returns is refused."""
     maps = _called(entry, entry.function, trace, None, options)
     shapes = [
@@ -193,7 +193,7 @@ def head_maps(entry: Method, trace: Trace, **options: Any) -> tuple[SiteMap, ...
 def _last_rows(entry: Method) -> Callable[..., Scores]:
     """Maps as token scores: the rows that the answer is read from, last layer, mean over heads."""
 
-    def tokens(trace: Trace, target: Target, **options: Any) -> Scores:
+    def tokens(trace: Trace, target: Target, **options: object) -> Scores:
         from exhibit_a.methods.explanation.flow import one_stack, readout
 
         one_stack(trace)
@@ -232,7 +232,7 @@ def _called(
         ) from problem
 
 
-def _as_tensor(entry: Method, numbers: Any) -> Tensor:
+def _as_tensor(entry: Method, numbers: object) -> Tensor:
     try:
         return torch.as_tensor(
             np.asarray(numbers) if isinstance(numbers, list) else numbers

@@ -167,7 +167,7 @@ def method(
                 return _of_pass(function(*args, **kwargs), args)
 
         place = room or room_of(function.__module__)
-        known = {"needs": tuple(needs), "cost": cost, "rows": rows, **more}
+        known: Options = {"needs": tuple(needs), "cost": cost, "rows": rows, **more}
         add(Method(name or function.__name__, question, place, checked, **known))
         return checked
 
@@ -189,9 +189,8 @@ def require_all_rows(name: str, given: Sequence[object]) -> None:
 def _of_pass(made: Made, given: Sequence[object]) -> Made:
     """A result about a pass, with the picture it looked at and the rows it is about."""
     passed = given[0] if given else None
-    scene, asked, names = (
-        getattr(passed, name, None) for name in ("scene", "asked", "token_names")
-    )
+    scene, asked = (getattr(passed, name, None) for name in ("scene", "asked"))
+    names: Mapping[str, Sequence[str]] = getattr(passed, "token_names", {})
     facts: Options = {}
     if scene is not None and hasattr(made, "scene"):
         facts["scene"] = scene

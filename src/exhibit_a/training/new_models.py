@@ -62,7 +62,7 @@ def configuration(
         raise BadRequestError(first_line(problem)) from problem
 
 
-def _require_sizes(name: str, kind: type[ReferenceConfig], sizes: Mapping[str, Any]) -> None:
+def _require_sizes(name: str, kind: type[ReferenceConfig], sizes: Mapping[str, object]) -> None:
     """Refuse sizes that the configuration does not know, or of another type."""
     declared = {
         size
