@@ -118,6 +118,7 @@ class Method:
     defaults: Mapping[str, object] = field(default_factory=dict)  # and their defaults there
     tokens: Function | None = None  # (trace, target, …) to a score for each token
     rows: bool = False  # whether a few rows of attention suffice, where no more were kept
+    together: Function | None = None  # (traces, …) to a result for each, where that is faster
 
     @property
     def takes(self) -> tuple[str, ...]:
@@ -166,13 +167,29 @@ def method(
             with method_modes():
                 return _of_pass(function(*args, **kwargs), args)
 
+        facts = {"needs": tuple(needs), "cost": cost, "rows": rows, **more}
+        if (several := facts.get("together")) is not None:
+            facts["together"] = _checked_together(function, several)
         place = room or room_of(function.__module__)
-        known = {"needs": tuple(needs), "cost": cost, "rows": rows, **more}
-        add(Method(name or function.__name__, question, place, checked, **known))
+        add(Method(name or function.__name__, question, place, checked, **facts))
         return checked
 
     rows = isinstance(needs, SomeRows)
     return declare
+
+
+def _checked_together(function: Function, several: Function) -> Function:
+    """What answers for several passes, with the same checks as the method itself."""
+
+    def checked(traces: Sequence[object], **options: object) -> list[object]:
+        from exhibit_a.subject.modes import method_modes
+
+        check_choices(function, (), options)
+        with method_modes():
+            made = several(traces, **options)
+        return [_of_pass(one, (trace,)) for one, trace in zip(made, traces, strict=True)]
+
+    return checked
 
 
 def require_all_rows(name: str, given: Sequence[object]) -> None:
