@@ -6,6 +6,7 @@ a trial then takes more than twice as long. ``checked`` stands in its place and 
 
 1. A function whose annotations have no axes is checked by the type checker alone.
 2. One with axes is checked within a context of jaxtyping's, where equal names are equal sizes.
+   (Generators, and names given as text, are left to jaxtyping.)
 3. Of the closures that one definition makes, the first is checked.
 """
 
@@ -39,6 +40,8 @@ def checked(function: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
             return function
         _definitions.add(function.__code__)
     hints = function.__annotations__.values()
+    if any(isinstance(hint, str) for hint in hints):  # some name a thing that only stubs know
+        return jaxtyped(function, typechecker=typechecker)
     if not any(map(_has_axes, hints)):
         return typechecker(function)
     if inspect.isgeneratorfunction(function):  # it runs when the context is over
