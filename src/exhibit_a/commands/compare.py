@@ -44,8 +44,10 @@ class Compare(WithModel, Answer):
             print_written((page,))
 
     def files(self) -> dict[str, Path]:
-        """No page, no file of a page."""
-        named = super().files()
+        """Saved results are not to be written over; no page, no file of a page."""
+        given = {"first": self.first, "second": self.second}
+        saved = {n: Path(word) for n, word in given.items() if word and word.endswith(RESULT)}
+        named = super().files() | saved
         return {name: named[name] for name in named if name != "html" or not self.no_html}
 
     def _compared(self) -> "Comparison":

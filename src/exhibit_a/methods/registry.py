@@ -17,6 +17,7 @@ and imported when they are used, so that ``exhibit-a --help`` need not wait for 
 import ast
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, wraps
 from importlib import import_module
@@ -26,7 +27,14 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from exhibit_a.errors import ExhibitError, NotComputableError, first_line, require_choice
+from exhibit_a.errors import (
+    BadRequestError,
+    ExhibitError,
+    NotComputableError,
+    asks_too_much,
+    first_line,
+    require_choice,
+)
 from exhibit_a.shapes import Options
 
 GROUP = "exhibit_a.methods"
@@ -165,7 +173,7 @@ def method(
             check_choices(function, args, kwargs)
             if not facts.get("rows"):
                 require_all_rows(name or function.__name__, args)
-            with method_modes():
+            with method_modes(), _within_reach(name or function.__name__):
                 return _of_pass(function(*args, **kwargs), args)
 
         facts = {"needs": tuple(needs), "cost": cost, **more}
@@ -174,6 +182,20 @@ def method(
         return checked
 
     return declare
+
+
+@contextmanager
+def _within_reach(name: str) -> Iterator[None]:
+    """Say in one line that a number given to a method is too large for torch or the memory."""
+    try:
+        yield
+    except Exception as problem:
+        if isinstance(problem, ExhibitError) or not asks_too_much(problem):
+            raise
+        raise BadRequestError(
+            f"{name} was given a number that is too large, or needs more memory than there is: "
+            f"{first_line(problem)}"
+        ) from problem
 
 
 def require_all_rows(name: str, given: Sequence[object]) -> None:

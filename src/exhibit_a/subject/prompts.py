@@ -29,6 +29,7 @@ from exhibit_a.subject.guard import frozen_eval
 from exhibit_a.subject.subject import Subject
 
 GENERATED = 64  # tokens that a model with two stacks generates for itself, at most
+LONGEST_CONVERSATION = 10_000_000  # bytes of a file, more than any model reads
 SPOKEN_BY_MODEL = "assistant"  # the role whose last message is the answer
 
 Ids = tuple[int, ...]
@@ -69,6 +70,10 @@ class Prompt:
 def read_messages(file: Path) -> list[Message]:
     """The messages of a JSON file: a list of {"role": …, "content": …}."""
     try:
+        if not file.is_file():  # nobody waits for a pipe to be written to
+            raise OSError("there is no such file")
+        if file.stat().st_size > LONGEST_CONVERSATION:
+            raise OSError(f"it has more than {LONGEST_CONVERSATION:,} bytes")
         messages = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as problem:
         raise BadRequestError(

@@ -90,6 +90,8 @@ class RowRequest:
     def of(self, count: int) -> tuple[int, ...]:
         """The positions, in their order, among so many."""
         if isinstance(self.rows, slice):
+            if self.rows.step == 0:
+                raise BadRequestError("Rows cannot be taken in steps of 0; leave the step out.")
             positions = set(range(count)[self.rows])
         else:
             beyond = [row for row in self.rows if not -count <= row < count]

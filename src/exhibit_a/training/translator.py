@@ -14,13 +14,11 @@ from pathlib import Path
 
 from transformers import (
     AutoModelForSeq2SeqLM,
-    AutoTokenizer,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
-from exhibit_a.embedded.weights import quietly
 from exhibit_a.examples.labels import split_off
 from exhibit_a.extras import extra
 from exhibit_a.progress import progress_bar
@@ -47,6 +45,7 @@ def train_translator(
     pairs = _with_some_aside(request)
     place = target.with_name(target.name + CHECKPOINTS)
     kept = Checkpoints(place, _settings(config, schedule, pairs))
+    kept.require_free()
 
     def make(folder: Path) -> Trained:
         model, tokenizer = _new(config, pairs[0], kept)
@@ -54,6 +53,7 @@ def train_translator(
         moved(model, request.device)
         with progress_bar("training", visible=request.progress) as bar:
             history = fit_translator(model, tokenizer, pairs, schedule, kept, bar)
+        tokenizer("")  # a fast tokenizer remembers that it padded, and would save it
         record: dict[str, JSON] = {
             "base": type(config).__name__,
             "train_pairs": len(pairs[0]),
@@ -96,12 +96,10 @@ def _new(
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """A model with its first weights, and the vocabulary: learnt, or that of the checkpoints."""
     if kept.history():
-        with quietly():
-            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(kept.folder)
+        tokenizer = kept.vocabulary()
     else:
         tokenizer = learnt_vocabulary((text for pair in pairs for text in pair), config.vocab_size)
-        kept.begin()
-        tokenizer.save_pretrained(kept.folder)
+        kept.begin(tokenizer)
     words: Options = {"vocab_size": len(tokenizer)}
     sized = type(config).from_dict({**config.to_dict(), **words})
     model: PreTrainedModel = AutoModelForSeq2SeqLM.from_config(sized)

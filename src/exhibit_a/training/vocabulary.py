@@ -41,6 +41,11 @@ def learnt_vocabulary(
         pair=f"{single} $B {END}",
         special_tokens=[(token, SPECIAL.index(token)) for token in (START, END)],
     )
+    return of_pieces(pieces)
+
+
+def of_pieces(pieces: Tokenizer) -> PreTrainedTokenizerBase:
+    """The tokenizer of a vocabulary that was learnt here, now or before a training was killed."""
     return PreTrainedTokenizerFast(
         tokenizer_object=pieces,
         pad_token=PADDING,
