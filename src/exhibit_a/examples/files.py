@@ -40,7 +40,7 @@ class Unusable:
 def paths_of(source: str | Path) -> list[Path]:
     """The path itself, or where it is a pattern, all files that match it, in order."""
     path = Path(source)
-    if _is_there(path) or not has_magic(str(source)):
+    if is_there(path) or not has_magic(str(source)):
         return [path]
     paths = [Path(name) for name in sorted(glob(str(source), recursive=True))]  # noqa: PTH207 - absolute patterns too
     if not paths:
@@ -50,7 +50,7 @@ def paths_of(source: str | Path) -> list[Path]:
 
 def rows_of(path: Path) -> Iterator[Row | Unusable]:
     """The rows of a file, in the format of its ending, or of a folder with a saved data set."""
-    if not _is_there(path):
+    if not is_there(path):
         raise BadRequestError(f'There is no file "{path}". Check the path.')
     if path.is_dir():
         return _saved_dataset(path)
@@ -67,14 +67,15 @@ def rows_of(path: Path) -> Iterator[Row | Unusable]:
 
 def require_file(path: Path) -> None:
     """Refuse what is no file; to open a pipe would be to wait until somebody writes to it."""
-    if not _is_there(path):
+    if not is_there(path):
         raise BadRequestError(f'There is no file "{path}". Check the path.')
     if not path.is_file():
         what = "folder" if path.is_dir() else "pipe or a device"
         raise BadRequestError(f'"{path}" is a {what}. Save the data in a file first.')
 
 
-def _is_there(path: Path) -> bool:
+def is_there(path: Path) -> bool:
+    """Whether something has this name; a name that nothing can have is refused."""
     try:
         return path.exists()
     except (OSError, ValueError) as problem:  # too long, or with a zero byte in it

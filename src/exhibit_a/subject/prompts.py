@@ -143,12 +143,21 @@ class _Question:
 def _require_one_answer(answer: str | Ids | None, generate: int | None) -> None:
     if answer is not None and generate is not None:
         raise BadRequestError("An answer was given and is to be generated as well; choose one.")
+    if answer is not None and not isinstance(answer, str):
+        _require_ids(answer)
     if answer is not None and not (answer.strip() if isinstance(answer, str) else answer):
         raise BadRequestError("The answer is empty; leave it out, or let the model generate one.")
     if isinstance(answer, str):
         require_text(answer)
-    if generate is not None and generate < 1:
-        raise BadRequestError(f"{generate} tokens were to be generated; give 1 or more.")
+    if generate is not None and not (isinstance(generate, int) and generate >= 1):
+        raise BadRequestError(f"{generate!r} tokens were to be generated; give 1 or more.")
+
+
+def _require_ids(answer: object) -> None:
+    if not isinstance(answer, Sequence) or not all(
+        isinstance(number, int) and 0 <= number < 2**31 for number in answer
+    ):
+        raise BadRequestError(f"An answer is a text, or the ids of its tokens; {answer!r} is none.")
 
 
 def _require_language_model(subject: Subject, given: str) -> None:
