@@ -15,14 +15,22 @@ and imported when they are used, so that ``exhibit-a --help`` need not wait for 
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, wraps
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Literal, ParamSpec, TypedDict, TypeVar, Unpack
 
-from exhibit_a.errors import ExhibitError, NotComputableError, first_line, require_choice
+from exhibit_a.errors import (
+    BadRequestError,
+    ExhibitError,
+    NotComputableError,
+    asks_too_much,
+    first_line,
+    require_choice,
+)
 from exhibit_a.methods.options import Function, Option, check_choices, must_be_given, options_of
 from exhibit_a.methods.source import GROUP, declared, room_of
 from exhibit_a.shapes import Options
@@ -164,7 +172,7 @@ def method(
             check_choices(function, args, kwargs)
             if not rows:
                 require_all_rows(name or function.__name__, args)
-            with method_modes():
+            with method_modes(), _within_reach(name or function.__name__):
                 return _of_pass(function(*args, **kwargs), args)
 
         facts = {"needs": tuple(needs), "cost": cost, "rows": rows, **more}
@@ -185,11 +193,25 @@ def _checked_together(function: Function, several: Function) -> Function:
         from exhibit_a.subject.modes import method_modes
 
         check_choices(function, (), options)
-        with method_modes():
+        with method_modes(), _within_reach(function.__name__):
             made = several(traces, **options)
-        return [_of_pass(one, (trace,)) for one, trace in zip(made, traces, strict=True)]
+        return [_of_pass(result, (trace,)) for result, trace in zip(made, traces, strict=True)]
 
     return checked
+
+
+@contextmanager
+def _within_reach(name: str) -> Iterator[None]:
+    """Say in one line that a number given to a method is too large for torch or the memory."""
+    try:
+        yield
+    except Exception as problem:
+        if isinstance(problem, ExhibitError) or not asks_too_much(problem):
+            raise
+        raise BadRequestError(
+            f"{name} was given a number that is too large, or needs more memory than there is: "
+            f"{first_line(problem)}"
+        ) from problem
 
 
 def require_all_rows(name: str, given: Sequence[object]) -> None:
