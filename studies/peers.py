@@ -3,8 +3,11 @@
     python studies/peers.py [--libraries FOLDER]
 
 Runs in an environment that has them (pip install bertviz inseq captum). BertViz's page asks a
-content delivery network for three scripts; ``--libraries`` is a folder of npm packages (d3 5.7.0,
+content delivery network for its scripts; ``--libraries`` is a folder of npm packages (d3 5.7.0,
 jquery, requirejs) that answers in its place. Writes docs/peers.md and docs/figures/peer-*.png.
+
+Every number on the page is measured here: lines, bytes, processor time, files that a page asks a
+network for, methods that a library has. Where a snippet ends in an error, the page says which.
 """
 
 import argparse
@@ -13,6 +16,9 @@ import io
 import re
 import shutil
 import tempfile
+import time
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 from playwright.sync_api import Browser, Route, sync_playwright
@@ -80,7 +86,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 model = AutoModelForCausalLM.from_pretrained(STORIES)
 tokenizer = AutoTokenizer.from_pretrained(STORIES)
 attributed = inseq.load_model(model, "integrated_gradients", tokenizer=tokenizer)
-output = attributed.attribute(TEXT, generation_args={"max_new_tokens": 4})
+output = attributed.attribute(
+    TEXT, generation_args={"max_new_tokens": 4, "skip_special_tokens": True}
+)
 html = output.show(display=False, return_html=True)
 """,
     "Exhibit A": """
@@ -90,26 +98,33 @@ page = xa.trial(xa.load(MODEL), TEXT).html("page.html")
 html = page.read_text("utf-8")
 """,
 }
+PACKAGES = {"BertViz": "bertviz", "Captum": "captum", "Inseq": "inseq", "Exhibit A": "exhibit-a"}
+TIMES = 16  # the longer text is the sentence so often
+
+# What each tells, what it does better than the others, and what to watch out for: opinions, but for
+# the numbers, which ``facts`` fills in.
 SAYS = {
     "BertViz": (
         "Every head of every layer as lines, one weight a line.",
         "Lines that answer the pointer at once; a whole layer in one drawing; known by everybody.",
-        "Needs a network for three scripts; very large at 512 tokens; no test of the weights.",
+        "Its page grows {grows:.0f} times when the text is {times} times as long; no test of the "
+        "weights.",
     ),
     "Captum": (
-        "One score for each token, by one of some twenty methods, with true and predicted label.",
-        "The widest choice of methods for any torch module, well tested; also images and tables.",
+        "One score for each token, with true and predicted label.",
+        "{captum} attribution classes for any torch module, well tested; also images and tables.",
         "Forward function, baseline and special tokens are yours to get right; tokens, not words.",
     ),
     "Inseq": (
         "One score for each pair of prompt token and generated token.",
         "Made for generation: whole outputs in one call, contrastive targets, a console view.",
-        "No classifiers; attention only of models loaded with eager attention.",
+        "No classifiers; attention only of models loaded with eager attention; a tokenizer that "
+        "writes a beginning token needs skip_special_tokens.",
     ),
     "Exhibit A": (
         "Advice, answer, words, a verdict for every head, and which pictures may be shown.",
         "Says whether a map is evidence, and by which test; words as written; offline.",
-        "Takes longer than the others; fewer attributions than Captum; no contrast as in Inseq.",
+        "{slower:.0f} times the processor time of the quickest; {ours} attributions by name.",
     ),
 }
 
@@ -119,11 +134,24 @@ HEAD = f"""# Side by side
 *Written by `studies/peers.py`; do not edit it by hand.*
 
 The sentence “{TEXT}” in four tools, each used as its own documentation says. The classifier is
-`sentiment`, saved to a folder; Inseq reads language models, so there it is `stories`.
+`sentiment`, saved to a folder; Inseq reads language models, so there it is `stories`. Processor time is that of the whole
+snippet, imports and loading included, in one process and one thread; the last two columns are what comes out for the
+sentence, and for the sentence {TIMES} times.
 
-| tool | lines of code | what comes out | what it tells |
-|---|---|---|---|
+| tool | version | lines of code | processor time | files asked of a network | one sentence | {TIMES} times |
+|---|---|---|---|---|---|---|
 """
+
+
+@dataclass
+class Found:
+    """What a snippet made, how long it took, and what its page asked a network for."""
+
+    html: str
+    problem: str
+    seconds: float
+    longer: str = ""  # what it made of the longer text
+    asked: int = 0
 
 
 def lines_of(code: str) -> int:
@@ -131,24 +159,46 @@ def lines_of(code: str) -> int:
     return sum(bool(line.strip()) for line in code.splitlines())
 
 
-def ran(name: str, folder: Path) -> tuple[str, str]:
+def ran(name: str, folder: Path, text: str = TEXT) -> Found:
     """What a snippet made, or the error it ended with."""
-    models = {"MODEL": str(folder / "sentiment"), "STORIES": str(folder / "stories"), "TEXT": TEXT}
+    models = {"MODEL": str(folder / "sentiment"), "STORIES": str(folder / "stories"), "TEXT": text}
+    started = time.process_time()
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.chdir(folder):
             exec(compile(SNIPPETS[name], name, "exec"), models)
     except Exception as problem:  # the page tells which peer did not run, and why
-        return "", f"{type(problem).__name__}: {problem}".splitlines()[0]
-    return str(models["html"]), ""
+        said = f"{type(problem).__name__}: {problem}".splitlines()[0].rstrip(":")
+        return Found("", said, time.process_time() - started)
+    return Found(str(models["html"]), "", time.process_time() - started)
 
 
-def pictured(browser: Browser, html: str, libraries: Path | None, file: Path) -> None:
-    """A screenshot of what a snippet made."""
+def facts(found: dict[str, Found]) -> dict[str, float]:
+    """The numbers in the sentences."""
+    import captum.attr
+
+    from exhibit_a.methods.registry import attributions
+
+    known = vars(captum.attr).values()
+    kinds = [one for one in known if isinstance(one, type) and issubclass(one, captum.attr.Attribution)]
+    bertviz, ours = found["BertViz"], found["Exhibit A"]
+    return {
+        "times": TIMES,
+        "grows": len(bertviz.longer) / max(len(bertviz.html), 1),
+        "captum": len(kinds),
+        "ours": len(attributions()),
+        "slower": ours.seconds / min(one.seconds for one in found.values()),
+    }
+
+
+def pictured(browser: Browser, html: str, libraries: Path | None, file: Path) -> int:
+    """A screenshot of what a snippet made, and how many files it asked a network for."""
+    asked = list[str]()
     place = file.with_suffix(".html")
     place.write_text(html if "<html" in html else f"<meta charset=utf-8>{html}", encoding="utf-8")
     page = browser.new_page(viewport={"width": 900, "height": 520})
 
     def answered(route: Route) -> None:
+        asked.append(route.request.url)
         script = SCRIPTS.get(route.request.url.rsplit("/", 1)[-1])
         if libraries is None or script is None:
             route.abort()
@@ -161,26 +211,34 @@ def pictured(browser: Browser, html: str, libraries: Path | None, file: Path) ->
     file.write_bytes(small(page.screenshot()))
     place.unlink()
     page.close()
+    return len(set(asked))
 
 
-def written(found: dict[str, tuple[str, str]]) -> str:
+def written(found: dict[str, Found]) -> str:
     """The page."""
-    rows, parts = list[str](), list[str]()
-    for name, (html, problem) in found.items():
+    rows, parts, numbers = list[str](), list[str](), facts(found)
+    for name, one in found.items():
         code, (tells, better, watch) = SNIPPETS[name], SAYS[name]
-        size = (
-            f"{len(html) / 1000:.0f} kB"
-            if html
-            else f"did not run with this model: {problem.rstrip(':')}"
+        sizes = f"{size(one.html)} | {size(one.longer)}"
+        if one.problem:
+            sizes = f"did not run: {one.problem} | "
+        rows.append(
+            f"| {name} | {version(PACKAGES[name])} | {lines_of(code)} | {one.seconds:.0f} s "
+            f"| {one.asked or 'none'} | {sizes} |"
         )
-        asks = ", asks a network" if "https://cdnjs" in html else ""
-        rows.append(f"| {name} | {lines_of(code)} | {size}{asks} | {tells} |")
-        shown = f"![{name} on the same sentence](figures/{figure(name)})\n\n" if html else ""
+        shown = f"![{name} on the same sentence](figures/{figure(name)})\n\n" if one.html else ""
         parts.append(
-            f"## {name}\n\n```python{code}```\n\n{shown}"
-            f"*Better than the others:* {better}\n\n*Watch out:* {watch}\n"
+            f"## {name}\n\n{tells}\n\n```python{code}```\n\n{shown}"
+            f"*Better than the others:* {better.format(**numbers)}\n\n"
+            f"*Watch out:* {watch.format(**numbers)}\n"
         )
     return HEAD + "\n".join(rows) + "\n\n" + "\n".join(parts)
+
+
+def size(html: str) -> str:
+    """The bytes of a page, as people say them."""
+    count = len(html.encode())
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
 
 
 def figure(name: str) -> str:
@@ -200,10 +258,12 @@ def main() -> None:
             subject.tokenizer.save_pretrained(Path(folder) / name)
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         found = {name: ran(name, Path(folder)) for name in SNIPPETS}
-        for name, (html, problem) in found.items():
-            print(name, len(html), problem)
-            if html:
-                pictured(browser, html, options.libraries, FIGURES / figure(name))
+        for name, one in found.items():
+            one.longer = ran(name, Path(folder), " ".join([TEXT] * TIMES)).html
+            print(name, len(one.html), len(one.longer), one.problem)
+            if one.html:
+                place = FIGURES / figure(name)
+                one.asked = pictured(browser, one.html, options.libraries, place)
         browser.close()
     PAGE.write_text(written(found), encoding="utf-8")
 

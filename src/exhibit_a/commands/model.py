@@ -8,6 +8,7 @@ from exhibit_a.commands.options import load_quietly, parameters_of
 from exhibit_a.commands.screen import console, print_json
 from exhibit_a.commands.verb import Verb, argument, option
 from exhibit_a.errors import BadRequestError
+from exhibit_a.progress import duration
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -197,7 +198,7 @@ def _methods(diagnosis: "Diagnosis") -> "Table":
             row.method,
             "yes" if row.applies else "no",
             "" if row.forwards is None else f"{row.forwards:.0f}",
-            "" if row.seconds is None else _duration(row.seconds),
+            "" if row.seconds is None else duration(row.seconds),
             "" if row.megabytes is None else f"{row.megabytes:.1f} MB",
             "" if row.peak_megabytes is None else f"{row.peak_megabytes:.1f} MB",
             row.reason,
@@ -207,10 +208,6 @@ def _methods(diagnosis: "Diagnosis") -> "Table":
 
 def _rows(count: int | None) -> str:
     return "" if count is None else f", {count} of their rows"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.2g} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _listed(numbers: tuple[int, ...]) -> str:
