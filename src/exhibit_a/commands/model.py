@@ -172,7 +172,7 @@ def _body(diagnosis: "Diagnosis") -> "Table":
         "identifiable": f"up to {diagnosis.identifiable_up_to} visible keys; from "
         f"{diagnosis.identifiable_up_to + 1} on, other weights give the same head output "
         f"(from {diagnosis.identifiable_up_to + 2} on, others that sum to one)",
-        "output projection": "; ".join(diagnosis.sites_without_projection) or "found at every site",
+        "output projection": "; ".join(diagnosis.sites_without_projection) or "found in every layer",
     }
     if diagnosis.doubts:
         rows["doubts"] = "; ".join(diagnosis.doubts)
@@ -190,7 +190,8 @@ def _methods(diagnosis: "Diagnosis") -> "Table":
         f"(one pass took {diagnosis.pass_seconds:.3f} s)"
     )
     table.title_justify = "left"
-    for name in ("method", "applies", "passes", "about", "keeps", "peak", "note"):
+    notes = ["note"] if any(row.reason for row in diagnosis.methods) else []
+    for name in ("method", "applies", "passes", "about", "keeps", "peak", *notes):
         numeric = name in ("passes", "about", "keeps", "peak")
         table.add_column(name, justify="right" if numeric else "left")
     for row in diagnosis.methods:
@@ -201,7 +202,7 @@ def _methods(diagnosis: "Diagnosis") -> "Table":
             "" if row.seconds is None else duration(row.seconds),
             "" if row.megabytes is None else f"{row.megabytes:.1f} MB",
             "" if row.peak_megabytes is None else f"{row.peak_megabytes:.1f} MB",
-            row.reason,
+            *([row.reason] if notes else []),
         )
     return table
 
