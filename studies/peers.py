@@ -179,7 +179,9 @@ def facts(found: dict[str, Found]) -> dict[str, float]:
     from exhibit_a.methods.registry import attributions
 
     known = vars(captum.attr).values()
-    kinds = [one for one in known if isinstance(one, type) and issubclass(one, captum.attr.Attribution)]
+    kinds = [
+        one for one in known if isinstance(one, type) and issubclass(one, captum.attr.Attribution)
+    ]
     bertviz, ours = found["BertViz"], found["Exhibit A"]
     return {
         "times": TIMES,

@@ -172,7 +172,8 @@ def _body(diagnosis: "Diagnosis") -> "Table":
         "identifiable": f"up to {diagnosis.identifiable_up_to} visible keys; from "
         f"{diagnosis.identifiable_up_to + 1} on, other weights give the same head output "
         f"(from {diagnosis.identifiable_up_to + 2} on, others that sum to one)",
-        "output projection": "; ".join(diagnosis.sites_without_projection) or "found in every layer",
+        "output projection": "; ".join(diagnosis.sites_without_projection)
+        or "found in every layer",
     }
     if diagnosis.doubts:
         rows["doubts"] = "; ".join(diagnosis.doubts)

@@ -107,7 +107,7 @@ def _heads(trial: Trial) -> str:
     picture = data_uri(enlarged(word_squares(list(words.values())), 18, 2))
     return (
         f'<p><img alt="verdicts, a row for every layer" src="{picture}"><br>'
-        "green: evidence, yellow: contested, red: misleading, grey: no effect, blue: "
+        "a row for each layer, a column for each head; green: evidence, yellow: contested, red: misleading, grey: no effect, blue: "
         "undetermined</p>"
     )
 

@@ -19,7 +19,7 @@ from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.site_names import head_name, layer_name
 from exhibit_a.visible import visible
 
-SIDE = 360  # pixels of a map, about
+SIDE = 440  # pixels of a map, about
 LARGEST_CELL = 26
 LETTERS = 14  # of a label
 LETTER, LINE = 6.0, 11  # pixels that a letter and a line of labels take

@@ -249,7 +249,9 @@ def _heads(trial: Trial) -> RenderableType:
     unclear = [head for head in heads if head.word == UNDETERMINED]
     reasons = dict.fromkeys(head.reason for head in unclear)
     means = words(COLUMNS, style="dim")
-    return Group(table, means, *([_listed(f"?: {reason}" for reason in reasons)] if unclear else []))
+    return Group(
+        table, means, *([_listed(f"?: {reason}" for reason in reasons)] if unclear else [])
+    )
 
 
 def _number(value: float | None, form: str) -> str:
