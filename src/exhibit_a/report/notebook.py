@@ -107,8 +107,8 @@ def _heads(trial: Trial) -> str:
     picture = data_uri(enlarged(word_squares(list(words.values())), 18, 2))
     return (
         f'<p><img alt="verdicts, a row for every layer" src="{picture}"><br>'
-        "a row for each layer, a column for each head; green: evidence, yellow: contested, red: misleading, grey: no effect, blue: "
-        "undetermined</p>"
+        "a row for each layer, a column for each head; green: evidence, yellow: contested, red: "
+        "misleading, grey: no effect, blue: undetermined</p>"
     )
 
 
@@ -129,12 +129,12 @@ def _maps(trial: Trial, head: HeadVerdict) -> str:
 def _words(trial: Trial, site: int) -> tuple[Sequence[str], Sequence[str]]:
     """What the rows and the columns of a site are called; numbers where there is no text."""
     keys = key_stack(trial.sites[site], trial.sequences)
-    queries, looked_at = trial.sequences[trial.sites[site].stack], trial.sequences[keys]
-    shape = trial.attention[site].shape[1:]
-    return tuple(
+    known = trial.sequences[trial.sites[site].stack], trial.sequences[keys]
+    queries, looked_at = (
         names if len(names) == size else tuple(map(str, range(size)))
-        for names, size in zip((queries, looked_at), shape, strict=True)
+        for names, size in zip(known, trial.attention[site].shape[1:], strict=True)
     )
+    return queries, looked_at
 
 
 def _table(trial: Trial, heads: Sequence[HeadVerdict]) -> str:
