@@ -36,6 +36,12 @@ class Compare(WithModel, WithPage):
 
             print_written((page,))
 
+    def files(self) -> dict[str, Path]:
+        """Saved results are not to be written over."""
+        given = {"first": self.first, "second": self.second}
+        saved = {n: Path(word) for n, word in given.items() if word and word.endswith(RESULT)}
+        return super().files() | saved
+
     def _compared(self) -> "Comparison":
         from exhibit_a.errors import BadRequestError
         from exhibit_a.results.store import read

@@ -67,6 +67,11 @@ class Context(WithModel, Answer):
             result.html(self.html)
         self._show(result)
 
+    def files(self) -> dict[str, Path]:
+        """Also the file of the passages, which is not to be written over."""
+        alone = {"passages": Path(self.passages[0])} if len(self.passages) == 1 else {}
+        return super().files() | alone
+
     def _read(self) -> list[str]:
         """The passages that were given, or those of the one file that was."""
         from exhibit_a.commands.options import refuse_beside

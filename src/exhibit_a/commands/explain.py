@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from exhibit_a.commands.options import OneText, WithPage, refuse_beside
+from exhibit_a.commands.options import OneText, WithPage, expect, refuse_beside
 from exhibit_a.commands.screen import Facts, print_json, print_written
 from exhibit_a.commands.verb import option
 from exhibit_a.progress import progress_bar
@@ -41,6 +41,8 @@ class Explain(OneText, WithPage):
 
             subject = self.subject()
         with progress_bar("") as bar:
+            if bar.watched and (length := self.length(subject)) is not None:
+                expect(bar, subject, "trial", length)
             outcome = trial(subject, asked, **self._options(), progress=bar.stage)
         with _timed(spent, "files"):
             self.write(outcome)

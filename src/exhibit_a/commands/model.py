@@ -8,6 +8,7 @@ from exhibit_a.commands.options import load_quietly, parameters_of
 from exhibit_a.commands.screen import console, print_json
 from exhibit_a.commands.verb import Verb, argument, option
 from exhibit_a.errors import BadRequestError
+from exhibit_a.progress import duration
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -169,7 +170,8 @@ def _body(diagnosis: "Diagnosis") -> "Table":
         "identifiable": f"up to {diagnosis.identifiable_up_to} visible keys; from "
         f"{diagnosis.identifiable_up_to + 1} on, other weights give the same head output "
         f"(from {diagnosis.identifiable_up_to + 2} on, others that sum to one)",
-        "output projection": "; ".join(diagnosis.sites_without_projection) or "found at every site",
+        "output projection": "; ".join(diagnosis.sites_without_projection)
+        or "found in every layer",
     }
     if diagnosis.doubts:
         rows["doubts"] = "; ".join(diagnosis.doubts)
@@ -187,7 +189,8 @@ def _methods(diagnosis: "Diagnosis") -> "Table":
         f"(one pass took {diagnosis.pass_seconds:.3f} s)"
     )
     table.title_justify = "left"
-    for name in ("method", "applies", "passes", "about", "keeps", "peak", "note"):
+    notes = ["note"] if any(row.reason for row in diagnosis.methods) else []
+    for name in ("method", "applies", "passes", "about", "keeps", "peak", *notes):
         numeric = name in ("passes", "about", "keeps", "peak")
         table.add_column(name, justify="right" if numeric else "left")
     for row in diagnosis.methods:
@@ -195,20 +198,16 @@ def _methods(diagnosis: "Diagnosis") -> "Table":
             row.method,
             "yes" if row.applies else "no",
             "" if row.forwards is None else f"{row.forwards:.0f}",
-            "" if row.seconds is None else _duration(row.seconds),
+            "" if row.seconds is None else duration(row.seconds),
             "" if row.megabytes is None else f"{row.megabytes:.1f} MB",
             "" if row.peak_megabytes is None else f"{row.peak_megabytes:.1f} MB",
-            row.reason,
+            *([row.reason] if notes else []),
         )
     return table
 
 
 def _rows(count: int | None) -> str:
     return "" if count is None else f", {count} of their rows"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.2g} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

@@ -37,7 +37,17 @@ class TextSummary:
     dense: dict[str, Tensor] = field(default_factory=dict)
 
 
-def result_of_text(method: Method, subject: Subject, inputs: Inputs, options: Options) -> Result:
+def results_of_texts(
+    method: Method, subject: Subject, inputs: Sequence[Inputs], options: Options
+) -> list[Result]:
+    """What a method says about each of some encoded texts; together, where it says how."""
+    if method.together is None or len(inputs) == 1:
+        return [_result_of_text(method, subject, one, options) for one in inputs]
+    together: list[Result] = method.together([capture(subject, one) for one in inputs], **options)
+    return together
+
+
+def _result_of_text(method: Method, subject: Subject, inputs: Inputs, options: Options) -> Result:
     """What a method says about one encoded text."""
     if method.takes == ("subject", "text"):
         answer: Result = method.function(subject, inputs, **options)

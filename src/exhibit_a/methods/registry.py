@@ -15,14 +15,22 @@ and imported when they are used, so that ``exhibit-a --help`` need not wait for 
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, wraps
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Literal, ParamSpec, TypedDict, TypeVar, Unpack
 
-from exhibit_a.errors import ExhibitError, NotComputableError, first_line, require_choice
+from exhibit_a.errors import (
+    BadRequestError,
+    ExhibitError,
+    NotComputableError,
+    asks_too_much,
+    first_line,
+    require_choice,
+)
 from exhibit_a.methods.options import Function, Option, check_choices, must_be_given, options_of
 from exhibit_a.methods.source import GROUP, declared, room_of
 from exhibit_a.shapes import Options
@@ -44,6 +52,7 @@ class Facts(TypedDict, total=False):
     flags: Mapping[str, str]
     defaults: Mapping[str, object]
     tokens: Function
+    together: Function
 
 
 class SomeRows(tuple[Need, ...]):
@@ -118,6 +127,7 @@ class Method:
     defaults: Mapping[str, object] = field(default_factory=dict)  # and their defaults there
     tokens: Function | None = None  # (trace, target, …) to a score for each token
     rows: bool = False  # whether a few rows of attention suffice, where no more were kept
+    together: Function | None = None  # (traces, …) to a result for each, where that is faster
 
     @property
     def takes(self) -> tuple[str, ...]:
@@ -163,16 +173,46 @@ def method(
             check_choices(function, args, kwargs)
             if not rows:
                 require_all_rows(name or function.__name__, args)
-            with method_modes():
+            with method_modes(), _within_reach(name or function.__name__):
                 return _of_pass(function(*args, **kwargs), args)
 
+        facts: Options = {"needs": tuple(needs), "cost": cost, "rows": rows, **more}
+        if (several := facts.get("together")) is not None:
+            facts["together"] = _checked_together(function, several)
         place = room or room_of(function.__module__)
-        known: Options = {"needs": tuple(needs), "cost": cost, "rows": rows, **more}
-        add(Method(name or function.__name__, question, place, checked, **known))
+        add(Method(name or function.__name__, question, place, checked, **facts))
         return checked
 
     rows = isinstance(needs, SomeRows)
     return declare
+
+
+def _checked_together(function: Function, several: Function) -> Function:
+    """What answers for several passes, with the same checks as the method itself."""
+
+    def checked(traces: Sequence[object], **options: object) -> list[object]:
+        from exhibit_a.subject.modes import method_modes
+
+        check_choices(function, (), options)
+        with method_modes(), _within_reach(function.__name__):
+            made = several(traces, **options)
+        return [_of_pass(result, (trace,)) for result, trace in zip(made, traces, strict=True)]
+
+    return checked
+
+
+@contextmanager
+def _within_reach(name: str) -> Iterator[None]:
+    """Say in one line that a number given to a method is too large for torch or the memory."""
+    try:
+        yield
+    except Exception as problem:
+        if isinstance(problem, ExhibitError) or not asks_too_much(problem):
+            raise
+        raise BadRequestError(
+            f"{name} was given a number that is too large, or needs more memory than there is: "
+            f"{first_line(problem)}"
+        ) from problem
 
 
 def require_all_rows(name: str, given: Sequence[object]) -> None:

@@ -38,8 +38,19 @@ PROBES, LOOKS = 9, 2  # to say where F jumps: so many values of F, so many times
 Evaluate = Callable[[list[float]], tuple[Tensor, Tensor]]  # α → F, contributions (point, …)
 Heights = Callable[[list[float]], Tensor]  # α → F
 Slope = Callable[[Tensor], Tensor]  # contributions (point, …) → dF/dα (point)
-Summed = Callable[[list[float], Tensor], tuple[Tensor, Tensor, Tensor]]
-# α, weights (panel, point) → F (point), dF/dα (point), weighted sums of contributions (panel, …)
+Sums = tuple[Tensor, Tensor, Tensor]
+# F (point), dF/dα (point), weighted sums of contributions (panel, …)
+
+
+class Request(NamedTuple):
+    """Points at which one of several paths is to be evaluated, and their weight in each panel."""
+
+    path: int
+    alphas: list[float]
+    weights: Float[Tensor, "panel point"]
+
+
+Summed = Callable[[list[Request]], Sequence[Sums]]  # a round of requests, answered together
 
 
 class Jump(NamedTuple):
@@ -143,61 +154,36 @@ def integrate(
         heights: F alone, where that is cheaper; it is used to say where F jumps.
         slope: dF/dα from what ``evaluate`` gives, if that is not the sum of its elements.
     """
-    return integrate_sums(
-        _summing(evaluate, slope or _sum),
-        ends,
-        limits=limits,
-        heights=heights or (lambda alphas: evaluate(alphas)[0]),
+    summed = _summing(evaluate, slope or _sum)
+    (path,) = integrate_together(lambda asked: [summed(*one[1:]) for one in asked], [ends], limits)
+    look = heights or (lambda alphas: evaluate(alphas)[0])
+    located = [_located(jump, look) for jump in path.jumps]
+    return replace(
+        path,
+        jumps=tuple(jump for jump, _ in located),
+        heights=sum(looks for _, looks in located) * PROBES,
     )
 
 
-def integrate_sums(
+def integrate_together(
     summed: Summed,
-    ends: tuple[float, float],
-    *,
-    heights: Heights,
+    ends: Sequence[tuple[float, float]],
     limits: Limits,
+    *,
     jumps_apart: bool = False,
-) -> PathIntegral:
-    """The same, where contributions are so large that only their sums over a panel can be kept.
+) -> list[PathIntegral]:
+    """Several paths at once, each with panels of its own, as far as they were asked to go.
 
-    With ``jumps_apart`` the integral leaves out the stretches that do not close, so that what
-    happens there can be shared out in another way.
+    Every round asks for the points that any of the paths still needs, so that ``summed`` can
+    evaluate them together; of contributions only the sums over a panel are kept. With
+    ``jumps_apart`` an integral leaves out the stretches that do not close, so that what happens
+    there can be shared out in another way.
     """
-    walker = _Walker(summed, heights)
-    change = ends[1] - ends[0]
-    allowed = limits.error(ends)
-    panels = walker.lay([_Stretch(0.0, 1.0, 1.0, 1.0, *ends)])
-    integral, settled = torch.zeros_like(panels[0].integral), list[Panel]()
-    while True:
-        for panel in panels:
-            if panel.error <= SETTLED * allowed:
-                settled.append(panel.summary)
-                integral += panel.integral
-        panels = [panel for panel in panels if panel.error > SETTLED * allowed]
-        spare = allowed - _error(settled)
-        splittable = [panel for panel in _worst(panels, spare / 2) if panel.divisible]
-        afforded = splittable[: (limits.budget - walker.points) // (2 * ORDER)]
-        if _error(panels) <= spare or not afforded:
-            break
-        kept = [panel for panel in panels if panel not in afforded]
-        panels = kept + walker.lay([part for panel in afforded for part in panel.split()])
-    unresolved = _worst(panels, spare)
-    for panel in panels:
-        if not (jumps_apart and panel in unresolved):
-            integral += panel.integral
-    stretches = _joined([panel.summary for panel in unresolved])
-    return PathIntegral(
-        integral=integral,
-        change=change,
-        gap=sum(panel.gap for panel in settled) + sum(panel.gap for panel in panels),
-        error=_error(settled) + _error(panels),
-        allowed=allowed,
-        points=walker.points,
-        panels=tuple(sorted(settled + [panel.summary for panel in panels])),
-        jumps=tuple(stretches if jumps_apart else map(walker.located, stretches)),
-        heights=walker.heights_read,
-    )
+    walks = [_Walk(one, limits) for one in ends]
+    while asked := [walk.request(path) for path, walk in enumerate(walks) if walk.wanted]:
+        for request, sums in zip(asked, summed(asked), strict=True):
+            walks[request.path].take(sums)
+    return [walk.finished(jumps_apart=jumps_apart) for walk in walks]
 
 
 def climb(slopes: Float[Tensor, "*batch point"], count: int) -> Float[Tensor, "*batch point"]:
@@ -289,45 +275,82 @@ class _OpenPanel:
         return self.stretch.first == 0 and 2 * moves[0] >= sum(moves)
 
 
-@dataclass(eq=False)
-class _Walker:
-    """Evaluates along the path, and counts."""
+class _Walk:
+    """One path on its way: what is settled, what is open, and which stretches are wanted next."""
 
-    summed: Summed
-    heights: Heights
-    points: int = 0
-    heights_read: int = 0
+    def __init__(self, ends: tuple[float, float], limits: Limits) -> None:
+        self.ends, self.budget, self.allowed = ends, limits.budget, limits.error(ends)
+        self.wanted = [_Stretch(0.0, 1.0, 1.0, 1.0, *ends)]
+        self.open: list[_OpenPanel] = []
+        self.settled: list[Panel] = []
+        self.integral = torch.zeros(())
+        self.points = 0
 
-    def lay(self, stretches: Sequence[_Stretch]) -> list[_OpenPanel]:
-        """A panel over each stretch, all evaluated together."""
-        alphas = torch.cat([stretch.places(_nodes()) for stretch in stretches])
-        speeds = torch.stack([stretch.speed(_nodes()) for stretch in stretches])
+    @property
+    def spare(self) -> float:
+        """The error that open panels may have."""
+        return self.allowed - _error(self.settled)
+
+    def request(self, path: int) -> Request:
+        """A panel over each stretch that is wanted."""
+        alphas = torch.cat([stretch.places(_nodes()) for stretch in self.wanted])
+        speeds = torch.stack([stretch.speed(_nodes()) for stretch in self.wanted])
         weights = speeds * torch.from_numpy(legendre.leggauss(ORDER)[1] / 2)
-        heights, slopes, integrals = self.summed(alphas.tolist(), _side_by_side(weights))
-        self.points += len(alphas)
-        heights, slopes = (numbers.detach().double().cpu() for numbers in (heights, slopes))
-        return [
-            _panel(stretch, *numbers)
-            for stretch, *numbers in zip(
-                stretches,
-                torch.split(heights, ORDER),
-                torch.split(slopes, ORDER),
-                integrals,
-                strict=True,
-            )
-        ]
+        return Request(path, alphas.tolist(), _side_by_side(weights))
 
-    def located(self, jump: Jump) -> Jump:
-        """The stretch in which F makes most of its move, as short as a few looks can show it."""
-        for _ in range(LOOKS):
-            places = torch.linspace(jump.start, jump.stop, PROBES, dtype=torch.float64).tolist()
-            moves = self.heights(places).detach().double().cpu().diff()
-            self.heights_read += PROBES
-            steepest = int(moves.abs().argmax())
-            if 2 * moves[steepest].abs() < moves.abs().sum():
-                break
-            jump = Jump(places[steepest], places[steepest + 1], float(moves[steepest]))
-        return jump
+    def take(self, sums: Sums) -> None:
+        """Take what was asked for, settle what is good enough, and say what is wanted next."""
+        heights, slopes = (numbers.detach().double().cpu() for numbers in sums[:2])
+        if not self.points:
+            self.integral = torch.zeros_like(sums[2][0])
+        self.points += len(heights)
+        by_panel = (torch.split(heights, ORDER), torch.split(slopes, ORDER), sums[2])
+        panels = self.open + [
+            _panel(stretch, *numbers)
+            for stretch, *numbers in zip(self.wanted, *by_panel, strict=True)
+        ]
+        for panel in panels:
+            if panel.error <= SETTLED * self.allowed:
+                self.settled.append(panel.summary)
+                self.integral += panel.integral
+        self.open = [panel for panel in panels if panel.error > SETTLED * self.allowed]
+        splittable = [panel for panel in _worst(self.open, self.spare / 2) if panel.divisible]
+        afforded = splittable[: (self.budget - self.points) // (2 * ORDER)]
+        if _error(self.open) <= self.spare:
+            afforded = []
+        self.open = [panel for panel in self.open if panel not in afforded]
+        self.wanted = [part for panel in afforded for part in panel.split()]
+
+    def finished(self, *, jumps_apart: bool) -> PathIntegral:
+        """The integral, with the stretches that do not close."""
+        unresolved = _worst(self.open, self.spare)
+        for panel in self.open:
+            if not (jumps_apart and panel in unresolved):
+                self.integral += panel.integral
+        summaries = [panel.summary for panel in self.open]
+        return PathIntegral(
+            integral=self.integral,
+            change=self.ends[1] - self.ends[0],
+            gap=sum(panel.gap for panel in self.settled) + sum(panel.gap for panel in self.open),
+            error=_error(self.settled) + _error(self.open),
+            allowed=self.allowed,
+            points=self.points,
+            panels=tuple(sorted(self.settled + summaries)),
+            jumps=tuple(_joined([panel.summary for panel in unresolved])),
+            heights=0,
+        )
+
+
+def _located(jump: Jump, heights: Heights) -> tuple[Jump, int]:
+    """The stretch in which F makes most of its move, as short as a few looks can show it."""
+    for look in range(LOOKS):
+        places = torch.linspace(jump.start, jump.stop, PROBES, dtype=torch.float64).tolist()
+        moves = heights(places).detach().double().cpu().diff()
+        steepest = int(moves.abs().argmax())
+        if 2 * moves[steepest].abs() < moves.abs().sum():
+            return jump, look + 1
+        jump = Jump(places[steepest], places[steepest + 1], float(moves[steepest]))
+    return jump, LOOKS
 
 
 def _panel(stretch: _Stretch, heights: Tensor, slopes: Tensor, integral: Tensor) -> _OpenPanel:
@@ -353,8 +376,8 @@ def _side_by_side(weights: Float[Tensor, "panel point"]) -> Float[Tensor, "panel
     return spread.flatten(1)
 
 
-def _summing(evaluate: Evaluate, slope: Slope) -> Summed:
-    def summed(alphas: list[float], weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _summing(evaluate: Evaluate, slope: Slope) -> Callable[[list[float], Tensor], Sums]:
+    def summed(alphas: list[float], weights: Tensor) -> Sums:
         heights, contributions = evaluate(alphas)
         sums = torch.tensordot(weights.to(contributions), contributions, 1)
         return heights, slope(contributions), sums
