@@ -194,4 +194,6 @@ def _counted(source: str) -> int:
     """How many examples a file has, counted without keeping any."""
     from exhibit_a.examples import Unusable, stream_examples
 
-    return sum(not isinstance(one, Unusable) for one in stream_examples(source, unusable="skip"))
+    return sum(
+        not isinstance(example, Unusable) for example in stream_examples(source, unusable="skip")
+    )

@@ -42,11 +42,11 @@ def verb_of(method: "Method") -> type[Verb]:
 
 def with_options(kind: type[Verb], method: "Method") -> type[Verb]:
     """A verb with the options of its method as fields, as far as it has not its own."""
-    own = set(kind.__dataclass_fields__)  # type: ignore[attr-defined]
+    present = set(kind.__dataclass_fields__)  # type: ignore[attr-defined]
     added = [
         (name, _type(entry), _field(method, entry))
         for name, entry in method.options.items()
-        if _can_be_said(entry) and name not in own
+        if _can_be_said(entry) and name not in present
     ]
     if method.rows and method.takes == ("trace",):
         added.append(("rows", str | None, option(None, help=ROWS)))

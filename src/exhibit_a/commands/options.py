@@ -141,9 +141,9 @@ class OneText(WithModel):
         """About how many tokens the model reads; None of what is no text."""
         if subject.tokenizer is None or self.text is None:
             return None
-        said = " ".join(filter(None, (self.text, self.pair, self.reply)))
+        written = " ".join(filter(None, (self.text, self.pair, self.reply)))
         limit = subject.anatomy.max_length or sys.maxsize
-        return min(len(subject.tokenizer.tokenize(said)) + (self.generate or 0) + 2, limit)
+        return min(len(subject.tokenizer.tokenize(written)) + (self.generate or 0) + 2, limit)
 
     def trace(self, **options: Any) -> "Trace":
         """The model's pass over the text."""
@@ -152,8 +152,8 @@ class OneText(WithModel):
         asked = self.asked()
         answer = {"target_text": self.reply, "generate": self.generate}
         options |= answer | {"pair": self.pair, "truncate": self.truncate}
-        said = getattr(self, "rows", None)  # verbs have it whose method needs no others
-        options |= {} if said is None else {"rows": read_rows(said)}
+        rows = getattr(self, "rows", None)  # verbs have it whose method needs no others
+        options |= {} if rows is None else {"rows": read_rows(rows)}
         return capture(self.subject(), asked, **options)
 
 

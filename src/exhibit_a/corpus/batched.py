@@ -145,10 +145,10 @@ class _Self(Question):
     def __call__(self, texts: Texts) -> Findings:
         batch = run(texts.subject, texts.inputs)
         kind = texts.subject.anatomy.answers
-        own = _scores(batch.output, kind).argmax(-1)
+        answered = _scores(batch.output, kind).argmax(-1)
 
         def answer(output: HasLogits, rows: Tensor) -> Tensor:
-            return _scores(output, kind).gather(1, own[rows, None]).squeeze(1)
+            return _scores(output, kind).gather(1, answered[rows, None]).squeeze(1)
 
         integrals = attribute(batch, answer, Walk(tolerance=self.task.tolerance))
         sites = [integral.scores for integral in integrals]
@@ -197,13 +197,13 @@ class _Permutation(Question):
         count = len(texts.inputs)
         length = texts.special.shape[1]
         rerun = Rerun(batch, torch.full((count,), length), list(texts.numbers))
-        own = rerun.unchanged.argmax(-1)
+        answered = rerun.unchanged.argmax(-1)
         change, flips, extreme = [], [], []
         for group in self.groups:
             plan = Shuffling(self.task.what, self.scope, group, self.plan.seed, length)
             moved, given = rerun.measure(plan, self.task.repeats)
             change.append(moved[:, :-1].double().mean(1))
-            flips.append((given[:, :-1] != own[:, None]).double().mean(1))
+            flips.append((given[:, :-1] != answered[:, None]).double().mean(1))
             extreme.append(moved[:, -1].double())
         lists = {"change": change, "flips": flips, "uniform_change": extreme}
         return Findings(

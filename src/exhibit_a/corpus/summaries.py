@@ -42,8 +42,10 @@ def results_of_texts(
 ) -> list[Result]:
     """What a method says about each of some encoded texts; together, where it says how."""
     if method.together is None or len(inputs) == 1:
-        return [_result_of_text(method, subject, one, options) for one in inputs]
-    together: list[Result] = method.together([capture(subject, one) for one in inputs], **options)
+        return [_result_of_text(method, subject, given, options) for given in inputs]
+    together: list[Result] = method.together(
+        [capture(subject, given) for given in inputs], **options
+    )
     return together
 
 

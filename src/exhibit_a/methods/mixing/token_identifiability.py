@@ -328,9 +328,9 @@ def _memorised(task: _Task, controls: dict[str, Map]) -> tuple[ByLayer, float | 
             chance += float((1 / (1 + (~twins).sum(1))).sum())
             for name, apply in controls.items():
                 near = _nearness(apply(hidden), targets, task.metric)
-                own = near.diagonal(dim1=1, dim2=2)
+                right = near.diagonal(dim1=1, dim2=2)
                 rivals = near.masked_fill(twins, -torch.inf).amax(2)
-                hits[name] = hits.get(name, 0) + (own > rivals).double().sum(1).cpu()
+                hits[name] = hits.get(name, 0) + (right > rivals).double().sum(1).cpu()
         count += sum(sizes)
         if count >= MEMORISED:
             break
@@ -355,22 +355,22 @@ def _require_width(name: str, predicted: Tensor, candidates: Candidates) -> None
 
 def _candidates(task: _Task, batch: StateBatch, pool: Pool | None) -> Candidates:
     """The vectors to search for the tokens of a batch (step 2)."""
-    own = task.wanted(batch)
+    wanted = task.wanted(batch)
     if task.vocabulary is not None:
-        ids = torch.arange(len(task.vocabulary), device=own.device)
+        ids = torch.arange(len(task.vocabulary), device=wanted.device)
         same = batch.ids.unsqueeze(2) == ids
-        every = torch.ones(1, len(ids), dtype=torch.bool, device=own.device)
-        return Candidates(own, task.vocabulary.unsqueeze(0), same, same, every, every)
+        every = torch.ones(1, len(ids), dtype=torch.bool, device=wanted.device)
+        return Candidates(wanted, task.vocabulary.unsqueeze(0), same, same, every, every)
     if pool is not None:
         others, ids = pool
         same = batch.ids.unsqueeze(2) == ids
-        every = torch.ones(1, len(ids), dtype=torch.bool, device=own.device)
-        twin = same & (cosine(own, others.unsqueeze(0)) > 1 - TWIN)
-        return Candidates(own, others.unsqueeze(0), twin, same, every, every)
+        every = torch.ones(1, len(ids), dtype=torch.bool, device=wanted.device)
+        twin = same & (cosine(wanted, others.unsqueeze(0)) > 1 - TWIN)
+        return Candidates(wanted, others.unsqueeze(0), twin, same, every, every)
     same = batch.ids.unsqueeze(2) == batch.ids.unsqueeze(1)
-    twin = same & (cosine(own, own) > 1 - TWIN)
-    itself = torch.eye(own.shape[1], dtype=torch.bool, device=own.device)
-    return Candidates(own, own, twin | itself, same, batch.real, batch.real & ~batch.special)
+    twin = same & (cosine(wanted, wanted) > 1 - TWIN)
+    itself = torch.eye(wanted.shape[1], dtype=torch.bool, device=wanted.device)
+    return Candidates(wanted, wanted, twin | itself, same, batch.real, batch.real & ~batch.special)
 
 
 def _pool(task: _Task, split: Split) -> Pool:
