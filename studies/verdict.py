@@ -181,9 +181,8 @@ def null(known: Any) -> dict[str, list[float]]:
     beyond = [float(torch.erfc(line / spread / 2**0.5).mean()) for line in SHARES]
     game = HeadGame(known.trace, margin_of(known.target))
     nodes, weights = np.polynomial.legendre.leggauss(POINTS)
-    _, _, (slopes,) = game.slopes(
-        ((nodes + 1) / 2).tolist(), torch.tensor(weights / 2)[None].float()
-    )
+    _, _, (flat,) = game.slopes(((nodes + 1) / 2).tolist(), torch.tensor(weights / 2)[None].float())
+    slopes = game.by_maps(flat)
     permuted, real = ([], []), ([], [])  # pointing, coherence
     for site, (own, even) in enumerate(zip(game.own, game.even, strict=True)):
         seen = known.trace.visible[site]

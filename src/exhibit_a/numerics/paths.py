@@ -12,6 +12,10 @@ every panel knows its own error, wherever F is known at its ends:
    of the change lies before the first point of the first panel (a norm makes a spike at α ≈ 0), the
    panel is laid anew with α = stop · t^p instead, where p brings that point to the middle;
 4. where the budget ends first, say between which α F jumps, and by how much.
+
+Contributions can be large (an attention map for every head), so only their sums over a panel are
+kept, and those of few panels: a panel with a small error is added to the whole at once, and one
+that misses more than all panels may is never part of it, if jumps are to be left out.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,8 +42,8 @@ PROBES, LOOKS = 9, 2  # to say where F jumps: so many values of F, so many times
 Evaluate = Callable[[list[float]], tuple[Tensor, Tensor]]  # α → F, contributions (point, …)
 Heights = Callable[[list[float]], Tensor]  # α → F
 Slope = Callable[[Tensor], Tensor]  # contributions (point, …) → dF/dα (point)
-Summed = Callable[[list[float], Tensor], tuple[Tensor, Tensor, Tensor]]
-# α, weights (panel, point) → F (point), dF/dα (point), weighted sums of contributions (panel, …)
+Summed = Callable[[list[float], Tensor], tuple[Tensor, Tensor, Sequence[Tensor]]]
+# α, weights (panel, point) → F (point), dF/dα (point), the weighted sum of each panel
 
 
 class Jump(NamedTuple):
@@ -77,6 +81,7 @@ class Limits:
     tolerance: float = 0.01  # the error that is allowed, as a share of the change
     floor: float = 1e-4  # … that is always allowed, as a share of the larger of |F(0)| and |F(1)|
     budget: int = 96  # at most so many points
+    held: int = 1024  # panels whose contributions are kept apart from the whole, about
 
     def error(self, ends: tuple[float, float]) -> float:
         """The error that is allowed between F(0) and F(1)."""
@@ -164,37 +169,23 @@ def integrate_sums(
     With ``jumps_apart`` the integral leaves out the stretches that do not close, so that what
     happens there can be shared out in another way.
     """
-    walker = _Walker(summed, heights)
-    change = ends[1] - ends[0]
-    allowed = limits.error(ends)
-    panels = walker.lay([_Stretch(0.0, 1.0, 1.0, 1.0, *ends)])
-    integral, settled = torch.zeros_like(panels[0].integral), list[Panel]()
-    while True:
-        for panel in panels:
-            if panel.error <= SETTLED * allowed:
-                settled.append(panel.summary)
-                integral += panel.integral
-        panels = [panel for panel in panels if panel.error > SETTLED * allowed]
-        spare = allowed - _error(settled)
-        splittable = [panel for panel in _worst(panels, spare / 2) if panel.divisible]
-        afforded = splittable[: (limits.budget - walker.points) // (2 * ORDER)]
-        if _error(panels) <= spare or not afforded:
-            break
-        kept = [panel for panel in panels if panel not in afforded]
-        panels = kept + walker.lay([part for panel in afforded for part in panel.split()])
-    unresolved = _worst(panels, spare)
-    for panel in panels:
-        if not (jumps_apart and panel in unresolved):
-            integral += panel.integral
-    stretches = _joined([panel.summary for panel in unresolved])
+    walker, ledger = _Walker(summed, heights), _Ledger(limits, limits.error(ends), jumps_apart)
+    asked = [_Stretch(0.0, 1.0, 1.0, 1.0, *ends)]
+    while asked:
+        group, asked = asked[: ledger.room], asked[ledger.room :]
+        ledger.take(walker.lay(group))
+        if not asked:
+            asked = ledger.split(limits.budget - walker.points)
+    stretches = ledger.close()
+    panels = (*ledger.settled, *(panel.summary for panel in ledger.open))
     return PathIntegral(
-        integral=integral,
-        change=change,
-        gap=sum(panel.gap for panel in settled) + sum(panel.gap for panel in panels),
-        error=_error(settled) + _error(panels),
-        allowed=allowed,
+        integral=ledger.integral,
+        change=ends[1] - ends[0],
+        gap=sum(panel.gap for panel in panels),
+        error=_error(panels),
+        allowed=ledger.allowed,
         points=walker.points,
-        panels=tuple(sorted(settled + [panel.summary for panel in panels])),
+        panels=tuple(sorted(panels)),
         jumps=tuple(stretches if jumps_apart else map(walker.located, stretches)),
         heights=walker.heights_read,
     )
@@ -255,7 +246,7 @@ class _OpenPanel:
     """A panel that may still be split: what it contributes, and F from its start to its stop."""
 
     stretch: _Stretch
-    integral: Tensor
+    integral: Tensor | None  # None where it will never be part of the whole
     heights: list[float]
     gap: float
     error: float
@@ -287,6 +278,70 @@ class _OpenPanel:
         """Whether it starts at α = 0 and F makes most of its moves before the first point."""
         moves = [abs(after - before) for before, after in pairwise(self.heights)]
         return self.stretch.first == 0 and 2 * moves[0] >= sum(moves)
+
+
+class _Ledger:
+    """The panels of a path, and the sum of those whose contributions count already."""
+
+    def __init__(self, limits: Limits, allowed: float, jumps_apart: bool) -> None:
+        self.held, self.allowed, self.jumps_apart = limits.held, allowed, jumps_apart
+        self.settled: list[Panel] = []  # never split again
+        self.open: list[_OpenPanel] = []
+        self.integral = torch.zeros(0)  # as large as the contributions, once there are some
+
+    @property
+    def room(self) -> int:
+        """How many panels may be laid together."""
+        return max(1, self.held - sum(panel.integral is not None for panel in self.open))
+
+    @property
+    def spare(self) -> float:
+        """The error that open panels may have."""
+        return self.allowed - _error(self.settled)
+
+    def take(self, panels: Sequence[_OpenPanel]) -> None:
+        """Keep new panels open, but for those that need not be."""
+        for panel in panels:
+            if not self.integral.numel() and panel.integral is not None:
+                self.integral = torch.zeros_like(panel.integral)
+            if panel.error <= SETTLED * self.allowed:
+                self._settle(panel)
+            elif self.jumps_apart and panel.error > self.allowed:
+                self.open.append(replace(panel, integral=None))
+            else:
+                self.open.append(panel)
+        holding = sorted(
+            (panel for panel in self.open if panel.integral is not None),
+            key=lambda panel: panel.error,
+        )
+        for panel in holding[: max(0, len(holding) - self.held)]:  # least in need of a split
+            self.open.remove(panel)
+            self._settle(panel)
+
+    def split(self, budget: int) -> list[_Stretch]:
+        """The halves of the worst panels, as many as there are points for; none if all is well."""
+        worst = [panel for panel in _worst(self.open, self.spare / 2) if panel.divisible]
+        afforded = worst[: budget // (2 * ORDER)]
+        if _error(self.open) <= self.spare:
+            return []
+        self.open = [panel for panel in self.open if panel not in afforded]
+        return [part for panel in afforded for part in panel.split()]
+
+    def close(self) -> list[Jump]:
+        """Add what counts of the open panels, and say where they do not close."""
+        unresolved = _worst(self.open, self.spare)
+        for panel in self.open:
+            if not (self.jumps_apart and panel in unresolved):
+                self._add(panel)
+        return _joined([panel.summary for panel in unresolved])
+
+    def _settle(self, panel: _OpenPanel) -> None:
+        self.settled.append(panel.summary)
+        self._add(panel)
+
+    def _add(self, panel: _OpenPanel) -> None:
+        assert panel.integral is not None
+        self.integral += panel.integral
 
 
 @dataclass(eq=False)
@@ -354,10 +409,10 @@ def _side_by_side(weights: Float[Tensor, "panel point"]) -> Float[Tensor, "panel
 
 
 def _summing(evaluate: Evaluate, slope: Slope) -> Summed:
-    def summed(alphas: list[float], weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def summed(alphas: list[float], weights: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
         heights, contributions = evaluate(alphas)
         sums = torch.tensordot(weights.to(contributions), contributions, 1)
-        return heights, slope(contributions), sums
+        return heights, slope(contributions), list(sums)
 
     return summed
 

@@ -37,7 +37,8 @@ from exhibit_a.trace.targets import Target
 
 TOKENS_AT_ONCE = 4096  # in one pass, copies included
 MEMORY_SHARE = 0.25  # of what is free may be taken by maps of the copies
-BACKWARDS = 4.2e9  # bytes that copies with a graph may take by a generous count
+BACKWARDS = 2.1e9  # bytes that copies with a graph may take by a generous count
+HELD = 4e8  # bytes that sums of slopes may take, each as large as all maps
 KEPT = 5  # floats that a layer keeps for a token at most, for each output of its weights
 
 Shares = Float[Tensor, "copy head"]  # of its own map, for every head of every site
@@ -135,14 +136,15 @@ class HeadGame:
 
     def slopes(
         self, alphas: Sequence[float], weights: Float[Tensor, "sum point"]
-    ) -> tuple[Margins, Margins, list[tuple[SiteMap, ...]]]:
+    ) -> tuple[Margins, Margins, list[Float[Tensor, " edge"]]]:
         """With all heads at the same share α: margins, dF/dα, and weighted sums of ∂F/∂P.
 
-        Each row of ``weights`` makes one sum over the points, in maps as large as the attention.
+        Each row of ``weights`` makes one sum over the points, as large as all attention maps; they
+        are flat (``by_maps`` cuts them into maps).
         """
         self.trace.subject.require_gradients()
         margins, steepness = [], []
-        sums = [tuple(torch.zeros_like(maps) for maps in self.own) for _ in weights]
+        sums = [self._flat_maps() for _ in weights]
         places = torch.arange(len(alphas))
         for chunk in torch.split(places, self._at_once(backwards=True)):
             shares = torch.tensor(alphas)[chunk, None].expand(-1, len(self))
@@ -157,9 +159,22 @@ class HeadGame:
                 moved = self.own[site] - self.even[site]
                 steep += (by_weight * moved).sum((1, 2, 3), dtype=torch.double).cpu()
                 for total, row in zip(sums, weights[:, chunk], strict=True):
-                    total[site].add_(torch.tensordot(row.to(by_weight), by_weight, 1))
+                    self.by_maps(total)[site].add_(torch.tensordot(row.to(by_weight), by_weight, 1))
             steepness.append(steep)
         return torch.cat(margins), torch.cat(steepness), sums
+
+    def by_maps(self, edges: Float[Tensor, " edge"]) -> list[SiteMap]:
+        """Numbers of all edges, as the maps of each site; nothing is copied."""
+        parts = torch.split(edges, [maps.numel() for maps in self.own])
+        return [part.view_as(maps) for part, maps in zip(parts, self.own, strict=True)]
+
+    @property
+    def sets_held(self) -> int:
+        """How many sums of slopes may be held at a time."""
+        return max(2, int(HELD / (4 * sum(maps.numel() for maps in self.own))))
+
+    def _flat_maps(self) -> Float[Tensor, " edge"]:
+        return self.own[0].new_zeros(sum(maps.numel() for maps in self.own))
 
     def _put(self, site: int, maps: Attention) -> Edit:
         """An edit that puts maps, or the rows that were kept of them, in their place."""

@@ -97,10 +97,37 @@ class Reliance(SiteResult):
         return torch.stack(keys).sum(0)
 
 
-def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
-    """What looking at each token added to the answer, over sites, heads and queries."""
+def token_scores(trace: Trace, target: Target, *, points: int = POINTS) -> Float[Tensor, " token"]:
+    """What looking at each token added to the answer, over sites, heads and queries.
+
+    Edges come from the path alone, so that no head is made even by itself.
+    """
     one_stack(trace)
-    return reliance(trace, target=target).token_scores
+    game = HeadGame(trace, margin_of(target))
+    ends = game.margins(torch.stack([game.setting(rest=0.0), game.setting()])).tolist()
+    path = joint_path(game, (ends[0], ends[1]), points)
+    return torch.stack([edges.sum((0, 1)) for edges in edges_of(game, path)]).sum(0).cpu()
+
+
+def joint_path(game: HeadGame, ends: tuple[float, float], points: int) -> PathIntegral:
+    """The joint path, all heads from even to what they were; ends are the margins there."""
+
+    def heights(alphas: list[float]) -> Tensor:
+        return game.margins(torch.tensor(alphas)[:, None].expand(-1, len(game)))
+
+    return integrate_sums(
+        lambda alphas, weights: game.slopes(alphas, weights.float()),
+        ends,
+        heights=heights,
+        limits=Limits(TOLERANCE, TOLERANCE * FLOOR, points, game.sets_held),
+        jumps_apart=True,
+    )
+
+
+def edges_of(game: HeadGame, path: PathIntegral) -> tuple[SiteMap, ...]:
+    """What each edge added along the path."""
+    slopes = game.by_maps(path.integral)
+    return tuple((a - u) * g for a, u, g in zip(game.own, game.even, slopes, strict=True))
 
 
 @method(
@@ -166,7 +193,7 @@ class _Measured:
         self.scale = max(whole, FLOOR * self.size)
         few = len(game) <= FEW
         self.by = by if by != "auto" else ("coalitions" if few else "path")
-        self.path = self._path(points)
+        self.path = joint_path(game, (self.even_margin, self.margin), points)
         self.credit, self.error = self._shares(budget)
 
     def result(self, target: Target) -> Reliance:
@@ -175,7 +202,7 @@ class _Measured:
         gap = self.margin - self.even_margin - float(self.credit.double().sum())
         one_head = self.margin - game.margins(1 - torch.eye(len(game)))
         permuted = game.permuted(CONTROLS, self.seed)
-        slopes = _unflattened(self.path.integral, game.own)
+        slopes = game.by_maps(self.path.integral)
         rows = zip(game.own, game.even, slopes, trace.visible, strict=True)
         along = [along_rows(*each) for each in rows]
         reason = self._doubt(gap)
@@ -195,7 +222,7 @@ class _Measured:
             alignment=tuple(site.alignment for site in along),
             pointing=tuple(site.pointing for site in along),
             coherence=tuple(site.coherence for site in along),
-            edges=tuple((a - u) * g for a, u, g in zip(game.own, game.even, slopes, strict=True)),
+            edges=edges_of(game, self.path),
             margin=self.margin,
             even_margin=self.even_margin,
             permuted_margin=float(permuted.mean()),
@@ -225,25 +252,6 @@ class _Measured:
             )
         return min(points, left)
 
-    def _path(self, budget: int) -> PathIntegral:
-        """The joint path, all heads from even to what they were."""
-        game = self.game
-
-        def summed(alphas: list[float], weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            margins, steepness, sums = game.slopes(alphas, weights.float())
-            return margins, steepness, torch.stack([_flat(maps) for maps in sums])
-
-        def heights(alphas: list[float]) -> Tensor:
-            return game.margins(torch.tensor(alphas)[:, None].expand(-1, len(game)))
-
-        return integrate_sums(
-            summed,
-            (self.even_margin, self.margin),
-            heights=heights,
-            limits=Limits(TOLERANCE, TOLERANCE * FLOOR, budget),
-            jumps_apart=True,
-        )
-
     def _shares(self, budget: int | None) -> tuple[Tensor, Tensor]:
         """The share of every head, and its standard error."""
         game, seeded = self.game, generator(self.seed)
@@ -253,7 +261,7 @@ class _Measured:
         if self.by == "orders":
             sampled = orders(game, budget or ORDER_PAIRS, seeded)
             return sampled.credit, sampled.standard_error
-        slopes = _unflattened(self.path.integral, game.own)
+        slopes = game.by_maps(self.path.integral)
         credit = torch.cat(
             [
                 ((a - u) * g).sum((1, 2), dtype=torch.double)
@@ -357,12 +365,3 @@ def _medians(slopes: SiteMap, seen: Float[Tensor, "query key"]) -> Float[Tensor,
     known = torch.where(seen > 0, slopes, torch.nan)
     low, high = known.nanmedian(-1).values, -(-known).nanmedian(-1).values
     return ((low + high) / 2).nan_to_num().unsqueeze(-1)
-
-
-def _flat(maps: tuple[SiteMap, ...]) -> Float[Tensor, " edge"]:
-    return torch.cat([site.flatten() for site in maps])
-
-
-def _unflattened(edges: Float[Tensor, " edge"], like: tuple[SiteMap, ...]) -> list[SiteMap]:
-    parts = torch.split(edges, [maps.numel() for maps in like])
-    return [part.reshape(maps.shape) for part, maps in zip(parts, like, strict=True)]
