@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 from support.words import plain_tokenizer, tokenizer
-from support.zoo import FAMILIES
+from support.zoo import FAMILIES, VOCABULARY
 from torch.testing import assert_close
 
 import exhibit_a as xa
@@ -16,6 +16,7 @@ from exhibit_a.errors import BadRequestError
 from exhibit_a.examples import Example, fingerprint, read_examples, stream_examples
 from exhibit_a.methods.heads.importance import MEASURES, importance_by_example
 from exhibit_a.trace.edits import drop_heads
+from exhibit_a.trace.edits import replace as put
 from exhibit_a.trace.gold import NOTHING, gold_of_replies
 from exhibit_a.trace.replay import replay
 
@@ -28,11 +29,12 @@ ASKED = [
 
 @pytest.fixture(scope="module")
 def talker():
-    """A tiny language model that is surer than a random one."""
-    model = FAMILIES["llama"].build()
+    """A tiny language model that says words, and is surer of them than a random one."""
+    model, words = FAMILIES["llama"].build(), plain_tokenizer()
     with torch.no_grad():
         model.lm_head.weight.mul_(8)
-    return xa.load(model, tokenizer=plain_tokenizer())
+        model.lm_head.weight[[*words.all_special_ids, *range(len(words), VOCABULARY)]] = 0
+    return xa.load(model, tokenizer=words)
 
 
 def traced(talker, example):
@@ -114,22 +116,15 @@ def test_a_permutation_test_is_right_where_the_whole_answer_would_be_said(talker
     assert xa.permutation_test(talker, ASKED, repeats=2, sites=[0]).own_accuracy < 1.0
     assert torch.equal(test.correct, ~test.flipped)
     trace = traced(talker, spoken[0])
-    even = replay(trace, xa_uniform(trace, 0))
+    seen = trace.visible[0].float()
+    evenly = (seen / seen.sum(-1, keepdim=True)).expand_as(trace.attention[0])
+    even = replay(trace, put(0, evenly[None]))
     places = slice(trace.reply.position, trace.reply.position + len(trace.reply.ids))
     before, after = (
         torch.softmax(output.logits[0, places].float(), -1) for output in (trace.output, even)
     )
     moved = (before - after).abs().sum(-1).div(2).mean()
     assert_close(test.uniform_change[0, 0], moved, rtol=1e-4, atol=1e-6)
-
-
-def xa_uniform(trace, site):
-    from exhibit_a.trace.edits import replace as replaced
-
-    seen = trace.visible[site].float()
-    return replaced(
-        site, (seen / seen.sum(-1, keepdim=True)).expand_as(trace.attention[site])[None]
-    )
 
 
 @pytest.mark.parametrize("by", sorted(MEASURES))
@@ -143,7 +138,7 @@ def test_heads_are_weighed_by_answers(talker, by):
         assert_close(table[1], expected.float(), rtol=2e-2, atol=1e-4)
     if by == "ablation":
         target = xa.choose_target(trace, "answer")
-        without = replay(trace, drop_heads(1, [0]))
+        without = replay(trace, drop_heads([(1, 0)]))
         lost = float(target(trace.output) - target(without))
         assert float(tables["loss"][1, 1, 0]) == pytest.approx(lost, rel=1e-3, abs=1e-5)
 
@@ -170,10 +165,10 @@ def test_other_models_leave_the_answer_alone(tmp_path):
     reader = xa.load(FAMILIES["bert"].build(), tokenizer=tokenizer())
     plain = [replace(example, answer=None) for example in ASKED]
     runs = [
-        corpus.run(reader, examples, "effective_attention", tmp_path / str(number)).rows
+        corpus.run(reader, examples, "effective_attention", tmp_path / str(number))
         for number, examples in enumerate((ASKED, plain))
     ]
-    assert runs[0] == runs[1]
+    assert str(runs[0].rows) == str(runs[1].rows)
     rows = [{"text": "fine", "reply": "yes"}]
     with pytest.raises(BadRequestError, match="An answer can be given to models that go on"):
         corpus.run(reader, rows, "effective_attention", tmp_path / "named", answer="reply")

@@ -39,7 +39,18 @@ class TextSummary:
     dense: dict[str, Tensor] = field(default_factory=dict)
 
 
-def result_of_text(method: Method, subject: Subject, prompt: Prompt, options: Options) -> Result:
+def results_of_texts(
+    method: Method, subject: Subject, prompts: Sequence[Prompt], options: Options
+) -> list[Result]:
+    """What a method says about each of some encoded texts; together, where it says how."""
+    if method.together is None or len(prompts) == 1:
+        return [_result_of_text(method, subject, one, options) for one in prompts]
+    traces = [capture(subject, **answered(one)) for one in prompts]
+    together: list[Result] = method.together(traces, **options)
+    return together
+
+
+def _result_of_text(method: Method, subject: Subject, prompt: Prompt, options: Options) -> Result:
     """What a method says about one encoded text, and its answer where it has one."""
     asked = answered(prompt)
     if method.takes == ("subject", "text"):

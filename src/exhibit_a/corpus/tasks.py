@@ -4,8 +4,8 @@ A task is a method with its parameters, checked before anything runs. It takes o
 
 1. *batched*: texts of one length share a batch and are summed up while the model runs
    (``batched.py``), for the methods where that pays;
-2. *text by text*: the method itself, one text after the other, and what its result says about the
-   text and its heads (``summaries.py``);
+2. *text by text*: the method itself, one text after the other or, where it says how, a few texts
+   together; and what its result says about each text and its heads (``summaries.py``);
 3. *whole*: one question to all examples together, answered with one result.
 
 Parameters are those of the method's own signature.
@@ -44,6 +44,7 @@ from exhibit_a.trace.passes import require_finite
 
 ONE_TEXT = (("trace",), ("trace", "target"), ("attribution",), ("subject", "text"))
 ALL_TEXTS = (("subject", "examples"), ("subject", "texts"), ("subject", "examples", "importance"))
+TOGETHER = 256  # tokens of texts that a method is given together: more are no faster
 NOT_TASKS = ("companions",)  # each of them is a task by itself
 
 
@@ -137,7 +138,7 @@ class Question(ABC):
 
 
 class OneByOne(TextTask):
-    """A method without a batched form: its own function, one text after the other."""
+    """A method without a shortcut: its own function, whose results are summed up."""
 
     can_be_dense: ClassVar[bool] = True
 
@@ -148,11 +149,15 @@ class OneByOne(TextTask):
 
 class _OneByOne(Question):
     def __call__(self, texts: Texts) -> Findings:
-        from exhibit_a.corpus.summaries import joined, result_of_text, summary_of
+        from exhibit_a.corpus.summaries import joined, results_of_texts, summary_of
 
         method = find(self.task.name)
         options = self.task.model_dump() | _seed(method, self.plan)
-        results = [result_of_text(method, self.subject, text, options) for text in texts.prompts]
+        results = [
+            result
+            for few in texts.split(TOGETHER if method.together else 1)
+            for result in results_of_texts(method, self.subject, few.prompts, options)
+        ]
         return joined([summary_of(result) for result in results], dense=self.plan.dense)
 
 

@@ -114,6 +114,7 @@ class Method:
     defaults: Mapping[str, object] = field(default_factory=dict)  # and their defaults there
     tokens: Function | None = None  # (trace, target, …) to a score for each token
     rows: bool = False  # whether a few rows of attention suffice, where no more were kept
+    together: Function | None = None  # (traces, …) to a result for each, where that is faster
 
     @property
     def takes(self) -> tuple[str, ...]:
@@ -169,11 +170,27 @@ def method(
                 return _of_pass(function(*args, **kwargs), args)
 
         facts = {"needs": tuple(needs), "cost": cost, **more}
+        if (several := facts.get("together")) is not None:
+            facts["together"] = _checked_together(function, several)
         place = room or _room(function.__module__)
         add(Method(name or function.__name__, question, place, checked, **facts))
         return checked
 
     return declare
+
+
+def _checked_together(function: Function, several: Function) -> Function:
+    """What answers for several passes, with the same checks as the method itself."""
+
+    def checked(traces: Sequence[object], **options: object) -> list[object]:
+        from exhibit_a.subject.modes import method_modes
+
+        check_choices(function, (), options)
+        with method_modes():
+            made = several(traces, **options)
+        return [_of_pass(one, (trace,)) for one, trace in zip(made, traces, strict=True)]
+
+    return checked
 
 
 def require_all_rows(name: str, given: Sequence[object]) -> None:
