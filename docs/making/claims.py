@@ -1,0 +1,106 @@
+"""Write docs/claims.md: every claim of the founding documents and what became of it.
+
+``make map`` runs it; a test sees that the page is what docs/data/claims.jsonl and the claims
+(``studies/claims.py``) give. Every word on it is derived from the measurements.
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "studies"))
+
+from claims import CLAIMS, DOCUMENTS, UNMEASURED, WORDS, Claim, Test  # noqa: E402
+from ledger import FILE, Measurement, kept  # noqa: E402
+
+PAGE = ROOT / "docs/claims.md"
+OPENING = """# What held and what did not
+
+*Written by `make map` from docs/data/claims.jsonl, which the studies write; do not edit it by hand.*
+
+The documents that this package rests on make claims. Each is put to real weights here. A word is never typed: a claim
+names measurements and the range in which each bears it out. It *holds* where the whole 95 % interval of every measurement
+lies in its range, *holds in part* where that is true of some, *does not hold here* where it is true of none and one lies
+outside, and is *not measured yet* where a measurement is missing or every interval has a foot on both sides. What cannot
+be asked here says why. "Here" is meant: these are small models, mostly `sentiment` (6 layers, 12 heads of width 32).
+
+"""
+
+
+def page(known: Mapping[str, Measurement] | None = None) -> str:
+    """The whole page."""
+    found = kept(FILE) if known is None else known
+    sections = [OPENING + overview(found)]
+    numbers = {claim.title: place for place, claim in enumerate(CLAIMS, start=1)}
+    for document, title in DOCUMENTS.items():
+        claims = [claim for claim in CLAIMS if claim.document == document]
+        told = [section(numbers[claim.title], claim, found) for claim in claims]
+        sections.append(f"## {title}\n\n" + "\n\n".join(told))
+    sections.append(again())
+    return "\n\n".join(sections) + "\n"
+
+
+def overview(known: Mapping[str, Measurement]) -> str:
+    """One screen: the claims by their words."""
+    lines = ["| word | claims | which |", "|---|---|---|"]
+    for word in WORDS:
+        these = [
+            f"{place}. {claim.title.lower()}"
+            for place, claim in enumerate(CLAIMS, start=1)
+            if claim.word(known) == word
+        ]
+        lines.append(f"| **{word}** | {len(these)} | {' · '.join(these) or '–'} |")
+    return "\n".join(lines)
+
+
+def section(number: int, claim: Claim, known: Mapping[str, Measurement]) -> str:
+    """One claim: what is said, what was found, and how to find it again."""
+    lines = [f"### {number}. {claim.title}: *{claim.word(known)}*", "", claim.says]
+    lines += ["", f"* Document's number: {claim.number or 'none'}"]
+    lines += [f"* {tested(test, known)}" for test in claim.tests]
+    if claim.cannot:
+        lines.append(f"* {claim.cannot}")
+    if claim.note:
+        lines.append(f"* {claim.note}")
+    rows = [known[test.id] for test in claim.tests if test.id in known]
+    for model, data in dict.fromkeys((row.model, row.data) for row in rows):
+        lines.append(f"* Model: {model}; data: {data}")
+    for command in commands(claim, known):
+        lines.append(f"* `{command}`")
+    return "\n".join(lines)
+
+
+def tested(test: Test, known: Mapping[str, Measurement]) -> str:
+    """One measurement, what the claim allows, and what it says."""
+    if test.id not in known:
+        return f"{test.id}: {UNMEASURED}; the claim asks for {test}"
+    found = known[test.id]
+    numbers = figure(found.value)
+    if not found.exact:
+        numbers += f" [{figure(found.interval[0])}, {figure(found.interval[1])}]"
+    return f"{test.id}: **{numbers}** ({found.count} {found.of}); the claim asks for {test}: {test.outcome(found)}"
+
+
+def commands(claim: Claim, known: Mapping[str, Measurement]) -> list[str]:
+    """What measured it, or would."""
+    used = [known[test.id].command for test in claim.tests if test.id in known]
+    return list(dict.fromkeys(used)) or [claim.command]
+
+
+def figure(number: float) -> str:
+    """Three digits are enough."""
+    return f"{number:.3g}"
+
+
+def again() -> str:
+    """How a reader checks it."""
+    return """## Measure it again
+
+`make claims DATA=FOLDER` runs the cheap studies on smaller samples (about half an hour on two cores) and says for every
+number whether the new interval meets the stored one. `make studies DATA=FOLDER` runs all of them at full size (hours; each
+can be stopped and goes on). FOLDER holds SST-2, MNLI-subset, RTE, MRPC, wikitext-2 and sst-trees."""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
