@@ -167,7 +167,9 @@ def rotary(ledger: Ledger) -> None:
     states = torch.randn(DISTANCES, config.hidden_size, dtype=torch.float64)
     query, key = (linear.weight[:width] for linear in (attention.q_proj, attention.k_proj))
     cosine, sine = model.model.rotary_emb(states[None], torch.arange(DISTANCES)[None])
-    own = turned(states @ query.T, cosine[0], sine[0]) @ turned(states @ key.T, cosine[0], sine[0]).T
+    own = (
+        turned(states @ query.T, cosine[0], sine[0]) @ turned(states @ key.T, cosine[0], sine[0]).T
+    )
     unit = torch.eye(width, dtype=torch.float64)
     worst, kinds = 0.0, []
     for back in range(DISTANCES):

@@ -144,7 +144,10 @@ def demands(subject: xa.Subject, texts: list[str], ledger: Ledger) -> None:
         row = " | ".join(f"{float(share):.3f}" for share in torch.stack(shares).mean(0))
         print(f"| {length} | {row} |")
         if length == SHOWN:
-            for place, demand in ((0, "the output alone determines"), (3, "output and keys determine")):
+            for place, demand in (
+                (0, "the output alone determines"),
+                (3, "output and keys determine"),
+            ):
                 unique = [share[place] for share in shares]
                 ledger.mean(f"rows that {demand}, at {length} tokens", unique, "paragraphs")
         print(
