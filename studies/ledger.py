@@ -10,52 +10,26 @@ import argparse
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 import words
+from measurements import FILE
 from scipy import stats
 
 from exhibit_a.numerics.intervals import wilson
 
-FILE = Path(__file__).parents[1] / "docs/data/claims.jsonl"
 PACKAGES = ("exhibit-a", "torch", "transformers")
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """One number and all that is needed to doubt it."""
-
-    id: str
-    value: float
-    interval: tuple[float, float]  # 95 %; both ends are the value where nothing was sampled
-    count: int
-    of: str  # what was counted: sentences, heads, ...
-    model: str
-    data: str
-    command: str
-    versions: dict[str, str]
-
-    @property
-    def exact(self) -> bool:
-        """Whether it was counted or calculated, so that another sample would say the same."""
-        return self.interval == (self.value, self.value)
-
-    def overlaps(self, other: "Measurement") -> bool:
-        """Whether two measurements of the same thing agree within their intervals."""
-        return self.interval[0] <= other.interval[1] and other.interval[0] <= self.interval[1]
 
 
 class Ledger:
     """The measurements of one study, with one model on one set of data."""
 
-    def __init__(self, path: Path, model: str, data: str) -> None:
+    def __init__(self, path: Path, model: str, data: str, command: str | None = None) -> None:
         self.path, self.model, self.data = path, model, data
-        self.command = spoken(sys.argv)
+        self.command = command or spoken(sys.argv)
 
     def write(
         self, name: str, value: float, interval: Sequence[float], count: int, of: str
@@ -93,15 +67,6 @@ class Ledger:
     def exact(self, name: str, value: float, count: int, of: str) -> None:
         """A number that was counted or calculated, not estimated from a sample."""
         self.write(name, value, (value, value), count, of)
-
-
-def kept(path: Path = FILE) -> dict[str, Measurement]:
-    """The last measurement of each id."""
-    known: dict[str, Measurement] = {}
-    for row in words.rows(path):
-        fields: dict[str, Any] = row | {"interval": tuple(row["interval"])}
-        known[row["id"]] = Measurement(**fields)
-    return known
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:

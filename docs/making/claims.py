@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "studies"))
 
 from claims import CLAIMS, DOCUMENTS, UNMEASURED, WORDS, Claim, Test  # noqa: E402
-from ledger import FILE, Measurement, kept  # noqa: E402
+from measurements import FILE, Measurement, kept  # noqa: E402
 
 PAGE = ROOT / "docs/claims.md"
 OPENING = """# What held and what did not
