@@ -52,11 +52,13 @@ def main() -> None:
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     subject = xa.load("sentiment")
-    for text in sentences(options.data, options.sentences):
-        if text not in {row["text"] for row in words.rows(options.out)}:
-            words.append(options.out, words.rounded({"text": text} | measured(subject, text)))
-            print(text, flush=True)
-    write(words.rows(options.out), Ledger(options.ledger, "`sentiment`", "SST-2 dev, drawn"))
+    texts = sentences(options.data, options.sentences)
+    for number, text in enumerate(texts):
+        if number not in {row["number"] for row in words.rows(options.out)}:
+            words.append(options.out, words.rounded({"number": number} | measured(subject, text)))
+            print(number, flush=True)
+    rows = [row for row in words.rows(options.out) if row["number"] < len(texts)]
+    write(rows, Ledger(options.ledger, "`sentiment`", "SST-2 dev, drawn"))
 
 
 def sentences(data: Path, count: int) -> list[str]:

@@ -83,7 +83,8 @@ def spoken(arguments: Sequence[str]) -> str:
         if before == "--ledger":
             told.pop()  # where the line went is not part of how it was measured
         elif Path(argument).is_absolute():
-            told.append(before.lstrip("-").upper())
+            part = "/SST-2" if Path(argument).name == "SST-2" else ""
+            told.append(before.lstrip("-").upper() + part)
         else:
             told.append(argument)
         before = argument
