@@ -60,6 +60,18 @@ def test_the_page_about_reference_models_is_what_the_package_and_the_study_give(
     assert "# models/sublayers.py\ncontext = weights @ value\n" in made.page()
 
 
+def test_the_page_of_claims_is_what_the_measurements_give():
+    made = script("claims")
+    page = made.page()
+    assert made.PAGE.read_text("utf-8") == page
+    sections = page.split("\n### ")[1:]
+    assert len(sections) == len(made.CLAIMS)
+    for section in sections:
+        assert "\n* `python " in section
+    empty = made.page(known={})
+    assert empty.count("not measured yet") > page.count("not measured yet")
+
+
 def test_the_page_about_speed_is_what_the_measurements_give():
     made = script("speed")
     assert made.PAGE.read_text("utf-8") == made.page()
