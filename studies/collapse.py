@@ -8,8 +8,8 @@ With x̃ = [x, 1], which carries the biases, a head is
 
 1. Exact? The embedded ``sentiment`` with every head collapsed, in float32 and float64, beside the
    model as it is: the largest change of a logit.
-2. Cheaper? Multiplications are counted (``Layer``): M and N are as wide as the model, W_Q and the
-   others only as wide as a head, so that a head has to be wider than half of the model.
+2. Cheaper? Multiplications are counted (``operations.py``): M and N are as wide as the model, W_Q
+   and the others only as wide as a head, so that a head has to be wider than half of the model.
 3. With rotary positions (the embedded ``stories``) the scores are x_i W_Q R(j − i) W_Kᵀ x_jᵀ:
    another matrix for every distance. It is shown that those matrices give the model's scores.
 
@@ -19,7 +19,6 @@ What was found goes into the ledger.
 import argparse
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from time import process_time
 
@@ -27,54 +26,13 @@ import torch
 import transformers
 from edges import sentences
 from ledger import Ledger, add_option
+from operations import SHAPES
 from torch import Tensor, nn
 
 import exhibit_a as xa
 
 REPEATS = 10
 DISTANCES = 64  # tokens of a text, for the matrices of rotary positions
-
-
-@dataclass(frozen=True)
-class Layer:
-    """The attention of one layer, in numbers; keys and values may be shared by several heads."""
-
-    width: int
-    heads: int
-    d_head: int
-    key_heads: int
-
-    def usual(self, tokens: int) -> int:
-        """Multiplications of four projections and two products."""
-        inner = self.heads * self.d_head
-        projected = tokens * self.width * (2 * inner + 2 * self.key_heads * self.d_head)
-        return projected + 2 * tokens**2 * inner
-
-    def collapsed(self, tokens: int) -> int:
-        """Multiplications where every head has one matrix for its scores, one for its output."""
-        return 2 * self.heads * (tokens * self.width**2 + tokens**2 * self.width)
-
-    def ratio(self, tokens: int) -> float:
-        """Collapsed over usual."""
-        return self.collapsed(tokens) / self.usual(tokens)
-
-    def needed_width(self, tokens: int) -> float:
-        """How wide a head must be for the collapsed one to be cheaper, with its own keys."""
-        return self.width * (self.width + tokens) / (2 * self.width + tokens)
-
-    @property
-    def cached(self) -> tuple[int, int]:
-        """Numbers kept for each token read so far: keys and values, or the one vector x."""
-        return 2 * self.key_heads * self.d_head, self.width
-
-
-SHAPES = {
-    "`sentiment`": Layer(384, 12, 32, 12),
-    "BERT-base": Layer(768, 12, 64, 12),
-    "SmolLM2-135M, keys shared by 3 heads": Layer(576, 9, 64, 3),
-    "two heads": Layer(384, 2, 192, 2),
-    "one head": Layer(384, 1, 384, 1),
-}
 
 
 def main() -> None:

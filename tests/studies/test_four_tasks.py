@@ -6,6 +6,7 @@ import gold
 import pytest
 import tasks
 import torch
+from operations import Layer
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertForSequenceClassification
@@ -40,7 +41,7 @@ def test_collapsed_heads_answer_as_the_model_does():
         assert not torch.allclose(collapse.collapsed_answer(model, heads, batch), answer)
 
 
-@pytest.mark.parametrize("shape", [collapse.Layer(12, 3, 4, 3), collapse.Layer(12, 4, 3, 2)])
+@pytest.mark.parametrize("shape", [Layer(12, 3, 4, 3), Layer(12, 4, 3, 2)])
 def test_multiplications_are_those_that_products_take(shape):
     states, tokens = torch.randn(5, shape.width), 5
     shared = shape.key_heads * shape.d_head
@@ -63,10 +64,10 @@ def test_multiplications_are_those_that_products_take(shape):
 
 def test_a_head_must_be_wider_than_half_of_the_model_to_be_worth_collapsing():
     for tokens in (1, 32, 4096):
-        needed = collapse.Layer(384, 1, 1, 1).needed_width(tokens)
+        needed = Layer(384, 1, 1, 1).needed_width(tokens)
         assert 192 < needed < 384
-        assert collapse.Layer(384, 1, int(needed) + 1, 1).ratio(tokens) < 1
-        assert collapse.Layer(384, 1, int(needed), 1).ratio(tokens) > 1
+        assert Layer(384, 1, int(needed) + 1, 1).ratio(tokens) < 1
+        assert Layer(384, 1, int(needed), 1).ratio(tokens) > 1
 
 
 def test_words_are_judged_against_gold():
