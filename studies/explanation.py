@@ -127,21 +127,24 @@ def faithful(subject: Subject, dev: list[Example], options: Any) -> None:
 
 
 def report(subject: Subject, dev: list[Example], options: Any) -> None:  # noqa: ARG001
+    asked = [part for part in options.parts if part != "report"] or list(PARTS)
     for what, scope, _ in SHUFFLES:
         path = options.out / f"permutation-{what}-{scope}.safetensors"
-        if path.exists():
+        if path.exists() and "permutation" in asked:
             _report_permutation(read(path), options)
-    if rows := [
-        json.loads(line)
-        for path in sorted(options.out.glob("adversary-*.jsonl"))
-        for line in path.open()
-    ]:
+    if "adversary" in asked and (rows := _lines(options.out)):
         _report_adversary(rows, options)
-    if (options.out / "keys.safetensors").exists():
+    if (options.out / "keys.safetensors").exists() and "keys" in asked:
         _report_keys(read(options.out / "keys.safetensors"), options)
     chunks = [read(path) for path in sorted(options.out.glob("faithfulness-*.safetensors"))]
-    if chunks:
+    if chunks and "faithfulness" in asked:
         _report_faithfulness(chunks, options)
+
+
+def _lines(folder: Path) -> list[Any]:
+    """What the adversary found, sentence by sentence."""
+    files = sorted(folder.glob("adversary-*.jsonl"))
+    return [json.loads(line) for path in files for line in path.open()]
 
 
 def _report_permutation(found: Any, options: Any) -> None:

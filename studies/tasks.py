@@ -50,7 +50,6 @@ CURVES = Path(__file__).parents[1] / "docs/data/tasks.jsonl"
 RESAMPLES = 2000
 ASIDE = 0.1  # of the training data, to choose by
 LENGTH = 128
-HEADS = 72
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,7 @@ def heads(options: argparse.Namespace) -> None:
             print(
                 name,
                 measure,
-                f"strongest (site, head) {divmod(int(table.argmax()), 12)}",
+                f"strongest (site, head) {divmod(int(table.argmax()), table.shape[1])}",
                 flush=True,
             )
 
@@ -268,13 +267,13 @@ def pairs(options: argparse.Namespace) -> None:
         for first, second in itertools.combinations(tables, 2):
             found[first, second] = correlations(tables[first], tables[second])
             title = f"correlation of head importance, {first} and {second}, by {measure}"
-            wrote(ledger, title, found[first, second])
+            wrote(ledger, title, found[first, second], len(tables[first]))
         like, unlike = found.get(("MNLI", "RTE")), found.get(("SST-2", "MNLI"))
         if like is not None and unlike is not None:
             title = (
                 f"correlation of head importance, MNLI and RTE less MNLI and SST-2, by {measure}"
             )
-            wrote(ledger, title, like - unlike)
+            wrote(ledger, title, like - unlike, len(tables["MNLI"]))
 
 
 def correlations(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
@@ -286,10 +285,10 @@ def correlations(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
     return (a * b).sum(1) / (a.norm(dim=1) * b.norm(dim=1))
 
 
-def wrote(ledger: Ledger, title: str, values: torch.Tensor) -> None:
+def wrote(ledger: Ledger, title: str, values: torch.Tensor, heads: int) -> None:
     """The first of the values, with the interval that the others give it."""
     ends = values[1:].double().quantile(torch.tensor([0.025, 0.975]).double()).tolist()
-    ledger.write(title, float(values[0]), ends, HEADS, "heads")
+    ledger.write(title, float(values[0]), ends, heads, "heads")
 
 
 def read_rte(data: Path, part: str) -> list[Example]:

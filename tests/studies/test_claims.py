@@ -1,6 +1,8 @@
 """The word of a claim follows from its measurements, and a measurement says how it came about."""
 
 import json
+import sys
+from types import SimpleNamespace
 
 import again
 import pytest
@@ -93,3 +95,21 @@ def test_numbers_without_an_interval_are_judged_by_their_tests():
     name = "largest change of a logit with collapsed heads, float64"
     assert again.alike(found(name, 2e-15, 2e-15), found(name, 9e-15, 9e-15))
     assert not again.alike(found(name, 2e-15, 2e-15), found(name, 1e-3, 1e-3))
+
+
+def test_studies_run_one_after_the_other_and_are_not_run_twice(tmp_path, monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(again, "STUDIES", ("mixing --data SST", "edges --out WORK/edges.jsonl"))
+    study = SimpleNamespace(main=lambda: asked.append(sys.argv))
+    monkeypatch.setattr(again.importlib, "import_module", lambda name: study)
+    for _ in range(2):
+        command = ["again.py", "--data", str(tmp_path / "data"), "--work", str(tmp_path / "work")]
+        monkeypatch.setattr("sys.argv", command)
+        with pytest.raises(SystemExit) as ended:
+            again.main()
+        assert ended.value.code == 0
+    ledger = ["--ledger", str(tmp_path / "work/claims.jsonl")]
+    assert asked == [
+        ["studies/mixing.py", "--data", str(tmp_path / "data/SST-2"), *ledger],
+        ["studies/edges.py", "--out", str(tmp_path / "work/edges.jsonl"), *ledger],
+    ]
