@@ -1,14 +1,17 @@
 """Which passage did the answer rest on, where it is known which?
 
     python studies/context.py planted --model FOLDER
-    python studies/context.py dear --model FOLDER --count 10
+    python studies/context.py regression --model FOLDER
+    python studies/context.py self_attribution --model FOLDER --count 20
+    python studies/context.py reliance --model FOLDER --count 20
     python studies/context.py needless --model FOLDER --count 20
 
 ``planted``   prompts of twelve short passages about made-up people, one of which holds the fact
               that is asked for; the answer is that fact. How often does each method put that
               passage first?
-``dear``      the first of these prompts by what costs more: regression over 32 random halves,
-              self-attribution, reliance
+``regression``, ``self_attribution``, ``reliance``
+              the first of these prompts by what costs more: a Lasso over 32 random halves, a path
+              for every layer, one path for all heads (of at most 60 points)
 ``needless``  the same kind of passages in front of a question that everyone can answer without
               them; the answer is the right one. How often is it said to rest on a passage?
 
@@ -38,10 +41,13 @@ METHODS = {
         "contribution_weights",
         "mean_attention",
     ),
-    "dear": ("self_attribution", "reliance"),
+    "regression": (),
+    "self_attribution": ("self_attribution",),
+    "reliance": ("reliance_path",),
     "needless": ("attention_gradient",),
 }
 SAMPLES = 32  # random halves for the regression
+POINTS = 60  # of the path of reliance
 FIRST = 2000  # seed of the first prompt that is reported; smaller ones were for trying things out
 
 NAMES = [
@@ -161,7 +167,7 @@ def examined(subject: xa.Subject, what: str, prompt: Prompt) -> dict[str, object
         prompt.passages,
         answer=prompt.answer,
         methods=METHODS[what],
-        samples=SAMPLES if what == "dear" else 0,
+        samples=SAMPLES if what == "regression" else 0,
     )
     referees = {"leave_one_out": found.leave_one_out}
     if found.regression is not None:

@@ -30,6 +30,7 @@ MADE = {  # what a script writes, and lines that must stand there
     "context": (),
     "models": ("# models/sublayers.py\ncontext = weights @ value\n",),
     "speed": (),
+    "claims": (),
 }
 
 
@@ -49,6 +50,17 @@ def test_the_table_of_methods_in_the_readme_is_that_of_the_registry():
 
 def test_every_licence_is_known():
     assert "| not stated" not in script("licences").page()
+
+
+def test_every_claim_has_its_command_and_its_word_from_the_measurements():
+    made = script("claims")
+    page = made.page()
+    sections = page.split("\n### ")[1:]
+    assert len(sections) == len(made.CLAIMS)
+    for section in sections:
+        assert "\n* `python " in section
+    empty = made.page(known={})
+    assert empty.count("not measured yet") > page.count("not measured yet")
 
 
 def test_the_picture_of_the_rooms_is_that_of_the_package():

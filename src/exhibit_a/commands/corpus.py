@@ -47,6 +47,7 @@ class Run(WithModel, _Engine):
     text: str | None = option(None, help="Column of the text.")
     pair: str | None = option(None, help="Column of the second text.")
     label: str | None = option(None, help="Column of the label.")
+    answer: str | None = option(None, help="Column of the answer of a language model.")
     identity: str | None = option(None, flag="--id", help="Column of the ids.")
     window: int = option(1024, min=1, help="Examples in a shard.")
     tokens: int = option(2048, min=1, help="Tokens in a batch.")
@@ -63,6 +64,7 @@ class Run(WithModel, _Engine):
             "text",
             "pair",
             "label",
+            "answer",
             "identity",
             "window",
             "tokens",

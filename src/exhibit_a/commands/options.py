@@ -190,6 +190,9 @@ class DataSet(WithModel):
     text_column: str | None = option(None, flag="--text", help="Column of the text.")
     pair_column: str | None = option(None, flag="--pair", help="Column of the second text.")
     label_column: str | None = option(None, flag="--label", help="Column of the label.")
+    answer_column: str | None = option(
+        None, flag="--answer", help="Column of the answer of a language model."
+    )
     limit: int | None = option(None, min=1, help="Only the first so many texts.")
 
     def examples(self, file: Path | None = None, *, limited: bool = True) -> "list[Example]":
@@ -201,6 +204,7 @@ class DataSet(WithModel):
             text=self.text_column,
             pair=self.pair_column,
             label=self.label_column,
+            answer=self.answer_column,
         )
         return examples[: self.limit if limited else None]
 

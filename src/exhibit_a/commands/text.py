@@ -163,3 +163,8 @@ class Adversary(OneText, Answer):
     def pair_column(self) -> str | None:
         """Their second column of text."""
         return self.pair
+
+    @property
+    def answer_column(self) -> str | None:
+        """They have labels, and no answers."""
+        return None

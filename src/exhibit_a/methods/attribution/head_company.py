@@ -35,7 +35,8 @@ from exhibit_a.trace.targets import Target
 
 TOKENS_AT_ONCE = 4096  # in one pass, copies included
 MEMORY_SHARE = 0.25  # of what is free may be taken by maps of the copies
-BACKWARDS = 4.2e9  # bytes that copies with a graph may take by a generous count
+BACKWARDS = 2.1e9  # bytes that copies with a graph may take by a generous count
+HELD = 4e8  # bytes that sums of slopes may take, each as large as all maps
 KEPT = 5  # floats that a layer keeps for a token at most, for each output of its weights
 
 Shares = Float[Tensor, "copy head"]  # of its own map, for every head of every site
@@ -185,6 +186,11 @@ class Company:
     def rows_of(self, site: int) -> tuple[int, ...]:
         """The queries of a site that are frozen or even, where not all were kept."""
         return (self.asked_rows or ()) if self.own[site].shape[2] else ()
+
+    @property
+    def sums_held(self) -> int:
+        """How many sums of slopes may be held for each text at a time."""
+        return max(2, int(HELD / (4 * sum(maps.numel() for maps in self.own))))
 
     @property
     def asked_rows(self) -> tuple[int, ...] | None:
