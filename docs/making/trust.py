@@ -160,7 +160,9 @@ def state(rows: dict[str, Row]) -> str:
     """Which state of the package was attacked; one for all rows, or each with its rows."""
     named: dict[str, list[str]] = {}
     for name, row in rows.items():
-        said = f"version {row['version']} as of {row['date']} (source `{row['package']}`)"
+        said = "an earlier state, which was not recorded"
+        if row["package"]:
+            said = f"version {row['version']} as of {row['date']} (source `{row['package']}`)"
         named.setdefault(said, []).append(name)
     tried = list(named)
     if len(tried) > 1:
