@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from exhibit_a.commands.options import Answer, WithModel, check_place
 from exhibit_a.commands.screen import print_json, print_table, print_written
@@ -19,7 +19,6 @@ NUMBERS = ("question", "answer", "verdict", "rests_on", "need", "log_probability
 class Context(WithModel, Answer):
     """Say which passage in front of a question the answer to it rests on."""
 
-    name: ClassVar[str] = "context"
     model: str = option(
         "stories", short="-m", help="A language model: embedded name, id or folder."
     )

@@ -18,10 +18,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError, first_line, require_choice
+from exhibit_a.methods.options import Function
 from exhibit_a.methods.registry import (
     YOURS,
     Cost,
-    Function,
     Gives,
     Method,
     add,

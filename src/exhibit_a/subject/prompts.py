@@ -114,12 +114,12 @@ def prompted(
             texts["decoder_input_ids"] = (answer,)
         return replace(_with_decoder(subject, inputs, answer, generate), texts=texts)
     if is_conversation(text):
-        _require_language_model(subject, "Messages")
+        require_language_model(subject, "Messages")
         prompt, answer = _conversation(subject, text, pair, answer, generate)  # type: ignore[arg-type]
     elif answer is None and generate is None:
         return Prompt(subject.encode(text, pair, truncate=truncate), texts=texts)
     else:
-        _require_language_model(subject, "An answer")
+        require_language_model(subject, "An answer")
         prompt = _plain(subject, text, pair, truncate)
     if answer is not None:
         said = answer if isinstance(answer, str) else None
@@ -160,9 +160,17 @@ def _require_ids(answer: object) -> None:
         raise BadRequestError(f"An answer is a text, or the ids of its tokens; {answer!r} is none.")
 
 
-def _require_language_model(subject: Subject, given: str) -> None:
+def goes_on(subject: Subject) -> bool:
+    """Whether the model goes on with the text that it is given, in one stack."""
     anatomy = subject.anatomy
-    if anatomy.answers != "tokens" or not anatomy.sites[-1].causal:
+    one_stack = not subject.model.config.is_encoder_decoder
+    return one_stack and anatomy.answers == "tokens" and anatomy.sites[-1].causal
+
+
+def require_language_model(subject: Subject, given: str) -> None:
+    """Refuse what only a model that goes on with a text can be given."""
+    if not goes_on(subject):
+        anatomy = subject.anatomy
         kind = "a token for each mask" if anatomy.answers == "tokens" else ANSWERS[anatomy.answers]
         raise BadRequestError(
             f"{given} can be given to models that go on with a text; "
