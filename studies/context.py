@@ -27,6 +27,7 @@ import random
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import exhibit_a as xa
 from exhibit_a.methods.attribution.reliance import token_scores
@@ -54,14 +55,30 @@ NAMES = [
     "Amelia", "Boris", "Clara", "Dmitri", "Elena", "Farid", "Greta", "Hugo", "Ines", "Jakub",
     "Keiko", "Lars", "Maya", "Nadia", "Otto", "Priya", "Quentin", "Rosa", "Stefan", "Tilda",
 ]  # fmt: skip
-FACTS = {  # what nobody would guess
-    "lives in {}": ("In which city does {} live?", "Tallinn Quito Hanoi Bergen Perth Tunis"),
-    "works as a {}": ("What is the job of {}?", "beekeeper cobbler falconer diver potter sailor"),
-    "keeps a {} as a pet": ("Which pet does {} keep?", "ferret turtle goat pony raven lizard"),
-    "plays the {}": ("Which instrument does {} play?", "banjo zither tuba harp oboe bagpipes"),
-    "wears a {} hat": ("Which colour is the hat of {}?", "purple grey pink yellow silver beige"),
-    "likes to eat {}": ("What does {} like to eat?", "olives turnips mangoes noodles figs oats"),
-}
+
+
+class Fact(NamedTuple):
+    """Something about a person that nobody would guess, and the question about it."""
+
+    said: str
+    question: str
+    values: str
+
+
+FACTS = [
+    Fact("lives in {}", "In which city does {} live?", "Tallinn Quito Hanoi Bergen Perth Tunis"),
+    Fact(
+        "works as a {}", "What is the job of {}?", "beekeeper cobbler falconer diver potter sailor"
+    ),
+    Fact("keeps a {} as a pet", "Which pet does {} keep?", "ferret turtle goat pony raven lizard"),
+    Fact("plays the {}", "Which instrument does {} play?", "banjo zither tuba harp oboe bagpipes"),
+    Fact(
+        "wears a {} hat", "Which colour is the hat of {}?", "purple grey pink yellow silver beige"
+    ),
+    Fact(
+        "likes to eat {}", "What does {} like to eat?", "olives turnips mangoes noodles figs oats"
+    ),
+]
 KNOWN = {
     "What is the capital of France?": "Paris",
     "What is the opposite of hot?": "Cold",
@@ -128,19 +145,18 @@ def reliance_path(trace: xa.Trace, target: xa.Target) -> object:
 def planted(seed: int) -> Prompt:
     """Twelve people, a fact about each, and a question about one of them."""
     dice = random.Random(seed)
-    people, relations = dice.sample(NAMES, PASSAGES), list(FACTS)
-    evidence = dice.randrange(PASSAGES)
-    asked = dice.choice(relations)
-    values = {relation: FACTS[relation][1].split() for relation in relations}
+    people, evidence = dice.sample(NAMES, PASSAGES), dice.randrange(PASSAGES)
+    asked = dice.choice(FACTS)
+    values = {fact: fact.values.split() for fact in FACTS}
     answer = dice.choice(values[asked])
     values[asked].remove(answer)  # nobody else has it
     passages = []
     for place, person in enumerate(people):
-        relation = asked if place == evidence else dice.choice(relations)
-        value = answer if place == evidence else dice.choice(values[relation])
-        passages.append(f"{person} {relation.format(value)}.")
-    question = FACTS[asked][0].format(people[evidence])
-    return Prompt(question, passages, f"{people[evidence]} {asked.format(answer)}.", evidence)
+        fact = asked if place == evidence else dice.choice(FACTS)
+        value = answer if place == evidence else dice.choice(values[fact])
+        passages.append(f"{person} {fact.said.format(value)}.")
+    question = asked.question.format(people[evidence])
+    return Prompt(question, passages, f"{people[evidence]} {asked.said.format(answer)}.", evidence)
 
 
 def needless(seed: int) -> Prompt:

@@ -22,11 +22,11 @@ from exhibit_a.methods.attribution.path_integral import Plan as Walk
 from exhibit_a.methods.attribution.path_integral import attribute
 from exhibit_a.methods.explanation.shuffling import Rerun, Shuffling, chosen_sites, conditions
 from exhibit_a.methods.identifiability.batched import (
-    Convention,
     EffectiveSummary,
     FreedomSummary,
     rank_deficient_sites,
 )
+from exhibit_a.methods.identifiability.projection import Convention
 from exhibit_a.methods.mixing.batched import mixtures
 from exhibit_a.shapes import HasLogits
 from exhibit_a.subject.subject import Subject

@@ -29,7 +29,8 @@ from exhibit_a.corpus.findings import Findings, Lists, listed
 from exhibit_a.corpus.plan import Plan, complaint
 from exhibit_a.errors import BadRequestError, require_choice
 from exhibit_a.examples import Example
-from exhibit_a.methods.registry import Method, Option, find, methods
+from exhibit_a.methods.options import Option
+from exhibit_a.methods.registry import Method, find, methods
 from exhibit_a.results.result import Result
 from exhibit_a.results.store import read
 from exhibit_a.shapes import HasLogits, Inputs, Options

@@ -39,7 +39,7 @@ from exhibit_a.methods.attribution.along_rows import along_rows
 from exhibit_a.methods.attribution.head_game import HeadGame, games_of, margin_of
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
 from exhibit_a.methods.explanation.flow import one_stack
-from exhibit_a.methods.registry import Cost, method
+from exhibit_a.methods.registry import Cost, method, rows_of
 from exhibit_a.numerics.paths import Limits, PathIntegral, Request, Sums, integrate_together
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.over_units import Rule
@@ -155,10 +155,9 @@ def relied_together(
 
 @method(
     question="Does the answer rest on where the heads look?",
-    needs=("attention", "values", "hidden", "target"),
+    needs=rows_of("attention", "values", "hidden", "target"),
     cost=Cost(forwards=25, per_layer=6, maps=4),
     command="reliance",
-    rows=True,
     tokens=token_scores,
     together=relied_together,
 )
