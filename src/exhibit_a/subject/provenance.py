@@ -2,6 +2,7 @@
 
 import platform
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -22,6 +23,12 @@ def provenance(
     model_name: str, method: str, revision: str | None = None, seed: int | None = None, **used: Any
 ) -> Provenance:
     """Provenance of a result made here and now, by the installed versions."""
-    versions = {name: version(name) for name in ("exhibit_a", "torch", "transformers")}
-    versions["python"] = platform.python_version()
-    return Provenance(model_name, method, revision, used, seed, versions)
+    return Provenance(model_name, method, revision, used, seed, dict(_versions()))
+
+
+@cache  # each is read from a file, which takes as long as a short pass
+def _versions() -> tuple[tuple[str, str], ...]:
+    """What is installed, by name."""
+    packages = ("exhibit_a", "torch", "transformers")
+    installed = [(name, version(name)) for name in packages]
+    return (*installed, ("python", platform.python_version()))
