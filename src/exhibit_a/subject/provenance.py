@@ -23,12 +23,11 @@ def provenance(
     model_name: str, method: str, revision: str | None = None, seed: int | None = None, **used: Any
 ) -> Provenance:
     """Provenance of a result made here and now, by the installed versions."""
-    return Provenance(model_name, method, revision, used, seed, dict(_versions()))
+    versions = {name: _installed(name) for name in ("exhibit_a", "torch", "transformers")}
+    versions["python"] = platform.python_version()
+    return Provenance(model_name, method, revision, used, seed, versions)
 
 
-@cache  # each is read from a file, which takes as long as a short pass
-def _versions() -> tuple[tuple[str, str], ...]:
-    """What is installed, by name."""
-    packages = ("exhibit_a", "torch", "transformers")
-    installed = [(name, version(name)) for name in packages]
-    return (*installed, ("python", platform.python_version()))
+@cache  # every result asks, and to read a package's metadata takes milliseconds
+def _installed(name: str) -> str:
+    return version(name)

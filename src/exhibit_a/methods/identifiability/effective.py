@@ -26,7 +26,7 @@ from exhibit_a.methods.identifiability.ranks import (
     surely_independent,
 )
 from exhibit_a.methods.identifiability.value_bias import value_bias as observed_bias
-from exhibit_a.methods.registry import Cost, method, token_method
+from exhibit_a.methods.registry import Cost, method, rows_of, token_method
 from exhibit_a.numerics.parallel import one_thread
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
@@ -105,10 +105,9 @@ def effective_tokens(trace: Trace, target: Target) -> Float[Tensor, " token"]:
 
 @method(
     question="How much of attention can reach the output?",
-    needs=("attention", "values"),
+    needs=rows_of("attention", "values"),
     cost=Cost(forwards=1, algebra=1, maps=2),
     command="effective",
-    rows=True,
 )
 def effective_attention(
     trace: Trace,
