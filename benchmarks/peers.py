@@ -48,8 +48,10 @@ def main() -> None:
     asked.add_argument("--out", type=Path, help="write the measurements to this file")
     options = asked.parse_args()
     one_quiet_thread()
-    rows = [measured(pairing) for pairing in pairings()]
-    for row in rows:
+    rows = []
+    for pairing in pairings():
+        row = measured(pairing)
+        rows.append(row)
         told = row.get("missing") or f"{row['peer_seconds'] / row['our_seconds']:.2f} × our time"
         print(f"{row['work']:44} {row['peer']:28} {told}", flush=True)
     if options.out:

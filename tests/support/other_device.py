@@ -27,6 +27,10 @@ class ForbiddenThereError(AssertionError):
     """What a real device would refuse."""
 
 
+class NoDoublesError(TypeError):
+    """Torch's kind of error where a device has no float64."""
+
+
 class OtherDevice(TorchFunctionMode):
     """Marks tensors as lying on the device or on the host, and refuses what cannot be."""
 
@@ -89,14 +93,14 @@ class OtherDevice(TorchFunctionMode):
     def _require_singles(self, name: str, answer: Any) -> None:
         for tensor in tree_leaves(answer):
             if isinstance(tensor, Tensor) and tensor.dtype in (torch.float64, torch.complex128):
-                raise ForbiddenThereError(f"{name}: there is no float64")
+                raise NoDoublesError(f"{name}: there is no float64")
 
 
 def there(tensor: Any) -> bool | None:
-    """Whether a tensor lies on the device; None where nothing is known about it."""
+    """Whether a tensor lies on the device, as weights do; None where nothing is known about it."""
     if isinstance(tensor, Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return there(torch._C._functorch.get_unwrapped(tensor))
-    return getattr(tensor, "_lies_there", None)
+    return getattr(tensor, "_lies_there", True if isinstance(tensor, nn.Parameter) else None)
 
 
 def _marked(answer: Any, place: bool | None) -> Any:
