@@ -1,4 +1,4 @@
-"""How long it takes: the bar of a command and the doctor's table say the same, from one function."""
+"""How long does it take? The bar of a command and the doctor say the same, from one function."""
 
 import pytest
 from support.cases import tiny_subject
