@@ -18,6 +18,8 @@ export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
 export OMP_WAIT_POLICY = passive
 export NO_MKDOCS_2_WARNING = 1
+# What was compiled is kept: else every worker and every command that a test starts does it again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo viewer test slow cover plain release check format fuzz trust bench families models claims studies docs map notebooks clean
 

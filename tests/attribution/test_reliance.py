@@ -11,9 +11,11 @@ from torch.testing import assert_close
 
 from exhibit_a.corpus import run as run_corpus
 from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.methods.attribution.along_rows import along_rows
+from exhibit_a.methods.attribution.head_company import Company
 from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
-from exhibit_a.methods.attribution.reliance import along_rows, reliance
+from exhibit_a.methods.attribution.reliance import reliance
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.store import read
 from exhibit_a.subject.subject import load
@@ -215,19 +217,19 @@ def test_turns_inside_a_stretch_share_all_of_its_change():
 def test_a_step_is_shared_by_turns_and_a_budget_that_ends_is_undetermined(monkeypatch):
     """An answer that jumps between two α: slopes see nothing there, turns do."""
     trace = small()
-    play, slopes = HeadGame.play, HeadGame.slopes
+    play, slopes = Company.play, Company.slopes
 
-    def stepping(self, shares, **how):
-        played = play(self, shares, **how)
+    def stepping(self, places, shares, **how):
+        played = play(self, places, shares, **how)
         jumped = 50.0 * (shares.mean(1) > 0.6180339)
         return type(played)(played.margins + jumped, played.probabilities)
 
-    def sloping(self, alphas, weights):
-        margins, steepness, sums = slopes(self, alphas, weights)
+    def sloping(self, places, alphas, weights):
+        margins, steepness, sums = slopes(self, places, alphas, weights)
         return margins + 50.0 * (torch.tensor(alphas) > 0.6180339), steepness, sums
 
-    monkeypatch.setattr(HeadGame, "play", stepping)
-    monkeypatch.setattr(HeadGame, "slopes", sloping)
+    monkeypatch.setattr(Company, "play", stepping)
+    monkeypatch.setattr(Company, "slopes", sloping)
     result = reliance(trace, by="path", budget=45)
     assert result.way == "path and orders"
     ((start, stop, change),) = result.checks["jumps"]

@@ -79,20 +79,16 @@ def _llama(layers: int, heads: int, width: int) -> LlamaForCausalLM:
 
 
 def _bart(layers: int, heads: int, width: int) -> BartForConditionalGeneration:
+    ends = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
+    half = {"layers": layers, "attention_heads": heads, "ffn_dim": 2 * width}
     config = BartConfig(
+        **{
+            f"{name}_{part}": size for name in ("encoder", "decoder") for part, size in half.items()
+        },
         vocab_size=VOCABULARY,
         d_model=width,
-        encoder_layers=layers,
-        decoder_layers=layers,
-        encoder_attention_heads=heads,
-        decoder_attention_heads=heads,
-        encoder_ffn_dim=2 * width,
-        decoder_ffn_dim=2 * width,
         max_position_embeddings=32,
-        pad_token_id=1,
-        bos_token_id=0,
-        eos_token_id=2,
-        decoder_start_token_id=2,
         forced_eos_token_id=None,
+        **ends,
     )
     return BartForConditionalGeneration(config)

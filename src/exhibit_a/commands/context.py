@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from exhibit_a.commands.options import Answer, WithModel, check_place
 from exhibit_a.commands.screen import print_json, print_table, print_written
@@ -19,7 +19,6 @@ NUMBERS = ("question", "answer", "verdict", "rests_on", "need", "log_probability
 class Context(WithModel, Answer):
     """Say which passage in front of a question the answer to it rests on."""
 
-    name: ClassVar[str] = "context"
     model: str = option(
         "stories", short="-m", help="A language model: embedded name, id or folder."
     )
@@ -67,6 +66,11 @@ class Context(WithModel, Answer):
         if self.html is not None:
             result.html(self.html)
         self._show(result)
+
+    def files(self) -> dict[str, Path]:
+        """Also the file of the passages, which is not to be written over."""
+        alone = {"passages": Path(self.passages[0])} if len(self.passages) == 1 else {}
+        return super().files() | alone
 
     def _read(self) -> list[str]:
         """The passages that were given, or those of the one file that was."""

@@ -34,7 +34,6 @@ class _Ranking(DataSet, Answer):
 class Heads(_Ranking):
     """Rank the heads of a classifier by how much its answers owe to them."""
 
-    name: ClassVar[str] = "heads"
     method: ClassVar[str] = "head_importance"
     against: Path | None = option(None, help="A second data set: do the same heads matter there?")
     top: int = option(12, min=1, help="Heads to show.")
@@ -60,7 +59,6 @@ class Heads(_Ranking):
 class Prune(_Ranking):
     """Show how accuracy falls as heads go, or make a model without some of them."""
 
-    name: ClassVar[str] = "prune"
     method: ClassVar[str] = "pruning_curve"
     by: str = option("attribution", help="Measure that ranks the heads.", metavar="MEASURE")
     order: str = option("least", help="Which heads go first.", metavar="least|most")
@@ -161,7 +159,6 @@ class Prune(_Ranking):
 class Triggers(DataSet, Answer):
     """Find pairs of words that single answers rest on, and see whether they turn others."""
 
-    name: ClassVar[str] = "triggers"
     method: ClassVar[str] = "find_triggers"
     victims: Path | None = option(
         None, flag="--attack", help="Labelled texts to put the patterns into."

@@ -5,18 +5,19 @@ is a text that is attributed first. Its options become options, with the help of
 verb written by hand may add to this (``with_options``) and call ``result`` with what was given.
 """
 
-from collections.abc import Callable
 from dataclasses import MISSING, make_dataclass
 from inspect import Parameter
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
-from exhibit_a.commands.options import Answer, DataSet, OneText
+from exhibit_a.commands.options import Answer, DataSet, OneText, expect
 from exhibit_a.commands.verb import Verb, option
 from exhibit_a.progress import progress_bar
 
 if TYPE_CHECKING:
-    from exhibit_a.methods.registry import Method, Option
+    from exhibit_a.methods.options import Option
+    from exhibit_a.methods.registry import Method
+    from exhibit_a.progress import Bar
     from exhibit_a.results.result import Result
     from exhibit_a.shapes import Options
 
@@ -32,7 +33,7 @@ def verb_of(method: "Method") -> type[Verb]:
     def run(self: Answer) -> None:
         self.answer(result(method, self))
 
-    named = {"run": run, "name": method.command, "method": method.name, "__doc__": method.does}
+    named = {"run": run, "method": method.name, "__doc__": method.does}
     plain: type[Verb] = make_dataclass(
         method.name, [], bases=(group, Answer), namespace=named, frozen=True, kw_only=True
     )
@@ -77,7 +78,7 @@ def result(method: "Method", verb: object, **changed: Any) -> "Result":
     return made
 
 
-def _call(method: "Method", verb: Any, options: "Options", bar: Callable[..., None]) -> Any:
+def _call(method: "Method", verb: Any, options: "Options", bar: "Bar") -> Any:
     from exhibit_a.methods.own import result_of
     from exhibit_a.trace.targets import chosen_target
 
@@ -90,6 +91,7 @@ def _call(method: "Method", verb: Any, options: "Options", bar: Callable[..., No
         return method.function(verb.subject(), data, **options, **heard)
     asked = options.pop("target", None) or getattr(verb, "target", None)
     trace = verb.trace()
+    expect(bar, trace.subject, method.name, len(trace.tokens or ()))
     target = None if asked is None else chosen_target(trace, asked)
     if method.takes == ("attribution",):
         from exhibit_a.methods.registry import find

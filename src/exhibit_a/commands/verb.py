@@ -49,9 +49,8 @@ def argument(default: Any = MISSING, *, help: str) -> Any:
 
 
 class Verb(ABC):
-    """Something that can be asked on the command line."""
+    """Something that can be asked on the command line, by the name of its class."""
 
-    name: ClassVar[str] = ""
     method: ClassVar[str] = ""  # the registered method whose options it has, if any
 
     @abstractmethod

@@ -2,7 +2,8 @@
 
 A corpus is read as a stream, once for a run and once more when the run is resumed. The id of an
 example is the one that the caller gives (a column, or an ``Example``), which must not occur twice;
-otherwise it is made from the content: a hash of text and pair, and how often these occurred before.
+otherwise it is made from the content: a hash of text, pair and answer, and how often these occurred
+before.
 Both stay the same when rows are added, removed or moved elsewhere in the file.
 
 A row that cannot be used ends the stream, or is yielded in its place as an ``Unusable``.
@@ -37,6 +38,7 @@ def stream_examples(
     text: str | None = None,
     pair: str | None = None,
     label: str | None = None,
+    answer: str | None = None,
     identity: str | None = None,
     unusable: str = "stop",
 ) -> Iterator[Example | Unusable]:
@@ -48,15 +50,17 @@ def stream_examples(
     """
     if unusable not in ("stop", "skip"):
         raise BadRequestError(f"Rows that cannot be used are to stop or skip, not {unusable!r}.")
-    for entry in _with_ids(_entries(source, (text, pair, label), identity)):
+    for entry in _with_ids(_entries(source, (text, pair, label, answer), identity)):
         if isinstance(entry, Unusable) and unusable == "stop":
             raise BadRequestError(str(entry))
         yield entry
 
 
 def fingerprint(example: Example) -> str:
-    """A short hash of the text and pair of an example, the same in every file."""
+    """A short hash of the text, pair and answer of an example, the same in every file."""
     content = f"{example.text.strip()}\0{(example.pair or '').strip()}"
+    if example.answer is not None:
+        content += f"\0{example.answer.strip()}"
     return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.methods.registry import Cost, Method, methods
+from exhibit_a.methods.registry import Cost, Method, find, methods
 from exhibit_a.shapes import Context
 from exhibit_a.subject.anatomy import Anatomy
 from exhibit_a.subject.encoding import decoder_limit, probe
@@ -134,6 +134,21 @@ def diagnose(subject: Subject, *, length: int = 32, rows: int | None = None) -> 
         methods=_estimates(subject, seen, seconds, rows),
         rows=rows,
     )
+
+
+@method_modes()
+def estimate(subject: Subject, name: str, *, length: int) -> Estimate:
+    """What one method costs for a text: its passes, times what a pass of that length took just now.
+
+    >>> cost = estimate(subject, "trial", length=16)
+    >>> cost.passes > cost.forwards > 60, cost.seconds > 0
+    (True, True)
+
+    The doctor's table and the bars of the command line both say this.
+    """
+    sizes, entry = _Sizes(), find(name)
+    asking = _Asking(subject, sizes, _timed_pass(subject, length, sizes), None)
+    return asking.estimate(name, entry.cost, entry.needs)
 
 
 class _Sizes(Tap):

@@ -8,7 +8,7 @@ error of its own is one clear line with its name.
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,10 +18,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError, first_line, require_choice
+from exhibit_a.methods.options import Function
 from exhibit_a.methods.registry import (
     YOURS,
     Cost,
-    Function,
     Gives,
     Method,
     add,
@@ -98,6 +98,10 @@ def register(
         raise BadRequestError(
             f"A method is a function with a name made of letters, digits and _; {title!r} is none."
         )
+    try:
+        inspect.signature(function)
+    except ValueError as problem:  # some that are built in do not say what they take
+        raise BadRequestError(f"A method says what it takes, and {title!r} does not.") from problem
     require_choice("kind of method", gives, ("tokens", "maps"))
     kind: Gives = "maps" if gives == "maps" else "tokens"
     asked = question or (inspect.getdoc(function) or title).split("\n")[0]
@@ -164,6 +168,17 @@ def token_scores(
         raise BadRequestError(
             f"The method {entry.name!r} gave {_shape(tensor)} scores for {len(trace.tokens)} "
             "tokens, or some that are not numbers; give one finite number for each token."
+        )
+    if not isinstance(checks, Mapping):
+        raise BadRequestError(
+            f"The method {entry.name!r} gave {checks!r} beside its scores; give a dictionary of "
+            "checks, or the scores alone."
+        )
+    error = checks.get(STANDARD_ERROR, tensor)
+    if not isinstance(error, Tensor) or error.shape != tensor.shape:
+        raise BadRequestError(
+            f"The method {entry.name!r} gave a standard error that is not one number for each "
+            "token."
         )
     return tensor, dict(checks)
 
@@ -234,9 +249,10 @@ def _called(
 
 def _as_tensor(entry: Method, numbers: Any) -> Tensor:
     try:
-        return torch.as_tensor(
-            np.asarray(numbers) if isinstance(numbers, list) else numbers
-        ).float()
+        tensor = torch.as_tensor(np.asarray(numbers) if isinstance(numbers, list) else numbers)
+        if tensor.is_complex():
+            raise TypeError("complex numbers have no order")
+        return tensor.float()
     except (TypeError, ValueError, RuntimeError) as problem:
         raise BadRequestError(
             f"The method {entry.name!r} gave a {type(numbers).__name__}, and not an array of "

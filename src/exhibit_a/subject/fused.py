@@ -35,7 +35,6 @@ from exhibit_a.subject.tap import (
     NAME,
     AttentionCall,
     Operands,
-    Scorers,
     Tap,
     attention_by_part,
     eager_beside,
@@ -150,13 +149,7 @@ def _of_rows(part: object, rows: RowIndex, size: tuple[int, int]) -> object:
 
 
 @contextmanager
-def fused_tapping(
-    model: PreTrainedModel,
-    tap: Tap,
-    *,
-    first: int = 0,
-    scorers: Scorers = (),  # noqa: ARG001 - our function is given the queries
-) -> Iterator[None]:
+def fused_tapping(model: PreTrainedModel, tap: Tap, first: int = 0) -> Iterator[None]:
     """Show every attention call to ``tap`` while the model runs on its own fused kernels."""
     with attention_by_part(model, _our_name), showing(model, tap, first):
         yield

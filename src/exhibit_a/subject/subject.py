@@ -101,7 +101,9 @@ class Subject:
         With ``fused``, the model runs on its fused kernels where it has any, and ``tap`` is not
         asked about weights there.
         """
-        tapping = fused_tapping if fused and self.kernels else TAPS[self.anatomy.tap]
+        if fused and self.kernels:
+            return fused_tapping(self.model, tap, first)
+        tapping = TAPS[self.anatomy.tap]
         return tapping(self.model, tap, first=first, scorers=self.anatomy.scorers)
 
     def encode(self, text: object, pair: str | None = None, *, truncate: bool = False) -> Inputs:

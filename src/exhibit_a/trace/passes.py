@@ -123,6 +123,11 @@ class Pass(ABC):
         """The output projection as each head of a site meets it, where it was found."""
         return output_weight(self.model, self.sites[site])
 
+    def output_weights(self) -> list[Tensor | None]:
+        """The same of all sites; that the model is as it was is looked at once."""
+        model = self.model
+        return [output_weight(model, site) for site in self.sites]
+
 
 class Recorder(Tap):
     """Keeps what was asked of every attention call."""

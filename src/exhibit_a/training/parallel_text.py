@@ -7,7 +7,12 @@ before anything is learnt: other numbers of lines, a line that is empty, bytes t
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import torch
+
 from exhibit_a.errors import BadRequestError
+from exhibit_a.examples.files import require_file
+from exhibit_a.numerics.memory import free_bytes
+from exhibit_a.subject.encoding import require_text
 
 Pairs = list[tuple[str, str]]
 
@@ -55,6 +60,11 @@ def _lines(source: object) -> list[str]:
 
 
 def _lines_of_file(path: Path) -> list[str]:
+    require_file(path)
+    if (size := path.stat().st_size) > free_bytes(torch.device("cpu")) // 8:  # bytes, then words
+        raise BadRequestError(
+            f"{path} has {size / 1e9:.1f} GB, too much for the memory that is free."
+        )
     try:
         return path.read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n")
     except OSError as problem:
@@ -76,4 +86,5 @@ def _pair(item: object, number: int) -> tuple[str, str]:
 def _text(line: object, number: int) -> str:
     if not isinstance(line, str):
         raise BadRequestError(f"Item {number} is {type(line).__name__}, not text.")
+    require_text(line)
     return line

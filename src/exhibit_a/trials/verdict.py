@@ -31,7 +31,7 @@ import torch
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.trials.head_numbers import HeadNumbers
-from exhibit_a.trials.sentences import fall
+from exhibit_a.trials.sentences import CANCELS, cancels, fall
 
 EVIDENCE, CONTESTED, MISLEADING, NO_EFFECT, UNDETERMINED = WORDS = (
     "evidence",
@@ -177,9 +177,10 @@ def _word(head: HeadVerdict, size: float, carries: bool, limits: Thresholds) -> 
                 f"whether the answer rests on it is not clear: {share:.1%} ± {doubt:.1%} of its "
                 "margin"
             )
+        by_share, by_alone = (round(part, 3) + 0.0 for part in (share, alone))  # no minus nought
         return NO_EFFECT, (
-            f"the answer does not rest on where it looks: {share:.1%} of its margin, {alone:.1%} "
-            f"by this head alone (below {limits.carries:.0%})"
+            f"the answer does not rest on where it looks: {by_share:.1%} of its margin, "
+            f"{by_alone:.1%} by this head alone (below {limits.carries:.0%})"
         )
     return quality(head, share, limits)
 
@@ -236,6 +237,9 @@ def judge_text(
             f"{_MEANS[UNDETERMINED]} {moved}; but with its weights dealt out to the words at "
             f"random, {fall(reliance, reliance.permuted_margin)}: that is not told from chance."
         )
+    if cancels(reliance, limits.whole):
+        dealt = fall(reliance, reliance.permuted_margin)
+        moved += f", because {CANCELS}; with its weights dealt out to the words at random, {dealt}"
     shares = ", ".join(f"{part:.0%} {_OF[each]}" for each, part in parts.items() if part >= 0.005)
     return word, f"{_MEANS[word]} {moved}. Of what heads add or take, {shares}."
 
