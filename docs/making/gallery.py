@@ -61,7 +61,7 @@ def image() -> xa.Result:
 
 def translation() -> xa.Result:
     """A model with two stacks: the translator inside, or one with random weights until there is."""
-    source, target = "Ein Hund rennt durch den Schnee .", "A dog runs through the snow ."
+    source, target = "A dog runs through the snow .", "Ein Hund rennt durch den Schnee ."
     subject = xa.load("translation") if "translation" in embedded_names() else _two_stacks()
     return xa.trial(subject, source, target_text=target)
 

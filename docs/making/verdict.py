@@ -203,7 +203,7 @@ def _mistakes(rows: list[dict[str, Any]]) -> str:
             numbers = dict(zip(words.COLUMNS, columns, strict=True))
             if right.get((site, head), word) != word:
                 wrong.append(
-                    f"* {row['kind']}, seed {row['seed']}, head {site}.{head}: {word} instead of "
+                    f"* {row['kind']}, seed {row['seed']}, layer {site}, head {head}: {word} instead of "
                     f"{right[site, head]} (distance {numbers['distance']:.2f}, cosine "
                     f"{numbers['pointing']:.2f}, coherence {numbers['coherence']:.2f})"
                 )

@@ -1,6 +1,8 @@
 """How far is it? One bar for all long work, on stderr, and only where somebody watches.
 
-Work tells a ``Progress`` how much is done and of how much; the bar adds an estimate of the rest.
+Work tells a ``Progress`` how much is done and of how much; the bar adds an estimate of the rest:
+from how fast it went so far, or, where the steps are unlike each other, from what the doctor says
+the whole takes (``methods.doctor.estimate``).
 """
 
 from collections.abc import Callable, Iterator
@@ -20,8 +22,9 @@ def tell(progress: Progress | None, done: int, total: int | None = None) -> None
 class Bar:
     """A bar that can be told how far it is, and given another title or a note beside it."""
 
-    def __init__(self, update: Callable[..., None]) -> None:
+    def __init__(self, update: Callable[..., None], *, watched: bool = False) -> None:
         self._update = update
+        self.watched = watched  # whether there is a screen to draw it on
 
     def __call__(self, done: int, total: int | None = None) -> None:
         """So much is done, of so much."""
@@ -35,28 +38,64 @@ class Bar:
         """What is being done now, and how much of all stages is done."""
         self._update(description=shown(words, lines=False), completed=done, total=total)
 
+    def expect(self, seconds: float) -> None:
+        """The whole takes about so long."""
+        self._update(expected=seconds)
+
     def note(self, words: str) -> None:
         """Something that is known so far."""
         self._update(note=shown(words, lines=False))
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> duration(0.034), duration(7.2), duration(95), duration(600)
+    ('0.034 s', '7.2 s', '95 s', '10 min')
+    """
+    return f"{seconds:.2g} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def left(expected: float, elapsed: float) -> str:
+    """What is left of a time that was estimated.
+
+    >>> left(12.3, 3.1), left(12.3, 14.0)
+    ('about 9 s left', 'longer than the estimated 12 s')
+    """
+    rest = expected - elapsed
+    if rest < 0:
+        return f"longer than the estimated {duration(round(expected, expected < 2))}"
+    return f"about {duration(round(rest))} left"
 
 
 @contextmanager
 def progress_bar(title: str, *, visible: bool = True) -> Iterator[Bar]:
     """A bar with an estimate while the block runs."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Task, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Columns
+    from rich.text import Text
+
+    class Remaining(TimeRemainingColumn):
+        """What is left by the estimate that was given, or by how fast it went."""
+
+        def render(self, task: Task) -> Text:
+            expected = task.fields["expected"]
+            if expected is None:
+                return super().render(task)
+            return Text(left(expected, task.elapsed or 0.0), style="progress.remaining")
 
     screen = Console(stderr=True)
+    watched = visible and screen.is_terminal
     with Columns(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TimeRemainingColumn(elapsed_when_finished=True),
+        Remaining(elapsed_when_finished=True),
         TextColumn("{task.fields[note]}", markup=False),
         console=screen,
         transient=True,
-        disable=not (visible and screen.is_terminal),
+        disable=not watched,
     ) as columns:
-        task = columns.add_task(shown(title, lines=False), total=None, note="")
-        yield Bar(lambda **changes: columns.update(task, **changes))
+        task = columns.add_task(shown(title, lines=False), total=None, note="", expected=None)
+        yield Bar(lambda **changes: columns.update(task, **changes), watched=watched)

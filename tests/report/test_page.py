@@ -1,5 +1,6 @@
 """The page in a real browser with no network: it says what the result says, its controls work."""
 
+import base64
 import csv
 import html
 import json
@@ -13,11 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support.cases import large_trial, tiny_trial
-from support.chromium import chromium, visit
+from support.cases import large_trial
+from support.chromium import visit
 
 import exhibit_a as xa
 from exhibit_a.report.html import page, script
+from exhibit_a.report.picture import shaded
 from exhibit_a.report.sentences import (
     MARKS,
     carriers_sentence,
@@ -50,31 +52,6 @@ SWITCH = """async places => {
   }
   return times;
 }"""
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    return tiny_trial()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def address(tiny, tmp_path_factory):
-    return tiny.html(tmp_path_factory.mktemp("page") / "tiny.html").as_uri()
-
-
-@pytest.fixture
-def seen(browser, address):
-    with visit(browser, address, permissions=["clipboard-read", "clipboard-write"]) as opened:
-        opened.page.wait_for_selector("canvas[data-shown]")
-        yield opened
-        assert opened.complaints == []
-        assert opened.requests == [address]
 
 
 def open_head(seen, site, head):
@@ -446,14 +423,45 @@ def test_two_widgets_do_not_disturb_each_other(browser, tiny):
 def test_without_scripts_a_notebook_still_shows_something(tiny):
     text = tiny._repr_html_()
     assert html.escape(tiny.verdict) in text
-    assert text.count('src="data:image/png;base64,') == 3
+    assert text.count('src="data:image/png;base64,') == 1  # the verdicts
+    assert text.count('src="data:image/svg+xml;base64,') == 2  # raw and effective
     assert html.escape(tiny.advice) in text
     head = most_important(tiny)[0]
     assert f"<td>{head.word}</td><td>{of_margin(tiny, head.reliance):+.1%}</td>" in text
     assert all(
         f"<td>{html.escape(picture.label)}</td>" in text for picture in tiny.pictures.values()
     )
-    assert not re.search(r"<script|style=|<svg|on\w+=|https?:", text)
+    told = re.sub(r'src="data:[^"]+"', "", text)
+    assert not re.search(r"<script|style=|<svg|on\w+=|https?:", told)
+
+
+def drawings(text):
+    """The drawings in the pictures of a static page."""
+    found = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', text)
+    return [base64.b64decode(one).decode() for one in found]
+
+
+def test_static_maps_carry_the_words_of_the_text(tiny):
+    head = most_important(tiny)[0]
+    for drawing in drawings(tiny._repr_html_()):
+        words = re.findall(r"<text[^>]*>([^<]*)</text>", drawing)
+        assert words == [html.escape(word) for word in 2 * tiny.tokens]
+    for result in (tiny.effective, tiny.attribution, tiny.hidden, tiny.reliance):
+        text = result._repr_html_()
+        assert len(drawings(text)) == 2, type(result).__name__
+        for drawing in drawings(text):
+            assert drawing.count("</text>") == 2 * len(tiny.tokens)
+            assert "<script" not in drawing
+    strongest = tiny.effective.raw[head.site][head.head].argmax().item()
+    row, column = divmod(strongest, len(tiny.tokens))
+    assert f"{tiny.tokens[row]} → {tiny.tokens[column]}" in tiny._repr_html_()
+    assert not drawings(other_results(tiny)[-2]._repr_html_())  # a curve has no maps
+
+
+def test_noise_is_not_painted_in_static_maps():
+    faint = shaded(torch.tensor([[3e-8, -3e-8]]), 3e-8)
+    assert (faint == shaded(torch.zeros(1, 2), 1.0)).all()
+    assert (shaded(torch.tensor([[0.5]]), 1.0) != shaded(torch.zeros(1, 1), 1.0)).any()
 
 
 def other_results(trial):

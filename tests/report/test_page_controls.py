@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from playwright.sync_api import TimeoutError as Late
-from support.cases import TEXT, large_trial, tiny_trial
-from support.chromium import chromium, visit
+from support.cases import TEXT, large_trial
+from support.chromium import visit
 
 import exhibit_a as xa
 
@@ -29,32 +29,6 @@ TIMED = """async ({run, ready}) => {
 }"""
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    return tiny_trial()
-
-
-@pytest.fixture(scope="module")
-def address(tiny, tmp_path_factory):
-    return tiny.html(tmp_path_factory.mktemp("page") / "tiny.html").as_uri()
-
-
-@pytest.fixture
-def seen(browser, address):
-    with visit(browser, address, permissions=["clipboard-read", "clipboard-write"]) as opened:
-        opened.page.wait_for_selector("canvas[data-shown]")
-        opened.settle()
-        yield opened
-        assert opened.complaints == []
-        assert opened.requests == [address]
-
-
 def copied(seen, section, label):
     seen[f"{section} .exports button:text-is('{label}')"].first.click()
     seen.page.wait_for_selector(".toast:not(:empty)")
@@ -71,6 +45,15 @@ def downloaded(seen, button):
         except Late as problem:
             dropped = problem
     raise dropped
+
+
+def lines_of(seen):
+    """How many lines are drawn: a path holds all those of one look."""
+    return seen.page.evaluate(
+        """() => [...document.querySelector('[data-exhibit-a]').shadowRoot
+          .querySelectorAll('.strand')].map(path => path.getAttribute('d').split('M').length - 1)
+          .reduce((sum, count) => sum + count, 0)"""
+    )
 
 
 def end(side, place):
@@ -114,11 +97,11 @@ def test_the_first_screen_has_text_answer_advice_and_heads(seen):
 def test_lines_follow_the_pointer_and_stay_when_chosen(seen, tiny):
     seen[".line-view"].scroll_into_view_if_needed()
     everything = int(seen[".line-view"].get_attribute("data-lines"))
-    assert everything == seen[".strand"].count() > len(tiny.tokens)
+    assert everything == lines_of(seen) > len(tiny.tokens)
     seen[end("query", 3)].hover()
     seen.settle()
     assert seen[".line-view"].get_attribute("data-end") == "query 3"
-    assert seen[".strand"].count() <= len(tiny.tokens)
+    assert 0 < lines_of(seen) <= len(tiny.tokens)
     seen["h1"].hover()
     seen.settle()
     assert seen[".line-view"].get_attribute("data-end") == ""
@@ -129,7 +112,8 @@ def test_lines_follow_the_pointer_and_stay_when_chosen(seen, tiny):
     assert "is looked at by" in seen.text(".line-view .outcome")
     seen[".line-view .all"].click()
     seen.settle()
-    assert seen[".strand"].count() == everything
+    assert lines_of(seen) == everything
+    assert f"All {everything} lines" in seen.text(".line-view .outcome")
 
 
 def test_lines_say_the_weights_of_the_head(seen, tiny):
@@ -391,20 +375,33 @@ def test_lines_and_search_of_512_tokens_answer_at_once(browser, tmp_path):
             "const box = root.querySelector('.find input'); box.value = '{}'; "
             "box.dispatchEvent(new Event('input'))"
         )
-        lines = [
-            seen.page.evaluate(
-                TIMED, {"run": click.format(at), "ready": f"{ends} === 'query {at}'"}
-            )
-            for at in (200, 300, 400)
-        ]
+        whole = (
+            "const view = root.querySelector('.line-view'); view.dataset.lines = ''; "
+            "root.querySelector(`.line-view [data-whole='{}']`).click()"
+        )
+        drawn = "root.querySelector('.line-view').dataset.lines !== ''"
+
+        def timed(run, ready):
+            return seen.page.evaluate(TIMED, {"run": run, "ready": ready})
+
+        lines = [timed(click.format(at), f"{ends} === 'query {at}'") for at in (200, 300, 400)]
         found = [
-            seen.page.evaluate(
-                TIMED, {"run": typed.format(f"word{at}"), "ready": f"{ends} === 'query {at + 1}'"}
-            )
+            timed(typed.format(f"word{at}"), f"{ends} === 'query {at + 1}'")
             for at in (333, 401, 77)
         ]
+        seen.page.keyboard.press("Escape")
+        seen[".line-view .all"].click()
+        layers = []
+        for layer in range(5):  # each is unpacked for the first time
+            seen[".cell"].nth(12 * layer).click()
+            seen.settle()
+            layers.append(timed(whole.format("true"), drawn))
+            told = seen.text(".line-view .outcome")
+            assert re.match(r"The 900 strongest of \d{4,} lines", told)
+            timed(whole.format("false"), drawn)
         assert min(lines) < 300
         assert min(found) < 300
+        assert min(layers) < 300
         assert seen.complaints == []
 
 

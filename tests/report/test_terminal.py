@@ -62,7 +62,8 @@ def test_it_says_everything(trial):
         assert head.word in row
         assert f"{of_margin(trial, head.reliance):+.0%}" in row
         assert f"{of_margin(trial, head.one_head):+.0%}" in row
-        assert f"{'yes' if head.points else 'no'} {head.pointing:.2f}" in row
+        assert f"{head.distance:.0%}" in row.split()
+        assert f"{head.pointing:.2f}" in row.split()
     for picture in trial.pictures.values():
         row = next(line for line in output.splitlines() if f" {picture.label} " in line)
         assert row.strip().startswith(f"{MARKS[picture.advice]} {picture.advice}")

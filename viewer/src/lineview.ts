@@ -6,7 +6,7 @@ import { caption, fill, h, s, set } from "./dom";
 import { type Cell, exportsOf } from "./files";
 import { number, shorter, word } from "./format";
 import { oncePerFrame } from "./frames";
-import { type End, type Link, linksOf, sums } from "./lines";
+import { type End, type Links, linksOf, type Strand, strandsOf, sums } from "./lines";
 import { gridOf, limitOf } from "./matrix";
 import type { Maps } from "./model";
 import { type Grid, shown } from "./payload";
@@ -16,6 +16,7 @@ const SIDE = 118; // for the tokens of a side
 const WIDEST = 620;
 const MOST = 900; // lines at once
 const FAINTEST = 0.01; // of the scale; fainter links are no lines
+const LOOKS = 12; // strengths that can be told apart
 const NAMED = 5; // links that are told
 
 export function lineView(context: Context, maps: Maps): HeadView {
@@ -25,7 +26,7 @@ export function lineView(context: Context, maps: Maps): HeadView {
   let places: [number[], number[]] = [[], []];
   let held: End | null = null; // chosen by click, touch or key
   let passing: End | null = null; // under the pointer
-  let links: Link[] = [];
+  let links: Links = { drawn: [], all: 0 };
   const tokens: Record<End["side"], Map<number, SVGGElement>> = { query: new Map(), key: new Map() };
   const strands = s("g", { class: "strands" });
   const drawing = s("svg", { role: "group", "aria-label": "lines from each token to those it looks at" }, strands);
@@ -85,32 +86,30 @@ export function lineView(context: Context, maps: Maps): HeadView {
     const scale = new SignedScale(limit, context.isDark());
     const end = passing ?? held;
     links = linksOf(grids, places, end, MOST, FAINTEST * scale.limit);
-    const rows = [new Map(places[0].map((place, row) => [place, row])), new Map(places[1].map((place, row) => [place, row]))];
     const width = Number(drawing.getAttribute("width"));
-    const strongest = Math.max(...links.map((link) => Math.abs(link.value)), scale.limit * 0.05);
-    fill(
-      strands,
-      ...[...links].reverse().map((link) =>
-        s("line", {
-          class: grids.length > 1 ? `strand tone s${link.head % 8}` : link.value < 0 ? "strand against" : "strand",
-          x1: SIDE,
-          x2: width - SIDE,
-          y1: 4 + STEP * (rows[0].get(link.query)! + 0.5),
-          y2: 4 + STEP * (rows[1].get(link.key)! + 0.5),
-          "stroke-opacity": (0.08 + 0.87 * Math.sqrt(Math.abs(link.value) / strongest)).toFixed(3),
-          "stroke-width": (0.6 + 2.4 * (Math.abs(link.value) / strongest)).toFixed(2),
-        }),
-      ),
-    );
+    const rows = places.map((list) => new Map(list.map((place, row) => [place, 4 + STEP * (row + 0.5)])));
+    const line = (query: number, key: number) => `M${SIDE} ${rows[0].get(query)}L${width - SIDE} ${rows[1].get(key)}`;
+    const path = ({ kind, strength, links }: Strand) =>
+      s("path", {
+        class: kind,
+        d: links.map((link) => line(link.query, link.key)).join(""),
+        "stroke-opacity": (0.08 + 0.87 * Math.sqrt(strength)).toFixed(3),
+        "stroke-width": (0.6 + 2.4 * strength).toFixed(2),
+      });
+    const kindOf = (link: Links["drawn"][0]) =>
+      grids.length > 1 ? `strand tone s${link.head % 8}` : link.value < 0 ? "strand against" : "strand";
+    const strongest = Math.max(Math.abs(links.drawn[0]?.value ?? 0), scale.limit * 0.05);
+    fill(strands, ...strandsOf(links.drawn, kindOf, strongest, LOOKS).map(path));
     shade(end, scale);
     tell(end);
-    section.dataset.lines = String(links.length);
+    section.dataset.lines = String(links.drawn.length);
+    section.dataset.all = String(links.all);
     section.dataset.end = end ? `${end.side} ${end.place}` : "";
   });
 
   function shade(end: End | null, scale: SignedScale): void {
     const other = end?.side === "query" ? "key" : "query";
-    const weights = end ? sums(links, end, names(other).length, grids.length) : null;
+    const weights = end ? sums(links.drawn, end, names(other).length, grids.length) : null;
     const found = { query: matches(context, opened!.site.queries), key: matches(context, opened!.site.keys) };
     const first = held ?? { side: "query", place: Math.min(store.now.query, opened!.site.rows - 1) };
     for (const side of ["query", "key"] as const)
@@ -129,11 +128,12 @@ export function lineView(context: Context, maps: Maps): HeadView {
   function tell(end: End | null): void {
     const what = modeOf(maps, store.now.mode).name;
     if (!end) {
-      fill(said, `The ${links.length} strongest of ${what.toLowerCase()}. Choose a token to see its own.`);
+      const count = links.drawn.length < links.all ? `The ${links.drawn.length} strongest of ${links.all} lines` : `All ${links.all} lines`;
+      fill(said, `${count} of ${what.toLowerCase()} above 1 % of the scale; fainter ones are not drawn. Choose a token to see its own.`);
       return;
     }
     const other = end.side === "query" ? "key" : "query";
-    const best = links.slice(0, NAMED).map((link) => `${word(names(other)[link[other]])} ${number(link.value, true)}`);
+    const best = links.drawn.slice(0, NAMED).map((link) => `${word(names(other)[link[other]])} ${number(link.value, true)}`);
     fill(
       said,
       h("q", {}, word(names(end.side)[end.place])),
@@ -255,7 +255,7 @@ export function lineView(context: Context, maps: Maps): HeadView {
       name: () => `${nameOf(opened!.site, opened!.head)} ${store.now.mode} lines`,
       rows: () => [
         ["head", "from", "to", "weight"],
-        ...links.map((link): Cell[] => [
+        ...links.drawn.map((link): Cell[] => [
           grids.length > 1 ? link.head : opened!.head.head,
           word(names("query")[link.query]),
           word(names("key")[link.key]),

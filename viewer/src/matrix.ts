@@ -52,8 +52,8 @@ export function inkOf(element: Element): Ink {
 export function gridOf(opened: Opened, maps: Maps, key: string, slide: number): Grid {
   const moved = opened.slides && slide > 0 && opened.grids["raw"];
   if (!moved) return shown(opened.grids, maps, key);
-  const raw = opened.slides!.moved(opened.grids["raw"], slide);
-  return shown({ ...opened.grids, raw }, maps, key);
+  const raw = { value: opened.slides!.moved(opened.grids["raw"], slide) };
+  return shown(Object.create(opened.grids, { raw }), maps, key); // a copy would make every map
 }
 
 export function limitOf(opened: Opened, maps: Maps, key: string, own: boolean): number {

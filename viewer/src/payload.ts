@@ -140,27 +140,42 @@ export function sparse(
     }
     at += 2 * entries;
     for (const key of group.modes) {
-      const steps = new Int8Array(bytes.buffer, at, entries);
-      const kept = unscaled(steps, 8, head.scales[key] ?? 0);
-      const rests = unscaled(
-        new Int8Array(bytes.buffer, at + entries, site.rows),
-        8,
-        head.rests[key] ?? 0,
-      );
+      const kept = new Int8Array(bytes.buffer, at, entries);
+      const rests = new Int8Array(bytes.buffer, at + entries, site.rows);
       at += entries + site.rows;
-      const values = new Float32Array(site.rows * site.columns);
-      for (let row = 0; row < site.rows; row++) {
-        const start = row * site.columns;
-        const first = range ? range[2 * row] : 0;
-        const last = range ? range[2 * row + 1] : site.columns - 1;
-        values.fill(rests[row], start + first, start + last + 1);
-        for (let entry = row * count; entry < (row + 1) * count; entry++)
-          values[start + places[entry]] = kept[entry];
-      }
-      grids[key] = { rows: site.rows, columns: site.columns, values };
+      const scales: [number, number] = [head.scales[key] ?? 0, head.rests[key] ?? 0];
+      whenAsked(grids, key, () => spread(site, places, kept, rests, scales, range));
     }
   }
   return grids;
+}
+
+/** A map that is made when it is first looked at: a layer of long texts has millions of numbers. */
+function whenAsked(grids: Grids, key: string, make: () => Grid): void {
+  let made: Grid | null = null;
+  Object.defineProperty(grids, key, { enumerable: true, get: () => (made ??= make()) });
+}
+
+/** Kept entries at their places, and elsewhere the mean of the rest of the row. */
+function spread(
+  site: Site,
+  places: Uint16Array,
+  kept: Int8Array,
+  rests: Int8Array,
+  scales: [number, number],
+  range: Uint16Array | null,
+): Grid {
+  const count = kept.length / site.rows;
+  const [large, small] = [unscaled(kept, 8, scales[0]), unscaled(rests, 8, scales[1])];
+  const values = new Float32Array(site.rows * site.columns);
+  for (let row = 0; row < site.rows; row++) {
+    const start = row * site.columns;
+    const first = range ? range[2 * row] : 0;
+    const last = range ? range[2 * row + 1] : site.columns - 1;
+    values.fill(small[row], start + first, start + last + 1);
+    for (let entry = row * count; entry < (row + 1) * count; entry++) values[start + places[entry]] = large[entry];
+  }
+  return { rows: site.rows, columns: site.columns, values };
 }
 
 function unscaled(steps: Int8Array | Int16Array, bits: number, scale: number): Float32Array {

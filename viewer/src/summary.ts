@@ -34,7 +34,7 @@ export function summaryView(context: Context, heading: "h1" | "h3" = "h1"): HTML
       h(
         "details",
         { class: "skipped" },
-        h("summary", {}, `${summary.skipped.length} methods did not apply`),
+        h("summary", {}, summary.skipped.length === 1 ? "1 method did not apply" : `${summary.skipped.length} methods did not apply`),
         h(
           "dl",
           {},
@@ -53,11 +53,13 @@ function texts(context: Context, summary: Summary): HTMLElement | null {
     "div",
     {},
     header.scene && sceneScores(context, header.scene, summary),
-    ...given.flatMap(([title, sequence]) => [
-      h("h2", { class: "label" }, header.scene && given.length === 1 ? "What the model was given" : title),
-      textView(context, sequence, sequence === summary.sequence ? summary.shares : [], title),
-    ]),
-    caption(summary.caption),
+    ...given.flatMap(([title, sequence]) => {
+      const main = sequence === summary.sequence;
+      return [
+        h("h2", { class: "label" }, header.scene && given.length === 1 ? "Beside the picture" : title),
+        textView(context, sequence, main ? summary.shares : [], title, main ? caption(summary.caption) : null),
+      ];
+    }),
   );
 }
 

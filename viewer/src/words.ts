@@ -30,8 +30,8 @@ export function wordsOf(context: Context, name: string): Written[] {
   return found;
 }
 
-/** The words of a sequence with the sum of its tokens' scores. */
-export function textView(context: Context, name: string, scores: number[], label: string): HTMLElement {
+/** The words of a sequence with the sum of its tokens' scores, and what is said ``below`` them. */
+export function textView(context: Context, name: string, scores: number[], label: string, below: HTMLElement | null = null): HTMLElement {
   const { store, header } = context;
   const patches = new Set(header.scene?.grids[name]?.flat()); // shown in the picture
   const words = wordsOf(context, name).filter((one) => !one.places.every((place) => patches.has(place)));
@@ -78,6 +78,7 @@ export function textView(context: Context, name: string, scores: number[], label
     "div",
     { class: "written" },
     text,
+    below,
     scores.length > 0 &&
       exportsOf(context, {
         name: () => "words",

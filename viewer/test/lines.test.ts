@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { inkOn, SignedScale } from "../src/colour";
 import { labelled } from "../src/drawing";
 import { escaped, latexMap, latexTable, latexWords } from "../src/latex";
-import { linksOf, sums } from "../src/lines";
+import { linksOf, strandsOf, sums } from "../src/lines";
 
 const grid = { rows: 2, columns: 3, values: new Float32Array([0.7, 0.2, 0.001, 0.1, -0.6, 0.3]) };
 const all: [number[], number[]] = [
@@ -12,30 +12,44 @@ const all: [number[], number[]] = [
 
 describe("lines", () => {
   it("are the links of one token, or of all, strongest first and none that is faint", () => {
-    expect(linksOf([grid], all, null, 10, 0.01).map((link) => [link.query, link.key])).toEqual([
+    expect(linksOf([grid], all, null, 10, 0.01).drawn.map((link) => [link.query, link.key])).toEqual([
       [0, 0],
       [1, 1],
       [1, 2],
       [0, 1],
       [1, 0],
     ]);
-    expect(linksOf([grid], all, { side: "query", place: 0 }, 10, 0.01).map((link) => link.key)).toEqual([0, 1]);
-    expect(linksOf([grid], all, { side: "key", place: 1 }, 1, 0.01).map((link) => link.query)).toEqual([1]);
+    expect(linksOf([grid], all, { side: "query", place: 0 }, 10, 0.01).drawn.map((link) => link.key)).toEqual([0, 1]);
+    expect(linksOf([grid], all, { side: "key", place: 1 }, 1, 0.01).drawn.map((link) => link.query)).toEqual([1]);
   });
 
   it("are found by counting where they are very many, and are the same", () => {
-    const values = Float32Array.from({ length: 400 * 400 }, (_, i) => ((i * 7919) % 160_001) / 160_001);
-    const many = { rows: 400, columns: 400, values };
-    const places = Array.from({ length: 400 }, (_, i) => i);
+    const values = Float32Array.from({ length: 100 * 100 }, (_, i) => ((i * 7919) % 10_007) / 10_007);
+    const many = { rows: 100, columns: 100, values };
+    const places = Array.from({ length: 100 }, (_, i) => i);
     const links = linksOf([many], [places, places], null, 50, 1e-6);
     const best = [...values].sort((one, two) => two - one).slice(0, 50);
-    expect(links.map((link) => link.value)).toEqual(best);
+    expect(links.drawn.map((link) => link.value)).toEqual(best);
+    expect(links.all).toBe([...values].filter((value) => value >= 1e-6).length);
+  });
+
+  it("of one look are one path, and none is lost", () => {
+    const links = linksOf([grid], all, null, 10, 0.01).drawn;
+    const strands = strandsOf(links, (link) => (link.value < 0 ? "against" : "for"), 0.7, 3);
+    expect(strands.map((strand) => [strand.kind, strand.links.length])).toEqual([
+      ["for", 2],
+      ["for", 1],
+      ["for", 1],
+      ["against", 1],
+    ]);
+    expect(strands.flatMap((strand) => strand.links)).toHaveLength(links.length);
+    expect(strandsOf(links, () => "for", 0.7, 1)).toHaveLength(1);
   });
 
   it("give the other side what all maps give it together", () => {
     const end = { side: "query", place: 1 } as const;
     const links = linksOf([grid, grid], all, end, 10, 0.01);
-    expect([...sums(links, end, 3, 2)].map((value) => Number(value.toFixed(3)))).toEqual([0.1, -0.6, 0.3]);
+    expect([...sums(links.drawn, end, 3, 2)].map((value) => Number(value.toFixed(3)))).toEqual([0.1, -0.6, 0.3]);
   });
 });
 

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from exhibit_a.commands.options import load_quietly, parameters_of
 from exhibit_a.commands.screen import console, print_json
 from exhibit_a.commands.verb import Verb, argument, option
 from exhibit_a.errors import BadRequestError
+from exhibit_a.progress import duration
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 class Doctor(Verb):
     """Say what a model allows, how faithfully it is followed, and what the methods would cost."""
 
-    name: ClassVar[str] = "doctor"
     model: str = argument("sentiment", help="Embedded name, hub id or folder.")
     length: int = option(32, help="Tokens to estimate time and memory for.")
     rows: int | None = option(None, min=1, help="Rows of attention that are kept, if not all.")
@@ -57,7 +57,6 @@ class Doctor(Verb):
 class Train(Verb):
     """Fine-tune an encoder on labelled text, or make a classifier or a translator from nothing."""
 
-    name: ClassVar[str] = "train"
     base: str = argument(
         help="Folder or hub id of an encoder; or transformer, additive, recurrent, identifiable "
         "for a new model."
@@ -83,8 +82,8 @@ class Train(Verb):
     average: int | None = option(None, min=1, help="Epochs of a translator that are averaged.")
     patience: int | None = option(None, min=1, help="Epochs without a new best before stopping.")
     bleu_every: int | None = option(None, min=1, help="Epochs between translations of --dev.")
-    half: bool | None = option(None, help="Matrix products of a translator in bfloat16.")
     max_length: int | None = option(None, min=4, help="Longer texts are cut.")
+    half: bool | None = option(None, help="Matrix products of a translator in bfloat16.")
     train_embeddings: bool = option(False, help="Also train the word vectors of an encoder.")
     seed: int = option(0, help="Same seed, same numbers.")
 
@@ -171,7 +170,8 @@ def _body(diagnosis: "Diagnosis") -> "Table":
         "identifiable": f"up to {diagnosis.identifiable_up_to} visible keys; from "
         f"{diagnosis.identifiable_up_to + 1} on, other weights give the same head output "
         f"(from {diagnosis.identifiable_up_to + 2} on, others that sum to one)",
-        "output projection": "; ".join(diagnosis.sites_without_projection) or "found at every site",
+        "output projection": "; ".join(diagnosis.sites_without_projection)
+        or "found in every layer",
     }
     if diagnosis.doubts:
         rows["doubts"] = "; ".join(diagnosis.doubts)
@@ -189,7 +189,8 @@ def _methods(diagnosis: "Diagnosis") -> "Table":
         f"(one pass took {diagnosis.pass_seconds:.3f} s)"
     )
     table.title_justify = "left"
-    for name in ("method", "applies", "passes", "about", "keeps", "peak", "note"):
+    notes = ["note"] if any(row.reason for row in diagnosis.methods) else []
+    for name in ("method", "applies", "passes", "about", "keeps", "peak", *notes):
         numeric = name in ("passes", "about", "keeps", "peak")
         table.add_column(name, justify="right" if numeric else "left")
     for row in diagnosis.methods:
@@ -197,20 +198,16 @@ def _methods(diagnosis: "Diagnosis") -> "Table":
             row.method,
             "yes" if row.applies else "no",
             "" if row.forwards is None else f"{row.forwards:.0f}",
-            "" if row.seconds is None else _duration(row.seconds),
+            "" if row.seconds is None else duration(row.seconds),
             "" if row.megabytes is None else f"{row.megabytes:.1f} MB",
             "" if row.peak_megabytes is None else f"{row.peak_megabytes:.1f} MB",
-            row.reason,
+            *([row.reason] if notes else []),
         )
     return table
 
 
 def _rows(count: int | None) -> str:
     return "" if count is None else f", {count} of their rows"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.2g} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _listed(numbers: tuple[int, ...]) -> str:

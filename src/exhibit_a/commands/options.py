@@ -1,5 +1,6 @@
 """The options that verbs share: a model, a text or a data set, and where the answer goes."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from json import JSONDecodeError, loads
@@ -12,7 +13,9 @@ from exhibit_a.errors import BadRequestError
 
 if TYPE_CHECKING:
     from exhibit_a.examples import Example
+    from exhibit_a.progress import Bar
     from exhibit_a.results.result import Result
+    from exhibit_a.shapes import Options
     from exhibit_a.subject.prompts import Message
     from exhibit_a.subject.subject import Subject
     from exhibit_a.trace.capture import Trace
@@ -63,6 +66,24 @@ def load_quietly(name: str, **options: Any) -> "Subject":
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return load(name, **options)
+
+
+WORTH = 20  # passes from which it is worth running a few more to say how long it takes
+
+
+def expect(bar: "Bar", subject: "Subject", name: str, length: int) -> None:
+    """Tell a bar that somebody watches how long a method takes, as the doctor says it."""
+    if not bar.watched:
+        return
+    from exhibit_a.methods.doctor import estimate
+    from exhibit_a.methods.registry import find
+
+    anatomy = subject.anatomy
+    if find(name).cost.passes(len(anatomy.layers), length, anatomy.d_model) < WORTH:
+        return
+    seconds = estimate(subject, name, length=length).seconds
+    if seconds is not None:
+        bar.expect(seconds)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +137,14 @@ class OneText(WithModel):
             return read_messages(self.messages)
         raise BadRequestError("Give either a text, or a conversation with --messages FILE.")
 
+    def length(self, subject: "Subject") -> int | None:
+        """About how many tokens the model reads; None of what is no text."""
+        if subject.tokenizer is None or self.text is None:
+            return None
+        written = " ".join(filter(None, (self.text, self.pair, self.reply)))
+        limit = subject.anatomy.max_length or sys.maxsize
+        return min(len(subject.tokenizer.tokenize(written)) + (self.generate or 0) + 2, limit)
+
     def trace(self, **options: Any) -> "Trace":
         """The model's pass over the text."""
         from exhibit_a.trace.capture import capture
@@ -123,8 +152,8 @@ class OneText(WithModel):
         asked = self.asked()
         answer = {"target_text": self.reply, "generate": self.generate}
         options |= answer | {"pair": self.pair, "truncate": self.truncate}
-        said = getattr(self, "rows", None)  # verbs have it whose method needs no others
-        options |= {} if said is None else {"rows": read_rows(said)}
+        rows = getattr(self, "rows", None)  # verbs have it whose method needs no others
+        options |= {} if rows is None else {"rows": read_rows(rows)}
         return capture(self.subject(), asked, **options)
 
 
@@ -161,6 +190,9 @@ class DataSet(WithModel):
     text_column: str | None = option(None, flag="--text", help="Column of the text.")
     pair_column: str | None = option(None, flag="--pair", help="Column of the second text.")
     label_column: str | None = option(None, flag="--label", help="Column of the label.")
+    answer_column: str | None = option(
+        None, flag="--answer", help="Column of the answer of a language model."
+    )
     limit: int | None = option(None, min=1, help="Only the first so many texts.")
 
     def examples(self, file: Path | None = None, *, limited: bool = True) -> "list[Example]":
@@ -172,8 +204,15 @@ class DataSet(WithModel):
             text=self.text_column,
             pair=self.pair_column,
             label=self.label_column,
+            answer=self.answer_column,
         )
         return examples[: self.limit if limited else None]
+
+    def right(self, subject: "Subject", file: Path | None = None) -> "list[Example]":
+        """The examples with what is right: an answer for a language model, else a label."""
+        from exhibit_a.subject.prompts import goes_on
+
+        return self.examples(file) if goes_on(subject) else self.labelled(subject, file)
 
     def labelled(
         self, subject: "Subject", file: Path | None = None, *, limited: bool = True
@@ -233,9 +272,30 @@ class Answer(Verb):
         present(result, summary, json=self.json, written=(self.out, self.plot))
 
 
-def parameters_of(listed: list[str]) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class WithPage(Answer):
+    """A verb that writes a page beside its answer, unless it is told not to."""
+
+    html: Path = option(Path("report.html"), help="Write the page to this file.", writes=True)
+    no_html: bool = option(False, help="Write no page.")
+    seed: int = option(0, help="Same seed, same numbers.")
+
+    def page(self) -> Path | None:
+        """Where the page goes; it is seen before the work that it can be written there."""
+        if self.no_html:
+            usual = type(self).html  # the default of a field is an attribute of its class
+            refuse_beside("--no-html", {"--html": self.html != usual})
+        return check_place(None if self.no_html else self.html)
+
+    def files(self) -> dict[str, Path]:
+        """No page, no file of a page."""
+        named = super().files()
+        return {name: named[name] for name in named if name != "html" or not self.no_html}
+
+
+def parameters_of(listed: list[str]) -> "Options":
     """name=value, where the value is JSON or else plain text."""
-    parameters: dict[str, Any] = {}
+    parameters: Options = {}
     for setting in listed:
         name, equals, value = setting.partition("=")
         if not equals or not name:

@@ -21,9 +21,11 @@ from exhibit_a.methods.own import HeadMaps, TokenAttribution, result_of
 from exhibit_a.methods.registry import Method, find
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf, leaves
-from exhibit_a.shapes import Inputs, Options
+from exhibit_a.shapes import Options
+from exhibit_a.subject.prompts import Prompt
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.capture import capture
+from exhibit_a.trace.gold import answered
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import WORDS
 
@@ -41,21 +43,23 @@ class TextSummary:
 
 
 def results_of_texts(
-    method: Method, subject: Subject, inputs: Sequence[Inputs], options: Options
+    method: Method, subject: Subject, prompts: Sequence[Prompt], options: Options
 ) -> list[Result]:
     """What a method says about each of some encoded texts; together, where it says how."""
-    if method.together is None or len(inputs) == 1:
-        return [_result_of_text(method, subject, one, options) for one in inputs]
-    together: list[Result] = method.together([capture(subject, one) for one in inputs], **options)
+    if method.together is None or len(prompts) == 1:
+        return [_result_of_text(method, subject, prompt, options) for prompt in prompts]
+    traces = [capture(subject, **answered(prompt)) for prompt in prompts]
+    together: list[Result] = method.together(traces, **options)
     return together
 
 
-def _result_of_text(method: Method, subject: Subject, inputs: Inputs, options: Options) -> Result:
-    """What a method says about one encoded text."""
+def _result_of_text(method: Method, subject: Subject, prompt: Prompt, options: Options) -> Result:
+    """What a method says about one encoded text, and its answer where it has one."""
+    asked = answered(prompt)
     if method.takes == ("subject", "text"):
-        answer: Result = method.function(subject, inputs, **options)
+        answer: Result = method.function(subject, asked.pop("text"), **asked, **options)
         return answer
-    trace = capture(subject, inputs)
+    trace = capture(subject, **asked)
     if method.takes == ("attribution",):
         attribution = find("self_attribution").function(trace)
         made: Result = method.function(attribution, **options)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.methods.registry import Cost, Method, methods
+from exhibit_a.methods.registry import Cost, Method, find, methods
 from exhibit_a.shapes import Context
 from exhibit_a.subject.anatomy import Anatomy
 from exhibit_a.subject.encoding import decoder_limit, probe
@@ -134,6 +134,21 @@ def diagnose(subject: Subject, *, length: int = 32, rows: int | None = None) -> 
         methods=_estimates(subject, seen, seconds, rows),
         rows=rows,
     )
+
+
+@method_modes()
+def estimate(subject: Subject, name: str, *, length: int) -> Estimate:
+    """What one method costs for a text: its passes, times what a pass of that length took just now.
+
+    >>> cost = estimate(subject, "trial", length=16)
+    >>> cost.passes > cost.forwards > 60, cost.seconds > 0
+    (True, True)
+
+    The doctor's table and the bars of the command line both say this.
+    """
+    sizes, entry = _Sizes(), find(name)
+    asking = _Asking(subject, sizes, _timed_pass(subject, length, sizes), None)
+    return asking.estimate(name, entry.cost, entry.needs)
 
 
 class _Sizes(Tap):
@@ -279,7 +294,7 @@ def _timed_pass(subject: Subject, length: int, seen: _Sizes) -> float:
     model = subject.model
     inputs = probe(model)
     if PIXELS not in inputs:
-        inputs = {name: _stretched(part, length) for name, part in inputs.items()}
+        inputs = {name: _stretched(tensor, length) for name, tensor in inputs.items()}
     inputs = without_cache(model, inputs)
     spent = []
     with frozen_eval(model):
@@ -300,13 +315,13 @@ def _stretched(part: Tensor, length: int) -> Tensor:
 
 
 def _variants(anatomy: Anatomy, seen: _Sizes) -> tuple[str, ...]:
-    found = [variant for site in anatomy.sites for variant in site.variants]
-    found += ["causal"] if any(site.causal for site in anatomy.sites) else []
-    found += ["cross-attention"] if any(site.kind == "cross" for site in anatomy.sites) else []
+    variants = [variant for site in anatomy.sites for variant in site.variants]
+    variants += ["causal"] if any(site.causal for site in anatomy.sites) else []
+    variants += ["cross-attention"] if any(site.kind == "cross" for site in anatomy.sites) else []
     for site, window in zip(anatomy.sites, seen.windows, strict=True):
         if window is not None and site.kind == "self":
-            found.append(f"sliding window of {window}")
-    return tuple(dict.fromkeys(found))
+            variants.append(f"sliding window of {window}")
+    return tuple(dict.fromkeys(variants))
 
 
 def _different(numbers: Iterable[int]) -> tuple[int, ...]:

@@ -12,6 +12,10 @@ every panel knows its own error, wherever F is known at its ends:
    of the change lies before the first point of the first panel (a norm makes a spike at α ≈ 0), the
    panel is laid anew with α = stop · t^p instead, where p brings that point to the middle;
 4. where the budget ends first, say between which α F jumps, and by how much.
+
+Contributions can be large (an attention map for every head), so only their sums over a panel are
+kept; where jumps are left out, those of few panels: one with a small error is added to the whole at
+once, and one that misses more than all panels may is split, or is a jump, and never part of it.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,8 +42,8 @@ PROBES, LOOKS = 9, 2  # to say where F jumps: so many values of F, so many times
 Evaluate = Callable[[list[float]], tuple[Tensor, Tensor]]  # α → F, contributions (point, …)
 Heights = Callable[[list[float]], Tensor]  # α → F
 Slope = Callable[[Tensor], Tensor]  # contributions (point, …) → dF/dα (point)
-Sums = tuple[Tensor, Tensor, Tensor]
-# F (point), dF/dα (point), weighted sums of contributions (panel, …)
+Sums = tuple[Tensor, Tensor, Sequence[Tensor]]
+# F (point), dF/dα (point), for every panel the weighted sum of contributions
 
 
 class Request(NamedTuple):
@@ -88,6 +92,7 @@ class Limits:
     tolerance: float = 0.01  # the error that is allowed, as a share of the change
     floor: float = 1e-4  # … that is always allowed, as a share of the larger of |F(0)| and |F(1)|
     budget: int = 96  # at most so many points
+    held: int = 1024  # panels whose contributions are kept apart, where jumps are left out
 
     def error(self, ends: tuple[float, float]) -> float:
         """The error that is allowed between F(0) and F(1)."""
@@ -155,7 +160,9 @@ def integrate(
         slope: dF/dα from what ``evaluate`` gives, if that is not the sum of its elements.
     """
     summed = _summing(evaluate, slope or _sum)
-    (path,) = integrate_together(lambda asked: [summed(*one[1:]) for one in asked], [ends], limits)
+    (path,) = integrate_together(
+        lambda asked: [summed(*one[1:]) for one in asked], [ends], [limits]
+    )
     look = heights or (lambda alphas: evaluate(alphas)[0])
     located = [_located(jump, look) for jump in path.jumps]
     return replace(
@@ -168,7 +175,7 @@ def integrate(
 def integrate_together(
     summed: Summed,
     ends: Sequence[tuple[float, float]],
-    limits: Limits,
+    limits: Sequence[Limits],
     *,
     jumps_apart: bool = False,
 ) -> list[PathIntegral]:
@@ -179,11 +186,11 @@ def integrate_together(
     ``jumps_apart`` an integral leaves out the stretches that do not close, so that what happens
     there can be shared out in another way.
     """
-    walks = [_Walk(one, limits) for one in ends]
+    walks = [_Walk(*path, jumps_apart=jumps_apart) for path in zip(ends, limits, strict=True)]
     while asked := [walk.request(path) for path, walk in enumerate(walks) if walk.wanted]:
         for request, sums in zip(asked, summed(asked), strict=True):
             walks[request.path].take(sums)
-    return [walk.finished(jumps_apart=jumps_apart) for walk in walks]
+    return [walk.finished() for walk in walks]
 
 
 def climb(slopes: Float[Tensor, "*batch point"], count: int) -> Float[Tensor, "*batch point"]:
@@ -241,7 +248,7 @@ class _OpenPanel:
     """A panel that may still be split: what it contributes, and F from its start to its stop."""
 
     stretch: _Stretch
-    integral: Tensor
+    integral: Tensor | None  # None where it must be split, or is left out
     heights: list[float]
     gap: float
     error: float
@@ -278,8 +285,11 @@ class _OpenPanel:
 class _Walk:
     """One path on its way: what is settled, what is open, and which stretches are wanted next."""
 
-    def __init__(self, ends: tuple[float, float], limits: Limits) -> None:
-        self.ends, self.budget, self.allowed = ends, limits.budget, limits.error(ends)
+    def __init__(
+        self, ends: tuple[float, float], limits: Limits, *, jumps_apart: bool = False
+    ) -> None:
+        self.ends, self.limits, self.allowed = ends, limits, limits.error(ends)
+        self.jumps_apart = jumps_apart
         self.wanted = [_Stretch(0.0, 1.0, 1.0, 1.0, *ends)]
         self.open: list[_OpenPanel] = []
         self.settled: list[Panel] = []
@@ -291,10 +301,15 @@ class _Walk:
         """The error that open panels may have."""
         return self.allowed - _error(self.settled)
 
+    @property
+    def next(self) -> list[_Stretch]:
+        """The stretches that are asked for together: as many as there is room for."""
+        return self.wanted[: max(1, self.limits.held - len(self._holding()))]
+
     def request(self, path: int) -> Request:
-        """A panel over each stretch that is wanted."""
-        alphas = torch.cat([stretch.places(_nodes()) for stretch in self.wanted])
-        speeds = torch.stack([stretch.speed(_nodes()) for stretch in self.wanted])
+        """A panel over each of the next stretches."""
+        alphas = torch.cat([stretch.places(_nodes()) for stretch in self.next])
+        speeds = torch.stack([stretch.speed(_nodes()) for stretch in self.next])
         weights = speeds * torch.from_numpy(legendre.leggauss(ORDER)[1] / 2)
         return Request(path, alphas.tolist(), side_by_side([row[None] for row in weights]))
 
@@ -305,28 +320,64 @@ class _Walk:
             self.integral = torch.zeros_like(sums[2][0])
         self.points += len(heights)
         by_panel = (torch.split(heights, ORDER), torch.split(slopes, ORDER), sums[2])
-        panels = self.open + [
-            _panel(stretch, *numbers)
-            for stretch, *numbers in zip(self.wanted, *by_panel, strict=True)
-        ]
-        for panel in panels:
-            if panel.error <= SETTLED * self.allowed:
-                self.settled.append(panel.summary)
-                self.integral += panel.integral
-        self.open = [panel for panel in panels if panel.error > SETTLED * self.allowed]
-        splittable = [panel for panel in _worst(self.open, self.spare / 2) if panel.divisible]
-        afforded = splittable[: (self.budget - self.points) // (2 * ORDER)]
-        if _error(self.open) <= self.spare:
-            afforded = []
-        self.open = [panel for panel in self.open if panel not in afforded]
-        self.wanted = [part for panel in afforded for part in panel.split()]
+        laid = self.next
+        self.wanted = self.wanted[len(laid) :]
+        for stretch, *numbers in zip(laid, *by_panel, strict=True):
+            self._keep(_panel(stretch, *numbers))
+        if not self.wanted:
+            self.wanted = self._split()
 
-    def finished(self, *, jumps_apart: bool) -> PathIntegral:
+    def _keep(self, panel: _OpenPanel) -> None:
+        """Settle a panel, or hold it open; of too many, settle the best or give up the worst."""
+        if panel.error <= SETTLED * self.allowed:
+            self._settle(panel)
+            return
+        self.open.append(panel)
+        if not self.jumps_apart:
+            return
+        if panel.error > self.allowed:
+            self._give_up(panel)
+        if len(holding := self._holding()) > self.limits.held:
+            best, *_, worst = sorted(holding, key=lambda held: held.error)
+            if best.error <= self.spare / 4:
+                self.open.remove(best)
+                self._settle(best)
+            else:
+                self._give_up(worst)
+
+    def _give_up(self, panel: _OpenPanel) -> None:
+        """Forget what a panel contributes."""
+        self.open[self.open.index(panel)] = replace(panel, integral=None)
+
+    def _holding(self) -> list[_OpenPanel]:
+        return [panel for panel in self.open if panel.integral is not None]
+
+    def _settle(self, panel: _OpenPanel) -> None:
+        self.settled.append(panel.summary)
+        self._add(panel)
+
+    def _add(self, panel: _OpenPanel) -> None:
+        assert panel.integral is not None
+        self.integral += panel.integral
+
+    def _split(self) -> list[_Stretch]:
+        """The halves of the worst panels, as many as there are points for; none if all is well."""
+        worst = _worst(self.open, self.spare / 2)
+        if _error(self.open) <= self.spare:
+            worst = []
+        given_up = [panel for panel in self.open if panel.integral is None and panel not in worst]
+        splittable = [panel for panel in (*worst, *given_up) if panel.divisible]
+        afforded = splittable[: (self.limits.budget - self.points) // (2 * ORDER)]
+        self.open = [panel for panel in self.open if panel not in afforded]
+        return [part for panel in afforded for part in panel.split()]
+
+    def finished(self) -> PathIntegral:
         """The integral, with the stretches that do not close."""
-        unresolved = _worst(self.open, self.spare)
+        missing = _worst(self.open, self.spare)
+        unresolved = [panel for panel in self.open if panel in missing or panel.integral is None]
         for panel in self.open:
-            if not (jumps_apart and panel in unresolved):
-                self.integral += panel.integral
+            if not (self.jumps_apart and panel in unresolved):
+                self._add(panel)
         summaries = [panel.summary for panel in self.open]
         return PathIntegral(
             integral=self.integral,
@@ -383,7 +434,7 @@ def _summing(evaluate: Evaluate, slope: Slope) -> Callable[[list[float], Tensor]
     def summed(alphas: list[float], weights: Tensor) -> Sums:
         heights, contributions = evaluate(alphas)
         sums = torch.tensordot(weights.to(contributions), contributions, 1)
-        return heights, slope(contributions), sums
+        return heights, slope(contributions), list(sums)
 
     return summed
 

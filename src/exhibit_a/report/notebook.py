@@ -2,7 +2,7 @@
 
 ``widget`` is the page in a cell: the same script, in a shadow root of its own, so that any number
 of cells do not disturb each other. ``static_html`` is for places where no script may run, on
-GitHub or after nbconvert: pictures and a table, no style, no script.
+GitHub or after nbconvert: pictures with their words and a table, no style, no script.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 from exhibit_a.extras import extra
 from exhibit_a.report import sentences
 from exhibit_a.report.html import script
-from exhibit_a.report.picture import data_uri, enlarged, shaded, word_squares
+from exhibit_a.report.picture import data_uri, enlarged, word_squares
 from exhibit_a.report.reading import reading
+from exhibit_a.report.static_map import labelled_map, result_maps
 from exhibit_a.report.view import view
 from exhibit_a.results.result import Result
+from exhibit_a.subject.anatomy import key_stack
 from exhibit_a.subject.site_names import head_name
 from exhibit_a.trace.units import Asked
 from exhibit_a.trials.trial import Trial
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
 SHOWN = 6  # heads in the table
 FIRST_WORDS = 3  # of every picture
-SIDE = 360  # pixels of a map, about
 
 
 def widget(result: Result, *, by: Asked | None = None) -> "anywidget.AnyWidget":
@@ -49,8 +50,10 @@ def widget(result: Result, *, by: Asked | None = None) -> "anywidget.AnyWidget":
     return _widget_class()(header=page.header_json(), blocks=page.blocks)
 
 
-def static_html(trial: Trial, *, by: Asked | None = None) -> str:
-    """A trial without scripts: verdict, answer, heads, and the maps of the one that carries most.
+def static_html(result: Result, *, by: Asked | None = None) -> str:
+    """A result without scripts, its maps labelled with the words of the text.
+
+    Of a trial: verdict, answer, heads, and the maps of the head that carries most.
 
     >>> from transformers import BertConfig, BertForSequenceClassification
     >>> size = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -65,10 +68,21 @@ def static_html(trial: Trial, *, by: Asked | None = None) -> str:
     >>> trial._repr_html_() == html
     True
 
+    Any result has one:
+
+    >>> 'alt="effective, layer 0, head ' in xa.static_html(trial.effective)
+    True
+
     Args:
         by: units of the text to show it over, as in ``Result.by``, or "token"; without, words.
     """
-    trial = reading(trial, by)
+    shown = reading(result, by)
+    if isinstance(shown, Trial):
+        return _trial(shown)
+    return shown.checks_html(result_maps(shown))
+
+
+def _trial(trial: Trial) -> str:
     answer = ", ".join(f"{escape(label)} {share:.3f}" for label, share in trial.answer.items())
     ranked = sentences.most_important(trial)
     rests = (
@@ -93,25 +107,34 @@ def _heads(trial: Trial) -> str:
     picture = data_uri(enlarged(word_squares(list(words.values())), 18, 2))
     return (
         f'<p><img alt="verdicts, a row for every layer" src="{picture}"><br>'
-        "green: evidence, yellow: contested, red: misleading, grey: no effect, blue: "
-        "undetermined</p>"
+        "a row for each layer, a column for each head; green: evidence, yellow: contested, red: "
+        "misleading, grey: no effect, blue: undetermined</p>"
     )
 
 
 def _maps(trial: Trial, head: HeadVerdict) -> str:
-    raw = trial.attention[head.site][head.head]
-    maps = {"raw": raw}
+    maps = {"raw": trial.attention[head.site][head.head]}
     if trial.effective is not None:
         maps["effective"] = trial.effective.effective[head.site][head.head]
     limit = max(float(scores.abs().amax()) for scores in maps.values())
-    side = max(SIDE // max(raw.shape), 1)
+    words = _words(trial, head.site)
     pictures = "".join(
-        f'<td><img alt="{name} attention" src="{data_uri(enlarged(shaded(scores, limit), side))}">'
-        f"<br>{name}</td>"
+        f"<td>{labelled_map(scores, limit, words, f'{name} attention')}<br>{name}</td>"
         for name, scores in maps.items()
     )
     name = head_name(trial.sites, head.site, head.head)
-    return f"<p>{name}:</p><table><tr>{pictures}</tr></table>"
+    return f"<p>{name}: each row looks at the columns</p><table><tr>{pictures}</tr></table>"
+
+
+def _words(trial: Trial, site: int) -> tuple[Sequence[str], Sequence[str]]:
+    """What the rows and the columns of a site are called; numbers where there is no text."""
+    keys = key_stack(trial.sites[site], trial.sequences)
+    known = trial.sequences[trial.sites[site].stack], trial.sequences[keys]
+    queries, looked_at = (
+        names if len(names) == size else tuple(map(str, range(size)))
+        for names, size in zip(known, trial.attention[site].shape[1:], strict=True)
+    )
+    return queries, looked_at
 
 
 def _table(trial: Trial, heads: Sequence[HeadVerdict]) -> str:

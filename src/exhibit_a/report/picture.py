@@ -1,7 +1,8 @@
 """How is a map drawn where no script may run? As a small PNG, made here.
 
 Blue against, orange for, white for nothing: the scale of the page, as straight lines between its
-anchors.
+anchors. As there, rounding is not painted: what is below ``NOISE`` is nothing, and no scale is
+stretched further than ``SMALLEST``.
 """
 
 import base64
@@ -16,13 +17,16 @@ from exhibit_a.report.palette import ANCHORS, OF_WORD, SIGNED
 
 WORD_COLOURS = {word: list(bytes.fromhex(code[1:])) for word, code in OF_WORD.items()}
 
+NOISE, SMALLEST = 1e-6, 1e-5
+
 Picture = UInt8[np.ndarray, "_height _width 3"]
 
 
 def shaded(numbers: Tensor, limit: float) -> Picture:
     """A map in colours, one pixel a number."""
     scores = numbers.detach().cpu().double().nan_to_num().numpy()
-    place = np.sign(scores) * np.sqrt(np.clip(np.abs(scores) / (limit or 1.0), 0, 1))
+    scores = np.where(np.abs(scores) < NOISE, 0, scores)
+    place = np.sign(scores) * np.sqrt(np.clip(np.abs(scores) / max(limit, SMALLEST), 0, 1))
     channels = [np.interp(place, ANCHORS, colour) for colour in SIGNED.T]
     return np.stack(channels, -1).round().astype(np.uint8)
 

@@ -222,12 +222,18 @@ def _chosen_by(trial: Trial) -> str:
     return f"the {SHOWN_HEADS} heads that carry most, in parts of the margin"
 
 
+COLUMNS = (
+    "share: what the head adds to the answer; alone: what is lost when only it looks evenly; "
+    "elsewhere: weight that could stand on other words; agreement: of its weights with what counts"
+)
+
+
 def _heads(trial: Trial) -> RenderableType:
     """One line for each head; then the reasons that no column tells."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for name in ("head", "verdict"):
         table.add_column(name, no_wrap=True)
-    for name in ("share", "alone", "shared", "determined", "points"):
+    for name in ("share", "alone", "shared", "elsewhere", "agreement"):
         table.add_column(name, justify="right", no_wrap=True)
     heads = most_important(trial)[:SHOWN_HEADS]
     for head in heads:
@@ -237,19 +243,15 @@ def _heads(trial: Trial) -> RenderableType:
             _number(of_margin(trial, head.reliance), "+.0%"),
             _number(of_margin(trial, head.one_head), "+.0%"),
             "yes" if head.shared else "no",
-            _said(head.determined, head.distance),
-            _said(head.points, head.pointing),
+            _number(head.distance, ".0%"),
+            _number(head.pointing, ".2f"),
         )
     unclear = [head for head in heads if head.word == UNDETERMINED]
     reasons = dict.fromkeys(head.reason for head in unclear)
-    return Group(table, *([_listed(f"?: {reason}" for reason in reasons)] if unclear else []))
-
-
-def _said(answer: bool | None, number: float | None) -> str:
-    """Yes or no, and the number it follows from."""
-    if answer is None or number is None:
-        return "?"
-    return f"{'yes' if answer else 'no'} {number:.2f}"
+    means = words(COLUMNS, style="dim")
+    return Group(
+        table, means, *([_listed(f"?: {reason}" for reason in reasons)] if unclear else [])
+    )
 
 
 def _number(value: float | None, form: str) -> str:

@@ -116,7 +116,10 @@ def _beside(result: Comparison, by: Asked | None) -> View:
 def _title(result: Result) -> str:
     origin = result.provenance
     if isinstance(result, Trial):
-        return f"One text, every method: {origin.model}"
+        what = "text" if result.scene is None else "picture"
+        return f"One {what}, every method: {origin.model}"
+    if isinstance(result, Comparison):
+        return f"Two results side by side: {origin.model}"
     return f"{origin.method.replace('_', ' ').capitalize()} of {origin.model}"
 
 

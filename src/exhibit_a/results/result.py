@@ -163,13 +163,17 @@ class Result:
     __repr__ = summary
 
     def _repr_html_(self) -> str:
+        return str(provider("notebook")(self))
+
+    def checks_html(self, pictures: str = "") -> str:
+        """What it is of, ``pictures`` of it as HTML, and its checks: no style, no script."""
         source, checks = self.provenance, self.checks.items()
         origin = " · ".join(filter(None, (source.method, source.model, source.revision)))
         written = next((layout.texts for layout in self.layouts.values()), self.tokens or ())
         kind, origin, text = map(escape, (type(self).__name__, origin, _text(written)))
         rows = [f"<tr><th>{escape(n)}</th><td>{escape(_text(v))}</td></tr>" for n, v in checks]
         return (
-            f"<div><p><b>{kind}</b> · {origin}</p><p><code>{text}</code></p>"
+            f"<div><p><b>{kind}</b> · {origin}</p><p><code>{text}</code></p>{pictures}"
             f"<table><caption>checks</caption>{''.join(rows)}</table></div>"
         )
 

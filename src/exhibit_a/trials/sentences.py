@@ -12,6 +12,7 @@ LOG_ODDS = "log odds of "  # how the name of a target with a probability begins
 SEVERAL = " tokens)"  # and how that of a whole answer ends
 CANCELS = "what some heads add, others take"
 SMALLEST = 1e-4  # probability that is written out
+RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
 def probability_text(value: float) -> str:
@@ -29,6 +30,27 @@ def probability_text(value: float) -> str:
     return f"{value:.{digits}f}".removeprefix("0")
 
 
+def small_text(value: float) -> str:
+    """A very small number as people write it.
+
+    >>> small_text(2.8e-6), small_text(3.5e-12), small_text(0.0)
+    ('2.8 × 10⁻⁶', '3.5 × 10⁻¹²', '0')
+    """
+    if value == 0:
+        return "0"
+    digits, power = f"{value:.1e}".split("e")
+    return f"{digits} × 10{str(int(power)).translate(RAISED)}"
+
+
+def percent_text(share: float) -> str:
+    """A part with its sign; what rounds to nothing has none.
+
+    >>> percent_text(0.179), percent_text(-0.0004)
+    ('+18%', '0%')
+    """
+    return "0%" if round(share, 2) == 0 else f"{share:+.0%}"
+
+
 def level(reliance: Reliance, margin: float) -> str:
     """A margin as a probability, or as the number it is.
 
@@ -40,7 +62,7 @@ def level(reliance: Reliance, margin: float) -> str:
         return f"{margin:.3g}"
     value = 1 / (1 + math.exp(-max(min(margin, 700.0), -700.0)))
     if reliance.target.endswith(SEVERAL) and value < SMALLEST:
-        return f"{value:.1e}"  # a long answer is unlikely, however good it is
+        return small_text(value)  # a long answer is unlikely, however good it is
     return probability_text(value)
 
 
@@ -67,7 +89,7 @@ def fall(reliance: Reliance, margin: float) -> str:
     what = "its probability" if has_probability(reliance) else "it"
     before, after = level(reliance, reliance.margin), level(reliance, margin)
     change = (margin - reliance.margin) / (reliance.size or 1.0)
-    part = f"{change:+.0%} of its margin"
+    part = f"{percent_text(change)} of its margin"
     if before == after:
         return f"{what} would stay at {before} ({part})"
     verb = "fall" if margin < reliance.margin else "rise"

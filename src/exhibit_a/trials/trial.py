@@ -25,7 +25,6 @@ from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.plain import Stored
-from exhibit_a.results.providers import provider
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import Options, SiteMap, SiteValues
 from exhibit_a.subject.anatomy import Site, key_stack, main_stack
@@ -106,9 +105,6 @@ class Trial(SiteResult):
         """Of a trial of version 0.1.0 all but the permutations, which are no longer asked for."""
         dropped = ("permutation_change", "permutation_error")
         return {name: value for name, value in stored.items() if name not in dropped}
-
-    def _repr_html_(self) -> str:
-        return str(provider("notebook")(self))
 
     def to_pandas(self, *, what: str = "heads") -> "pandas.DataFrame":
         """A table of the trial.

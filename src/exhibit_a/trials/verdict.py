@@ -177,9 +177,10 @@ def _word(head: HeadVerdict, size: float, carries: bool, limits: Thresholds) -> 
                 f"whether the answer rests on it is not clear: {share:.1%} ± {doubt:.1%} of its "
                 "margin"
             )
+        by_share, by_alone = (round(part, 3) + 0.0 for part in (share, alone))  # no minus nought
         return NO_EFFECT, (
-            f"the answer does not rest on where it looks: {share:.1%} of its margin, {alone:.1%} "
-            f"by this head alone (below {limits.carries:.0%})"
+            f"the answer does not rest on where it looks: {by_share:.1%} of its margin, "
+            f"{by_alone:.1%} by this head alone (below {limits.carries:.0%})"
         )
     return quality(head, share, limits)
 

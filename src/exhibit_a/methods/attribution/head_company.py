@@ -35,7 +35,8 @@ from exhibit_a.trace.targets import Target
 
 TOKENS_AT_ONCE = 4096  # in one pass, copies included
 MEMORY_SHARE = 0.25  # of what is free may be taken by maps of the copies
-BACKWARDS = 4.2e9  # bytes that copies with a graph may take by a generous count
+BACKWARDS = 2.1e9  # bytes that copies with a graph may take by a generous count
+HELD = 4e8  # bytes that sums of slopes of a text may take, each as large as all its maps
 KEPT = 5  # floats that a layer keeps for a token at most, for each output of its weights
 
 Shares = Float[Tensor, "copy head"]  # of its own map, for every head of every site
@@ -62,6 +63,11 @@ class FrozenText:
             for maps, seen in zip(own, kept.visible, strict=True)
         )
         return cls(kept, target, own, even)
+
+    @property
+    def sums_held(self) -> int:
+        """How many sums of slopes may be held at a time, whatever the company."""
+        return max(2, int(HELD / (4 * sum(maps.numel() for maps in self.own))))
 
     def dealt(self, site: int, seeded: torch.Generator) -> SiteMap:
         """The maps of a site with the weights of every row dealt anew to the keys it may see."""

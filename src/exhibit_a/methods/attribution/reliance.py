@@ -39,7 +39,7 @@ from exhibit_a.methods.attribution.along_rows import along_rows
 from exhibit_a.methods.attribution.head_game import HeadGame, games_of, margin_of
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
 from exhibit_a.methods.explanation.flow import one_stack
-from exhibit_a.methods.registry import Cost, method
+from exhibit_a.methods.registry import Cost, method, rows_of
 from exhibit_a.numerics.paths import (
     Limits,
     PathIntegral,
@@ -112,10 +112,16 @@ class Reliance(SiteResult):
         return torch.stack(keys).sum(0)
 
 
-def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
-    """What looking at each token added to the answer, over sites, heads and queries."""
+def token_scores(trace: Trace, target: Target, *, points: int = POINTS) -> Float[Tensor, " token"]:
+    """What looking at each token added to the answer, over sites, heads and queries.
+
+    Edges come from the path alone, so that no head is made even by itself.
+    """
     one_stack(trace)
-    return reliance(trace, target=target).token_scores
+    (game,) = games_of([trace], [margin_of(target)])
+    own, even = game.margins(torch.stack([game.setting(), game.setting(rest=0.0)])).tolist()
+    (path,) = _paths([_Measured(game, _Asked("path", points), (own, even))])
+    return torch.stack([edges.sum((0, 1)) for edges in _edges(game, path)]).sum(0).cpu()
 
 
 @dataclass(frozen=True)
@@ -156,10 +162,9 @@ def relied_together(
 
 @method(
     question="Does the answer rest on where the heads look?",
-    needs=("attention", "values", "hidden", "target"),
+    needs=rows_of("attention", "values", "hidden", "target"),
     cost=Cost(forwards=25, per_layer=6, maps=4),
     command="reliance",
-    rows=True,
     tokens=token_scores,
     together=relied_together,
 )
@@ -252,14 +257,17 @@ def _paths(works: "Sequence[_Measured]") -> list[PathIntegral]:
             side_by_side([request.weights.float() for request in requests]),
         )
         firsts = [0, *accumulate(len(request.weights) for request in requests)]
+        sums.reverse()  # each is dropped as soon as it is flat
         flat = [
-            torch.stack([_flat(maps, works[request.path].game.own) for maps in sums[first:last]])
+            [_flat(sums.pop(), works[request.path].game.own) for _ in range(first, last)]
             for request, (first, last) in zip(requests, pairwise(firsts), strict=True)
         ]
         split = (torch.split(margins, counts), torch.split(steepness, counts), flat)
         return list(zip(*split, strict=True))
 
-    limits = Limits(TOLERANCE, TOLERANCE * FLOOR, works[0].points)
+    limits = [
+        Limits(TOLERANCE, TOLERANCE * FLOOR, work.points, work.game.sums_held) for work in works
+    ]
     ends = [(work.even_margin, work.margin) for work in works]
     return integrate_together(summed, ends, limits, jumps_apart=True)
 
@@ -317,7 +325,7 @@ class _Measured:
             alignment=tuple(site.alignment for site in along),
             pointing=tuple(site.pointing for site in along),
             coherence=tuple(site.coherence for site in along),
-            edges=tuple((a - u) * g for a, u, g in zip(game.own, game.even, slopes, strict=True)),
+            edges=_edges(game, self.path),
             margin=self.margin,
             even_margin=self.even_margin,
             permuted_margin=float(permuted.mean()),
@@ -409,6 +417,12 @@ class _Measured:
             "jumps": tuple((jump.start, jump.stop, jump.change) for jump in self.path.jumps),
             "largest standard error": float(self.error.amax()),
         } | ({} if self._closes or self._shares_jumps else {"left out": NO_ORDERS})
+
+
+def _edges(game: HeadGame, path: PathIntegral) -> tuple[SiteMap, ...]:
+    """What each edge added along the path."""
+    slopes = _unflattened(path.integral, game.own)
+    return tuple((a - u) * g for a, u, g in zip(game.own, game.even, slopes, strict=True))
 
 
 def _flat(maps: tuple[SiteMap, ...], like: tuple[SiteMap, ...]) -> Float[Tensor, " edge"]:
