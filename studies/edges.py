@@ -14,7 +14,6 @@ What claims rest on goes into the ledger; a line for each sentence into docs/dat
 that the study can be stopped and started again.
 """
 
-import argparse
 import random
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ import torch
 import transformers
 import words
 from deleting import lost_without
-from ledger import Ledger, add_option
+from ledger import Ledger, of_sentences
 from make_models import read_sst
 from scipy import stats
 
@@ -42,12 +41,7 @@ STEPS = 20
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("--data", type=Path, required=True, help="folder with SST-2")
-    asked.add_argument("--sentences", type=int, default=40)
-    asked.add_argument("--out", type=Path, default=KEPT_IN, help="file of the sentences")
-    add_option(asked)
-    options = asked.parse_args()
+    options = of_sentences(__doc__, "SST-2", 40, KEPT_IN).parse_args()
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
     subject = xa.load("sentiment")

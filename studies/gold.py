@@ -16,7 +16,6 @@ docs/data/gold.jsonl, so that the study can be stopped and started again; means 
 into the ledger, and a scatter of plausible against faithful into FOLDER.
 """
 
-import argparse
 import json
 import random
 from pathlib import Path
@@ -29,7 +28,7 @@ import transformers
 import words
 from deleting import lost_without
 from drawing import save_in
-from ledger import Ledger, add_option
+from ledger import Ledger, of_sentences
 from sklearn.metrics import average_precision_score
 
 import exhibit_a as xa
@@ -56,12 +55,8 @@ NEUTRAL = 2
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("--data", type=Path, required=True, help="folder with sst-trees")
-    asked.add_argument("--sentences", type=int, default=100)
+    asked = of_sentences(__doc__, "sst-trees", 100, KEPT_IN)
     asked.add_argument("--figures", type=Path, help="draw the scatter into this folder")
-    asked.add_argument("--out", type=Path, default=KEPT_IN, help="file of the sentences")
-    add_option(asked)
     options = asked.parse_args()
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()

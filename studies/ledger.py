@@ -72,6 +72,18 @@ class Ledger:
         self.write(name, value, (value, value), count, of)
 
 
+def of_sentences(
+    description: str, folder: str, sentences: int, kept_in: Path
+) -> argparse.ArgumentParser:
+    """The options of a study that keeps a line for each sentence of some data."""
+    asked = argparse.ArgumentParser(description=description.splitlines()[0])
+    asked.add_argument("--data", type=Path, required=True, help=f"folder with {folder}")
+    asked.add_argument("--sentences", type=int, default=sentences)
+    asked.add_argument("--out", type=Path, default=kept_in, help="file of the sentences")
+    add_option(asked)
+    return asked
+
+
 def add_option(parser: argparse.ArgumentParser) -> None:
     """The option of every study that says which file it writes."""
     parser.add_argument("--ledger", type=Path, default=FILE, help="file for the measurements")

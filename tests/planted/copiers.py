@@ -369,10 +369,8 @@ def _bart(copier: Copier, jobs: dict[Head, Job]) -> BartForConditionalGeneration
         d_model=shape.width,
         **bart_halves(shape.layers, shape.heads, 64),
         max_position_embeddings=PLACES,
+        **dict.fromkeys(("bos_token_id", "eos_token_id", "decoder_start_token_id"), START),
         pad_token_id=VOCABULARY - 1,
-        bos_token_id=START,
-        eos_token_id=START,
-        decoder_start_token_id=START,
         forced_eos_token_id=None,
         tie_word_embeddings=False,
     )

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, PositiveInt, ValidationEr
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
+from exhibit_a.examples.reading import Columns
 from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.results.plain import JSON
 from exhibit_a.subject.subject import Subject
@@ -80,9 +81,9 @@ class Data(_Fixed):
     windows: tuple[str, ...] | None = None  # a digest of each, where the data can be read twice
 
     @property
-    def columns(self) -> dict[str, str | None]:
-        """The names of the columns, as keyword arguments of ``stream_examples``."""
-        return self.model_dump(exclude={"source", "windows"})
+    def columns(self) -> Columns:
+        """The names of the columns, as ``stream_examples`` takes them."""
+        return self.text, self.pair, self.label, self.answer
 
 
 class Card(_Fixed):

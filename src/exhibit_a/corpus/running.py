@@ -221,7 +221,7 @@ def _read_through(examples: Source, data: Data, plan: Plan) -> tuple[Data, Itera
 
 def _windows(source: Source, data: Data, plan: Plan) -> Iterator[Window]:
     whole = isinstance(task_named(plan.method, dict(plan.parameters)), SetTask)
-    stream = stream_examples(source, unusable=plan.unusable, **data.columns)
+    stream = stream_examples(source, data.columns, identity=data.identity, unusable=plan.unusable)
     return windows(stream, None if whole else plan.window)
 
 

@@ -32,6 +32,7 @@ HALF = "holds half a character (a lone surrogate) in its {name}. Write it anew a
 EMPTY = "has an empty text. Fill or remove it."
 
 Columns = tuple[str | None, str | None, str | None, str | None]  # text, pair, label, answer
+USUAL: Columns = (None, None, None, None)  # those that are looked for where none is named
 MISSABLE = (2, 3)  # columns in which a row may have nothing: the label, the answer
 
 Source = str | Path | Iterable[object]  # of examples: a file, a folder, a hub id, or the items
@@ -77,7 +78,7 @@ def read_examples(
     Traceback (most recent call last):
     exhibit_a.errors.BadRequestError: reviews.tsv has no column for the text. ...
     """
-    examples = list(iterate_examples(source, text=text, pair=pair, label=label, answer=answer))
+    examples = list(iterate_examples(source, (text, pair, label, answer)))
     if not examples:
         raise BadRequestError(f"{_name(source)} holds no examples. Give at least one text.")
     if labelled:
@@ -85,16 +86,8 @@ def read_examples(
     return examples
 
 
-def iterate_examples(
-    source: Source,
-    *,
-    text: str | None = None,
-    pair: str | None = None,
-    label: str | None = None,
-    answer: str | None = None,
-) -> Iterator[Example]:
+def iterate_examples(source: Source, columns: Columns = USUAL) -> Iterator[Example]:
     """Yield the examples of a source one by one; the first row that cannot be used is an error."""
-    columns = (text, pair, label, answer)
     if isinstance(source, str | Path):
         rows = usable(one_after_another(paths_of(source)))
         yield from _all_usable(examples_of_rows(rows, Path(source).name, columns))

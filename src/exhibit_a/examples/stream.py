@@ -20,6 +20,7 @@ from exhibit_a.errors import BadRequestError
 from exhibit_a.examples.files import Row, Unusable, one_after_another, paths_of
 from exhibit_a.examples.reading import (
     ID_NAMES,
+    USUAL,
     Columns,
     Example,
     Source,
@@ -35,11 +36,8 @@ Entry = tuple[Example | Unusable, bool]  # and whether its id was given
 
 def stream_examples(
     source: Source,
+    columns: Columns = USUAL,
     *,
-    text: str | None = None,
-    pair: str | None = None,
-    label: str | None = None,
-    answer: str | None = None,
     identity: str | None = None,
     unusable: str = "stop",
 ) -> Iterator[Example | Unusable]:
@@ -51,7 +49,7 @@ def stream_examples(
     """
     if unusable not in ("stop", "skip"):
         raise BadRequestError(f"Rows that cannot be used are to stop or skip, not {unusable!r}.")
-    for entry in _with_ids(_entries(source, (text, pair, label, answer), identity)):
+    for entry in _with_ids(_entries(source, columns, identity)):
         if isinstance(entry, Unusable) and unusable == "stop":
             raise BadRequestError(str(entry))
         yield entry

@@ -206,8 +206,10 @@ def _within_reach(name: str) -> Iterator[None]:
     """Say in one line that a number given to a method is too large for torch or the memory."""
     try:
         yield
+    except ExhibitError:
+        raise
     except Exception as problem:
-        if isinstance(problem, ExhibitError) or not asks_too_much(problem):
+        if not asks_too_much(problem):
             raise
         raise BadRequestError(
             f"{name} was given a number that is too large, or needs more memory than there is: "
