@@ -390,7 +390,7 @@ def _label(name: str) -> str:
 
 def _summed(scores: Float[Tensor, " token"], words: Words) -> Float[Tensor, " word"]:
     """The scores of words: those of their sub-words, added up."""
-    return torch.stack([scores.double()[list(places)].sum() for places in words.places])
+    return torch.stack([scores.cpu().double()[list(places)].sum() for places in words.places])
 
 
 def _judged(
