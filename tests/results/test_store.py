@@ -43,7 +43,7 @@ class Stranger:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Everything(Result):
     anything: Any = None
-    maps: tuple[Float[Tensor, "head query key"] | None, ...] = ()
+    maps: tuple[Float[Tensor, "_head _query _key"] | None, ...] = ()
     states: tuple[Float[Tensor, "token d_model"], ...] = field(
         default=(), metadata={"over": "layer"}
     )
