@@ -4,7 +4,7 @@ import math
 
 import pytest
 from support.every_method import OPTIONS, TEXT, call
-from support.fuzz.given import given
+from support.fuzz.given import given_apart
 from support.subjects import opinionated
 
 import exhibit_a as xa
@@ -40,6 +40,6 @@ def test_an_option_without_sense_is_refused(name, options, words):
 @pytest.mark.slow
 def test_every_bad_value_gets_one_line():
     """Rows, spans, answers, passages, pictures, pairs, options of a training, own functions."""
-    outcomes = given(0, 10**6)
+    outcomes = given_apart(0, 10**6)
     assert outcomes.total > 500
     assert outcomes.bad == 0, outcomes.examples
