@@ -47,8 +47,8 @@ def results_of_texts(
 ) -> list[Result]:
     """What a method says about each of some encoded texts; together, where it says how."""
     if method.together is None or len(prompts) == 1:
-        return [_result_of_text(method, subject, one, options) for one in prompts]
-    traces = [capture(subject, **answered(one)) for one in prompts]
+        return [_result_of_text(method, subject, prompt, options) for prompt in prompts]
+    traces = [capture(subject, **answered(prompt)) for prompt in prompts]
     together: list[Result] = method.together(traces, **options)
     return together
 
