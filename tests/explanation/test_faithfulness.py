@@ -16,6 +16,7 @@ from exhibit_a.methods.explanation.faithfulness import (
     FRACTIONS,
     METRICS,
     RANDOM,
+    _Answers,
     _Case,
     _judge,
     faithfulness,
@@ -145,8 +146,8 @@ def test_the_first_flip_is_that_of_one_token_in_a_long_text_too():
 
     class TurnsWithTheSecond(_Case):
         def answers(self, removed):
-            turned = torch.tensor([float(len(tokens) >= 2) for tokens in removed])
-            return torch.stack([1 - turned, turned], 1)
+            turned = torch.tensor([len(tokens) >= 2 for tokens in removed])
+            return _Answers(1 - turned.float(), turned.long().unsqueeze(1))
 
     trace, written = capture(opinionated(), TEN), torch.ones(150, dtype=torch.bool)
     case = TurnsWithTheSecond(trace, Target(0), written, "delete")

@@ -55,6 +55,7 @@ from exhibit_a.trace.gold import Gold, gold_of_examples, prompt_of
 
 Marks = Bool[Tensor, "condition repeat example"]
 Numbers = Float[Tensor, "condition repeat example"]
+MARKS = (torch.bool, torch.bool)  # of what flipped, and of what is correct
 
 
 class _Shuffled(NamedTuple):
@@ -179,7 +180,7 @@ def _shuffled_answers(
     lengths, (repeats, gold) = lengths_of(encodings), asked
     own = torch.zeros(len(encodings), dtype=torch.bool)
     shape = (len(plans), repeats + 1, len(encodings))
-    found = _Shuffled(torch.zeros(shape), *torch.zeros(2, *shape, dtype=torch.bool))
+    found = _Shuffled(*(torch.zeros(shape, dtype=kind) for kind in (torch.float, *MARKS)))
     alone = stand_alone(subject)
     for places in grouped(encodings, TOKENS // repeats, alone=alone, progress=progress):
         batch = run(subject, [encodings[place] for place in places])
