@@ -40,15 +40,28 @@ def test_the_pretended_device_refuses_what_a_real_one_would(model):
         next(model.parameters()).double()
 
 
-@pytest.mark.parametrize("name", sorted(methods()))
-def test_a_method_never_mixes_a_device_with_the_host(name, model):
-    here = xa.load(copy.deepcopy(model), tokenizer=marked_tokenizer())
-    usual = call(name, here, xa.capture(here, TEXT, keep=KEPT), OPTIONS.get(name, {}))
+@pytest.fixture(scope="module")
+def here():
+    """The model on the processor, and a pass of it."""
+    subject = xa.load(copy.deepcopy(opinionated().model), tokenizer=marked_tokenizer())
+    return subject, xa.capture(subject, TEXT, keep=KEPT)
+
+
+@pytest.fixture(scope="module")
+def elsewhere():
+    """The same on a device of its own."""
+    model = copy.deepcopy(opinionated().model)
     with lying_there(model, "cuda"):
         subject = xa.load(model, tokenizer=marked_tokenizer())
-        trace = xa.capture(subject, TEXT, keep=KEPT)
-        assert there(trace.attention[0])
-        found = call(name, subject, trace, OPTIONS.get(name, {}))
+        return subject, xa.capture(subject, TEXT, keep=KEPT)
+
+
+@pytest.mark.parametrize("name", sorted(methods()))
+def test_a_method_never_mixes_a_device_with_the_host(name, here, elsewhere):
+    usual = call(name, *here, OPTIONS.get(name, {}))
+    with lying_there(elsewhere[0].model, "cuda"):
+        assert there(elsewhere[1].attention[0])
+        found = call(name, *elsewhere, OPTIONS.get(name, {}))
     assert same(found, usual)
 
 
