@@ -352,6 +352,10 @@ class _Walk:
 
     def _settle(self, panel: _OpenPanel) -> None:
         self.settled.append(panel.summary)
+        self._add(panel)
+
+    def _add(self, panel: _OpenPanel) -> None:
+        assert panel.integral is not None
         self.integral += panel.integral
 
     def _split(self) -> list[_Stretch]:
@@ -371,7 +375,7 @@ class _Walk:
         unresolved = [panel for panel in self.open if panel in missing or panel.integral is None]
         for panel in self.open:
             if not (self.jumps_apart and panel in unresolved):
-                self.integral += panel.integral
+                self._add(panel)
         summaries = [panel.summary for panel in self.open]
         return PathIntegral(
             integral=self.integral,

@@ -115,7 +115,7 @@ def without_cache(model: PreTrainedModel, inputs: Inputs) -> Inputs:
     """Inputs that make no key-value cache: it would grow each time a layer is entered again."""
     accepts = inspect.signature(model.forward).parameters
     # A model around a language model hands on what it does not name itself.
-    hands_on = any(part.kind is part.VAR_KEYWORD for part in accepts.values())
+    hands_on = any(place.kind is place.VAR_KEYWORD for place in accepts.values())
     around = "pixel_values" in accepts and hands_on and model.can_generate()
     return {**inputs, "use_cache": False} if "use_cache" in accepts or around else inputs
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
-from exhibit_a.shapes import Inputs
+from exhibit_a.shapes import Inputs, Options
 from exhibit_a.subject.anatomy import Layer, Site, output_weight
 from exhibit_a.subject.guard import floating, frozen_eval
 from exhibit_a.subject.subject import Subject
@@ -164,7 +164,7 @@ def run_pass(
     recorder: Recorder,
     keep: tuple[str, ...],
     active: tuple[Sequence[Site], Sequence[Layer]] | None = None,
-) -> dict[str, Any]:
+) -> Options:
     """Run the model once past a recorder: the fields of a `Pass`, by name.
 
     ``active`` are the sites and layers that this input uses, if not those of the anatomy.
