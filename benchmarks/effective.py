@@ -84,7 +84,9 @@ def against_the_model(name: str, subject: Subject, tokens: int) -> None:
     trace = capture(subject, inputs, keep=("attention", "values"))
     maps, values = torch.stack(trace.attention), torch.stack(trace.values)
     rivals: dict[str, Callable[[], object]] = {
-        "projection": lambda: project(maps, values, trace.visible[0]),
+        "projection": lambda: [
+            project(*site, trace.visible[0]) for site in zip(maps, values, strict=True)
+        ],
         "effective_attention": lambda: effective_attention(trace),
         "thin float32 SVD of V": lambda: [
             by_thin_svd(*site) for site in zip(maps, values, strict=True)

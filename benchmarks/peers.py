@@ -11,6 +11,7 @@ or that cannot do the work with these versions, is a line that says so and no fa
 
 import argparse
 import json
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -196,16 +197,19 @@ def llama_capture() -> xa.Trace:
 
 def lens_cache() -> None:
     bridge = import_module("transformer_lens.model_bridge").TransformerBridge
-    bridge.boot_transformers("local", hf_model=decoder().model, device="cpu").run_with_cache(
-        inputs()["input_ids"]
-    )
+    with tempfile.TemporaryDirectory() as folder:
+        decoder().model.config.save_pretrained(folder)
+        lens = bridge.boot_transformers(
+            folder, hf_model=decoder().model, tokenizer=stories().tokenizer, device="cpu"
+        )
+    lens.run_with_cache(inputs()["input_ids"])
 
 
 def nnsight_states() -> None:
     model = import_module("nnsight").NNsight(decoder().model)
     with torch.no_grad(), model.trace(inputs()["input_ids"]):
-        saved = [layer.output.save() for layer in model.model.layers]
-    del saved
+        for layer in model.model.layers:
+            layer.output.save()
 
 
 def captum_attention() -> None:
@@ -275,8 +279,6 @@ def bertviz_page() -> None:
 
 
 def our_page() -> None:
-    import tempfile
-
     with tempfile.TemporaryDirectory() as folder:
         xa.effective_attention(trace()).html(Path(folder) / "page.html")
 

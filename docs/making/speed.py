@@ -55,7 +55,18 @@ What the rows mean: effective attention, identifiability, alternatives, contribu
 the same numbers as among all rows. Sinks are looked for in the asked rows. Reliance lets the asked rows look evenly and
 leaves all others as they are, which is another question than that about all rows.
 
+## Watching a pass
+
+Processor time of one captured pass beside the bare eager pass over the same inputs, one thread, medians of repeats taken in
+turns (`python benchmarks/capture.py --out docs/data/capture.json`). *Own maps* is what transformers gives with
+`output_attentions` and `output_hidden_states`; *all kept* is maps, values and states.
+
+{capture}
+
 ## Beside other libraries
+
+The same work on the same model and input in one process, one thread, processor time, the least of repeats taken in turns
+(`python benchmarks/peers.py --out docs/data/peers.json`); above 1, ours is the faster.
 
 {peers}
 """
@@ -79,6 +90,7 @@ def page() -> str:
         else MISSING,
         longest=f"{longest:,}",
         all_maps=f"{maps:,.0f} GB",
+        capture=_capture(),
         peers=_peers(),
     )
 
@@ -118,6 +130,21 @@ def _rows(measured: dict[str, dict[str, Any]]) -> str:
             else f"| {int(length):,} | not run | {row['seconds']:.0f} s | | | "
             f"{row['megabytes']:,.0f} MB | {row['parity']:.0e} |"
         )
+    return "\n".join(table)
+
+
+def _capture() -> str:
+    measured = _read("capture.json")
+    if not measured:
+        return MISSING
+    table = [
+        "| model | tokens | bare pass | own maps | watched, nothing kept | all kept |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in measured["rows"]:
+        ratios = (row[way] for way in ("own maps and states", "watched", "all kept"))
+        told = " | ".join(f"{ratio:.2f} ×" for ratio in ratios)
+        table.append(f"| {row['model']} | {row['tokens']} | {row['bare_seconds']:.2f} s | {told} |")
     return "\n".join(table)
 
 

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._pytree import tree_leaves
 
 HOST = torch.device("cpu")
-CROSSING = {"copy_", "_make_subclass", "set_data"}  # functions that take tensors of both
+CROSSING = {"copy_", "_make_subclass", "_has_compatible_shallow_copy_type"}  # take tensors of both
 INDEXING = {"__getitem__", "__setitem__", "index_put_", "index_put"}  # a host's index is copied
 FACTORIES = {
     "zeros", "ones", "empty", "full", "arange", "linspace", "eye", "tensor", "as_tensor", "rand",
@@ -47,6 +47,10 @@ class OtherDevice(TorchFunctionMode):
             if "'device'" in asked and there(args[0]):
                 return self.device
             return _marked(answer, there(args[0]))
+        if name == "__set__":  # such as weight.data = …, which may bring a weight elsewhere
+            if isinstance(args[1], Tensor) and there(args[1]) is not None:
+                args[0]._lies_there = there(args[1])
+            return func(*args, **kwargs)
         if name in ("numpy", "__array__") and there(args[0]):
             raise ForbiddenThereError("NumPy cannot read a tensor that lies elsewhere")
         goal, args, kwargs = self._goal(name, args, kwargs)

@@ -125,7 +125,7 @@ def remove(model: nn.Module, site: Site, change: Change, feeding: Feeding) -> No
 def _others(count: int, dropped: list[Tensor]) -> Tensor:
     kept = torch.ones(count, dtype=torch.bool)
     for outputs in dropped:
-        kept[outputs] = False
+        kept[outputs.cpu()] = False
     return kept.nonzero().flatten()
 
 

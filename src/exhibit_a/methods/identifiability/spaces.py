@@ -146,7 +146,8 @@ def _by_cholesky(
     lengths = gram.diagonal(dim1=-2, dim2=-1)
     growth = (lengths * inverse.square().sum(-2)).sum(-1).sqrt()
     if bool((growth <= SAFE_GROWTH * gram.shape[-1] ** 0.5).all()):
-        return values.to(dtype) @ inverse.to(dtype).mT
+        product: Tensor = values.to(dtype) @ inverse.to(dtype).mT
+        return product
     columns: Tensor = torch.linalg.solve_triangular(factor, values.mT, upper=False).mT
     return columns
 
