@@ -8,6 +8,7 @@ RELEASE := build/release
 READY := $(VENV)/.ready
 RUNS := $(VENV)/.runs
 DATA ?= ../shared/data
+WORK ?= build/studies
 KEPT := $(addprefix tests/results/test_,files.py store.py result.py older_files.py over_units.py resealed.py types.py) \
 	$(addprefix tests/corpus/test_,damage.py resume.py sink.py)
 REVIEW := "a gripping , beautifully shot film , though the plot is a little thin at the end , some jokes \
@@ -17,8 +18,10 @@ export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
 export OMP_WAIT_POLICY = passive
 export NO_MKDOCS_2_WARNING = 1
+# What was compiled is kept: else every worker and every command that a test starts does it again.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo viewer test slow cover plain release check format fuzz trust bench families models docs map notebooks clean
+.PHONY: demo viewer test slow cover plain release check format fuzz trust bench families models claims studies docs map notebooks clean
 
 demo: $(RUNS)  ## explain a sentence with the embedded model
 	mkdir -p build
@@ -50,7 +53,8 @@ plain:  ## the wheel alone in a new environment: what needs no extra works, the 
 	rm -rf $(PLAIN)
 	$(PYTHON) -m venv $(PLAIN)
 	$(PLAIN)/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(PLAIN)/wheel .
-	$(PLAIN)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PLAIN)/wheel/*.whl
+	$(PLAIN)/bin/pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt \
+	  $(PLAIN)/wheel/*.whl
 	$(PLAIN)/bin/python tests/plain/run.py
 
 release:  ## wheel and source archive into dist/, checked, installed alone, and the demo run from each
@@ -87,6 +91,22 @@ models: $(READY)  ## make the embedded models again (DATA=folder with SST-2, MNL
 	$(BIN)/python studies/make_stories.py --data $(DATA)
 	$(BIN)/python studies/translation.py --data $(DATA)/multi30k --work build/models transformer additive
 
+claims: $(READY)  ## measure the cheap claims again and compare with docs/claims.md (DATA=folder of data sets)
+	$(BIN)/python studies/again.py --data $(DATA)
+
+studies: $(READY)  ## measure every claim at full size, for hours; stop it and start it again (DATA=, WORK=)
+	$(BIN)/python studies/stored.py
+	$(BIN)/python studies/collapse.py --data $(DATA)
+	$(BIN)/python studies/identifiability.py --base sentiment --data $(DATA) --texts 20
+	$(BIN)/python studies/mixing.py --base sentiment --data $(DATA)/SST-2 --maps linear
+	$(BIN)/python studies/edges.py --data $(DATA) --sentences 200
+	$(BIN)/python studies/gold.py --data $(DATA) --sentences 400 --figures docs/figures
+	$(BIN)/python studies/explanation.py --data $(DATA)/SST-2 --out $(WORK)/explanation
+	for part in train heads curves pairs; do \
+	  $(BIN)/python studies/tasks.py $$part --data $(DATA) --work $(WORK)/tasks || exit 1; \
+	done
+	$(BIN)/python docs/making/claims.py
+
 docs: $(READY)  ## the documentation as a site, into site/index.html
 	$(BIN)/mkdocs build --quiet --strict
 
@@ -97,6 +117,7 @@ map: $(READY)  ## the architecture page, the tables of methods and the list of l
 	$(BIN)/python docs/making/glossary.py
 	$(BIN)/python docs/making/verdict.py
 	$(BIN)/python docs/making/context.py
+	$(BIN)/python docs/making/claims.py
 	$(BIN)/python docs/making/models.py
 	$(BIN)/python docs/making/speed.py
 	$(BIN)/python docs/making/licences.py

@@ -7,7 +7,8 @@ Each part is asked for by name, and each prints what it measured:
    model, so that both meet the same machine. Seconds are of the clock and of the processor: on a
    busy machine only the second are the work's own. Peak memory of the process is told, too.
 2. ``workers``: the same run by so many workers of an engine, and how fast it was after start-up.
-3. ``single``: hidden attribution (sketch) and self-attribution in batches against one by one.
+3. ``single``: hidden attribution (sketch), self-attribution and reliance, in batches against one
+   by one.
 4. ``costs``: seconds per 1,000 texts of every method, for models of several sizes and lengths.
 
     python benchmarks/corpus.py whole --data train.tsv

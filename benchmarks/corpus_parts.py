@@ -18,6 +18,7 @@ MADE_UP = "the film is a very long but not dull story of two people who never sa
 SINGLY: dict[str, Callable[[Any, int], Any]] = {
     "hidden_attribution": lambda trace, probes: xa.hidden_attribution(trace, probes=probes),
     "self_attribution": lambda trace, _: xa.self_attribution(trace),
+    "reliance": lambda trace, _: xa.reliance(trace),
 }
 METHODS: dict[str, dict[str, Any]] = {
     "effective_attention": {},
@@ -25,6 +26,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "hidden_attribution": {"probes": 8},
     "self_attribution": {},
     "permutation": {"repeats": 20},
+    "reliance": {},
 }
 
 

@@ -3,7 +3,7 @@
     python studies/attribution.py --data FOLDER [--figures FOLDER] [--only heads trees]
 
 FOLDER holds SST-2, MNLI-subset and SNLI-subset. Everything printed here is what the documents
-quote; figures go to --figures.
+quote; figures go to --figures, and what claims rest on into the ledger.
 """
 
 import argparse
@@ -12,7 +12,8 @@ from pathlib import Path
 
 import torch
 import transformers
-from drawing import save
+from drawing import save_in
+from ledger import Ledger, add_option
 
 from exhibit_a.examples import Example, read_examples
 from exhibit_a.methods.attribution.self_attribution import self_attribution
@@ -20,7 +21,7 @@ from exhibit_a.methods.attribution.tree import attribution_tree
 from exhibit_a.methods.heads.curve import PruningCurve, effectiveness, pruning_curve
 from exhibit_a.methods.heads.importance import HeadImportance, head_importance, head_similarity
 from exhibit_a.methods.heads.removal import measure_pruning, prune
-from exhibit_a.methods.triggers.triggers import attack, find_triggers
+from exhibit_a.methods.triggers.triggers import Attack, attack, find_triggers
 from exhibit_a.report.figures import plot_curves
 from exhibit_a.subject.subject import Subject, load
 from exhibit_a.trace.capture import capture
@@ -49,7 +50,7 @@ def files(data: Path) -> dict[str, tuple[Path, Path]]:
     }
 
 
-def heads_study(subject: Subject, dev: list[Example], figures: Path) -> None:
+def heads_study(subject: Subject, dev: list[Example], figures: Path | None) -> None:
     """Rank by four measures, prune by each ranking, and remove heads for good."""
     found: dict[str, HeadImportance] = {}
     for by in MEASURES:
@@ -60,7 +61,7 @@ def heads_study(subject: Subject, dev: list[Example], figures: Path) -> None:
         print(f"  checks {found[by].checks}")
         best = found[by].ranking[-3:][::-1]
         print(f"  most important (site, head): {best}")
-    save(found["attribution"].plot(), figures / f"heads-{subject.name}-importance.svg")
+    save_in(figures, f"heads-{subject.name}-importance", found["attribution"].plot())
     curves: list[PruningCurve] = []
     for order in ("least", "most"):
         print(f"\naccuracy, {order} important first, on {len(dev) - RANKED_ON} other examples")
@@ -72,8 +73,8 @@ def heads_study(subject: Subject, dev: list[Example], figures: Path) -> None:
     print(
         f"  whole model: {float(curves[0].accuracy[0]):.3f}, 95 % interval {low:.3f} to {high:.3f}"
     )
-    save(plot_curves(curves[:4]), figures / f"heads-{subject.name}-least.svg")
-    save(plot_curves(curves[4:]), figures / f"heads-{subject.name}-most.svg")
+    save_in(figures, f"heads-{subject.name}-least", plot_curves(curves[:4]))
+    save_in(figures, f"heads-{subject.name}-most", plot_curves(curves[4:]))
     print("\neffectiveness (each example its own order, 0 … 12 heads of every layer)")
     for order in ("most", "least"):
         for by in ("attribution", "attention"):
@@ -94,7 +95,7 @@ def removal_study(subject: Subject, dev: list[Example], importance: HeadImportan
         )
 
 
-def similarity_study(data: Path, figures: Path) -> None:
+def similarity_study(data: Path, figures: Path | None) -> None:
     """The same heads on kindred and on different tasks."""
     ranked = {}
     for name, model, file in (
@@ -110,10 +111,10 @@ def similarity_study(data: Path, figures: Path) -> None:
             f"\n{first} and {second} ({kind}): Pearson {found.pearson:.2f} "
             f"({low:.2f} to {high:.2f}), Spearman {found.spearman:.2f}"
         )
-        save(found.plot(), figures / f"heads-similarity-{kind}.svg")
+        save_in(figures, f"heads-similarity-{kind}", found.plot())
 
 
-def trees_study(subject: Subject, figures: Path) -> None:
+def trees_study(subject: Subject, figures: Path | None) -> None:
     """Three trees, greedy and exact."""
     for number, (text, pair) in enumerate(SENTENCES[subject.name]):
         found = self_attribution(capture(subject, text, pair=pair))
@@ -122,15 +123,18 @@ def trees_study(subject: Subject, figures: Path) -> None:
         print(f"\n{text} {'| ' + pair if pair else ''}")
         print(f"points {found.points.tolist()}, largest gap {float(found.gap.max()):.1e}")
         print(f"{tree.text()}\n  greedy reaches {share:.3f} of the exact objective")
-        (figures / f"trees-{subject.name}-{number + 1}.svg").write_text(tree.svg())
+        if figures is not None:
+            (figures / f"trees-{subject.name}-{number + 1}.svg").write_text(tree.svg())
         if number == 0:
-            save(found.plot(site=-1, head="all"), figures / f"attribution-{subject.name}.svg")
+            save_in(figures, f"attribution-{subject.name}", found.plot(site=-1, head="all"))
 
 
-def triggers_study(subject: Subject, train: Path, dev: list[Example], figures: Path) -> None:
-    """Patterns from 500 training examples, put into the development set."""
+def triggers_study(
+    subject: Subject, train: list[Example], dev: list[Example], figures: Path | None
+) -> Attack:
+    """Patterns from training examples, put into the development set."""
     start = time.perf_counter()
-    found = find_triggers(subject, read_examples(train)[:500])
+    found = find_triggers(subject, train)
     print(
         f"\n{len(found.patterns)} patterns in {time.perf_counter() - start:.0f} s, {found.checks}"
     )
@@ -150,19 +154,36 @@ def triggers_study(subject: Subject, train: Path, dev: list[Example], figures: P
             f"attention {result.drop(place, result.attention):+.3f}, "
             f"random {result.drop(place, result.random):+.3f}"
         )
-    save(result.plot(), figures / f"triggers-{subject.name}.svg")
+    save_in(figures, f"triggers-{subject.name}", result.plot())
+    return result
+
+
+def write_triggers(result: Attack, ledger: Ledger, name: str) -> None:
+    """What patterns of attribution take more than their controls, pattern by pattern."""
+    every = range(len(result.patterns))
+    for control, said in (
+        (result.random, "random words"),
+        (result.attention, "patterns of attention"),
+    ):
+        more = [result.drop(place) - result.drop(place, control) for place in every]
+        title = f"accuracy lost to patterns of attribution less {said} ({name})"
+        ledger.mean(title, more, "patterns")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
-    parser.add_argument("--figures", type=Path, default=Path("docs/figures"))
+    parser.add_argument("--figures", type=Path, help="draw the figures into this folder")
     parser.add_argument("--models", nargs="+", default=["sentiment", "nli"])
     parser.add_argument("--only", nargs="+", default=["trees", "heads", "triggers", "similarity"])
+    parser.add_argument("--patterns", type=int, default=500, help="training texts for triggers")
+    parser.add_argument("--attacked", type=int, help="only so many texts for triggers")
+    add_option(parser)
     given = parser.parse_args()
     transformers.logging.set_verbosity_error()
     torch.manual_seed(0)
-    given.figures.mkdir(parents=True, exist_ok=True)
+    if given.figures is not None:
+        given.figures.mkdir(parents=True, exist_ok=True)
     for name in given.models:
         train, held_out = files(given.data)[name]
         subject, dev = load(name), read_examples(held_out)
@@ -172,7 +193,10 @@ def main() -> None:
         if "heads" in given.only:
             heads_study(subject, dev, given.figures)
         if "triggers" in given.only:
-            triggers_study(subject, train, dev, given.figures)
+            learn = read_examples(train)[: given.patterns]
+            result = triggers_study(subject, learn, dev[: given.attacked], given.figures)
+            data = f"{held_out.parent.name} train and dev"
+            write_triggers(result, Ledger(given.ledger, f"`{name}`", data), name)
     if "similarity" in given.only:
         similarity_study(given.data, given.figures)
 

@@ -1,14 +1,17 @@
 """Which passage did the answer rest on, where it is known which?
 
     python studies/context.py planted --model FOLDER
-    python studies/context.py dear --model FOLDER --count 10
+    python studies/context.py regression --model FOLDER
+    python studies/context.py self_attribution --model FOLDER --count 20
+    python studies/context.py reliance --model FOLDER --count 20
     python studies/context.py needless --model FOLDER --count 20
 
 ``planted``   prompts of twelve short passages about made-up people, one of which holds the fact
               that is asked for; the answer is that fact. How often does each method put that
               passage first?
-``dear``      the first of these prompts by what costs more: regression over 32 random halves,
-              self-attribution, reliance
+``regression``, ``self_attribution``, ``reliance``
+              the first of these prompts by what costs more: a Lasso over 32 random halves, a path
+              for every layer, one path for all heads (of at most 60 points)
 ``needless``  the same kind of passages in front of a question that everyone can answer without
               them; the answer is the right one. How often is it said to rest on a passage?
 
@@ -24,8 +27,10 @@ import random
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import exhibit_a as xa
+from exhibit_a.methods.attribution.reliance import token_scores
 
 DATA = Path("docs/data")
 PASSAGES = 12
@@ -37,24 +42,43 @@ METHODS = {
         "contribution_weights",
         "mean_attention",
     ),
-    "dear": ("self_attribution", "reliance"),
+    "regression": (),
+    "self_attribution": ("self_attribution",),
+    "reliance": ("reliance_path",),
     "needless": ("attention_gradient",),
 }
 SAMPLES = 32  # random halves for the regression
+POINTS = 60  # of the path of reliance
 FIRST = 2000  # seed of the first prompt that is reported; smaller ones were for trying things out
 
 NAMES = [
     "Amelia", "Boris", "Clara", "Dmitri", "Elena", "Farid", "Greta", "Hugo", "Ines", "Jakub",
     "Keiko", "Lars", "Maya", "Nadia", "Otto", "Priya", "Quentin", "Rosa", "Stefan", "Tilda",
 ]  # fmt: skip
-FACTS = {  # what nobody would guess
-    "lives in {}": ("In which city does {} live?", "Tallinn Quito Hanoi Bergen Perth Tunis"),
-    "works as a {}": ("What is the job of {}?", "beekeeper cobbler falconer diver potter sailor"),
-    "keeps a {} as a pet": ("Which pet does {} keep?", "ferret turtle goat pony raven lizard"),
-    "plays the {}": ("Which instrument does {} play?", "banjo zither tuba harp oboe bagpipes"),
-    "wears a {} hat": ("Which colour is the hat of {}?", "purple grey pink yellow silver beige"),
-    "likes to eat {}": ("What does {} like to eat?", "olives turnips mangoes noodles figs oats"),
-}
+
+
+class Fact(NamedTuple):
+    """Something about a person that nobody would guess, and the question about it."""
+
+    said: str
+    question: str
+    values: str
+
+
+FACTS = [
+    Fact("lives in {}", "In which city does {} live?", "Tallinn Quito Hanoi Bergen Perth Tunis"),
+    Fact(
+        "works as a {}", "What is the job of {}?", "beekeeper cobbler falconer diver potter sailor"
+    ),
+    Fact("keeps a {} as a pet", "Which pet does {} keep?", "ferret turtle goat pony raven lizard"),
+    Fact("plays the {}", "Which instrument does {} play?", "banjo zither tuba harp oboe bagpipes"),
+    Fact(
+        "wears a {} hat", "Which colour is the hat of {}?", "purple grey pink yellow silver beige"
+    ),
+    Fact(
+        "likes to eat {}", "What does {} like to eat?", "olives turnips mangoes noodles figs oats"
+    ),
+]
 KNOWN = {
     "What is the capital of France?": "Paris",
     "What is the opposite of hot?": "Cold",
@@ -97,6 +121,7 @@ def main() -> None:
     asked.add_argument("--first", type=int, default=FIRST)
     asked.add_argument("--name", help="of the file in docs/data")
     options = asked.parse_args()
+    xa.register(reliance_path, gives="tokens", question="What did looking at each token add?")
     subject = xa.load(str(options.model))
     file = DATA / f"context-{options.name or options.what}.jsonl"
     lines = file.read_text("utf-8").splitlines() if file.exists() else []
@@ -112,22 +137,26 @@ def main() -> None:
         print(seed, row["verdict"], f"{row['seconds']:.0f} s", flush=True)
 
 
+def reliance_path(trace: xa.Trace, target: xa.Target) -> object:
+    """What looking at each token added along a path of few points."""
+    return token_scores(trace, target, points=POINTS)
+
+
 def planted(seed: int) -> Prompt:
     """Twelve people, a fact about each, and a question about one of them."""
     dice = random.Random(seed)
-    people, relations = dice.sample(NAMES, PASSAGES), list(FACTS)
-    evidence = dice.randrange(PASSAGES)
-    asked = dice.choice(relations)
-    values = {relation: FACTS[relation][1].split() for relation in relations}
+    people, evidence = dice.sample(NAMES, PASSAGES), dice.randrange(PASSAGES)
+    asked = dice.choice(FACTS)
+    values = {fact: fact.values.split() for fact in FACTS}
     answer = dice.choice(values[asked])
     values[asked].remove(answer)  # nobody else has it
     passages = []
     for place, person in enumerate(people):
-        relation = asked if place == evidence else dice.choice(relations)
-        value = answer if place == evidence else dice.choice(values[relation])
-        passages.append(f"{person} {relation.format(value)}.")
-    question = FACTS[asked][0].format(people[evidence])
-    return Prompt(question, passages, f"{people[evidence]} {asked.format(answer)}.", evidence)
+        fact = asked if place == evidence else dice.choice(FACTS)
+        value = answer if place == evidence else dice.choice(values[fact])
+        passages.append(f"{person} {fact.said.format(value)}.")
+    question = asked.question.format(people[evidence])
+    return Prompt(question, passages, f"{people[evidence]} {asked.said.format(answer)}.", evidence)
 
 
 def needless(seed: int) -> Prompt:
@@ -145,7 +174,7 @@ def examined(subject: xa.Subject, what: str, prompt: Prompt) -> dict[str, object
         prompt.passages,
         answer=prompt.answer,
         methods=METHODS[what],
-        samples=SAMPLES if what == "dear" else 0,
+        samples=SAMPLES if what == "regression" else 0,
     )
     referees = {"leave_one_out": found.leave_one_out}
     if found.regression is not None:

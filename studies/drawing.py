@@ -15,3 +15,10 @@ def save(figure: Any, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, metadata={"Date": None})
     matplotlib.pyplot.close(figure)
+
+
+def save_in(folder: Path | None, name: str, figure: Any) -> None:
+    """The same in a folder; without one, as in a small run, nothing is kept."""
+    if folder is not None:
+        save(figure, folder / f"{name}.svg")
+    matplotlib.pyplot.close(figure)

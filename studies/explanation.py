@@ -3,7 +3,8 @@
     python studies/explanation.py --data SST-2-FOLDER --out FOLDER [--model sentiment]
 
 Each part writes what it found into --out and is not run again when it is there already; long parts
-go on where they stopped. ``report`` reads everything back, prints the tables and draws the figures.
+go on where they stopped. ``report`` reads everything back, prints the tables, draws the figures
+where a folder for them is given, and writes what claims rest on into the ledger.
 
 permutation   accuracy of all development sentences under shuffled and uniform attention
 adversary     the farthest attention with the answer within 0.01, sentence by sentence
@@ -20,7 +21,8 @@ from typing import Any
 import matplotlib
 import torch
 import transformers
-from drawing import save
+from drawing import save_in
+from ledger import Ledger, add_option
 
 from exhibit_a.examples import Example, read_examples
 from exhibit_a.methods.explanation.adversarial import adversarial_attention
@@ -46,7 +48,7 @@ def main() -> None:
     asked.add_argument("--out", required=True, type=Path, help="folder for results")
     asked.add_argument("--model", default="sentiment")
     asked.add_argument("--parts", nargs="+", default=list(PARTS))
-    asked.add_argument("--figures", type=Path, default=Path("docs/figures"))
+    asked.add_argument("--figures", type=Path, help="draw the figures into this folder")
     asked.add_argument("--sentences", type=int, help="only so many development sentences")
     asked.add_argument("--train", type=int, default=2000, help="training sentences for the keys")
     asked.add_argument("--steps", type=int, default=60, help="of the adversary")
@@ -55,6 +57,8 @@ def main() -> None:
         "--by", nargs="+", default=list(attributions()), help="attributions to judge"
     )
     asked.add_argument("--samples", type=int, default=128, help="of LIME and SHAP, per sentence")
+    asked.add_argument("--shuffles", nargs="+", default=[what for what, _, _ in SHUFFLES])
+    add_option(asked)
     options = asked.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
@@ -70,7 +74,7 @@ def main() -> None:
 def permutation(subject: Subject, dev: list[Example], options: Any) -> None:
     for what, scope, repeats in SHUFFLES:
         path = options.out / f"permutation-{what}-{scope}.safetensors"
-        if not path.exists():
+        if not path.exists() and what in options.shuffles:
             permutation_test(subject, dev, what=what, scope=scope, repeats=repeats).save(path)
 
 
@@ -123,21 +127,24 @@ def faithful(subject: Subject, dev: list[Example], options: Any) -> None:
 
 
 def report(subject: Subject, dev: list[Example], options: Any) -> None:  # noqa: ARG001
+    asked = [part for part in options.parts if part != "report"] or list(PARTS)
     for what, scope, _ in SHUFFLES:
         path = options.out / f"permutation-{what}-{scope}.safetensors"
-        if path.exists():
+        if path.exists() and "permutation" in asked:
             _report_permutation(read(path), options)
-    if rows := [
-        json.loads(line)
-        for path in sorted(options.out.glob("adversary-*.jsonl"))
-        for line in path.open()
-    ]:
+    if "adversary" in asked and (rows := _lines(options.out)):
         _report_adversary(rows, options)
-    if (options.out / "keys.safetensors").exists():
+    if (options.out / "keys.safetensors").exists() and "keys" in asked:
         _report_keys(read(options.out / "keys.safetensors"), options)
     chunks = [read(path) for path in sorted(options.out.glob("faithfulness-*.safetensors"))]
-    if chunks:
+    if chunks and "faithfulness" in asked:
         _report_faithfulness(chunks, options)
+
+
+def _lines(folder: Path) -> list[Any]:
+    """What the adversary found, sentence by sentence."""
+    files = sorted(folder.glob("adversary-*.jsonl"))
+    return [json.loads(line) for path in files for line in path.open()]
 
 
 def _report_permutation(found: Any, options: Any) -> None:
@@ -155,6 +162,24 @@ def _report_permutation(found: Any, options: Any) -> None:
             f"{found.uniform_accuracy[i]:.3f} | {flat_low:.3f}–{flat_high:.3f} |"
         )
     _draw(found.plot(), f"permutation-{found.what}", options)
+    if found.what == "keys":
+        _write_permutation(found, _ledger(options))
+
+
+def _ledger(options: Any) -> Ledger:
+    return Ledger(options.ledger, f"`{options.model}`", "SST-2 dev, first sentences")
+
+
+def _write_permutation(found: Any, ledger: Ledger) -> None:
+    """The losses of all layers together, of the first, and of the one that lost most after it."""
+    later = 1 + int(found.drop[1:-1].argmax())
+    for place, name in (
+        (-1, "accuracy lost, keys shuffled in all layers"),
+        (0, "accuracy lost, keys shuffled in the first layer"),
+        (later, "largest loss of accuracy, keys shuffled in one later layer"),
+    ):
+        ends, count = found.drop_interval[place].tolist(), len(found.own_correct)
+        ledger.write(name, float(found.drop[place]), ends, count, "sentences")
 
 
 def _report_adversary(rows: list[Any], options: Any) -> None:
@@ -163,6 +188,8 @@ def _report_adversary(rows: list[Any], options: Any) -> None:
         torch.tensor([row[key] for row in rows]) for key in ("divergence", "bound", "at_answer")
     )
     worst = max(max(row["change"]) for row in rows)
+    name = "divergence of the farthest maps with the same answer, all layers"
+    _ledger(options).mean(name, far[:, -1])
     print(f"\n### adversarial attention, ε = {EPSILON}, {len(rows)} sentences")
     print(f"\nLargest change of an answer in a plain run: {worst:.4f}. ln 2 = {FARTHEST:.3f}\n")
     print("| changed | JSD, mean | 10 % | median | 90 % | of the bound | at the answer's row |")
@@ -197,7 +224,26 @@ def _report_keys(found: Any, options: Any) -> None:
         )
     ends = {name: curve[[0, -1]].tolist() for name, curve in found.curves.items()}
     print(f"\nFirst and last step (cross-entropy, log squared distance): {ends}")
+    _write_keys(found, _ledger(options))
     _draw(found.plot(), "keys", options)
+
+
+def _write_keys(found: Any, ledger: Ledger) -> None:
+    """Losses with other keys. Of two classes, one answer is right wherever two answers differ.
+
+    So the variance of the difference follows from how often they do.
+    """
+    count = found.checks["judged on"]
+    for place, sign, name in (
+        (1, 1, "accuracy lost with adversarial keys"),
+        (2, -1, "accuracy gained with keys trained to stay near the model's own"),
+    ):
+        lost = sign * float(found.accuracy[0] - found.accuracy[place])
+        variance = (1 - float(found.agreement[place]) - lost**2) / count
+        half = 1.96 * max(variance, 0.0) ** 0.5
+        ledger.write(name, lost, (lost - half, lost + half), count, "sentences")
+    name = "divergence of the maps under adversarial keys"
+    ledger.mean(name, found.divergence[1], "layers")
 
 
 def _report_faithfulness(chunks: list[Any], options: Any) -> None:
@@ -207,6 +253,10 @@ def _report_faithfulness(chunks: list[Any], options: Any) -> None:
     p_value = sign_flip_p_value((values - values[-1:]).nan_to_num(), seed=0)
     count = values.shape[-1]
     print(f"\n### faithfulness, {count} sentences, tokens taken away by {chunks[0].erase}\n")
+    if "raw" in names:
+        agreed = values[names.index("raw"), METRICS.index("leave_one_out")]
+        name = "Kendall's tau of raw attention with leaving words out"
+        _ledger(options).mean(name, agreed)
     print(f"| attribution | {' | '.join(METRICS)} |\n|---{'|---' * len(METRICS)}|")
     order = mean[:, 0].argsort(descending=True).tolist()
     for i in order:
@@ -234,7 +284,7 @@ def _doubts(found: Any) -> str:
 
 
 def _draw(figure: Any, name: str, options: Any) -> None:
-    save(figure, options.figures / f"explanation-{name}.svg")
+    save_in(options.figures, f"explanation-{name}", figure)
 
 
 PARTS = {

@@ -1,11 +1,13 @@
 """What is left of a token in a real model? The numbers and figures of docs/mixing.md.
 
-    python studies/mixing.py --base FOLDER --data SST-2-FOLDER [--figures docs/figures]
+    python studies/mixing.py --base FOLDER --data SST-2-FOLDER [--figures FOLDER] [--parts …]
 
 1. mixing: hidden token attribution (sketch) of development sentences: own share by layer, tokens
    that are not their own top contributor, neighbour profile, one token's story;
 2. heads: attention against input contribution, on some of the same sentences;
 3. tokens: token identifiability of training sentences, every map, metric and candidate set.
+
+What claims rest on goes into the ledger; --maps linear leaves the rest of part 3 out.
 """
 
 import argparse
@@ -17,7 +19,9 @@ import matplotlib
 import matplotlib.pyplot
 import torch
 import transformers
-from drawing import save
+from drawing import save_in
+from identifiability import opened
+from ledger import Ledger, add_option
 
 from exhibit_a.examples import read_examples
 from exhibit_a.methods.mixing.head_mixing import head_mixing
@@ -29,19 +33,23 @@ from exhibit_a.report.palette import GREY
 from exhibit_a.subject.subject import Subject, load
 from exhibit_a.trace.capture import capture
 
+MAPS = ("identity", "rotation", "linear", "mlp")
+NEAR, FAR = 1, 5  # tokens away
 FEWEST_WORDS = 8  # many rows of the training file are phrases, not sentences
 
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("--base", required=True, help="folder of the model")
+    asked.add_argument("--base", required=True, help="folder of the model, or a name")
     asked.add_argument("--data", required=True, type=Path, help="folder with train.tsv and dev.tsv")
-    asked.add_argument("--figures", type=Path, default=Path("docs/figures"))
+    asked.add_argument("--figures", type=Path, help="draw the figures into this folder")
     asked.add_argument("--parts", nargs="+", default=["mixing", "heads", "tokens"])
     asked.add_argument("--sentences", type=int, default=200)
     asked.add_argument("--probes", type=int, default=16)
     asked.add_argument("--texts", type=int, default=5000)
     asked.add_argument("--epochs", type=int, default=10)
+    asked.add_argument("--maps", nargs="+", default=list(MAPS))
+    add_option(asked)
     options = asked.parse_args()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
@@ -65,7 +73,7 @@ def mixing(subject: Subject, options: Any) -> None:
         reach.append(total)
         counts.append(pairs)
         if number == 0:
-            save(found.plot(), options.figures / "mixing-story.svg")
+            save_in(options.figures, "mixing-story", found.plot())
     shares, special = torch.cat(own, 1), ~torch.cat(words)
     per_text = torch.stack([part.mean(1) for part in lost], 1)
     bounds = bootstrap_interval(per_text, seed=0)
@@ -85,24 +93,54 @@ def mixing(subject: Subject, options: Any) -> None:
             f"| {layer} | {middle:.3f} | {low:.3f} – {high:.3f} | {medians[layer].mean():.3f} "
             f"({a:.3f} – {b:.3f}) | {top} | {of_words:.1%} |"
         )
-    _draw_boxes(shares, options.figures / "mixing-own-share.svg")
-    _draw_neighbours(reach, counts, options.figures / "mixing-neighbours.svg")
+    _draw_boxes(shares, options.figures)
+    _draw_neighbours(reach, counts, options.figures)
+    _write_mixing(medians, per_text, [r / c for r, c in zip(reach, counts, strict=True)], options)
+
+
+def _write_mixing(
+    medians: torch.Tensor, displaced_share: torch.Tensor, near: list[torch.Tensor], options: Any
+) -> None:
+    """What the claims about mixing rest on: a number for each sentence."""
+    ledger = opened(options, "SST-2 dev, first sentences")
+    ledger.mean("own share after layer 1, median token", medians[1])
+    ledger.mean("own share after the last layer, median token", medians[-1])
+    ledger.mean("own share lost from layer 1 to the last, median token", medians[1] - medians[-1])
+    name = "tokens that are not their own first contributor"
+    ledger.mean(f"{name}, last layer", displaced_share[-1])
+    ledger.mean(f"{name}, layer before it", displaced_share[-2])
+    long = [part for part in near if part.shape[1] > FAR]
+    ledger.mean(
+        "contribution of a direct neighbour less that of one five away",
+        [(part[1:, NEAR] - part[1:, FAR]).mean() for part in long],
+    )
+    ledger.mean(
+        "contribution of a token five away, last layer less first",
+        [part[-1, FAR] - part[1, FAR] for part in long],
+    )
 
 
 def heads(subject: Subject, options: Any) -> None:
     """Attention beside input contribution, averaged over heads and sentences."""
-    texts = read_examples(options.data / "dev.tsv")[: max(1, options.sentences // 10)]
+    texts = read_examples(options.data / "dev.tsv")[: max(2, options.sentences // 10)]
     sums: dict[str, list[Any]] = {}
     for number, text in enumerate(texts):
         found = head_mixing(capture(subject, text.text), probes=options.probes, seed=number)
         for name in ("pearson", "spearman", "jensen_shannon", "total_variation"):
             sums.setdefault(name, []).append(torch.stack(getattr(found, name)))
         if number == 0:
-            save(found.plot(), options.figures / "mixing-heads.svg")
+            save_in(options.figures, "mixing-heads", found.plot())
     print(f"{len(texts)} sentences, {options.probes} probes\n")
     print("| layer | Pearson | Spearman | Jensen–Shannon (share of ln 2) | weight elsewhere |")
     print("|---|---|---|---|---|")
     means = {name: torch.stack(parts).mean((0, 2)) for name, parts in sums.items()}
+    elsewhere = torch.stack(sums["total_variation"]).mean(2)
+    ledger = opened(options, "SST-2 dev, first sentences")
+    later = elsewhere[:, 1:].mean(1)
+    name = "weight that lies elsewhere than the contribution, layers after the first"
+    ledger.mean(name, later)
+    name = "weight that lies elsewhere, layers after the first less the first"
+    ledger.mean(name, later - elsewhere[:, 0])
     for layer in range(len(means["pearson"])):
         print(
             f"| {layer + 1} | " + " | ".join(f"{part[layer]:.3f}" for part in means.values()) + " |"
@@ -113,16 +151,21 @@ def tokens(subject: Subject, options: Any) -> None:
     """Rates by layer for every map, metric and set of candidates."""
     rows = read_examples(options.data / "train.tsv")
     texts = [row for row in rows if len(row.text.split()) >= FEWEST_WORDS][: options.texts]
+    found = {}
     for metric in ("cosine", "l2"):
-        found = token_identifiability(
+        found[metric] = token_identifiability(
             subject,
             texts,
-            maps=("identity", "rotation", "linear", "mlp"),
+            maps=tuple(options.maps),
             metric=metric,
             epochs=options.epochs,
         )
-        save(found.plot(), options.figures / f"mixing-tokens-{metric}.svg")
-        _tell(found, len(texts))
+        save_in(options.figures, f"mixing-tokens-{metric}", found[metric].plot())
+        _tell(found[metric], len(texts))
+    ledger = opened(options, "SST-2 train, rows of 8 words or more")
+    _write_tokens(found["cosine"], found["l2"], ledger)
+    if tuple(options.maps) != MAPS:
+        return
     for candidates in ("dataset", "vocab"):
         _tell(
             token_identifiability(
@@ -130,6 +173,32 @@ def tokens(subject: Subject, options: Any) -> None:
             ),
             len(texts),
         )
+
+
+def _write_tokens(cosine: Any, distance: Any, ledger: Ledger) -> None:
+    """Rates of the linear map, with the intervals of the result; differences take both."""
+    count = cosine.checks["test_words"]
+    last, first = cosine.interval["linear"][-1], cosine.interval["linear"][1]
+    far = distance.interval["linear"][-1]
+    rate = cosine.rate["linear"]
+    name = "tokens found again in the last layer, linear map, cosine"
+    ledger.write(name, float(rate[-1]), last.tolist(), count, "words")
+    for name, larger, smaller, ends in (
+        (
+            "tokens found by cosine and not by distance, last layer, linear map",
+            rate[-1],
+            distance.rate["linear"][-1],
+            (last, far),
+        ),
+        (
+            "tokens found again in layer 1 and not in the last, linear map, cosine",
+            rate[1],
+            rate[-1],
+            (first, last),
+        ),
+    ):
+        low, high = float(ends[0][0] - ends[1][1]), float(ends[0][1] - ends[1][0])
+        ledger.write(name, float(larger - smaller), (low, high), count, "words")
 
 
 def _tell(found: Any, count: int) -> None:
@@ -153,16 +222,16 @@ def _tell(found: Any, count: int) -> None:
     print(f"\nchecks: {found.checks}", flush=True)
 
 
-def _draw_boxes(shares: torch.Tensor, path: Path) -> None:
+def _draw_boxes(shares: torch.Tensor, folder: Path | None) -> None:
     figure, axis = matplotlib.pyplot.subplots(figsize=(5.5, 3.4), layout="constrained")
     axis.boxplot(shares.T.numpy(), positions=range(len(shares)), showfliers=False, widths=0.6)
     axis.axhline(0.5, color=GREY, linewidth=0.8)
     axis.set(xlabel="layer", ylabel="contribution of the token itself", ylim=(0, 1.02))
-    save(figure, path)
+    save_in(folder, "mixing-own-share", figure)
 
 
 def _draw_neighbours(
-    reach: list[torch.Tensor], counts: list[torch.Tensor], path: Path, far: int = 12
+    reach: list[torch.Tensor], counts: list[torch.Tensor], folder: Path | None, far: int = 12
 ) -> None:
     longest = max(part.shape[1] for part in reach)
     total, pairs = torch.zeros(len(reach[0]), longest), torch.zeros(longest)
@@ -180,7 +249,7 @@ def _draw_neighbours(
         axis.plot(range(1, far), row[1:], color=shades[layer], label=f"layer {layer}")
     axis.set(xlabel="distance to the neighbour", ylabel="mean contribution of one neighbour")
     axis.legend(fontsize="small", loc="upper right")
-    save(figure, path)
+    save_in(folder, "mixing-neighbours", figure)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForSequenceClassification
 from transformers.masking_utils import create_bidirectional_mask
-from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from exhibit_a.errors import require_choice
 from exhibit_a.models import TransformerConfig
-from exhibit_a.models.base import mean_loss, through
+from exhibit_a.models.base import through
+from exhibit_a.models.classifier import Reading, TextClassifier, of_stack
 from exhibit_a.models.sublayers import MultiHeadAttention
 from exhibit_a.models.transformer import EncoderLayer, TransformerStack
 
@@ -27,12 +27,11 @@ class PosterConfig(TransformerConfig):
     """Sizes of a `PosterClassifier`; the defaults are the poster's."""
 
     model_type = "study-poster"
+    normaliser: str = "softmax"  # or "entmax"
     vocab_size: int = 20000
     d_model: int = 128
     encoder_layers: int = 4
-    num_heads: int = 8
     d_ff: int = 512
-    normaliser: str = "softmax"  # or "entmax"
     is_encoder_decoder: bool = False
 
     def check_sizes(self) -> None:
@@ -94,7 +93,7 @@ class PosterLayer(EncoderLayer):
         self.attention = PosterAttention(config, index)
 
 
-class PosterClassifier(TransformerStack):
+class PosterClassifier(TextClassifier, TransformerStack):
     """A classifier of texts: states are summed over the tokens that are not padding."""
 
     config_class = PosterConfig
@@ -107,26 +106,12 @@ class PosterClassifier(TransformerStack):
         self.classifier = nn.Linear(config.d_model, config.num_labels or 0)
         self.finish()
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        labels: Tensor | None = None,
-        output_hidden_states: bool = False,
-        output_attentions: bool = False,
-        **kwargs: Any,  # noqa: ARG002 - what other models want
-    ) -> SequenceClassifierOutput:
+    def read(self, input_ids: Tensor, attention_mask: Tensor | None) -> Reading:
         states = self._embedded(input_ids, self.embedding)
         mask = create_bidirectional_mask(self.config, states, attention_mask)
         history, maps = through(self.layers, states, mask)
         real = 1 if attention_mask is None else attention_mask.unsqueeze(-1)
-        logits = self.classifier((history[-1] * real).sum(1))
-        return SequenceClassifierOutput(
-            loss=mean_loss(logits, labels),
-            logits=logits,
-            hidden_states=tuple(history) if output_hidden_states else None,
-            attentions=tuple(weights for (weights,) in maps) if output_attentions else None,
-        )
+        return of_stack((history[-1] * real).sum(1), history, maps)
 
 
 AutoConfig.register(PosterConfig.model_type, PosterConfig, exist_ok=True)

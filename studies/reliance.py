@@ -2,14 +2,14 @@
 
     python studies/reliance.py sentences --data DATA [--first 0] [--count 50] [--compared 12]
     PYTHONPATH=tests python studies/reliance.py planted [--first 5000] [--count 8]
-    python studies/reliance.py batches
+    python studies/reliance.py batches --data DATA
 
 ``sentences``  of SST-2, with the embedded ``sentiment``: the truth is the mean of 160 orders (80
                opposite pairs; ``frozen_walks.py``)
 ``planted``    models of ``tests/planted`` with 6 to 12 heads: the truth is the Shapley value by all
                sets of heads, exactly
-``batches``    what a text takes beside the same passes of bare texts in batches: would it pay to
-               examine texts of a corpus together?
+``batches``    sentences of one length together, as a corpus run examines them, and one by one: what
+               each takes of the processor, and how far their numbers differ
 
 Against the truth stand, with the forward passes each takes: the adaptive path (what ``xa.reliance``
 does for more than 12 heads), opposite pairs of orders, and from ``shapiq`` kernel regression with
@@ -30,9 +30,10 @@ import words
 from frozen_walks import FrozenWalks
 
 import exhibit_a as xa
+from exhibit_a.corpus.tasks import TOGETHER
 from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
 from exhibit_a.methods.attribution.head_orders import coalitions, orders
-from exhibit_a.methods.attribution.reliance import FEW
+from exhibit_a.methods.attribution.reliance import FEW, relied_together
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.trace.targets import chosen_target
 
@@ -41,7 +42,7 @@ PAIRS = (1, 2, 4, 8, 16)
 BUDGETS = (144, 288, 576, 1152)
 FEWEST = 6  # heads of a planted model: with fewer there is nothing to estimate
 PLANTED_PAIRS, FEW_PASSES = (1, 2, 4, 8), (24, 48, 96, 192)
-LENGTHS, IN_A_BATCH, REPEATS = (8, 16, 32, 64), 32, 5
+LENGTHS, OF_A_LENGTH = (8, 12, 16, 20, 24, 28, 32, 40), 8  # tokens, and sentences of each
 NOTHING = 1e-3  # of the margin: shares below it are noise
 DATA = Path("docs/data")
 MOST_WORDS = 12  # in a sentence: the truth takes 11,520 passes
@@ -93,39 +94,70 @@ def of_planted(options: argparse.Namespace) -> None:
 
 def sentences(data: Path, count: int) -> list[str]:
     """Short sentences of the development set, drawn with a fixed seed."""
-    rows = (data / "SST-2" / "dev.tsv").read_text().splitlines()[1:]
-    texts = [row.split("\t")[0] for row in rows]
-    short = [text for text in texts if len(text.split()) <= MOST_WORDS]
+    short = [text for text in development_set(data) if len(text.split()) <= MOST_WORDS]
     return random.Random(0).sample(short, count)
 
 
-def in_batches(_: argparse.Namespace) -> None:
-    """Processor time of one reliance, beside that of its passes over texts in batches."""
+def development_set(data: Path) -> list[str]:
+    """The sentences of SST-2's development set, in their order."""
+    rows = (data / "SST-2" / "dev.tsv").read_text().splitlines()[1:]
+    return [row.split("\t")[0] for row in rows]
+
+
+def in_batches(options: argparse.Namespace) -> None:
+    """Sentences of one length, one by one and in company: processor time, and equality."""
     subject, out = xa.load("sentiment"), DATA / "reliance-batches.jsonl"
     out.unlink(missing_ok=True)
+    by_length: dict[int, list[str]] = {}
+    for text in development_set(options.data):
+        by_length.setdefault(len(subject.encode(text)["input_ids"][0]), []).append(text)
+    xa.reliance(xa.capture(subject, by_length[LENGTHS[0]][0]))  # the first time costs more
     for tokens in LENGTHS:
-        trace = xa.capture(subject, " ".join(["film"] * (tokens - 2)))
-        relied = xa.reliance(trace)
-        together = {
-            name: value.repeat(IN_A_BATCH, 1)
-            for name, value in trace.inputs.items()
-            if isinstance(value, torch.Tensor)
+        texts = by_length[tokens][:OF_A_LENGTH]
+        size = max(1, TOGETHER // tokens)
+        groups = [texts[start : start + size] for start in range(0, len(texts), size)]
+        alone, singly = spent(lambda t=texts: [x for one in t for x in examined(subject, [one])])
+        together, jointly = spent(lambda g=groups: [x for few in g for x in examined(subject, few)])
+        row = {
+            "tokens": tokens,
+            "sentences": len(texts),
+            "together": size,
+            "alone": round(alone, 2),
+            "in company": round(together, 2),
+            "passes": sum(found.checks["forward passes"] for found in singly),
+            "passes in company": sum(found.checks["forward passes"] for found in jointly),
+            "difference": max(map(difference, singly, jointly)),
+            "same words": all(map(same_words, singly, jointly)),
         }
-        with torch.no_grad():
-            subject.model(**together)  # the first time costs more
-            bare = min(spent(lambda i=together: subject.model(**i)) for _ in range(REPEATS))
-        alone = min(spent(lambda t=trace: xa.reliance(t)) for _ in range(REPEATS))
-        passes = relied.checks["forward passes"] + 2 * relied.checks["points"]  # backwards: twice
-        ratio = alone / (passes * bare / IN_A_BATCH)
-        words.append(out, {"tokens": tokens, "passes": passes, "ratio": round(ratio, 2)})
-        print(tokens, passes, round(ratio, 2), flush=True)
+        words.append(out, row)
+        print(row, flush=True)
 
 
-def spent(work: Callable[[], object]) -> float:
-    """Seconds of processor time."""
+def examined(subject: xa.Subject, texts: Sequence[str]) -> list[xa.Reliance]:
+    """Captured and asked, as a corpus run does it."""
+    return relied_together([xa.capture(subject, text) for text in texts])
+
+
+def difference(one: xa.Reliance, other: xa.Reliance) -> float:
+    """The largest difference of any head's numbers, as a part of the margin."""
+    pairs = [
+        (mine, theirs)
+        for name in ("heads", "one_head", "null")
+        for mine, theirs in zip(getattr(one, name), getattr(other, name), strict=True)
+    ]
+    return max(float((mine - theirs).abs().amax()) for mine, theirs in pairs) / one.size
+
+
+def same_words(one: xa.Reliance, other: xa.Reliance) -> bool:
+    """Whether the way, the doubt and its reason are the same."""
+    return (one.way, one.determined, one.reason) == (other.way, other.determined, other.reason)
+
+
+def spent(work: Callable[[], list[xa.Reliance]]) -> tuple[float, list[xa.Reliance]]:
+    """Seconds of processor time, and what they brought."""
     start = time.process_time()
-    work()
-    return time.process_time() - start
+    found = work()
+    return time.process_time() - start, found
 
 
 class Against:

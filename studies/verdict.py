@@ -41,8 +41,8 @@ import verdict_figures
 import words
 
 import exhibit_a as xa
+from exhibit_a.methods.attribution.along_rows import along_rows
 from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
-from exhibit_a.methods.attribution.reliance import along_rows
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.trace.targets import chosen_target
 from exhibit_a.trials.carriers import smallest_set
@@ -181,8 +181,10 @@ def null(known: Any) -> dict[str, list[float]]:
     beyond = [float(torch.erfc(line / spread / 2**0.5).mean()) for line in SHARES]
     game = HeadGame(known.trace, margin_of(known.target))
     nodes, weights = np.polynomial.legendre.leggauss(POINTS)
-    _, _, (slopes,) = game.slopes(
-        ((nodes + 1) / 2).tolist(), torch.tensor(weights / 2)[None].float()
+    _, _, (slopes,) = game.company.slopes(
+        torch.zeros(POINTS, dtype=torch.long),
+        ((nodes + 1) / 2).tolist(),
+        torch.tensor(weights / 2)[None].float(),
     )
     permuted, real = ([], []), ([], [])  # pointing, coherence
     for site, (own, even) in enumerate(zip(game.own, game.even, strict=True)):

@@ -1,4 +1,8 @@
-"""Shared set-up: quiet libraries, no network, and one subject per family."""
+"""Shared set-up: quiet libraries and no network.
+
+Large libraries are imported once the session starts: a process that only hands tests out to workers
+needs none of them.
+"""
 
 import os
 
@@ -11,32 +15,34 @@ os.environ.pop("TTY_COMPATIBLE", None)
 os.environ.pop("TTY_INTERACTIVE", None)
 os.environ.pop("COLUMNS", None)
 
-import hypothesis
 import pytest
-import torch
-import transformers
-from support.subjects import subject_of
-from support.zoo import FAMILIES
+import xdist
+from support import typed
 
-from exhibit_a.methods import registry
-
-transformers.logging.set_verbosity_error()
-transformers.logging.disable_progress_bar()
-# Two processes share two cores: one thread each, or they wait for each other.
-torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else 2)
-# The same examples on every run, and no law broken by a busy machine.
-hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
-hypothesis.settings.load_profile("repeatable")
+typed.install()
 
 
-@pytest.fixture(params=sorted(FAMILIES))
-def family(request):
-    return subject_of(request.param), FAMILIES[request.param].inputs()
+def pytest_sessionstart(session):
+    if xdist.is_xdist_controller(session):
+        return
+    import hypothesis
+    import torch
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    # Two processes share two cores: one thread each, or they wait for each other.
+    torch.set_num_threads(1 if xdist.is_xdist_worker(session) else 2)
+    # The same examples on every run, and no law broken by a busy machine.
+    hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
+    hypothesis.settings.load_profile("repeatable")
 
 
 @pytest.fixture(autouse=True)
 def _methods_of_one_test():
     """What a test registers is gone after it."""
+    from exhibit_a.methods import registry
+
     before = set(registry._known)
     yield
     for name in set(registry._known) - before:

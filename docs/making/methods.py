@@ -7,7 +7,7 @@ stand between ``<!-- methods -->`` and ``<!-- /methods -->``: those of ASKED_FIR
 import re
 from pathlib import Path
 
-from exhibit_a.methods.registry import Declaration, declared
+from exhibit_a.methods.source import Declaration, declared
 
 ROOT = Path(__file__).parents[2]
 README, PAGE = ROOT / "README.md", ROOT / "docs/methods.md"

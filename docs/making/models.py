@@ -8,6 +8,7 @@ that has not been run is named as such. Pictures are drawn from the embedded mod
 """
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 PAGE, DATA, FIGURES = ROOT / "docs/models.md", ROOT / "docs/data", ROOT / "docs/figures"
 MODELS = ROOT / "src/exhibit_a/models"
 MISSING = "*Not measured yet.*"
+CODE = re.compile(r"\{(\w+\.py): (.+)\}")  # a mark in the text: a file, and how its line begins
 PICTURES = {  # figure: the embedded model it is drawn from, the text, what it shows
     "models-additive": ("translation-additive", "two dogs run through the snow"),
     "models-cross": ("translation", "two dogs run through the snow"),
@@ -46,23 +48,7 @@ def page() -> str:
         filled = filled.replace(mark, part())
     for name in PICTURES:
         filled = filled.replace("{" + name + "}", picture(name))
-    for mark, (file, start) in LINES.items():
-        filled = filled.replace("{" + mark + "}", code(file, start))
-    return filled.rstrip() + "\n"
-
-
-LINES = {
-    "average-line": ("sublayers.py", "context = weights @ value"),
-    "additive-line": ("additive_attention.py", "scores = module.energy("),
-    "one-line": ("additive_attention.py", "scores = self.energy("),
-    "dot-line": ("sublayers.py", "return attended(query @ key.mT"),
-    "heads-line": ("sublayers.py", "return states.view(*states.shape"),
-    "output-line": ("sublayers.py", "return self.output(context.flatten"),
-    "mask-line": ("sublayers.py", "scores = scores + attention_mask"),
-    "causal-line": ("transformer.py", "create_causal_mask(self.config"),
-    "norm-line": ("sublayers.py", "normed: Tensor = self.norm("),
-    "wave-line": ("transformer.py", "angle = positions[:, None]"),
-}
+    return CODE.sub(lambda mark: code(*mark.groups()), filled).rstrip() + "\n"
 
 
 def code(file: str, start: str) -> str:
@@ -295,7 +281,7 @@ transformers: train it (`xa.train`), load it, and put it on trial.
 What is read at step i is an average of what stands at every j. Everything else is about where α comes from. Whatever it is,
 only c_i goes on: two maps with the same average cannot be told apart ([identifiability](identifiability.md)).
 
-{average-line}
+{sublayers.py: context = weights @ value}
 
 ## 2. Additive (Bahdanau et al., 2015)
 
@@ -304,8 +290,8 @@ only c_i goes on: two maps with the same average cannot be told apart ([identifi
 A small network asks how well what comes next fits what stands at j. The rows are found one after the other, because s_i
 needs c_i; when all are known, they are one call again:
 
-{one-line}
-{additive-line}
+{additive_attention.py: scores = self.energy(}
+{additive_attention.py: scores = module.energy(}
 
 {models-additive}
 
@@ -316,7 +302,7 @@ needs c_i; when all are known, they are one call again:
 No network: a product. All scores of a text are one product of matrices, and no row waits for another. A sum of d_k products
 of numbers of size one has size √d_k; without the division softmax would be nearly hard, and its gradient nearly zero.
 
-{dot-line}
+{sublayers.py: return attended(query @ key.mT}
 
 {models-cross}
 
@@ -326,8 +312,8 @@ of numbers of size one has size √d_k; without the division softmax would be ne
 
 One average for each head, in a space of its own of width d/h. The heads are put side by side and mixed by W_O:
 
-{heads-line}
-{output-line}
+{sublayers.py: return states.view(*states.shape}
+{sublayers.py: return self.output(context.flatten}
 
 {models-heads}
 
@@ -340,8 +326,8 @@ instead (d_v = d), or gives keys a width of their own (Bhardwaj et al., 2021).
 
 A decoder must not see what it has yet to say. The mask is added to the scores, so that softmax gives exactly zero:
 
-{causal-line}
-{mask-line}
+{transformer.py: create_causal_mask(self.config}
+{sublayers.py: scores = scores + attention_mask}
 
 {models-masked}
 
@@ -349,8 +335,8 @@ A decoder must not see what it has yet to say. The mask is added to the scores, 
 
     LayerNorm(x + Dropout(Sublayer(x))),   PE(p, 2i) = sin(p / 10000^(2i/d)),   PE(p, 2i+1) = cos(p / 10000^(2i/d))
 
-{norm-line}
-{wave-line}
+{sublayers.py: normed: Tensor = self.norm(}
+{transformer.py: angle = positions[:, None]}
 
 ## What it costs
 

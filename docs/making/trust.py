@@ -1,8 +1,8 @@
 """Write the table of docs/trust.md: what was tried, how often, and what happened.
 
-``make trust`` really tries it all (an hour on two cores) and keeps the counts in ``trust.json``,
-row by row, each with a digest of the package as it was attacked; without ``--try`` the page is
-written from them. Rows whose digest is that of the package as it is are not tried again, and a long
+``make trust`` really tries it all (some minutes of one core) and keeps the counts in
+``trust.json``, row by row, each with a digest of the package as it was attacked, and the page says
+which that was; without ``--try`` the page is written from them. Rows whose digest is that of the package as it is are not tried again, and a long
 row goes on where it was, so that the same command can be given again after a kill. A test sees that
 the page is what the counts say, and tries a part of it again.
 """
@@ -14,10 +14,12 @@ import re
 import sys
 import tempfile
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 
 ROOT = Path(__file__).parents[2]
 PAGE, COUNTS = ROOT / "docs/trust.md", ROOT / "docs/making/trust.json"
@@ -29,6 +31,15 @@ INPUTS = "bad inputs"  # the kind of attempts whose input is bad
 ALL = 10**6  # more than there are
 
 Counts = dict[str, int]
+
+
+class Row(TypedDict):
+    """What is kept of a row: how often each outcome came, and what was attacked when."""
+
+    outcomes: Counts
+    package: str
+    version: str
+    date: str
 
 
 class Attempts(NamedTuple):
@@ -63,6 +74,12 @@ def attempts() -> list[Attempts]:
         Attempts(
             "calls of methods", INPUTS, "Numbers and words without sense for the options of every "
             "method", 200, 10, counted("calls of methods"),
+        ),
+        Attempts(
+            "values given to functions", INPUTS, "Rows, spans, answers, conversations, passages, "
+            "pictures, pairs to translate, options of a training, results to compare, functions of "
+            "one's own: values and files that make no sense there", ALL, 20,
+            counted("values given to functions"),
         ),
         Attempts(
             "result files", INPUTS, "Saved results with flipped, lost, added and exchanged bytes",
@@ -128,14 +145,32 @@ def _faults(seed: int, count: int) -> Counter[str]:
     return outcomes
 
 
-def table(counts: dict[str, Counts]) -> str:
-    """One row for each thing that was tried, and what they come to."""
+def table(rows_by_name: dict[str, Row]) -> str:
+    """One row for each thing that was tried, what they come to, and what was attacked."""
+    counts = {name: row["outcomes"] for name, row in rows_by_name.items()}
     rows = ["| what was tried | how often | what happened |", "|---|---:|---|"]
     for entry in attempts():
-        outcomes = counts[entry.name]
+        outcomes = counts.get(entry.name, {})  # a row that is new has not been tried
         happened = ", ".join(f"{number:,} {kind}" for kind, number in sorted(outcomes.items()))
         rows.append(f"| {entry.words} | {sum(outcomes.values()):,} | {happened} |")
-    return "\n".join([*rows, "", _total(counts), ""])
+    return "\n".join([*rows, "", _total(counts), "", state(rows_by_name), ""])
+
+
+def state(rows: dict[str, Row]) -> str:
+    """Which state of the package was attacked; one for all rows, or each with its rows."""
+    named: dict[str, list[str]] = {}
+    for name, row in rows.items():
+        said = "an earlier state, which was not recorded"
+        if row["package"]:
+            said = f"version {row['version']} as of {row['date']} (source `{row['package']}`)"
+        named.setdefault(said, []).append(name)
+    tried = list(named)
+    if len(tried) > 1:
+        tried = [f"{said}: {', '.join(sorted(names))}" for said, names in named.items()]
+    return (
+        f"Attacked was {'; '.join(tried)}. What changed since is attacked by `make slow`, which "
+        "tries a part of every row again, with another seed, on the package as it is."
+    )
 
 
 def _total(counts: dict[str, Counts]) -> str:
@@ -157,20 +192,21 @@ def _total(counts: dict[str, Counts]) -> str:
     )
 
 
-def page(counts: dict[str, Counts]) -> str:
-    """The page with the table of these counts."""
+def page(rows: dict[str, Row]) -> str:
+    """The page with the table of these rows."""
     text = PAGE.read_text("utf-8")
-    return BETWEEN.sub(lambda marks: marks[1] + "\n" + table(counts) + "\n" + marks[2], text)
+    return BETWEEN.sub(lambda marks: marks[1] + "\n" + table(rows) + "\n" + marks[2], text)
 
 
-def recorded() -> dict[str, Counts]:
-    """What happened when it was tried."""
-    return {name: row["outcomes"] for name, row in _rows().items()}
+def recorded() -> dict[str, Row]:
+    """What happened when it was tried, and to which state of the package."""
+    rows: dict[str, Row] = json.loads(COUNTS.read_text("utf-8")) if COUNTS.exists() else {}
+    return rows
 
 
 def older() -> list[str]:
     """The rows that were counted on another state of the package."""
-    rows, now = _rows(), digest()
+    rows, now = recorded(), digest()
     return [entry.name for entry in attempts() if rows.get(entry.name, {}).get("package") != now]
 
 
@@ -184,8 +220,9 @@ def digest() -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
-def _rows() -> dict[str, dict]:
-    return json.loads(COUNTS.read_text("utf-8")) if COUNTS.exists() else {}
+def _version() -> str:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return str(project["version"])
 
 
 def tried(entry: Attempts, seed: int) -> Counts:
@@ -214,10 +251,12 @@ def main() -> None:
     for entry in attempts() if asked.trying else []:
         if entry.name not in (asked.only or due) or entry.name not in due:
             continue
-        start, package = time.perf_counter(), digest()
+        start, package = (time.process_time(), time.perf_counter()), digest()
         outcomes = tried(entry, asked.seed)
-        sys.stdout.write(f"{entry.name}: {outcomes} ({time.perf_counter() - start:.0f} s)\n")
-        rows = _rows() | {entry.name: {"outcomes": outcomes, "package": package}}
+        spent = time.process_time() - start[0], time.perf_counter() - start[1]
+        sys.stdout.write(f"{entry.name}: {outcomes} ({spent[0]:.0f} s of {spent[1]:.0f} s)\n")
+        row = Row(outcomes=outcomes, package=package, version=_version(), date=f"{date.today()}")
+        rows = recorded() | {entry.name: row}
         COUNTS.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n", "utf-8")
     sys.stdout.write(f"of an older state: {', '.join(older()) or 'no row'}\n")
     PAGE.write_text(page(recorded()), "utf-8")

@@ -3,7 +3,10 @@
 A message says what was asked, what was found instead, and what to do next.
 """
 
+import re
 from collections.abc import Iterable
+
+_TOO_MUCH = re.compile("overflow|can't allocate|not enough memory|out of memory", re.I)
 
 
 class ExhibitError(Exception):
@@ -51,6 +54,17 @@ def kind_of(problem: ExhibitError) -> str:
 def first_line(problem: BaseException) -> str:
     """What an error of somebody else's says, in one line."""
     return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+
+
+def asks_too_much(problem: BaseException) -> bool:
+    """Whether an error says that a number is too large, for its type or for the memory there is.
+
+    >>> asks_too_much(RuntimeError("Storage size calculation overflowed with sizes=[10]"))
+    True
+    """
+    if isinstance(problem, RuntimeError | TypeError | ValueError):  # torch has no type for it
+        return _TOO_MUCH.search(str(problem)) is not None
+    return isinstance(problem, MemoryError | OverflowError)
 
 
 def require_choice(what: str, asked: object, choices: Iterable[str]) -> None:

@@ -11,14 +11,18 @@ from torch.testing import assert_close
 
 from exhibit_a.corpus import run as run_corpus
 from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.methods.attribution import head_company
+from exhibit_a.methods.attribution.along_rows import along_rows
+from exhibit_a.methods.attribution.head_company import Company
 from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
-from exhibit_a.methods.attribution.reliance import along_rows, reliance
+from exhibit_a.methods.attribution.reliance import reliance, token_scores
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.store import read
 from exhibit_a.subject.subject import load
 from exhibit_a.trace import edits
 from exhibit_a.trace.capture import capture
+from exhibit_a.trace.counting import counting_passes
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import chosen_target, log_odds
 
@@ -215,19 +219,19 @@ def test_turns_inside_a_stretch_share_all_of_its_change():
 def test_a_step_is_shared_by_turns_and_a_budget_that_ends_is_undetermined(monkeypatch):
     """An answer that jumps between two α: slopes see nothing there, turns do."""
     trace = small()
-    play, slopes = HeadGame.play, HeadGame.slopes
+    play, slopes = Company.play, Company.slopes
 
-    def stepping(self, shares, **how):
-        played = play(self, shares, **how)
+    def stepping(self, places, shares, **how):
+        played = play(self, places, shares, **how)
         jumped = 50.0 * (shares.mean(1) > 0.6180339)
         return type(played)(played.margins + jumped, played.probabilities)
 
-    def sloping(self, alphas, weights):
-        margins, steepness, sums = slopes(self, alphas, weights)
+    def sloping(self, places, alphas, weights):
+        margins, steepness, sums = slopes(self, places, alphas, weights)
         return margins + 50.0 * (torch.tensor(alphas) > 0.6180339), steepness, sums
 
-    monkeypatch.setattr(HeadGame, "play", stepping)
-    monkeypatch.setattr(HeadGame, "slopes", sloping)
+    monkeypatch.setattr(Company, "play", stepping)
+    monkeypatch.setattr(Company, "slopes", sloping)
     result = reliance(trace, by="path", budget=45)
     assert result.way == "path and orders"
     ((start, stop, change),) = result.checks["jumps"]
@@ -275,3 +279,21 @@ def test_bad_requests_have_one_line():
 def test_log_odds_do_not_saturate():
     logits = torch.tensor([[60.0, 0.0, 1.0]])
     assert_close(log_odds(logits, 0), 60 - torch.logsumexp(torch.tensor([[0.0, 1.0]]), 1))
+
+
+def test_scores_of_tokens_take_the_path_alone():
+    trace = small("llama")
+    whole, target = reliance(trace), chosen_target(trace, None)
+    with counting_passes(trace.subject) as spent:
+        scores = token_scores(trace, target)
+    assert_close(scores, whole.token_scores)
+    assert spent.taken()[0] == whole.checks["points"] + 2  # the ends of the path
+
+
+def test_few_sums_of_slopes_at_a_time_give_the_same_shares(monkeypatch):
+    trace = capture(opinionated(), TEXT)
+    usual = reliance(trace, by="path")
+    monkeypatch.setattr(head_company, "HELD", 1)
+    few = reliance(trace, by="path")
+    assert few.determined == usual.determined
+    assert_close(torch.cat(few.heads), torch.cat(usual.heads), rtol=0.02, atol=0.01 * usual.size)

@@ -31,14 +31,37 @@ def test_the_page_is_what_was_counted():
 
 
 def test_what_must_be_shown_is_shown():
-    counts = MADE.recorded()
+    counts = {name: row["outcomes"] for name, row in MADE.recorded().items()}
     total = {}
     for entry in MADE.attempts():
         total[entry.kind] = total.get(entry.kind, 0) + sum(counts[entry.name].values())
+    assert set(counts) == {entry.name for entry in MADE.attempts()}
     assert not set(MADE.BAD) & {kind for outcomes in counts.values() for kind in outcomes}
     assert total["bad inputs"] >= 400
     assert total["flips"] >= 2000
     assert total["faults"] >= 100
+
+
+def test_the_page_says_what_was_attacked():
+    rows = MADE.recorded()
+    assert all(row["package"] and row["version"] and row["date"] for row in rows.values())
+    for row in rows.values():
+        assert f"version {row['version']} as of {row['date']}" in MADE.PAGE.read_text("utf-8")
+    one = {"outcomes": {"refused": 3}, "package": "1a2b", "version": "1", "date": "2026-01-02"}
+    other = {**one, "package": "3c4d"}
+    assert MADE.state({"a": one, "b": one}).startswith(
+        "Attacked was version 1 as of 2026-01-02 (source `1a2b`). What"
+    )
+    assert "(source `1a2b`): a; version 1 as of 2026-01-02 (source `3c4d`): b." in MADE.state(
+        {"a": one, "b": other}
+    )
+
+
+def test_a_changed_count_changes_the_page():
+    rows = MADE.recorded()
+    worse = {**rows, "run folders": {**rows["run folders"], "outcomes": {"different": 1}}}
+    assert MADE.page(worse) != MADE.page(rows)
+    assert "1 different" in MADE.page(worse)
 
 
 @pytest.mark.slow
@@ -48,7 +71,7 @@ def test_a_few_attempts_end_as_they_did(name):
     outcomes = entry.outcomes(10**4, entry.few)  # another seed than those of the page
     assert sum(outcomes.values()) >= entry.few
     assert not set(outcomes) & set(MADE.BAD)
-    assert set(outcomes) <= set(MADE.recorded()[name])
+    assert set(outcomes) <= set(MADE.recorded()[name]["outcomes"])
 
 
 def test_a_row_goes_on_where_it_was(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from support.erased import answers_to
 from support.subjects import opinionated, subject_of, talking
 from support.zoo import FAMILIES
 from torch.testing import assert_close
@@ -18,7 +19,7 @@ from exhibit_a.methods.explanation.decomposition import (
     norm_maps,
     value_zeroing_maps,
 )
-from exhibit_a.methods.explanation.erasure import answers_to, erased, removable
+from exhibit_a.methods.explanation.erasure import erased, removable
 from exhibit_a.methods.registry import attributions
 from exhibit_a.results.store import read
 from exhibit_a.subject.subject import load

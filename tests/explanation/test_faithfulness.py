@@ -5,11 +5,12 @@ import itertools
 import pytest
 import torch
 from support.corpora import numbered_sentences as sentences
+from support.erased import answers_to
 from support.subjects import opinionated, talking
 from torch.testing import assert_close
 
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.methods.explanation.erasure import answers_to, erased, removable
+from exhibit_a.methods.explanation.erasure import erased, removable
 from exhibit_a.methods.explanation.faithfulness import (
     BINS,
     FRACTIONS,

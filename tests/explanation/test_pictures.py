@@ -5,13 +5,14 @@ import re
 import pytest
 import torch
 from planted.kinds import planted
+from support.erased import answers_to
 from support.passes import counting
 from support.subjects import subject_of, trace_of
 
 import exhibit_a as xa
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.explanation.advice import COUNTS, SURVIVES
-from exhibit_a.methods.explanation.erasure import answers_to, erased
+from exhibit_a.methods.explanation.erasure import erased
 from exhibit_a.methods.explanation.pictures import UNMOVED, USUAL
 from exhibit_a.methods.explanation.words import words_of
 

@@ -10,13 +10,13 @@ from support.zoo import FAMILIES
 from torch.testing import assert_close
 
 from exhibit_a.methods.identifiability.batched import (
-    Convention,
     EffectiveSummary,
     FreedomSummary,
     rank_deficient_sites,
 )
 from exhibit_a.methods.identifiability.effective import effective_attention
 from exhibit_a.methods.identifiability.freedom import degrees_of_freedom
+from exhibit_a.methods.identifiability.projection import Convention
 from exhibit_a.subject.guard import frozen_eval
 from exhibit_a.subject.subject import load
 from exhibit_a.subject.tap import AttentionCall

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from exhibit_a.methods.identifiability import projection as module
 from exhibit_a.methods.identifiability.key_sets import key_sets
-from exhibit_a.methods.identifiability.projection import project
+from exhibit_a.methods.identifiability.projection import Convention, project
 from exhibit_a.numerics.parallel import one_thread
 
 law = settings(max_examples=30, deadline=None)
@@ -216,9 +216,9 @@ def test_padding_changes_nothing_for_the_tokens_that_are_there(layer, extra):
 @given(layers())
 def test_with_the_simplex_rows_keep_their_sum_and_the_bias_does_not_matter(layer):
     attention, values, visible = layer
-    plain = project(attention, values, visible, simplex=True)
+    plain = project(attention, values, visible, Convention(simplex=True))
     assert_close(plain.effective.sum(-1), attention.sum(-1), rtol=0, atol=1e-9)
-    biased = project(attention, values + 0.5, visible, simplex=True)
+    biased = project(attention, values + 0.5, visible, Convention(simplex=True))
     assert_close(biased.effective, plain.effective, rtol=0, atol=1e-7)
 
 
@@ -391,9 +391,9 @@ def test_the_callers_tolerance_and_precision_are_used():
     values = torch.randn(1, 30, 4, generator=generator).double() * torch.tensor([1, 1, 1, 1e-3])
     attention = attention_over(visible, 1, generator)
     assert int(project(attention, values, visible).rank[0, 0]) == 4
-    strict = project(attention, values, visible, rtol=1e-2)
+    strict = project(attention, values, visible, Convention(rtol=1e-2))
     assert (int(strict.rank[0, 0]), float(strict.rtol[0])) == (3, 1e-2)
-    as_single = project(attention, values, visible, dtype=torch.float32)
+    as_single = project(attention, values, visible, Convention(dtype=torch.float32))
     assert as_single.rtol[0] == pytest.approx(30 * SINGLE)
 
 
@@ -531,7 +531,7 @@ def test_directions_near_the_tolerance_are_dropped_row_by_row(kind, fall, growth
     values = values @ turn
     attention = attention_over(visible, 2, generator)
     expected, rank = row_by_row(attention, values, visible, eps=SINGLE)
-    projection = project(attention, values, visible, dtype=torch.float32)
+    projection = project(attention, values, visible, Convention(dtype=torch.float32))
     assert torch.equal(projection.rank, rank)
     assert_close(projection.effective, expected, rtol=0, atol=1e-6)
 

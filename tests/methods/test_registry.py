@@ -15,8 +15,10 @@ import exhibit_a as xa
 from exhibit_a.corpus import tasks
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods import registry
+from exhibit_a.methods.options import check_choices, option_help
 from exhibit_a.methods.own import result_of
-from exhibit_a.methods.registry import Cost, Method, check_choices, option_help
+from exhibit_a.methods.registry import Cost, Method
+from exhibit_a.methods.source import declared
 
 PACKAGE = Path(xa.__file__).parent
 TEXT = "a gripping , beautifully shot film , though the plot is thin at the end"
@@ -224,7 +226,7 @@ def test_everything_lists_exactly_what_is_registered(capsys):
 
 
 def test_a_method_says_where_it_lives():
-    for declaration in registry.declared().values():
+    for declaration in declared().values():
         assert declaration.room == declaration.module.split(".")[-2], declaration.name
         assert declaration.question.endswith("?"), declaration.name
 

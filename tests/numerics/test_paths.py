@@ -1,10 +1,12 @@
 """Path integrals close, or say where F jumps; analytic functions are the oracle."""
 
+import weakref
+
 import pytest
 import torch
 
 from exhibit_a.numerics import paths
-from exhibit_a.numerics.paths import Limits, PathIntegral, integrate
+from exhibit_a.numerics.paths import Limits, PathIntegral, integrate, integrate_together
 
 
 def walk(function, *, parts=(0.75, 0.25), **options) -> PathIntegral:
@@ -132,3 +134,32 @@ def test_contributions_may_be_anything_whose_slope_is_known():
     path = integrate(evaluate, (0.0, 3.0), slope=lambda slopes: (slopes * context).sum(-1))
     torch.testing.assert_close(path.integral * context, torch.tensor([4.0, -1.0]))
     assert path.complete
+
+
+def test_no_more_sums_are_held_than_allowed_and_the_integral_is_the_same():
+    """Sums that are still alive are seen by weak references whenever more are asked for."""
+    seen: list[weakref.ref] = []
+    most = 0
+    bumps = rise(0.31, 0.004), rise(0.72, 0.003), rise(0.11, 0.02)
+
+    def summed(requests):
+        nonlocal most
+        ((_, alphas, weights),) = requests
+        places = torch.tensor(alphas, dtype=torch.float64, requires_grad=True)
+        heights = sum(bump(places) for bump in bumps)
+        (slopes,) = torch.autograd.grad(heights.sum(), places)
+        sums = [(row * slopes).sum()[None] for row in weights]
+        seen.extend(weakref.ref(one) for one in sums)
+        most = max(most, sum(one() is not None for one in seen))
+        return [(heights.detach(), slopes, sums)]
+
+    ends = tuple(float(sum(bump(torch.tensor(end)) for bump in bumps)) for end in (0.0, 1.0))
+    paths = {}
+    for held in (2, 1024):
+        seen, most = [], 0
+        limits = Limits(budget=400, held=held)
+        (paths[held],) = integrate_together(summed, [ends], limits, jumps_apart=True)
+        assert paths[held].complete
+        assert held > 2 or most <= held + 2  # with the one that is laid, and the one before it
+    torch.testing.assert_close(paths[2].integral, paths[1024].integral, rtol=0.01, atol=0)
+    assert paths[2].points <= paths[1024].points + 20

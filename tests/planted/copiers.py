@@ -26,6 +26,7 @@ from planted.weights import (
     Head,
     Job,
     Shape,
+    bart_halves,
     bart_sites,
     between,
     chooser,
@@ -138,19 +139,11 @@ def induction(random: torch.Generator, seed: int) -> Planted:
     tokens = torch.randperm(TOKENS, generator=random)[: copier.count - 1]
     place = chooser(random, *range(1, copier.count - 2))
     model = _gpt2(copier, {first: _look_back(copier, note), second: finding}, reached(note, PART))
-    return Planted(
-        "induction",
-        seed,
-        xa.load(model),
-        {"input_ids": torch.cat([tokens, tokens[place : place + 1]])[None]},
-        word="evidence",
-        heads=copier.words(copier.shape.layers, second, unknown=first),
-        decisive=(first, second),
-        through_maps=frozenset({first}),
-        answer=int(tokens[place + 1]),
-        peaks={first: (place + 1, place), second: (copier.count - 1, place + 1)},
-        source=place + 1,
-    )
+    ids = torch.cat([tokens, tokens[place : place + 1]])[None]
+    asked = Question(ids, place + 1, int(tokens[place + 1]))
+    planted = _asking("induction", seed, copier, model, second, asked, "evidence")
+    words = copier.words(copier.shape.layers, second, unknown=first)
+    return replace(_helped(planted, first), heads=words, through_maps=frozenset({first}))
 
 
 def relay(random: torch.Generator, seed: int) -> Planted:
@@ -164,18 +157,10 @@ def relay(random: torch.Generator, seed: int) -> Planted:
     tokens = torch.randperm(TOKENS, generator=random)[: copier.count - 1]
     place = chooser(random, *range(1, copier.count - 1))
     model = _gpt2(copier, {first: _look_back(copier, PART), second: finding}, reached(PART, PART))
-    return Planted(
-        "relay",
-        seed,
-        xa.load(model),
-        {"input_ids": torch.cat([tokens, tokens[place : place + 1] + TOKENS])[None]},
-        word="evidence",
-        heads=copier.words(copier.shape.layers, first, second),
-        decisive=(first, second),
-        answer=int(tokens[place - 1]),
-        peaks={first: (place, place - 1), second: (copier.count - 1, place)},
-        source=place,
-    )
+    ids = torch.cat([tokens, tokens[place : place + 1] + TOKENS])[None]
+    asked = Question(ids, place, int(tokens[place - 1]))
+    planted = _asking("relay", seed, copier, model, second, asked, "evidence")
+    return replace(_helped(planted, first), heads=copier.words(copier.shape.layers, first, second))
 
 
 def free_causal(random: torch.Generator, seed: int) -> Planted:
@@ -315,6 +300,12 @@ def _asking(
     )
 
 
+def _helped(planted: Planted, first: Head) -> Planted:
+    """The same, with a head in front that looks one token back from where the answer is found."""
+    peaks = {first: (planted.source, planted.source - 1)} | planted.peaks
+    return replace(planted, decisive=(first, *planted.decisive), peaks=peaks)
+
+
 def _one_head(copier: Copier) -> Head:
     layer = chooser(copier.random, *range(copier.shape.layers))
     return layer, chooser(copier.random, *range(copier.shape.heads))
@@ -376,12 +367,7 @@ def _bart(copier: Copier, jobs: dict[Head, Job]) -> BartForConditionalGeneration
     config = BartConfig(
         vocab_size=VOCABULARY,
         d_model=shape.width,
-        encoder_layers=shape.layers,
-        decoder_layers=shape.layers,
-        encoder_attention_heads=shape.heads,
-        decoder_attention_heads=shape.heads,
-        encoder_ffn_dim=64,
-        decoder_ffn_dim=64,
+        **bart_halves(shape.layers, shape.heads, 64),
         max_position_embeddings=PLACES,
         pad_token_id=VOCABULARY - 1,
         bos_token_id=START,

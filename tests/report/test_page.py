@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from support.cases import large_trial, tiny_trial
-from support.chromium import chromium, visit
+from support.cases import large_trial
+from support.chromium import visit
 
 import exhibit_a as xa
 from exhibit_a.report.html import page, script
@@ -52,31 +52,6 @@ SWITCH = """async places => {
   }
   return times;
 }"""
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    return tiny_trial()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def address(tiny, tmp_path_factory):
-    return tiny.html(tmp_path_factory.mktemp("page") / "tiny.html").as_uri()
-
-
-@pytest.fixture
-def seen(browser, address):
-    with visit(browser, address, permissions=["clipboard-read", "clipboard-write"]) as opened:
-        opened.page.wait_for_selector("canvas[data-shown]")
-        yield opened
-        assert opened.complaints == []
-        assert opened.requests == [address]
 
 
 def open_head(seen, site, head):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from playwright.sync_api import TimeoutError as Late
-from support.cases import TEXT, large_trial, tiny_trial
-from support.chromium import chromium, visit
+from support.cases import TEXT, large_trial
+from support.chromium import visit
 
 import exhibit_a as xa
 
@@ -27,32 +27,6 @@ TIMED = """async ({run, ready}) => {
     await new Promise(done => requestAnimationFrame(done));
   return met(root) ? performance.now() - start : Infinity;
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
-def tiny():
-    return tiny_trial()
-
-
-@pytest.fixture(scope="module")
-def address(tiny, tmp_path_factory):
-    return tiny.html(tmp_path_factory.mktemp("page") / "tiny.html").as_uri()
-
-
-@pytest.fixture
-def seen(browser, address):
-    with visit(browser, address, permissions=["clipboard-read", "clipboard-write"]) as opened:
-        opened.page.wait_for_selector("canvas[data-shown]")
-        opened.settle()
-        yield opened
-        assert opened.complaints == []
-        assert opened.requests == [address]
 
 
 def copied(seen, section, label):

@@ -1,7 +1,7 @@
 """The page of every kind of model: what attends to itself, what crosses over, what sees."""
 
 import pytest
-from support.chromium import chromium, visit
+from support.chromium import visit
 from support.subjects import subject_of
 from support.words import tokenizer
 from support.zoo import FAMILIES
@@ -11,12 +11,6 @@ import exhibit_a as xa
 MODES = ("raw", "effective", "attribution", "difference")
 MORE = ("gpt2", "t5", "whisper")
 TEXT = "the plot is not great but acting saves it . really a very fine film , not dull"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as started:
-        yield started
 
 
 def walked(browser, trial, folder):

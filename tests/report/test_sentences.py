@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+import torch
 from support.cases import large_trial
 
 from exhibit_a.report.sentences import carriers_sentence, p_text, reliance_sentences
@@ -83,6 +84,12 @@ def test_heads_that_carry_are_named_with_what_random_ones_do(trial):
         "This head carries it: head 1 of layer 0. Without its"
     )
     assert carriers_sentence(weak).endswith("no more than random heads do.")
-    none = replace(trial, reliance=replace(trial.reliance, even_margin=1.39))
-    assert carriers_sentence(none).startswith("No head carries the answer")
+    idle = tuple(torch.zeros_like(site) for site in trial.reliance.heads)
+    none = replace(trial, reliance=replace(trial.reliance, even_margin=1.39, heads=idle))
+    assert carriers_sentence(none).startswith("No head carries the answer: it stays")
+    both = tuple(torch.tensor([0.5, -0.5, 0.0, 0.0]) for _ in idle)
+    cancelling = replace(trial, reliance=replace(none.reliance, heads=both))
+    assert carriers_sentence(cancelling) == (
+        "No few heads carry the answer: what some heads add, others take."
+    )
     assert carriers_sentence(replace(trial, reliance=None)) == ""

@@ -115,6 +115,35 @@ def test_quantised_models_run_forward_and_refuse_gradients_in_one_line(name):
     assert "it needs gradients" in refused["attention_gradient"]
 
 
+@pytest.mark.parametrize("name", ["bert", "llama"])
+def test_quantised_models_of_torchao_run_forward_and_say_whether_gradients_pass(name, tmp_path):
+    torchao = pytest.importorskip("torchao.quantization")
+    whole, rounding = FAMILIES[name].build(), FAMILIES[name].build()
+    torchao.quantize_(whole, torchao.Int8WeightOnlyConfig())  # dequantised before each product
+    torchao.quantize_(rounding, torchao.Int8DynamicActivationInt8WeightConfig())
+    for model, obstacle in ((whole, False), (rounding, True)):
+        subject = xa.load(model, tokenizer=bert_tokenizer())
+        assert subject.anatomy.parity == 0
+        assert bool(subject.gradient_obstacle) == obstacle
+        trace = xa.capture(subject, FAMILIES[name].inputs())
+        for method in FORWARD.values():
+            assert method(trace).checks
+        for method in GRADIENTS.values():
+            if obstacle:
+                with pytest.raises(NotComputableError, match=r"^Gradients are needed, and no"):
+                    method(trace)
+            else:
+                assert method(trace)
+        run = xa.corpus.run(subject, ["a fine film"], "raw", tmp_path / str(obstacle))
+        assert run.counts["examples"] == 1
+
+
+def test_a_quantised_model_runs_over_a_corpus(tmp_path):
+    subject = xa.load(quantised("bert"), tokenizer=bert_tokenizer())
+    run = xa.corpus.run(subject, ["a fine film"], "effective_attention", tmp_path / "run")
+    assert run.counts["examples"] == 1
+
+
 def test_a_trial_of_a_quantised_model_is_undetermined_and_says_why():
     subject = xa.load(quantised("bert"), tokenizer=bert_tokenizer())
     trial = xa.trial(subject, "a fine film", probes=2)

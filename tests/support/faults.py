@@ -42,6 +42,7 @@ class Calls:
     at: int | None = None
     number: int = errno.ENOSPC
     seen: list[str] = field(default_factory=list)
+    whole: set[tuple[str, bytes]] = field(default_factory=set)  # files that got their last names
 
     def due(self, kind: str) -> bool:
         self.seen.append(kind)
@@ -51,6 +52,13 @@ class Calls:
         if not isinstance(path, str | os.PathLike):
             return False
         return str(Path(path).absolute()).startswith(f"{self.root}{os.sep}")
+
+    def moved(self, target: object) -> None:
+        """Remember what a rename brought to its place."""
+        if self.below(target):
+            place = Path(str(target)).absolute()
+            for path in filter(Path.is_file, [place, *place.rglob("*")]):
+                self.whole.add((path.relative_to(self.root).as_posix(), path.read_bytes()))
 
     def problem(self, path: object) -> OSError:
         return OSError(self.number, os.strerror(self.number), str(path))
@@ -102,7 +110,10 @@ def failing(root: Path, at: int | None = None, number: int = errno.ENOSPC) -> It
             on_disk = isinstance(first, int) or calls.below(first)
             if on_disk and counts(first, *rest) and calls.due(kind):
                 raise calls.problem(first)
-            return real(first, *rest, **options)
+            done = real(first, *rest, **options)
+            if kind == "rename":
+                calls.moved(rest[0])
+            return done
 
         return patch.object(module, name, call)
 
@@ -146,15 +157,20 @@ class Scenario:
     prepare: Callable[[Path], object] = lambda folder: None
     again: Callable[[Path], object] | None = None  # without: the same once more
     spare: str = "spare"  # a folder in which a complete copy may appear
+    passing: str = "passing"  # a folder that is gone at the end; its files were whole before
 
 
 def points(scenario: Scenario, folder: Path) -> list[str]:
     """The calls of a scenario that nothing disturbs: as many faults can be injected."""
+    return _undisturbed(scenario, folder).seen
+
+
+def _undisturbed(scenario: Scenario, folder: Path) -> Calls:
     _emptied(folder)
     scenario.prepare(folder)
     with failing(folder) as calls:
         scenario.act(folder)
-    return calls.seen
+    return calls
 
 
 def sweep(
@@ -175,9 +191,9 @@ def sweep(
     _emptied(folder)
     scenario.prepare(folder)
     old = contents(folder)
-    scenario.act(folder)
-    new = contents(folder)
-    number_of_calls = len(points(scenario, folder))
+    calls = _undisturbed(scenario, folder)
+    number_of_calls = len(calls.seen)
+    whole = _Whole(old, contents(folder), calls.whole, scenario)
     faults = [(at, number) for at in range(number_of_calls) for number in ERRORS]
     if errors == "in turn":
         faults = [(at, ERRORS[at % len(ERRORS)]) for at in range(number_of_calls)]
@@ -185,11 +201,32 @@ def sweep(
         faults = random.Random(seed).sample(faults, count)
     outcomes: Counter[str] = Counter()
     for at, number in faults:
-        outcomes[_outcome(scenario, folder, old, new, at, number)] += 1
+        outcomes[_outcome(scenario, folder, whole, at, number)] += 1
     return outcomes
 
 
-def _outcome(scenario, folder, old, new, at, number) -> str:
+@dataclass(frozen=True)
+class _Whole:
+    """The files that may be left: old ones, new ones, and those that come and go."""
+
+    old: dict[str, bytes]
+    new: dict[str, bytes]
+    moved: set[tuple[str, bytes]]
+    scenario: Scenario
+
+    def require(self, left: dict[str, bytes], place: str) -> None:
+        for name, data in left.items():
+            known = data in (self.old.get(name), self.new.get(name))
+            if name.startswith(f"{self.scenario.passing}/"):
+                known = known or (name, data) in self.moved
+            if not name.startswith(f"{self.scenario.spare}/"):
+                assert known, f"{place}: {name} is neither old nor new"
+        lost = [name for name in self.old if name not in left]
+        lost = [name for name in lost if not name.startswith(f"{self.scenario.passing}/")]
+        assert not lost, f"{place}: {lost} are gone"
+
+
+def _outcome(scenario: Scenario, folder: Path, whole: _Whole, at: int, number: int) -> str:
     _emptied(folder)
     scenario.prepare(folder)
     place = f"{scenario.name}, call {at}, {errno.errorcode[number]}"
@@ -202,23 +239,15 @@ def _outcome(scenario, folder, old, new, at, number) -> str:
     assert calls.seen[at:], f"{place}: the call never came"
     left = contents(folder)
     if error is None:
-        assert left == new, f"{place}: no error, and yet not complete"
+        assert left == whole.new, f"{place}: no error, and yet not complete"
         return "done all the same"
     place += f" ({calls.seen[at]}): {error}"
     assert "\n" not in str(error), place
-    _require_whole(left, old, new, scenario.spare, place)
+    whole.require(left, place)
     shutil.rmtree(folder / scenario.spare, ignore_errors=True)
     (scenario.again or scenario.act)(folder)
-    assert contents(folder) == new, f"{place}: going on does not give the same bytes"
+    assert contents(folder) == whole.new, f"{place}: going on does not give the same bytes"
     return "refused"
-
-
-def _require_whole(left, old, new, spare, place) -> None:
-    for name, data in left.items():
-        if not name.startswith(f"{spare}/"):
-            assert data in (old.get(name), new.get(name)), f"{place}: {name} is neither old nor new"
-    lost = [name for name in old if name not in left]
-    assert not lost, f"{place}: {lost} are gone"
 
 
 def _emptied(folder: Path) -> None:

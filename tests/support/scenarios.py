@@ -9,7 +9,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
@@ -22,9 +22,11 @@ from exhibit_a.commands.main import main
 from exhibit_a.errors import ExhibitError
 from exhibit_a.examples import Example
 from exhibit_a.methods.identifiability.effective import effective_attention
+from exhibit_a.models import TransformerConfig
 from exhibit_a.report.html import write_page
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture
+from exhibit_a.training import fit_translator
 from exhibit_a.training.saving import UnsavedModelError
 from exhibit_a.training.train import train
 from support.corpora import contents, save_model
@@ -32,12 +34,16 @@ from support.faults import Scenario, points, sweep
 from support.words import tokenizer, word_piece
 from support.zoo import FAMILIES
 
-NAMES = ("result", "page", "figure", "run", "resume", "finish", "training", "command")
+NAMES = (
+    *("result", "page", "figure", "run", "resume", "finish", "training"),
+    *("translator", "translator that goes on", "command"),
+)
 TEXTS = ("a fine film", "the dull plot", "it is not very long text")
 LESSONS = [
     Example(str(n), f"the film {'good' if n % 2 else 'bad'}", None, "yes" if n % 2 else "no")
     for n in range(8)
 ]
+SENTENCES = [("two dogs", "zwei Hunde"), ("a cat", "eine Katze"), ("two cats", "zwei Katzen")]
 
 
 def fault_outcomes(
@@ -60,7 +66,8 @@ def fault_outcomes(
 def scenarios(material: Path) -> list[Scenario]:
     """All of them; what they need is made once, in a folder."""
     material.mkdir(parents=True, exist_ok=True)
-    return [*_files(), *_runs(material), _training(material), _command(material)]
+    training = [_training(material), *_translators(material)]
+    return [*_files(), *_runs(material), *training, _command(material)]
 
 
 def _files() -> list[Scenario]:
@@ -126,6 +133,43 @@ def _training(material: Path) -> Scenario:
         options = {"epochs": 1, "holdout": 0.5, "progress": False}
         return train(base, LESSONS, out=folder, **options)
 
+    if not whole.exists():
+        trained(whole)
+    return Scenario("training", *_kept_safe(trained, whole))
+
+
+def _translators(material: Path) -> list[Scenario]:
+    """A translator from nothing, and one whose training was killed after its first epoch."""
+    whole, begun = material / "translator", material / "begun"
+    sizes = {"vocab_size": 40, "d_model": 8, "d_ff": 8, "num_heads": 1}
+    layers = {"encoder_layers": 1, "decoder_layers": 1}
+    options = {"dev": SENTENCES[:1], "average": 1, "learning_rate": 0.05, "warmup": 1}
+
+    def trained(folder, epochs=2):
+        config = TransformerConfig(**sizes, **layers)
+        with patch.object(fit_translator, "process_time", lambda: 0.0):  # times differ, rightly
+            return train(config, SENTENCES, out=folder, epochs=epochs, **options, progress=False)
+
+    def interrupted(folder):
+        prepare(folder)
+        shutil.copytree(begun, folder / passing)
+
+    if not whole.exists():
+        with patch.object(shutil, "rmtree"):  # what a killed training leaves behind
+            trained(material / "short", epochs=1)
+        (material / "short.checkpoints").rename(begun)
+        trained(whole)
+    act, prepare, again = _kept_safe(trained, whole)
+    passing = "model.checkpoints"
+    return [
+        Scenario("translator", act, prepare, again, passing=passing),
+        Scenario("translator that goes on", act, interrupted, again, passing=passing),
+    ]
+
+
+def _kept_safe(trained: Callable[[Path], object], whole: Path):
+    """How a training acts, prepares and goes on; its model must not be lost, wherever it is."""
+
     def lenient(folder):
         with (
             patch.object(tempfile, "tempdir", str(folder / "spare")),
@@ -141,11 +185,7 @@ def _training(material: Path) -> Scenario:
                 raise AssertionError("the trained model is lost") from problem
             raise
 
-    if not whole.exists():
-        trained(whole)
-    return Scenario(
-        "training", act=act, prepare=lambda folder: (folder / "spare").mkdir(), again=lenient
-    )
+    return act, lambda folder: (folder / "spare").mkdir(), lenient
 
 
 def _command(material: Path) -> Scenario:

@@ -23,6 +23,11 @@ def long_inputs(count: int = LONG) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
+@pytest.fixture(params=sorted(FAMILIES))
+def family(request):
+    return subject_of(request.param), FAMILIES[request.param].inputs()
+
+
 @pytest.fixture(params=["llama", "bert", "mistral", "gptj"])
 def pair(request):
     """A full trace and one of a few rows, of grouped keys, an encoder, a window, no kernel …"""

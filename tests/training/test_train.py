@@ -272,7 +272,7 @@ def test_a_pair_needs_a_tokenizer_that_marks_two_texts(base):
         ({"train": "nowhere.tsv"}, "no file"),
         ({"epochs": 0}, "epochs is 0"),
         ({"learning_rate": -1.0}, "learning_rate is -1.0"),
-        ({"learning_rate": math.nan}, "learning_rate is nan. It must be above 0 and finite"),
+        ({"learning_rate": math.nan}, "learning_rate is nan. It must be above 0 and at most 10"),
         ({"learning_rate": math.inf}, "learning_rate is inf"),
         ({"max_length": -3}, "max_length is -3. It must be at least 4"),
         ({"max_length": 0}, "max_length is 0"),

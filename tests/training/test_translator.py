@@ -1,14 +1,18 @@
 """A translator from nothing: it learns, goes on after a kill, and refuses bad data."""
 
 import json
+import os
+import random
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.corpora import contents
+from support.fuzz.damage import flipped
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.models import TransformerConfig
-from exhibit_a.training import fit_translator
+from exhibit_a.training import fit_translator, translator
 from exhibit_a.training.parallel_text import read_pairs
 from exhibit_a.training.train import train
 from exhibit_a.training.vocabulary import learnt_vocabulary
@@ -88,8 +92,17 @@ def test_bad_pairs_get_one_line(tmp_path):
     target.write_text("zwei Hunde\n")
     with pytest.raises(BadRequestError, match="2 sentences and 1 translations"):
         read_pairs((source, target))
-    with pytest.raises(BadRequestError, match="cannot be read"):
+    with pytest.raises(BadRequestError, match="There is no file"):
         read_pairs((source, tmp_path / "nothing"))
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(BadRequestError, match="is a pipe or a device"):
+        read_pairs((source, tmp_path / "pipe"))
+    with (tmp_path / "huge").open("wb") as huge:
+        huge.truncate(2**40)
+    with pytest.raises(BadRequestError, match="too much for the memory"):
+        read_pairs((source, tmp_path / "huge"))
+    with pytest.raises(BadRequestError, match="half a character"):
+        read_pairs([("two dogs", "zwei \ud800")])
 
 
 def test_pieces_are_put_together_again_exactly():
@@ -118,3 +131,52 @@ def test_a_shortened_training_without_a_measured_epoch_says_so(tmp_path, monkeyp
             trained(tmp_path / "new", bleu_every=3, epochs=9)
     with pytest.raises(BadRequestError, match=r"None of the . epochs that there are was measured"):
         trained(tmp_path / "new", bleu_every=3, epochs=1)
+
+
+def begun(tmp_path, monkeypatch):
+    """The checkpoints of a training that was killed when its model was to be saved."""
+
+    def dying(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(translator.Trained, "save", dying)
+        with pytest.raises(KeyboardInterrupt):
+            trained(tmp_path / "new", epochs=3)
+    return tmp_path / "new.checkpoints"
+
+
+def test_checkpoints_that_were_changed_are_named_and_never_read(tmp_path, monkeypatch):
+    folder = begun(tmp_path, monkeypatch)
+    sealed = sorted(path for path in folder.iterdir() if path.suffix == ".safetensors")
+    assert [path.stem for path in sealed] == ["best", "state", "weights-002", "weights-003"]
+    chance = random.Random(0)
+    older = sealed.pop(2)  # nothing that is still to come needs it
+    for path in [*sealed, folder / "tokenizer.json"]:
+        whole = path.read_bytes()
+        changes = [flipped(whole, chance.randrange(8 * len(whole))) for _ in range(8)]
+        for changed in [whole[:-20], b"", *(changes if path in sealed else [])]:
+            path.write_bytes(changed)
+            with pytest.raises(BadRequestError) as caught:
+                trained(tmp_path / "new", epochs=3)
+            assert path.name in str(caught.value)
+            assert "Remove the folder" in str(caught.value)
+            assert "\n" not in str(caught.value)
+            assert not (tmp_path / "new").exists()
+        path.unlink()
+        if path.stem != "state":  # without it nothing was learnt yet
+            with pytest.raises(BadRequestError, match=path.name):
+                trained(tmp_path / "new", epochs=3)
+        path.write_bytes(whole)
+    sealed[2].write_bytes(older.read_bytes())
+    with pytest.raises(BadRequestError, match="it was written as weights-002"):
+        trained(tmp_path / "new", epochs=4)
+
+
+def test_a_folder_of_somebody_elses_is_not_taken_for_checkpoints(tmp_path):
+    taken = tmp_path / "new.checkpoints"
+    taken.mkdir()
+    (taken / "thesis.txt").write_text("mine")
+    with pytest.raises(BadRequestError, match="holds something else"):
+        trained(tmp_path / "new")
+    assert contents(tmp_path) == {"new.checkpoints/thesis.txt": b"mine"}

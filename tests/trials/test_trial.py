@@ -388,6 +388,19 @@ def test_the_word_of_most_of_the_shares_is_the_word_for_the_text(short, unit):
     assert judge_text(idle, still, Thresholds())[0] == NO_EFFECT
 
 
+def test_an_answer_that_stays_because_heads_cancel_says_so(short, unit):
+    heads = [
+        dataclasses.replace(short.verdicts[0], word=EVIDENCE, reliance=r) for r in (0.6, -0.57)
+    ]
+    shares = (torch.tensor([0.6, -0.57]),)
+    both = dataclasses.replace(unit, even_margin=0.97, permuted_margin=0.1, heads=shares)
+    word, said = judge_text(heads, both, Thresholds())
+    assert word == EVIDENCE
+    assert "-3% of its margin), because what some heads add, others take; with its" in said
+    steered = dataclasses.replace(both, heads=(torch.zeros(2),))
+    assert "others take" not in judge_text(heads, steered, Thresholds())[1]
+
+
 def test_the_file_of_a_function_does_not_hide_it():
     for first, second in itertools.permutations(("Trial", "trial")):
         vars(xa).pop("trial", None)

@@ -11,8 +11,8 @@ from planted.truth import margin_when_even
 from scipy.stats import false_discovery_control
 
 import exhibit_a as xa
+from exhibit_a.methods.attribution.along_rows import along_rows
 from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
-from exhibit_a.methods.attribution.reliance import along_rows
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.targets import chosen_target
 from exhibit_a.trials.carriers import smallest_set

@@ -2,38 +2,31 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from exhibit_a.commands.options import Answer, WithModel, check_place, load_quietly, refuse_beside
+from exhibit_a.commands.options import WithModel, WithPage, load_quietly, refuse_beside
 from exhibit_a.commands.verb import argument, option
 
 if TYPE_CHECKING:
     from exhibit_a.trials.comparison import Comparison
 
-PAGE = Path("compare.html")
 RESULT = ".safetensors"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare(WithModel, Answer):
+class Compare(WithModel, WithPage):
     """Say what differs between two texts, two models on one text, or two saved results."""
 
-    name: ClassVar[str] = "compare"
     first: str = argument(help="A text, or the file of a saved result.")
     second: str | None = argument(None, help="Another text or file; none with --with.")
     with_: str | None = option(
         None, flag="--with", help="Another model or checkpoint that reads the same text."
     )
-    html: Path = option(PAGE, help="Write the page to this file.", writes=True)
-    no_html: bool = option(False, help="Write no page.")
-    seed: int = option(0, help="Same seed, same numbers.")
+    html: Path = option(Path("compare.html"), help="Write the page to this file.", writes=True)
 
     def run(self) -> None:
         """Answer."""
-        if self.no_html:
-            refuse_beside("--no-html", {"--html": self.html != PAGE})
-        page = None if self.no_html else self.html
-        check_place(page)
+        page = self.page()
         compared = self._compared()
         if page is not None:
             compared.html(page)
@@ -44,9 +37,10 @@ class Compare(WithModel, Answer):
             print_written((page,))
 
     def files(self) -> dict[str, Path]:
-        """No page, no file of a page."""
-        named = super().files()
-        return {name: named[name] for name in named if name != "html" or not self.no_html}
+        """Saved results are not to be written over."""
+        given = {"first": self.first, "second": self.second}
+        saved = {n: Path(word) for n, word in given.items() if word and word.endswith(RESULT)}
+        return super().files() | saved
 
     def _compared(self) -> "Comparison":
         from exhibit_a.errors import BadRequestError

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from exhibit_a.commands.options import Answer, WithModel, check_place
 from exhibit_a.commands.screen import print_json, print_table, print_written
@@ -19,7 +19,6 @@ NUMBERS = ("question", "answer", "verdict", "rests_on", "need", "log_probability
 class Context(WithModel, Answer):
     """Say which passage in front of a question the answer to it rests on."""
 
-    name: ClassVar[str] = "context"
     model: str = option(
         "stories", short="-m", help="A language model: embedded name, id or folder."
     )
@@ -68,6 +67,11 @@ class Context(WithModel, Answer):
             result.html(self.html)
         self._show(result)
 
+    def files(self) -> dict[str, Path]:
+        """Also the file of the passages, which is not to be written over."""
+        alone = {"passages": Path(self.passages[0])} if len(self.passages) == 1 else {}
+        return super().files() | alone
+
     def _read(self) -> list[str]:
         """The passages that were given, or those of the one file that was."""
         from exhibit_a.commands.options import refuse_beside
@@ -79,7 +83,6 @@ class Context(WithModel, Answer):
         return self.passages
 
     def _show(self, result: "ContextAttribution") -> None:
-        from exhibit_a.report.sentences import method_name
         from exhibit_a.report.summaries import summary_rows
 
         if self.json:
@@ -89,7 +92,7 @@ class Context(WithModel, Answer):
         self.answer(result)
         rows: list[dict[str, object]] = [
             {
-                "method": method_name(name),
+                "method": name.replace("_", " "),  # as in the table above
                 "with leave one out, ρ": referees["leave_one_out"].spearman,
                 "same first": referees["leave_one_out"].same_first,
                 "predicts, ρ": result.predicts.get(name),

@@ -1,13 +1,14 @@
 """Verbs about many texts: run a method over a data set, go on, sum up, compare."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 from exhibit_a.commands.options import WithModel, load_quietly, parameters_of
 from exhibit_a.commands.screen import Facts, console, print_json, print_table
 from exhibit_a.commands.verb import Verb, argument, option
-from exhibit_a.progress import progress_bar
+from exhibit_a.progress import Bar, progress_bar
 
 if TYPE_CHECKING:
     from exhibit_a.corpus import Summary
@@ -35,7 +36,6 @@ class _Engine(Verb):
 class Run(WithModel, _Engine):
     """Ask a method about every text of a data set; the answers fill a folder."""
 
-    name: ClassVar[str] = "run"
     data: str = argument(help="TSV, CSV, JSONL, Parquet, a pattern, a folder.")
     out: Path = option(short="-o", help="A new folder for the results.")
     asked: str = option(
@@ -47,6 +47,7 @@ class Run(WithModel, _Engine):
     text: str | None = option(None, help="Column of the text.")
     pair: str | None = option(None, help="Column of the second text.")
     label: str | None = option(None, help="Column of the label.")
+    answer: str | None = option(None, help="Column of the answer of a language model.")
     identity: str | None = option(None, flag="--id", help="Column of the ids.")
     window: int = option(1024, min=1, help="Examples in a shard.")
     tokens: int = option(2048, min=1, help="Tokens in a batch.")
@@ -63,6 +64,7 @@ class Run(WithModel, _Engine):
             "text",
             "pair",
             "label",
+            "answer",
             "identity",
             "window",
             "tokens",
@@ -89,7 +91,6 @@ class Run(WithModel, _Engine):
 class Resume(_Engine):
     """Go on with a run that was interrupted; nothing is lost and nothing done twice."""
 
-    name: ClassVar[str] = "resume"
     folder: Path = argument(help="Folder of a run.")
 
     def run(self) -> None:
@@ -109,7 +110,6 @@ class Resume(_Engine):
 class ShowSummary(Verb):
     """Show what a finished run says."""
 
-    name: ClassVar[str] = "summary"
     folder: Path = argument(help="Folder of a run.")
     json: bool = option(False, help="Answer in JSON, for machines.")
     verify: bool = option(False, help="Check every file's hash.")
@@ -128,7 +128,6 @@ class ShowSummary(Verb):
 class Diff(Verb):
     """Show by how much two runs over the same examples differ, with intervals."""
 
-    name: ClassVar[str] = "diff"
     first: Path = argument(help="Folder of a run.")
     second: Path = argument(help="Folder of another, on the same examples.")
     json: bool = option(False, help="Answer in JSON, for machines.")
@@ -154,7 +153,7 @@ class Diff(Verb):
 VERBS = (Run, Resume, ShowSummary, Diff)
 
 
-def _counting(bar: Any, source: str | None) -> Any:
+def _counting(bar: Bar, source: str | None) -> Callable[[int], None]:
     """What is told how many examples are done; they are counted only where somebody watches."""
     import sys
 
@@ -197,4 +196,6 @@ def _counted(source: str) -> int:
     """How many examples a file has, counted without keeping any."""
     from exhibit_a.examples import Unusable, stream_examples
 
-    return sum(not isinstance(one, Unusable) for one in stream_examples(source, unusable="skip"))
+    return sum(
+        not isinstance(example, Unusable) for example in stream_examples(source, unusable="skip")
+    )

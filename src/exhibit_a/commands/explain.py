@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-from exhibit_a.commands.options import Answer, OneText, check_place, expect, refuse_beside
+from exhibit_a.commands.options import OneText, WithPage, expect, refuse_beside
 from exhibit_a.commands.screen import Facts, print_json, print_written
 from exhibit_a.commands.verb import option
 from exhibit_a.progress import progress_bar
@@ -17,14 +17,11 @@ if TYPE_CHECKING:
     from exhibit_a.methods.explanation.pictures import Pictures
     from exhibit_a.trials.trial import Trial
 
-PAGE = Path("report.html")
-
 
 @dataclass(frozen=True, kw_only=True)
-class Explain(OneText, Answer):
+class Explain(OneText, WithPage):
     """Examine a text with every method: a verdict per head, and a page to look around in."""
 
-    name: ClassVar[str] = "explain"
     target: str | None = option(
         None, help="Label or token to explain; without, what the model answers."
     )
@@ -32,17 +29,11 @@ class Explain(OneText, Answer):
         None, help="What a model with two stacks says; the same as --answer."
     )
     label: str | None = option(None, help="The true label, shown beside the answer.")
-    html: Path = option(PAGE, help="Write the page to this file.", writes=True)
-    no_html: bool = option(False, help="Write no page.")
     timing: bool = option(False, help="Say how long each stage took.")
-    seed: int = option(0, help="Same seed, same numbers.")
 
     def run(self) -> None:
         """Answer."""
-        if self.no_html:
-            refuse_beside("--no-html", {"--html": self.html != PAGE})
-        page = None if self.no_html else self.html
-        check_place(page)
+        page = self.page()
         asked = self.asked()
         spent = {"load": 0.0, "files": 0.0}
         with _timed(spent, "load"):
@@ -59,18 +50,13 @@ class Explain(OneText, Answer):
                 outcome.html(page, by=self.units)
         self._show(outcome, spent, (page, self.out, self.plot))
 
-    def files(self) -> dict[str, Path]:
-        """No page, no file of a page."""
-        named = super().files()
-        return {name: named[name] for name in named if name != "html" or not self.no_html}
-
     def _options(self) -> Facts:
         """What a trial takes, as it was given."""
         names = ("pair", "generate", "target", "label", "seed", "truncate")
         if self.reply is not None:
             refuse_beside("--answer", {"--target-text": self.target_text})
-        said = self.target_text if self.reply is None else self.reply
-        return {name: getattr(self, name) for name in names} | {"target_text": said}
+        answer = self.target_text if self.reply is None else self.reply
+        return {name: getattr(self, name) for name in names} | {"target_text": answer}
 
     def _show(
         self, outcome: "Trial", spent: dict[str, float], written: tuple[Path | None, ...]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from exhibit_a.commands.options import Answer, DataSet
 from exhibit_a.commands.verb import option
@@ -10,7 +10,8 @@ from exhibit_a.progress import progress_bar
 
 if TYPE_CHECKING:
     from exhibit_a.examples import Example
-    from exhibit_a.methods.heads.importance import HeadImportance
+    from exhibit_a.methods.heads.curve import Order, PruningScope
+    from exhibit_a.methods.heads.importance import HeadImportance, Measure
     from exhibit_a.subject.subject import Subject
 
 RANKED_ON = 200  # examples that rank the heads, unless told otherwise
@@ -25,16 +26,15 @@ class _Ranking(DataSet, Answer):
         """How much each head matters, by the measure asked for."""
         from exhibit_a.methods.heads.importance import head_importance
 
-        measure: Any = self.by  # type: ignore[attr-defined]
+        measure: Measure = self.by  # type: ignore[attr-defined]
         with progress_bar(f"heads by {measure}") as bar:
             return head_importance(subject, examples, by=measure, progress=bar)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Heads(_Ranking):
-    """Rank the heads of a classifier by how much its answers owe to them."""
+    """Rank the heads of a model by how much the right answers owe to them."""
 
-    name: ClassVar[str] = "heads"
     method: ClassVar[str] = "head_importance"
     against: Path | None = option(None, help="A second data set: do the same heads matter there?")
     top: int = option(12, min=1, help="Heads to show.")
@@ -44,7 +44,7 @@ class Heads(_Ranking):
         """Answer."""
         subject = self.subject()
         files = [self.data] if self.against is None else [self.data, self.against]
-        first, *others = [self.labelled(subject, file) for file in files]
+        first, *others = [self.right(subject, file) for file in files]
         importance = self.importance(subject, first)
         if self.against is None:
             self.answer(importance, top=self.top)
@@ -60,7 +60,6 @@ class Heads(_Ranking):
 class Prune(_Ranking):
     """Show how accuracy falls as heads go, or make a model without some of them."""
 
-    name: ClassVar[str] = "prune"
     method: ClassVar[str] = "pruning_curve"
     by: str = option("attribution", help="Measure that ranks the heads.", metavar="MEASURE")
     order: str = option("least", help="Which heads go first.", metavar="least|most")
@@ -81,8 +80,8 @@ class Prune(_Ranking):
         if self.remove is None:
             importance = self.importance(subject, examples[: self.rank_on])
             with progress_bar(f"silencing heads, {self.order} important first"):
-                how: Any = {"order": self.order, "scope": self.scope}
-                curve = pruning_curve(subject, examples, importance, **how)
+                order, scope = cast("Order", self.order), cast("PruningScope", self.scope)
+                curve = pruning_curve(subject, examples, importance, order=order, scope=scope)
             self.answer(curve)
             return
         count = self._count(subject)
@@ -161,7 +160,6 @@ class Prune(_Ranking):
 class Triggers(DataSet, Answer):
     """Find pairs of words that single answers rest on, and see whether they turn others."""
 
-    name: ClassVar[str] = "triggers"
     method: ClassVar[str] = "find_triggers"
     victims: Path | None = option(
         None, flag="--attack", help="Labelled texts to put the patterns into."

@@ -19,11 +19,11 @@ from typer.main import get_command
 from exhibit_a.commands import compare, context, corpus, explain, heads, model, text, web
 from exhibit_a.commands.start import INTERRUPTED, was_interrupted
 from exhibit_a.commands.verb import Verb, function_of
-from exhibit_a.errors import ExhibitError
+from exhibit_a.errors import ExhibitError, asks_too_much, first_line
 from exhibit_a.visible import visible
 
 WRITTEN: dict[str, type[Verb]] = {
-    kind.name: kind
+    kind.__name__.lower(): kind
     for kind in (
         explain.Explain,
         model.Doctor,
@@ -101,7 +101,7 @@ over_a_corpus = typer.Typer(
     help="A method over a data set, on one machine or many.", no_args_is_help=True
 )
 for _kind in corpus.VERBS:
-    over_a_corpus.command(_kind.name)(function_of(_kind))
+    over_a_corpus.command(_kind.__name__.lower())(function_of(_kind))
 app.add_typer(over_a_corpus, name="corpus")
 
 
@@ -151,6 +151,8 @@ def main(arguments: list[str] | None = None) -> None:
         message = format_message() if format_message else None
         if message == "":  # nothing was asked, and typer has answered with the help
             sys.exit(0)
+        if message is None and not debug and asks_too_much(mistake):
+            message = f"There is not enough memory, or a number is too large: {first_line(mistake)}"
         if debug or message is None:
             _trace()
         _refuse(message)

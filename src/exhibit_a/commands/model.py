@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from exhibit_a.commands.options import load_quietly, parameters_of
 from exhibit_a.commands.screen import console, print_json
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 class Doctor(Verb):
     """Say what a model allows, how faithfully it is followed, and what the methods would cost."""
 
-    name: ClassVar[str] = "doctor"
     model: str = argument("sentiment", help="Embedded name, hub id or folder.")
     length: int = option(32, help="Tokens to estimate time and memory for.")
     rows: int | None = option(None, min=1, help="Rows of attention that are kept, if not all.")
@@ -58,7 +57,6 @@ class Doctor(Verb):
 class Train(Verb):
     """Fine-tune an encoder on labelled text, or make a classifier or a translator from nothing."""
 
-    name: ClassVar[str] = "train"
     base: str = argument(
         help="Folder or hub id of an encoder; or transformer, additive, recurrent, identifiable "
         "for a new model."
@@ -84,8 +82,8 @@ class Train(Verb):
     average: int | None = option(None, min=1, help="Epochs of a translator that are averaged.")
     patience: int | None = option(None, min=1, help="Epochs without a new best before stopping.")
     bleu_every: int | None = option(None, min=1, help="Epochs between translations of --dev.")
-    half: bool | None = option(None, help="Matrix products of a translator in bfloat16.")
     max_length: int | None = option(None, min=4, help="Longer texts are cut.")
+    half: bool | None = option(None, help="Matrix products of a translator in bfloat16.")
     train_embeddings: bool = option(False, help="Also train the word vectors of an encoder.")
     seed: int = option(0, help="Same seed, same numbers.")
 

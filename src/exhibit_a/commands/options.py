@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from exhibit_a.examples import Example
     from exhibit_a.progress import Bar
     from exhibit_a.results.result import Result
+    from exhibit_a.shapes import Options
     from exhibit_a.subject.prompts import Message
     from exhibit_a.subject.subject import Subject
     from exhibit_a.trace.capture import Trace
@@ -140,9 +141,9 @@ class OneText(WithModel):
         """About how many tokens the model reads; None of what is no text."""
         if subject.tokenizer is None or self.text is None:
             return None
-        said = " ".join(filter(None, (self.text, self.pair, self.reply)))
+        written = " ".join(filter(None, (self.text, self.pair, self.reply)))
         limit = subject.anatomy.max_length or sys.maxsize
-        return min(len(subject.tokenizer.tokenize(said)) + (self.generate or 0) + 2, limit)
+        return min(len(subject.tokenizer.tokenize(written)) + (self.generate or 0) + 2, limit)
 
     def trace(self, **options: Any) -> "Trace":
         """The model's pass over the text."""
@@ -151,8 +152,8 @@ class OneText(WithModel):
         asked = self.asked()
         answer = {"target_text": self.reply, "generate": self.generate}
         options |= answer | {"pair": self.pair, "truncate": self.truncate}
-        said = getattr(self, "rows", None)  # verbs have it whose method needs no others
-        options |= {} if said is None else {"rows": read_rows(said)}
+        rows = getattr(self, "rows", None)  # verbs have it whose method needs no others
+        options |= {} if rows is None else {"rows": read_rows(rows)}
         return capture(self.subject(), asked, **options)
 
 
@@ -189,6 +190,9 @@ class DataSet(WithModel):
     text_column: str | None = option(None, flag="--text", help="Column of the text.")
     pair_column: str | None = option(None, flag="--pair", help="Column of the second text.")
     label_column: str | None = option(None, flag="--label", help="Column of the label.")
+    answer_column: str | None = option(
+        None, flag="--answer", help="Column of the answer of a language model."
+    )
     limit: int | None = option(None, min=1, help="Only the first so many texts.")
 
     def examples(self, file: Path | None = None, *, limited: bool = True) -> "list[Example]":
@@ -200,8 +204,15 @@ class DataSet(WithModel):
             text=self.text_column,
             pair=self.pair_column,
             label=self.label_column,
+            answer=self.answer_column,
         )
         return examples[: self.limit if limited else None]
+
+    def right(self, subject: "Subject", file: Path | None = None) -> "list[Example]":
+        """The examples with what is right: an answer for a language model, else a label."""
+        from exhibit_a.subject.prompts import goes_on
+
+        return self.examples(file) if goes_on(subject) else self.labelled(subject, file)
 
     def labelled(
         self, subject: "Subject", file: Path | None = None, *, limited: bool = True
@@ -261,9 +272,30 @@ class Answer(Verb):
         present(result, summary, json=self.json, written=(self.out, self.plot))
 
 
-def parameters_of(listed: list[str]) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class WithPage(Answer):
+    """A verb that writes a page beside its answer, unless it is told not to."""
+
+    html: Path = option(Path("report.html"), help="Write the page to this file.", writes=True)
+    no_html: bool = option(False, help="Write no page.")
+    seed: int = option(0, help="Same seed, same numbers.")
+
+    def page(self) -> Path | None:
+        """Where the page goes; it is seen before the work that it can be written there."""
+        if self.no_html:
+            usual = type(self).html  # the default of a field is an attribute of its class
+            refuse_beside("--no-html", {"--html": self.html != usual})
+        return check_place(None if self.no_html else self.html)
+
+    def files(self) -> dict[str, Path]:
+        """No page, no file of a page."""
+        named = super().files()
+        return {name: named[name] for name in named if name != "html" or not self.no_html}
+
+
+def parameters_of(listed: list[str]) -> "Options":
     """name=value, where the value is JSON or else plain text."""
-    parameters: dict[str, Any] = {}
+    parameters: Options = {}
     for setting in listed:
         name, equals, value = setting.partition("=")
         if not equals or not name:

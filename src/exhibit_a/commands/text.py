@@ -12,6 +12,7 @@ from exhibit_a.progress import progress_bar
 
 if TYPE_CHECKING:
     from exhibit_a.methods.registry import Method
+    from exhibit_a.shapes import Options
 
 
 def _method(name: str) -> "Method":
@@ -21,17 +22,30 @@ def _method(name: str) -> "Method":
 
 
 @dataclass(frozen=True, kw_only=True)
-class Effective(OneText, Answer):
+class _OfMethod(OneText, Answer):
+    """What a method says about a text, with options of the verb's own."""
+
+    def run(self) -> None:
+        """Answer."""
+        registered = _method(self.method)
+        self.answer(method_verbs.result(registered, self, **self.changed(registered)))
+
+    def changed(self, registered: "Method") -> "Options":  # noqa: ARG002 - a verb may ask it
+        """Options of the method that are not what was said."""
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effective(_OfMethod):
     """Show how much of attention can reach the output, and where other attention would do."""
 
-    name: ClassVar[str] = "effective"
     method: ClassVar[str] = "effective_attention"
     by_length: bool = option(False, help="Growing beginnings of the text instead.")
 
     def run(self) -> None:
         """Answer."""
         if not self.by_length:
-            self.answer(method_verbs.result(_method(self.method), self))
+            super().run()
             return
         usual = _method(self.method).options
         changed = {
@@ -45,27 +59,24 @@ class Effective(OneText, Answer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mixing(OneText, Answer):
+class Mixing(_OfMethod):
     """Show how much of every token is left in its hidden vector, layer by layer."""
 
-    name: ClassVar[str] = "mixing"
     method: ClassVar[str] = "hidden_attribution"
     exact: bool = option(False, help="All directions instead; slow but exact.")
 
-    def run(self) -> None:
-        """Answer."""
-        method, directions = _method(self.method), {}
-        if self.exact:
-            refuse_beside("--exact", {"--probes": self.probes != method.defaults["probes"]})  # type: ignore[attr-defined]
-            directions = {"probes": None}
-        self.answer(method_verbs.result(method, self, **directions))
+    def changed(self, registered: "Method") -> "Options":
+        """All directions, or so many as the method draws."""
+        if not self.exact:
+            return {}
+        refuse_beside("--exact", {"--probes": self.probes != registered.defaults["probes"]})  # type: ignore[attr-defined]
+        return {"probes": None}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attribute(OneText, Answer):
     """Show the attention edges that the answer rests on."""
 
-    name: ClassVar[str] = "attribute"
     method: ClassVar[str] = "self_attribution"
     top: int = option(12, min=1, help="Edges to show.")
 
@@ -78,7 +89,6 @@ class Attribute(OneText, Answer):
 class Tree(OneText, Answer):
     """Draw the tree of attention edges that lead to the answer."""
 
-    name: ClassVar[str] = "tree"
     method: ClassVar[str] = "attribution_tree"
     target: str | None = option(
         None, help="Label or token to explain; without, what the model answers."
@@ -101,7 +111,6 @@ class Tree(OneText, Answer):
 class Adversary(OneText, Answer):
     """Find attention far from the model's own that gives nearly the same answer."""
 
-    name: ClassVar[str] = "adversary"
     method: ClassVar[str] = "adversarial_attention"
     pair: str | None = option(None, help="The second text; with --keys, its column.")
     keys: Path | None = option(
@@ -154,3 +163,8 @@ class Adversary(OneText, Answer):
     def pair_column(self) -> str | None:
         """Their second column of text."""
         return self.pair
+
+    @property
+    def answer_column(self) -> str | None:
+        """They have labels, and no answers."""
+        return None

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from exhibit_a.commands.options import check_place, load_quietly
 from exhibit_a.commands.screen import console
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 class View(Verb):
     """Show a saved result as a page."""
 
-    name: ClassVar[str] = "view"
     result: Path = argument(help="A saved result.")
     html: Path | None = option(
         None,
@@ -52,7 +51,6 @@ class View(Verb):
 class Serve(Verb):
     """Answer texts on a page of this machine."""
 
-    name: ClassVar[str] = "serve"
     model: list[str] = option(
         ("sentiment",), short="-m", help="A model to offer; give it again for more."
     )

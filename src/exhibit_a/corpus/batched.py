@@ -8,7 +8,7 @@ layers.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -22,12 +22,13 @@ from exhibit_a.methods.attribution.path_integral import Plan as Walk
 from exhibit_a.methods.attribution.path_integral import attribute
 from exhibit_a.methods.explanation.shuffling import Rerun, Shuffling, chosen_sites, conditions
 from exhibit_a.methods.identifiability.batched import (
-    Convention,
     EffectiveSummary,
     FreedomSummary,
     rank_deficient_sites,
 )
+from exhibit_a.methods.identifiability.projection import Convention
 from exhibit_a.methods.mixing.batched import mixtures
+from exhibit_a.shapes import HasLogits
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import require_distribution
 from exhibit_a.trace.batches import run
@@ -101,7 +102,7 @@ class _Hidden(Question):
         pushed, output = [], []
         for some in texts.split(TOGETHER):
             batch = run(some.subject, some.inputs)
-            output.append(answers(some.subject, batch.output))
+            output.append(answers(some, batch.output))
             pushed.append(mixtures(batch, probes=self.task.probes, seed=self.plan.seed))
         lists = {
             "own_contribution": torch.cat([mixture.own for mixture in pushed]),
@@ -143,11 +144,11 @@ class SelfTask(TextTask):
 class _Self(Question):
     def __call__(self, texts: Texts) -> Findings:
         batch = run(texts.subject, texts.inputs)
-        kind = texts.subject.anatomy.answers
-        own = _scores(batch.output, kind).argmax(-1)
+        value = texts.subject.anatomy.answers == "value"
+        own = texts.gold(batch.output)
 
-        def answer(output: Any, rows: Tensor) -> Tensor:
-            return _scores(output, kind).gather(1, own[rows, None]).squeeze(1)
+        def answer(output: HasLogits, rows: Tensor) -> Tensor:
+            return output.logits.float()[:, 0] if value else own.rows(rows).share(output)
 
         integrals = attribute(batch, answer, Walk(tolerance=self.task.tolerance))
         sites = [integral.scores for integral in integrals]
@@ -155,7 +156,7 @@ class _Self(Question):
             "largest": [scores.amax((2, 3)) for scores in sites],
             "sum": [scores.sum((2, 3)) for scores in sites],
         }
-        numbers = answers(texts.subject, batch.output)
+        numbers = answers(texts, batch.output)
         numbers["largest_gap"] = listed(
             torch.stack([integral.gap for integral in integrals], 1).amax(1)
         )
@@ -195,30 +196,21 @@ class _Permutation(Question):
         batch = run(texts.subject, texts.inputs)
         count = len(texts.inputs)
         length = texts.special.shape[1]
-        rerun = Rerun(batch, torch.full((count,), length), list(texts.numbers))
-        own = rerun.unchanged.argmax(-1)
+        rerun = Rerun(
+            batch, torch.full((count,), length), list(texts.numbers), texts.gold(batch.output)
+        )
         change, flips, extreme = [], [], []
         for group in self.groups:
             plan = Shuffling(self.task.what, self.scope, group, self.plan.seed, length)
-            moved, given = rerun.measure(plan, self.task.repeats)
+            moved, flipped, _ = rerun.measure(plan, self.task.repeats)
             change.append(moved[:, :-1].double().mean(1))
-            flips.append((given[:, :-1] != own[:, None]).double().mean(1))
+            flips.append(flipped[:, :-1].double().mean(1))
             extreme.append(moved[:, -1].double())
         lists = {"change": change, "flips": flips, "uniform_change": extreme}
         return Findings(
-            answers(texts.subject, batch.output),
+            answers(texts, batch.output),
             {name: listed(torch.stack(sites, 1)) for name, sites in lists.items()},
         )
-
-
-def _scores(output: Any, kind: str) -> Tensor:
-    """What is attributed: numbers, probabilities of classes, log-probabilities of tokens."""
-    logits: Tensor = output.logits.float()
-    if kind == "value":
-        return logits
-    if kind == "tokens":
-        return torch.log_softmax(logits[:, -1], -1)
-    return torch.softmax(logits, -1)
 
 
 def _over_heads(sites: list[Tensor]) -> list[float]:

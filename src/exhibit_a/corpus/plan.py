@@ -14,6 +14,7 @@ from typing import Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, JsonValue, PositiveInt, ValidationError
+from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.numerics.seeds import require_seed
@@ -74,6 +75,7 @@ class Data(_Fixed):
     text: str | None = None
     pair: str | None = None
     label: str | None = None
+    answer: str | None = None
     identity: str | None = None
     windows: tuple[str, ...] | None = None  # a digest of each, where the data can be read twice
 
@@ -111,11 +113,25 @@ def versions() -> dict[str, str]:
 def weights_hash(model: torch.nn.Module) -> str:
     """A hash of the weights of a model, with their names, dtypes and shapes."""
     digest = hashlib.sha256()
-    for name, weight in sorted(model.state_dict().items()):
-        digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
-        flat = weight.detach().cpu().contiguous().reshape(-1)
-        digest.update(flat.view(torch.uint8).numpy().data)
+    for name, stored in sorted(model.state_dict().items()):
+        for weight in _ordinary(stored):
+            digest.update(f"{name} {weight.dtype} {tuple(weight.shape)}\n".encode())
+            flat = weight.detach().cpu().contiguous().reshape(-1)
+            digest.update(flat.view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def _ordinary(stored: object) -> Iterator[Tensor]:
+    """What a module stores as tensors of numbers: quantised layers store other things too."""
+    if isinstance(stored, list | tuple):
+        for part in stored:
+            yield from _ordinary(part)
+    elif isinstance(stored, Tensor) and hasattr(stored, "__tensor_flatten__"):
+        names, _ = stored.__tensor_flatten__()
+        for name in names:
+            yield from _ordinary(getattr(stored, name))
+    elif isinstance(stored, Tensor):
+        yield stored.dequantize() if stored.is_quantized else stored
 
 
 def checked_plan(**settings: JSON) -> Plan:

@@ -40,13 +40,14 @@ from exhibit_a.examples import stream_examples
 from exhibit_a.methods.registry import is_of_this_session
 from exhibit_a.shapes import Options
 from exhibit_a.subject.modes import usual_modes
+from exhibit_a.subject.prompts import require_language_model
 from exhibit_a.subject.subject import Subject, load
 
 Source = str | Path | Iterable[object]
 Progress = Callable[[int], None]  # is called with the number of examples that are done
 
 PLANNED = ("seed", "dense", "window", "tokens", "too_long", "unusable")
-COLUMNS = ("text", "pair", "label", "identity")
+COLUMNS = ("text", "pair", "label", "answer", "identity")
 REFUSALS = (BadRequestError, NotComputableError, UnsupportedModelError)
 SHORT = 16  # characters of a window's digest in the card
 
@@ -69,8 +70,9 @@ def run(
 
     ``subject`` is a subject, or a name or folder that ``load`` takes. ``workers`` is the number of
     worker processes (0: this process does the work); they put their model on ``device``. Among the
-    ``parameters``, text, pair, label and identity name columns; seed, dense, window, tokens,
-    too_long and unusable belong to the plan; the others are the method's.
+    ``parameters``, text, pair, label, answer and identity name columns; seed, dense, window,
+    tokens, too_long and unusable belong to the plan; the others are the method's. A language model
+    is asked about the answer of each example, where it has one.
 
     >>> texts = ["a fine film", "dull and far too long"]
     >>> summary = xa.corpus.run(subject, texts, "effective_attention", tmp_path / "effective")
@@ -98,6 +100,8 @@ def run(
     data = Data(source=str(examples) if isinstance(examples, str | Path) else None, **columns)
     data, todo = _read_through(examples, data, plan)
     loaded = subject if isinstance(subject, Subject) else load(subject)
+    if data.answer is not None:
+        require_language_model(loaded, "An answer")
     card = _card(plan, loaded, data, device)
     folder = Folder(Path(out))
     with folder.locked(new=True), _removed_if_refused(folder):

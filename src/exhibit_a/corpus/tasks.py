@@ -4,8 +4,8 @@ A task is a method with its parameters, checked before anything runs. It takes o
 
 1. *batched*: texts of one length share a batch and are summed up while the model runs
    (``batched.py``), for the methods where that pays;
-2. *text by text*: the method itself, one text after the other, and what its result says about the
-   text and its heads (``summaries.py``);
+2. *text by text*: the method itself, one text after the other or, where it says how, a few texts
+   together; and what its result says about each text and its heads (``summaries.py``);
 3. *whole*: one question to all examples together, answered with one result.
 
 Parameters are those of the method's own signature.
@@ -29,19 +29,23 @@ from exhibit_a.corpus.findings import Findings, Lists, listed
 from exhibit_a.corpus.plan import Plan, complaint
 from exhibit_a.errors import BadRequestError, require_choice
 from exhibit_a.examples import Example
-from exhibit_a.methods.registry import Method, Option, find, methods
+from exhibit_a.methods.options import Option
+from exhibit_a.methods.registry import Method, find, methods
 from exhibit_a.results.result import Result
 from exhibit_a.results.store import read
-from exhibit_a.shapes import Options
+from exhibit_a.shapes import HasLogits, Inputs, Options
 from exhibit_a.subject.guard import frozen_eval, without_cache
+from exhibit_a.subject.prompts import Prompt, Reply
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import Tap
 from exhibit_a.trace.answers import logits_at
 from exhibit_a.trace.batches import padded
+from exhibit_a.trace.gold import Gold, gold_of_replies
 from exhibit_a.trace.passes import require_finite
 
 ONE_TEXT = (("trace",), ("trace", "target"), ("attribution",), ("subject", "text"))
 ALL_TEXTS = (("subject", "examples"), ("subject", "texts"), ("subject", "examples", "importance"))
+TOGETHER = 256  # tokens of texts that a method is given together: more are no faster
 NOT_TASKS = ("companions",)  # each of them is a task by itself
 
 
@@ -50,9 +54,26 @@ class Texts:
     """Texts of one length, encoded, with their places in the data."""
 
     subject: Subject
-    inputs: Sequence[Options]
+    prompts: Sequence[Prompt]
     numbers: Sequence[int]
     special: Bool[Tensor, "batch token"]
+
+    @property
+    def inputs(self) -> list[Inputs]:
+        """What the model is given for each."""
+        return [prompt.inputs for prompt in self.prompts]
+
+    def gold(self, output: HasLogits) -> Gold:
+        """The answers that the texts have; for one without, what the model says after it."""
+        last = self.special.shape[1] - 1
+        if self.subject.anatomy.answers != "tokens":
+            return Gold(logits_at(output).argmax(-1, keepdim=True))
+        own = logits_at(output, last).argmax(-1).tolist()
+        replies = [prompt.reply for prompt in self.prompts]
+        return gold_of_replies(
+            [reply or Reply((said,), last, "") for reply, said in zip(replies, own, strict=True)],
+            self.subject.device,
+        )
 
     @property
     def together(self) -> Options:
@@ -62,9 +83,9 @@ class Texts:
     def split(self, tokens: int) -> "Iterator[Texts]":
         """The same texts, as many at a time as make ``tokens`` tokens."""
         size = max(1, tokens // self.special.shape[1])
-        for start in range(0, len(self.inputs), size):
+        for start in range(0, len(self.prompts), size):
             few = slice(start, start + size)
-            yield Texts(self.subject, self.inputs[few], self.numbers[few], self.special[few])
+            yield Texts(self.subject, self.prompts[few], self.numbers[few], self.special[few])
 
 
 class Task(BaseModel):
@@ -89,9 +110,8 @@ class SetTask(Task):
     def result(self, subject: Subject, examples: list[Example], plan: Plan) -> Result:
         """The answer."""
         method, options = find(self.name), self.model_dump()
-        data: list[Any] = list(examples)
-        if "texts" in method.takes:
-            data = [example.text for example in examples]
+        texts = [example.text for example in examples]
+        data = texts if "texts" in method.takes else examples
         if "importance" in method.takes:
             options["importance"] = _saved_importance(options.pop("importance"))
         answer: Result = method.function(subject, data, **options, **_seed(method, plan))
@@ -118,7 +138,7 @@ class Question(ABC):
 
 
 class OneByOne(TextTask):
-    """A method without a batched form: its own function, one text after the other."""
+    """A method without a shortcut: its own function, whose results are summed up."""
 
     can_be_dense: ClassVar[bool] = True
 
@@ -129,11 +149,15 @@ class OneByOne(TextTask):
 
 class _OneByOne(Question):
     def __call__(self, texts: Texts) -> Findings:
-        from exhibit_a.corpus.summaries import joined, result_of_text, summary_of
+        from exhibit_a.corpus.summaries import joined, results_of_texts, summary_of
 
         method = find(self.task.name)
         options = self.task.model_dump() | _seed(method, self.plan)
-        results = [result_of_text(method, self.subject, inputs, options) for inputs in texts.inputs]
+        results = [
+            result
+            for few in texts.split(TOGETHER if method.together else 1)
+            for result in results_of_texts(method, self.subject, few.prompts, options)
+        ]
         return joined([summary_of(result) for result in results], dense=self.plan.dense)
 
 
@@ -194,18 +218,23 @@ def watched(texts: Texts, tap: Tap) -> Lists:
     with torch.no_grad(), frozen_eval(subject.model), subject.tapping(tap):
         output = subject.model(**texts.together)
     require_finite(output)
-    return answers(subject, output)
+    return answers(texts, output)
 
 
-def answers(subject: Subject, output: Any) -> Lists:
-    """What the model says to each text, and how sure it is."""
-    kind = subject.anatomy.answers
+def answers(texts: Texts, output: HasLogits) -> Lists:
+    """What the model says to each text, or the answer it was given; and how sure it is."""
+    subject, kind = texts.subject, texts.subject.anatomy.answers
     if kind not in ("classes", "value", "tokens"):
         return {}  # nothing that could be said in one word for each text
     if kind == "value":
         return {"answer_value": listed(logits_at(output)[:, 0])}
     chance, index = torch.softmax(logits_at(output, -1), -1).max(-1)
     words = [subject.labels[i] if kind == "classes" else str(i) for i in index.tolist()]
+    if any(prompt.reply for prompt in texts.prompts):
+        _, loss = texts.gold(output).right_and_loss(output)
+        chance = (-loss).exp()
+        said = zip(texts.prompts, words, strict=True)
+        words = [prompt.reply.text if prompt.reply else word for prompt, word in said]
     return {"answer": words, "probability": listed(chance)}
 
 
@@ -224,7 +253,7 @@ def _saved_importance(path: str) -> Result:
     return ranking
 
 
-def _json_type(option: Option) -> Any:
+def _json_type(option: Option) -> object:
     """The part of an option's type that JSON can say, or None where there is no such part."""
     parts = (
         get_args(option.type) if get_origin(option.type) in (Union, UnionType) else (option.type,)

@@ -8,7 +8,7 @@ its content: a resumed run reads the data again and must find the same windows.
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from exhibit_a.corpus.plan import as_json
 from exhibit_a.examples import Example, Unusable
@@ -21,6 +21,7 @@ class PackedExample(TypedDict):
     text: str
     pair: str | None
     label: str | None
+    answer: NotRequired[str]  # left out where there is none, as in runs before there were any
 
 
 class PackedUnusable(TypedDict):
@@ -55,7 +56,11 @@ class Window:
 
     def packed(self) -> bytes:
         """The window as bytes, for a worker in another process."""
-        return as_json(asdict(self))
+        packed = asdict(self)
+        for example in packed["examples"]:
+            if example["answer"] is None:
+                del example["answer"]
+        return as_json(packed)
 
     @classmethod
     def unpacked(cls, packed: PackedWindow) -> "Window":

@@ -28,9 +28,10 @@ from exhibit_a.corpus.windows import PackedUnusable, Window
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, ExhibitError
 from exhibit_a.examples import Example, Unusable
 from exhibit_a.numerics.parallel import one_thread
-from exhibit_a.shapes import Inputs
 from exhibit_a.subject.encoding import positions
+from exhibit_a.subject.prompts import Prompt
 from exhibit_a.subject.subject import Subject, load
+from exhibit_a.trace.gold import prompt_of
 
 TRIM_EVERY = 4  # batches after which unused memory is returned to the system
 LinAlgError: type[Exception] = torch.linalg.LinAlgError  # type: ignore[attr-defined]
@@ -64,7 +65,7 @@ class Shard:
 class _Encoded:
     number: int
     example: Example
-    inputs: Inputs
+    prompt: Prompt
     names: tuple[str, ...]
     special: Tensor
     truncated: bool
@@ -114,7 +115,7 @@ class Worker:
         encoded, unusable, too_long = [], list(window.unusable), []
         for place, example in enumerate(window.examples):
             try:
-                inputs, cut = self._inputs(example)
+                prompt, cut = self._prompt(example)
             except _TooLongError as problem:
                 if self.card.plan.too_long == "stop":
                     raise BadRequestError(f"Example {example.id}: {problem}") from None
@@ -123,17 +124,17 @@ class Worker:
             except BadRequestError as problem:
                 unusable.append(Unusable(f"Example {example.id}", _reason(problem)))
                 continue
-            ids = inputs["input_ids"][0]
+            ids = prompt.inputs["input_ids"][0]
             names, special = positions(self.subject.tokenizer, ids, len(ids))
-            encoded.append(_Encoded(window.start + place, example, inputs, names, special, cut))
+            encoded.append(_Encoded(window.start + place, example, prompt, names, special, cut))
         return encoded, unusable, too_long
 
-    def _inputs(self, example: Example) -> tuple[Inputs, bool]:
-        """The inputs of an example, and whether its text was truncated."""
+    def _prompt(self, example: Example) -> tuple[Prompt, bool]:
+        """The inputs of an example with its answer, and whether its text was truncated."""
         try:
-            return self.subject.encode(example.text, example.pair), False
+            return prompt_of(self.subject, example, truncate=False), False
         except BadRequestError as problem:
-            cut = self.subject.encode(example.text, example.pair, truncate=True)
+            cut = prompt_of(self.subject, example, truncate=True)
             if self.card.plan.too_long == "truncate":
                 return cut, True
             raise _TooLongError(str(problem)) from None
@@ -142,7 +143,7 @@ class Worker:
         """The findings about texts of one length, and the texts on which the method fails."""
         special = torch.stack([text.special for text in group]).to(self.subject.device)
         texts = Texts(
-            self.subject, [text.inputs for text in group], [text.number for text in group], special
+            self.subject, [text.prompt for text in group], [text.number for text in group], special
         )
         try:
             assert self.question is not None

@@ -21,7 +21,8 @@ from typing import Any
 from exhibit_a.errors import BadRequestError, first_line
 from exhibit_a.extras import extra
 
-Row = Mapping[str, Any]  # a cell may hold anything until it is checked
+Row = Mapping[str, object]  # a cell may hold anything until it is checked
+LONGEST_LINE = 2**26  # characters, more than any text that is examined
 ABSENT = object()  # the value of a cell that is missing because the row is too short
 
 
@@ -39,7 +40,7 @@ class Unusable:
 def paths_of(source: str | Path) -> list[Path]:
     """The path itself, or where it is a pattern, all files that match it, in order."""
     path = Path(source)
-    if _is_there(path) or not has_magic(str(source)):
+    if is_there(path) or not has_magic(str(source)):
         return [path]
     paths = [Path(name) for name in sorted(glob(str(source), recursive=True))]  # noqa: PTH207 - absolute patterns too
     if not paths:
@@ -49,12 +50,11 @@ def paths_of(source: str | Path) -> list[Path]:
 
 def rows_of(path: Path) -> Iterator[Row | Unusable]:
     """The rows of a file, in the format of its ending, or of a folder with a saved data set."""
-    if not _is_there(path):
+    if not is_there(path):
         raise BadRequestError(f'There is no file "{path}". Check the path.')
     if path.is_dir():
         return _saved_dataset(path)
-    if not path.is_file():  # to open a pipe would be to wait until somebody writes to it
-        raise BadRequestError(f'"{path}" is a pipe or a device. Save the data in a file first.')
+    require_file(path)
     if path.suffix.lower() not in READERS:
         raise BadRequestError(
             f"Cannot tell the format of {path.name} by its ending. "
@@ -65,7 +65,17 @@ def rows_of(path: Path) -> Iterator[Row | Unusable]:
     return READERS[path.suffix.lower()](path)
 
 
-def _is_there(path: Path) -> bool:
+def require_file(path: Path) -> None:
+    """Refuse what is no file; to open a pipe would be to wait until somebody writes to it."""
+    if not is_there(path):
+        raise BadRequestError(f'There is no file "{path}". Check the path.')
+    if not path.is_file():
+        what = "folder" if path.is_dir() else "pipe or a device"
+        raise BadRequestError(f'"{path}" is a {what}. Save the data in a file first.')
+
+
+def is_there(path: Path) -> bool:
+    """Whether something has this name; a name that nothing can have is refused."""
     try:
         return path.exists()
     except (OSError, ValueError) as problem:  # too long, or with a zero byte in it
@@ -127,11 +137,16 @@ def lines_of(path: Path) -> Iterator[str]:
     """The lines of a text file, without a byte-order mark; anything binary is refused."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            for line in file:
+            while line := file.readline(LONGEST_LINE):
                 if "\0" in line:
                     raise BadRequestError(
                         f"{path.name} is not text (it holds zero bytes). Check that this is the "
                         f"right file."
+                    )
+                if len(line) == LONGEST_LINE:
+                    raise BadRequestError(
+                        f"{path.name} has a line of more than {LONGEST_LINE:,} characters. Check "
+                        f"that this is the right file."
                     )
                 yield line
     except UnicodeDecodeError:

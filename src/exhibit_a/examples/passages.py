@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from exhibit_a.errors import BadRequestError
-from exhibit_a.examples.files import READERS, columns_of, lines_of
+from exhibit_a.examples.files import READERS, columns_of, is_there, lines_of
 from exhibit_a.examples.reading import read_examples
 
 WRITTEN = (".txt", ".md")
@@ -27,8 +27,9 @@ def read_passages(path: str | Path, *, column: str | None = None) -> list[str]:
     exhibit_a.errors.BadRequestError: There is no file ...
     """
     file = Path(path)
+    is_folder = is_there(file) and file.is_dir()
     if file.suffix.lower() not in WRITTEN:
-        if not file.is_dir() and file.suffix.lower() not in READERS:
+        if not is_folder and file.suffix.lower() not in READERS:
             raise BadRequestError(
                 f"Cannot tell the format of {file.name} by its ending. Passages can be read from: "
                 f"{', '.join((*WRITTEN, *READERS))}."

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from numbers import Number
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.examples.files import (
@@ -26,24 +26,29 @@ if TYPE_CHECKING:
 TEXT_NAMES = ("sentence", "text", "sentence1", "premise", "question1", "question", "#1 String")
 PAIR_NAMES = ("sentence2", "pair", "hypothesis", "question2", "#2 String")
 LABEL_NAMES = ("label", "labels", "gold_label", "class", "target", "Quality")
+ANSWER_NAMES = ("answer", "target_text")
 ID_NAMES = ("id", "idx", "index")
 HALF = "holds half a character (a lone surrogate) in its {name}. Write it anew as UTF-8."
 EMPTY = "has an empty text. Fill or remove it."
 
-Columns = tuple[str | None, str | None, str | None]  # of the text, the pair and the label
-LABEL = 2
+Columns = tuple[str | None, str | None, str | None, str | None]  # text, pair, label, answer
+MISSABLE = (2, 3)  # columns in which a row may have nothing: the label, the answer
 
-Source = str | Path | Iterable[Any]  # of examples: a file, a folder, a hub id, or the items
+Source = str | Path | Iterable[object]  # of examples: a file, a folder, a hub id, or the items
 
 
 @dataclass(frozen=True)
 class Example:
-    """One text, or one pair of texts, with its label if it has one."""
+    """One text, or one pair of texts, with its label if it has one.
+
+    The answer is what a language model is to say after the text; other models do not read it.
+    """
 
     id: str
     text: str
     pair: str | None = None
     label: str | None = None
+    answer: str | None = None
 
 
 def read_examples(
@@ -52,26 +57,27 @@ def read_examples(
     text: str | None = None,
     pair: str | None = None,
     label: str | None = None,
+    answer: str | None = None,
     labelled: bool = False,
 ) -> list[Example]:
     """Read every example of a file (TSV, CSV, JSONL, Parquet) or of a list.
 
     A list may hold strings, pairs of strings, dictionaries or Examples; a pandas table is read as
-    its rows. ``text``, ``pair`` and ``label`` name columns; without a name the usual ones are
-    looked for. ``labelled`` demands that every example has a label.
+    its rows. ``text``, ``pair``, ``label`` and ``answer`` name columns; without a name the usual
+    ones are looked for. ``labelled`` demands that every example has a label.
 
     >>> read_examples(["a fine film", ("a cat sleeps", "an animal sleeps")])
-    [Example(id='0', text='a fine film', pair=None, label=None),
-     Example(id='1', text='a cat sleeps', pair='an animal sleeps', label=None)]
+    [Example(id='0', text='a fine film', pair=None, label=None, answer=None),
+     Example(id='1', text='a cat sleeps', pair='an animal sleeps', label=None, answer=None)]
     >>> path = tmp_path / "reviews.tsv"
     >>> written = path.write_text("review\\tlabel\\na fine film\\tpositive\\n")
     >>> read_examples(path, text="review", labelled=True)
-    [Example(id='0', text='a fine film', pair=None, label='positive')]
+    [Example(id='0', text='a fine film', pair=None, label='positive', answer=None)]
     >>> read_examples(path)
     Traceback (most recent call last):
     exhibit_a.errors.BadRequestError: reviews.tsv has no column for the text. ...
     """
-    examples = list(iterate_examples(source, text=text, pair=pair, label=label))
+    examples = list(iterate_examples(source, text=text, pair=pair, label=label, answer=answer))
     if not examples:
         raise BadRequestError(f"{_name(source)} holds no examples. Give at least one text.")
     if labelled:
@@ -85,9 +91,10 @@ def iterate_examples(
     text: str | None = None,
     pair: str | None = None,
     label: str | None = None,
+    answer: str | None = None,
 ) -> Iterator[Example]:
     """Yield the examples of a source one by one; the first row that cannot be used is an error."""
-    columns = (text, pair, label)
+    columns = (text, pair, label, answer)
     if isinstance(source, str | Path):
         rows = usable(one_after_another(paths_of(source)))
         yield from _all_usable(examples_of_rows(rows, Path(source).name, columns))
@@ -134,7 +141,7 @@ def require_known_labels(examples: Iterable[Example], labels: Iterable[str]) -> 
             )
 
 
-def items_of(source: Iterable[Any]) -> Iterable[Any]:
+def items_of(source: Iterable[object]) -> Iterable[object]:
     """The entries of a collection, where iterating alone would not give texts but column names."""
     if isinstance(source, Mapping):
         raise BadRequestError("A single dictionary is not a data set. Give a list of them.")
@@ -181,15 +188,17 @@ def examples_of_rows(
                 _column(row, columns[0], TEXT_NAMES, "text", name),
                 _column(row, columns[1], PAIR_NAMES, "pair", name),
                 _column(row, columns[2], LABEL_NAMES, "label", name),
+                _column(row, columns[3], ANSWER_NAMES, "answer", name),
             )
             identity = _column(row, identity, ID_NAMES, "id", name)
         cells = [_cell(row, column) for column in chosen]
         if fault := _fault(cells, chosen):
             yield Unusable(f"{name}, row {number + 1}", fault)
             continue
-        text, pair, label = (None if cell is None else str(cell) for cell in cells)
+        text, pair, label, answer = (None if cell is None else str(cell) for cell in cells)
         example_id = str(number) if identity is None else str(row.get(identity, number))
-        example = Example(example_id, str(text), pair, (label or "").strip() or None)
+        said = answer if answer and answer.strip() else None  # a blank in front of it is part of it
+        example = Example(example_id, str(text), pair, (label or "").strip() or None, said)
         yield _writable(example, f"{name}, row {number + 1}")
 
 
@@ -208,10 +217,10 @@ def _cell(row: Row, column: str | None) -> object:
 
 
 def _fault(cells: list[object], columns: Columns) -> str | None:
-    """Why these cells make no example, or None where they do. Only a label may be missing."""
+    """Why these cells make no example, or None where they do. A label or answer may be missing."""
     for place, (cell, column) in enumerate(zip(cells, columns, strict=True)):
-        no_label = place == LABEL and cell is None
-        if column is None or no_label or isinstance(cell, str | Number):
+        missing = place in MISSABLE and cell is None
+        if column is None or missing or isinstance(cell, str | Number):
             continue
         if cell is None or cell is ABSENT:
             return f'has nothing in the column "{column}". Fill or remove it.'

@@ -2,7 +2,8 @@
 
 A corpus is read as a stream, once for a run and once more when the run is resumed. The id of an
 example is the one that the caller gives (a column, or an ``Example``), which must not occur twice;
-otherwise it is made from the content: a hash of text and pair, and how often these occurred before.
+otherwise it is made from the content: a hash of text, pair and answer, and how often these occurred
+before.
 Both stay the same when rows are added, removed or moved elsewhere in the file.
 
 A row that cannot be used ends the stream, or is yielded in its place as an ``Unusable``.
@@ -13,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.examples.files import Row, Unusable, one_after_another, paths_of
@@ -37,6 +39,7 @@ def stream_examples(
     text: str | None = None,
     pair: str | None = None,
     label: str | None = None,
+    answer: str | None = None,
     identity: str | None = None,
     unusable: str = "stop",
 ) -> Iterator[Example | Unusable]:
@@ -48,15 +51,17 @@ def stream_examples(
     """
     if unusable not in ("stop", "skip"):
         raise BadRequestError(f"Rows that cannot be used are to stop or skip, not {unusable!r}.")
-    for entry in _with_ids(_entries(source, (text, pair, label), identity)):
+    for entry in _with_ids(_entries(source, (text, pair, label, answer), identity)):
         if isinstance(entry, Unusable) and unusable == "stop":
             raise BadRequestError(str(entry))
         yield entry
 
 
 def fingerprint(example: Example) -> str:
-    """A short hash of the text and pair of an example, the same in every file."""
+    """A short hash of the text, pair and answer of an example, the same in every file."""
     content = f"{example.text.strip()}\0{(example.pair or '').strip()}"
+    if example.answer is not None:
+        content += f"\0{example.answer.strip()}"
     return hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
@@ -66,15 +71,14 @@ def _entries(source: Source, columns: Columns, identity: str | None) -> Iterator
         yield from _of_rows(rows, Path(source).name, columns, identity)
         return
     if hasattr(source, "column_names"):  # a datasets.Dataset gives rows, all with the same columns
-        yield from _of_rows(iter(source), "The data set", columns, identity)
+        yield from _of_rows(cast("Iterable[Row]", source), "The data set", columns, identity)
         return
     for number, item in enumerate(items_of(source)):
-        is_row = isinstance(item, Mapping)
+        row: Row = item if isinstance(item, Mapping) else {}
         example = example_of_item(item, number, columns)
-        if is_row and identity and not isinstance(example, Unusable):
-            example = replace(example, id=str(item.get(identity, number)))
-        given = isinstance(item, Example) or (is_row and _has_id(item, identity))
-        yield example, given
+        if row and identity and not isinstance(example, Unusable):
+            example = replace(example, id=str(row.get(identity, number)))
+        yield example, isinstance(item, Example) or (bool(row) and _has_id(row, identity))
 
 
 def _of_rows(

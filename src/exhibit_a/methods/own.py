@@ -8,7 +8,7 @@ error of its own is one clear line with its name.
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -18,10 +18,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError, first_line, require_choice
+from exhibit_a.methods.options import Function
 from exhibit_a.methods.registry import (
     YOURS,
     Cost,
-    Function,
     Gives,
     Method,
     add,
@@ -98,6 +98,10 @@ def register(
         raise BadRequestError(
             f"A method is a function with a name made of letters, digits and _; {title!r} is none."
         )
+    try:
+        inspect.signature(function)
+    except ValueError as problem:  # some that are built in do not say what they take
+        raise BadRequestError(f"A method says what it takes, and {title!r} does not.") from problem
     require_choice("kind of method", gives, ("tokens", "maps"))
     kind: Gives = "maps" if gives == "maps" else "tokens"
     asked = question or (inspect.getdoc(function) or title).split("\n")[0]
@@ -153,47 +157,62 @@ def attribution_of(entry: Method, trace: Trace, target: Target, **options: Any) 
 
 
 def token_scores(
-    entry: Method, trace: Trace, target: Target, **options: Any
+    entry: Method, trace: Trace, target: Target, **options: object
 ) -> tuple[Scores, Checks]:
     """A method's score for each token, and its doubts; anything else it returns is refused."""
     assert entry.tokens is not None
-    said = _called(entry, entry.tokens, trace, target, options)
-    scores, checks = said if isinstance(said, tuple) and len(said) == 2 else (said, {})
+    returned = _called(entry, entry.tokens, trace, target, options)
+    scores, checks = (
+        returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, {})
+    )
     tensor = _as_tensor(entry, scores)
     if tensor.shape != (len(trace.tokens),) or not bool(tensor.isfinite().all()):
         raise BadRequestError(
             f"The method {entry.name!r} gave {_shape(tensor)} scores for {len(trace.tokens)} "
             "tokens, or some that are not numbers; give one finite number for each token."
         )
+    if not isinstance(checks, Mapping):
+        raise BadRequestError(
+            f"The method {entry.name!r} gave {checks!r} beside its scores; give a dictionary of "
+            "checks, or the scores alone."
+        )
+    error = checks.get(STANDARD_ERROR, tensor)
+    if not isinstance(error, Tensor) or error.shape != tensor.shape:
+        raise BadRequestError(
+            f"The method {entry.name!r} gave a standard error that is not one number for each "
+            "token."
+        )
     return tensor, dict(checks)
 
 
-def head_maps(entry: Method, trace: Trace, **options: Any) -> tuple[SiteMap, ...]:
+def head_maps(entry: Method, trace: Trace, **options: object) -> tuple[SiteMap, ...]:
     """A method's map for every head of every site; anything else it returns is refused."""
     maps = _called(entry, entry.function, trace, None, options)
     shapes = [
         (site.heads, *seen.shape) for site, seen in zip(trace.sites, trace.visible, strict=True)
     ]
-    found = (
-        tuple(_as_tensor(entry, part) for part in maps) if isinstance(maps, list | tuple) else ()
+    checked = (
+        tuple(_as_tensor(entry, site_map) for site_map in maps)
+        if isinstance(maps, list | tuple)
+        else ()
     )
-    if [tuple(part.shape) for part in found] != shapes:
-        given = ", ".join(map(_shape, found)) or "no shape"
+    if [tuple(site_map.shape) for site_map in checked] != shapes:
+        given = ", ".join(map(_shape, checked)) or "no shape"
         raise BadRequestError(
             f"The method {entry.name!r} gave maps of {given}; give a list with one (head, query, "
             f"key) map for each site: {shapes}."
         )
-    if not all(bool(part.isfinite().all()) for part in found):
+    if not all(bool(site_map.isfinite().all()) for site_map in checked):
         raise BadRequestError(
             f"The method {entry.name!r} gave maps with entries that are not numbers."
         )
-    return found
+    return checked
 
 
 def _last_rows(entry: Method) -> Callable[..., Scores]:
     """Maps as token scores: the rows that the answer is read from, last layer, mean over heads."""
 
-    def tokens(trace: Trace, target: Target, **options: Any) -> Scores:
+    def tokens(trace: Trace, target: Target, **options: object) -> Scores:
         from exhibit_a.methods.explanation.flow import one_stack, readout
 
         one_stack(trace)
@@ -232,11 +251,12 @@ def _called(
         ) from problem
 
 
-def _as_tensor(entry: Method, numbers: Any) -> Tensor:
+def _as_tensor(entry: Method, numbers: object) -> Tensor:
     try:
-        return torch.as_tensor(
-            np.asarray(numbers) if isinstance(numbers, list) else numbers
-        ).float()
+        tensor = torch.as_tensor(np.asarray(numbers) if isinstance(numbers, list) else numbers)
+        if tensor.is_complex():
+            raise TypeError("complex numbers have no order")
+        return tensor.float()
     except (TypeError, ValueError, RuntimeError) as problem:
         raise BadRequestError(
             f"The method {entry.name!r} gave a {type(numbers).__name__}, and not an array of "

@@ -7,38 +7,66 @@
 The registry feeds the doctor (does it apply, what does it cost?), the command line (a verb, with
 options and their help from signature and docstring), corpus tasks, the attributions that
 ``companions`` and ``faithfulness`` know, and the tables in README and docs. Choices are ``Literal``
-types in the signature, and are checked here.
+types in the signature (``options``), and are checked whenever a method is called.
 
 Where methods are found: packages say in their metadata, in the group ``exhibit_a.methods``, which
-of their packages, modules or functions hold methods. Ours are read from their source (``declared``)
+of their packages, modules or functions hold methods. Ours are read from their source (``source``)
 and imported when they are used, so that ``exhibit-a --help`` need not wait for torch.
 """
 
-import ast
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, wraps
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec
-from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Literal, ParamSpec, TypedDict, TypeVar, Unpack
 
-from exhibit_a.errors import ExhibitError, NotComputableError, first_line, require_choice
+from exhibit_a.errors import (
+    BadRequestError,
+    ExhibitError,
+    NotComputableError,
+    asks_too_much,
+    first_line,
+    require_choice,
+)
+from exhibit_a.methods.options import Function, Option, check_choices, must_be_given, options_of
+from exhibit_a.methods.source import GROUP, declared, room_of
 from exhibit_a.shapes import Options
 
-GROUP = "exhibit_a.methods"
 YOURS = "yours"  # the room of methods that are not ours
-WORDS = "Args:"  # the section of a docstring that says what each option means
 
-Function = Callable[..., Any]
 Gives = Literal["result", "tokens", "maps"]
 Need = Literal[
     "attention", "values", "hidden", "keys", "target", "distribution", "classes", "text",
     "projection",
 ]  # fmt: skip
+
+
+class Facts(TypedDict, total=False):
+    """What else a method may say of itself; see `Method`."""
+
+    gives: Gives
+    command: str
+    flags: Mapping[str, str]
+    defaults: Mapping[str, object]
+    tokens: Function
+    together: Function
+
+
+class SomeRows(tuple[Need, ...]):
+    """Needs of which a few rows of attention suffice, where no more were kept."""
+
+
+def rows_of(*needs: Need) -> SomeRows:
+    """What a method needs that can do with a few rows of attention.
+
+    >>> rows_of("attention", "values")
+    ('attention', 'values')
+    """
+    return SomeRows(needs)
+
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
@@ -83,21 +111,6 @@ class Cost:
         return self.maps * maps + self.states * states
 
 
-@dataclass(frozen=True)
-class Option:
-    """One option of a method: its name, type and default, and what it means."""
-
-    name: str
-    type: Any
-    default: Any
-    help: str
-
-    @property
-    def choices(self) -> tuple[str, ...]:
-        """The words it can be, where these are fixed."""
-        return _choices(self.type)
-
-
 @dataclass(frozen=True, eq=False)
 class Method:
     """A method: its question, its function, and what is known about both."""
@@ -114,25 +127,19 @@ class Method:
     defaults: Mapping[str, object] = field(default_factory=dict)  # and their defaults there
     tokens: Function | None = None  # (trace, target, …) to a score for each token
     rows: bool = False  # whether a few rows of attention suffice, where no more were kept
+    together: Function | None = None  # (traces, …) to a result for each, where that is faster
 
     @property
     def takes(self) -> tuple[str, ...]:
         """The names of what it must be given: trace, or subject and examples, …"""
         places = inspect.signature(self.function).parameters.values()
-        names = tuple(place.name for place in places if _must_be_given(place))
+        names = tuple(place.name for place in places if must_be_given(place))
         return ("trace", *names[1:]) if self.room == YOURS else names
 
     @property
     def options(self) -> dict[str, Option]:
         """Its options, in the order of the signature."""
-        hints, words = get_type_hints(self.function), option_help(self.function)
-        return {
-            place.name: Option(
-                place.name, hints.get(place.name, Any), place.default, words.get(place.name, "")
-            )
-            for place in inspect.signature(self.function).parameters.values()
-            if not _must_be_given(place) and place.name != "progress"
-        }
+        return options_of(self.function)
 
     @property
     def does(self) -> str:
@@ -150,10 +157,11 @@ def method(
     needs: Sequence[Need] = (),
     cost: Cost = Cost(),  # noqa: B008 (frozen)
     name: str | None = None,
-    **more: Any,
+    **more: Unpack[Facts],
 ) -> Callable[[Callable[Given, Made]], Callable[Given, Made]]:
     """Say what the function below is; ``more`` are further fields of `Method`.
 
+    A method whose needs are ``rows_of`` something takes a pass of which only some rows were kept.
     Its room is the folder of its file, unless another is named.
     """
 
@@ -163,17 +171,48 @@ def method(
             from exhibit_a.subject.modes import method_modes  # with torch, which --help can spare
 
             check_choices(function, args, kwargs)
-            if not facts.get("rows"):
+            if not rows:
                 require_all_rows(name or function.__name__, args)
-            with method_modes():
+            with method_modes(), _within_reach(name or function.__name__):
                 return _of_pass(function(*args, **kwargs), args)
 
-        facts = {"needs": tuple(needs), "cost": cost, **more}
-        place = room or _room(function.__module__)
+        facts: Options = {"needs": tuple(needs), "cost": cost, "rows": rows, **more}
+        if (several := facts.get("together")) is not None:
+            facts["together"] = _checked_together(function, several)
+        place = room or room_of(function.__module__)
         add(Method(name or function.__name__, question, place, checked, **facts))
         return checked
 
+    rows = isinstance(needs, SomeRows)
     return declare
+
+
+def _checked_together(function: Function, several: Function) -> Function:
+    """What answers for several passes, with the same checks as the method itself."""
+
+    def checked(traces: Sequence[object], **options: object) -> list[object]:
+        from exhibit_a.subject.modes import method_modes
+
+        check_choices(function, (), options)
+        with method_modes(), _within_reach(function.__name__):
+            made = several(traces, **options)
+        return [_of_pass(result, (trace,)) for result, trace in zip(made, traces, strict=True)]
+
+    return checked
+
+
+@contextmanager
+def _within_reach(name: str) -> Iterator[None]:
+    """Say in one line that a number given to a method is too large for torch or the memory."""
+    try:
+        yield
+    except Exception as problem:
+        if isinstance(problem, ExhibitError) or not asks_too_much(problem):
+            raise
+        raise BadRequestError(
+            f"{name} was given a number that is too large, or needs more memory than there is: "
+            f"{first_line(problem)}"
+        ) from problem
 
 
 def require_all_rows(name: str, given: Sequence[object]) -> None:
@@ -189,18 +228,18 @@ def require_all_rows(name: str, given: Sequence[object]) -> None:
 
 def _of_pass(made: Made, given: Sequence[object]) -> Made:
     """A result about a pass, with the picture it looked at and the rows it is about."""
-    passed: Any = given[0] if given else None
+    passed = given[0] if given else None
     scene, asked = (getattr(passed, name, None) for name in ("scene", "asked"))
-    facts: dict[str, Any] = {}
+    names: Mapping[str, Sequence[str]] = getattr(passed, "token_names", {})
+    facts: Options = {}
     if scene is not None and hasattr(made, "scene"):
         facts["scene"] = scene
     if asked is not None and hasattr(made, "row_tokens"):
-        names = passed.token_names[asked.stack]
         facts["rows"] = asked.rows
-        facts["row_tokens"] = tuple(names[row] for row in asked.rows)
+        facts["row_tokens"] = tuple(names[asked.stack][row] for row in asked.rows)
     if asked is not None and hasattr(made, "checks"):
         facts["checks"] = made.checks | {
-            "rows": f"{len(asked.rows)} of {len(passed.token_names[asked.stack])}",
+            "rows": f"{len(asked.rows)} of {len(names[asked.stack])}",
             "asked rows beside the kernel": asked.parity,
         }
     if hasattr(made, "checks"):
@@ -209,7 +248,7 @@ def _of_pass(made: Made, given: Sequence[object]) -> Made:
     return replace(made, **facts) if facts else made  # type: ignore[type-var]
 
 
-def _doubts(passed: Any, tokens: Sequence[str]) -> dict[str, str]:
+def _doubts(passed: object, tokens: Sequence[str]) -> dict[str, str]:
     """What is doubtful about any result on these tokens, by the model that was asked."""
     doubts = getattr(getattr(passed, "subject", passed), "doubts", None)
     return {} if doubts is None else dict(doubts(tokens))
@@ -219,7 +258,8 @@ def token_method(
     name: str, question: str, cost: Cost, *needs: Need, rows: bool = False
 ) -> Callable[[Callable[Given, Made]], Callable[Given, Made]]:
     """Say what the function below is: a method that gives a score for each token."""
-    return method(name=name, question=question, cost=cost, needs=needs, gives="tokens", rows=rows)
+    needed = rows_of(*needs) if rows else needs
+    return method(name=name, question=question, cost=cost, needs=needed, gives="tokens")
 
 
 def add(entry: Method) -> None:
@@ -263,35 +303,6 @@ def attributions() -> dict[str, Method]:
     return {name: entry for name, entry in methods().items() if entry.tokens is not None}
 
 
-@dataclass(frozen=True)
-class Declaration:
-    """What a file says about a method of its own, read without importing it."""
-
-    name: str
-    module: str
-    question: str
-    room: str
-    command: str | None
-    does: str
-
-
-@cache
-def declared() -> dict[str, Declaration]:
-    """The methods in the source of the packages that offer some, by name.
-
-    >>> declared()["effective_attention"].command
-    'effective'
-    """
-    found = [
-        declaration
-        for offer in entry_points(group=GROUP)
-        for place in _folders(offer)
-        for file in sorted(Path(place).glob("*.py"))
-        for declaration in _declarations(file, f"{offer.module}.{file.stem}")
-    ]
-    return {declaration.name: declaration for declaration in found}
-
-
 def commands() -> dict[str, str]:
     """The verbs that methods bring to the command line, and what each does in one sentence."""
     verbs = {entry.command: entry.does for entry in declared().values() if entry.command}
@@ -311,82 +322,6 @@ def with_command(verb: str) -> Method:
         if declaration.command == verb:
             return find(declaration.name)
     return next(entry for entry in methods().values() if entry.command == verb)
-
-
-def check_choices(function: Function, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    """Refuse a word that is none of those in the signature, and list them."""
-    hints = _hints(function)
-    for name, value in inspect.signature(function).bind_partial(*args, **kwargs).arguments.items():
-        words = _choices(hints.get(name))
-        asked = [value] if isinstance(value, str) else value
-        if not words or not isinstance(asked, list | tuple) or _takes_any_text(hints[name]):
-            continue
-        thing = name if isinstance(value, str) else name.removesuffix("s")
-        for word in asked:
-            require_choice(thing.replace("_", " "), word, words)
-
-
-def option_help(function: Function) -> dict[str, str]:
-    """What each option means, from the section ``Args:`` of the docstring."""
-    lines = (inspect.getdoc(function) or "").split("\n")
-    if WORDS not in lines:
-        return {}
-    found: dict[str, list[str]] = {}
-    name = ""
-    for line in lines[lines.index(WORDS) + 1 :]:
-        if line and not line.startswith(" "):
-            break
-        if line.startswith("    ") and not line.startswith("     ") and ":" in line:
-            name, _, rest = line.strip().partition(":")
-            found[name] = [rest.strip()]
-        elif name and line.strip():
-            found[name].append(line.strip())
-    return {name: " ".join(words) for name, words in found.items()}
-
-
-def _folders(offer: EntryPoint) -> list[str]:
-    """The folders of the package that an entry point names; none for a module or a function."""
-    try:
-        spec = find_spec(offer.module) if not offer.attr else None
-    except ImportError:
-        return []
-    return [] if spec is None else list(spec.submodule_search_locations or ())
-
-
-def _declarations(file: Path, module: str) -> Iterator[Declaration]:
-    """The methods that a file declares."""
-    source = file.read_text("utf-8")
-    if "@method(" not in source and "@token_method(" not in source:
-        return
-    for node in ast.parse(source).body:
-        if not isinstance(node, ast.FunctionDef):
-            continue
-        for decorator in node.decorator_list:
-            if isinstance(decorator, ast.Call) and (facts := _facts(decorator)):
-                yield Declaration(
-                    name=facts.get("name", node.name),
-                    module=module,
-                    question=facts["question"],
-                    room=facts.get("room", _room(module)),
-                    command=facts.get("command"),
-                    does=(ast.get_docstring(node) or "").split("\n")[0],
-                )
-
-
-def _facts(decorator: ast.Call) -> dict[str, str]:
-    """What a decorator says in plain words about a method; another decorator says nothing."""
-    kind = ast.unparse(decorator.func)
-    if kind not in ("method", "token_method"):
-        return {}
-    words = {word.arg: word.value for word in decorator.keywords if word.arg}
-    if kind == "token_method":
-        words |= dict(zip(("name", "question"), decorator.args, strict=False))
-    return {n: str(v.value) for n, v in words.items() if isinstance(v, ast.Constant)}
-
-
-def _room(module: str) -> str:
-    """The folder of a file."""
-    return module.split(".")[-2]
 
 
 def _offers() -> Iterable[EntryPoint]:
@@ -411,26 +346,3 @@ def _load(offer: EntryPoint) -> None:
         entry.function is not offered for entry in _known.values()
     ):
         register(offered, name=offer.name)
-
-
-def _must_be_given(place: inspect.Parameter) -> bool:
-    """Whether a parameter is what a method is about, and no option."""
-    return place.default is place.empty and place.kind is not place.KEYWORD_ONLY
-
-
-@cache
-def _hints(function: Function) -> Options:
-    return get_type_hints(function)
-
-
-def _choices(hint: object) -> tuple[str, ...]:
-    """The words in the ``Literal`` types of a hint, inside unions and sequences too."""
-    if get_origin(hint) is Literal:
-        return tuple(word for word in get_args(hint) if isinstance(word, str))
-    return tuple(dict.fromkeys(word for part in get_args(hint) for word in _choices(part)))
-
-
-def _takes_any_text(hint: object) -> bool:
-    """Whether any text will do, beside the words that are listed."""
-    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    return any(part is str for part in parts if part is not NoneType)

@@ -50,19 +50,25 @@ class TranslatorConfig(ReferenceConfig):
     decoder_start_token_id: int | None = 1
 
 
-class TransformerConfig(TranslatorConfig):
+class LayersConfig(ReferenceConfig):
+    """Sizes of layers that look, and then think at each position."""
+
+    num_heads: int = 8
+    d_ff: int = 2048
+    dropout: float = 0.1
+    max_position_embeddings: int = 512
+    layer_norm_eps: float = 1e-6
+
+
+class TransformerConfig(TranslatorConfig, LayersConfig):
     """Sizes of a `Transformer`; the defaults are the paper's base model."""
 
     model_type = "exhibit-transformer"
 
     encoder_layers: int = 6
     decoder_layers: int = 6
-    num_heads: int = 8
-    d_ff: int = 2048
     dropout: float = 0.1
     positions: str = "interleaved"  # or "halved": all sines, then all cosines
-    max_position_embeddings: int = 512
-    layer_norm_eps: float = 1e-6
 
     def check_sizes(self) -> None:
         """Equal heads, and a known layout of positions."""
@@ -70,7 +76,17 @@ class TransformerConfig(TranslatorConfig):
         require_multiple(self.d_model, self.num_heads, "heads")
 
 
-class AdditiveConfig(TranslatorConfig):
+class BothWaysConfig(ReferenceConfig):
+    """Sizes of a model that reads a text from both sides, and looks at it by additive attention."""
+
+    d_attention: int = 128
+
+    def check_sizes(self) -> None:
+        """Two equal directions."""
+        require_multiple(self.d_model, 2, "directions")
+
+
+class AdditiveConfig(TranslatorConfig, BothWaysConfig):
     """Sizes of an `AdditiveTranslator`: one width for embeddings, annotations and states."""
 
     model_type = "exhibit-additive"
@@ -79,15 +95,14 @@ class AdditiveConfig(TranslatorConfig):
     d_model: int = 1000
     d_attention: int = 1000
     readout: str = "maxout"  # or "tanh"
-    dropout: float = 0.0
 
     def check_sizes(self) -> None:
-        """Two equal directions, and a known way to read out."""
+        """A known way to read out."""
+        super().check_sizes()
         require_choice("readout", self.readout, ("maxout", "tanh"))
-        require_multiple(self.d_model, 2, "directions")
 
 
-class IdentifiableConfig(ReferenceConfig):
+class IdentifiableConfig(LayersConfig):
     """Sizes of an `IdentifiableEncoder`; the defaults are those of the released code."""
 
     model_type = "exhibit-identifiable"
@@ -98,9 +113,6 @@ class IdentifiableConfig(ReferenceConfig):
     d_key: int = 16
     heads: str = "add"  # or "con"
     d_ff: int = 256
-    dropout: float = 0.1
-    max_position_embeddings: int = 512
-    layer_norm_eps: float = 1e-6
 
     def check_sizes(self) -> None:
         """Equal heads where they stand side by side, and a known way to join them."""
@@ -114,21 +126,20 @@ class IdentifiableConfig(ReferenceConfig):
         return self.d_model if self.heads == "add" else self.d_model // self.num_heads
 
 
-class RecurrentConfig(ReferenceConfig):
+class RecurrentConfig(BothWaysConfig):
     """Sizes of a `RecurrentClassifier`; d_model is that of embeddings and annotations."""
 
     model_type = "exhibit-recurrent"
 
     d_model: int = 256
-    d_attention: int = 128
     num_layers: int = 1
     attention: str = "additive"  # or "dot"
     dropout: float = 0.3
 
     def check_sizes(self) -> None:
-        """Two equal directions, and a known kind of attention."""
+        """A known kind of attention."""
+        super().check_sizes()
         require_choice("attention", self.attention, ("additive", "dot"))
-        require_multiple(self.d_model, 2, "directions")
 
 
 def require_multiple(width: int, parts: int, what: str) -> None:

@@ -14,10 +14,10 @@ which leaves rank d_v/H. Here the equations are as printed.
 import torch
 from torch import Tensor, nn
 from transformers.masking_utils import create_bidirectional_mask
-from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from exhibit_a.models.base import ReferenceModel, mean_loss, through
+from exhibit_a.models.base import through
+from exhibit_a.models.classifier import Reading, TextClassifier, of_stack
 from exhibit_a.models.configs import IdentifiableConfig
 from exhibit_a.models.sublayers import FeedForward, Residual, eager_attention_forward
 from exhibit_a.shapes import Hidden, TokenIds
@@ -74,7 +74,7 @@ class IdentifiableLayer(nn.Module):
         return self.after_feed_forward(states, self.feed_forward(states)), weights
 
 
-class IdentifiableEncoder(ReferenceModel):
+class IdentifiableEncoder(TextClassifier):
     """A classifier of texts: the state of the first token answers.
 
     >>> config = xa.models.IdentifiableConfig(vocab_size=50, d_model=16, heads="con", d_key=2)
@@ -96,27 +96,13 @@ class IdentifiableEncoder(ReferenceModel):
         self.classifier = nn.Linear(config.d_model, config.num_labels or 0)
         self.finish()
 
-    def forward(
-        self,
-        input_ids: TokenIds,
-        attention_mask: Tensor | None = None,
-        labels: Tensor | None = None,
-        output_hidden_states: bool = False,
-        output_attentions: bool = False,
-        **kwargs: object,  # noqa: ARG002 - what other models want
-    ) -> SequenceClassifierOutput:
-        """The score of every label."""
+    def read(self, input_ids: TokenIds, attention_mask: Tensor | None) -> Reading:
+        """The state of the first token, after the layers."""
         places = torch.arange(input_ids.shape[1], device=input_ids.device)
         states = self.dropout(self.embedding(input_ids) + self.positions(places))
         mask = create_bidirectional_mask(self.config, states, attention_mask)
         history, maps = through(self.layers, states, mask)
-        logits = self.classifier(_first(history[-1], attention_mask))
-        return SequenceClassifierOutput(
-            loss=mean_loss(logits, labels),
-            logits=logits,
-            hidden_states=tuple(history) if output_hidden_states else None,
-            attentions=tuple(weights for (weights,) in maps) if output_attentions else None,
-        )
+        return of_stack(_first(history[-1], attention_mask), history, maps)
 
 
 def _first(states: Hidden, attention_mask: Tensor | None) -> Tensor:

@@ -9,8 +9,6 @@ One query looks at all tokens, once. The scores are linear in α: n tokens and L
 directions in which α can move and nothing else does.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from transformers import initialization as init
@@ -18,7 +16,7 @@ from transformers.modeling_outputs import Seq2SeqSequenceClassifierOutput
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from exhibit_a.models.additive_attention import AdditiveAttention, SourceMask, added_mask
-from exhibit_a.models.base import ReferenceModel, mean_loss
+from exhibit_a.models.classifier import Reading, TextClassifier
 from exhibit_a.models.configs import RecurrentConfig
 from exhibit_a.models.recurrence import BidirectionalLayer
 from exhibit_a.models.sublayers import eager_attention_forward
@@ -67,7 +65,7 @@ class ReadingLayer(nn.Module):
         return context, weights
 
 
-class RecurrentClassifier(ReferenceModel):
+class RecurrentClassifier(TextClassifier):
     """A classifier of texts with one attention map of one row.
 
     >>> config = xa.models.RecurrentConfig(vocab_size=50, d_model=16, d_attention=8)
@@ -97,30 +95,16 @@ class RecurrentClassifier(ReferenceModel):
         if isinstance(module, RecurrentClassifier):
             init.normal_(module.query)
 
-    def forward(
-        self,
-        input_ids: TokenIds,
-        attention_mask: Tensor | None = None,
-        labels: Tensor | None = None,
-        output_hidden_states: bool = False,
-        output_attentions: bool = False,
-        **kwargs: object,  # noqa: ARG002 - what other models want
-    ) -> Seq2SeqSequenceClassifierOutput:
-        """The score of every label."""
+    def read(self, input_ids: TokenIds, attention_mask: Tensor | None) -> Reading:
+        """c: what the query reads in the annotations."""
         real = None if attention_mask is None else attention_mask.bool()
         states = self.dropout(self.embedding(input_ids))
         history = [states]
         for layer in self.reading:
             states = layer(states, real)
             history.append(states)
-        asked: list[Any] = [self.query.expand(len(states), 1, -1)]
-        context, weights = self.answering[0](asked[0], states, real)
-        asked.append(context)
-        logits = self.classifier(context[:, 0])
-        return Seq2SeqSequenceClassifierOutput(
-            loss=mean_loss(logits, labels),
-            logits=logits,
-            encoder_hidden_states=tuple(history) if output_hidden_states else None,
-            decoder_hidden_states=tuple(asked) if output_hidden_states else None,
-            cross_attentions=(weights,) if output_attentions else None,
-        )
+        query = self.query.expand(len(states), 1, -1)
+        context, weights = self.answering[0](query, states, real)
+        kept = {"encoder_hidden_states": tuple(history), "decoder_hidden_states": (query, context)}
+        maps = {"cross_attentions": (weights,)}
+        return Reading(context[:, 0], kept, maps, Seq2SeqSequenceClassifierOutput)

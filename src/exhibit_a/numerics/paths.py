@@ -12,6 +12,10 @@ every panel knows its own error, wherever F is known at its ends:
    of the change lies before the first point of the first panel (a norm makes a spike at α ≈ 0), the
    panel is laid anew with α = stop · t^p instead, where p brings that point to the middle;
 4. where the budget ends first, say between which α F jumps, and by how much.
+
+Contributions can be large (an attention map for every head), so only their sums over a panel are
+kept; where jumps are left out, those of few panels: one with a small error is added to the whole at
+once, and one that misses more than all panels may is split, or is a jump, and never part of it.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,8 +42,19 @@ PROBES, LOOKS = 9, 2  # to say where F jumps: so many values of F, so many times
 Evaluate = Callable[[list[float]], tuple[Tensor, Tensor]]  # α → F, contributions (point, …)
 Heights = Callable[[list[float]], Tensor]  # α → F
 Slope = Callable[[Tensor], Tensor]  # contributions (point, …) → dF/dα (point)
-Summed = Callable[[list[float], Tensor], tuple[Tensor, Tensor, Tensor]]
-# α, weights (panel, point) → F (point), dF/dα (point), weighted sums of contributions (panel, …)
+Sums = tuple[Tensor, Tensor, Sequence[Tensor]]
+# F (point), dF/dα (point), for every panel the weighted sum of contributions
+
+
+class Request(NamedTuple):
+    """Points at which one of several paths is to be evaluated, and their weight in each panel."""
+
+    path: int
+    alphas: list[float]
+    weights: Float[Tensor, "panel point"]
+
+
+Summed = Callable[[list[Request]], Sequence[Sums]]  # a round of requests, answered together
 
 
 class Jump(NamedTuple):
@@ -77,6 +92,7 @@ class Limits:
     tolerance: float = 0.01  # the error that is allowed, as a share of the change
     floor: float = 1e-4  # … that is always allowed, as a share of the larger of |F(0)| and |F(1)|
     budget: int = 96  # at most so many points
+    held: int = 1024  # panels whose contributions are kept apart, where jumps are left out
 
     def error(self, ends: tuple[float, float]) -> float:
         """The error that is allowed between F(0) and F(1)."""
@@ -143,61 +159,36 @@ def integrate(
         heights: F alone, where that is cheaper; it is used to say where F jumps.
         slope: dF/dα from what ``evaluate`` gives, if that is not the sum of its elements.
     """
-    return integrate_sums(
-        _summing(evaluate, slope or _sum),
-        ends,
-        limits=limits,
-        heights=heights or (lambda alphas: evaluate(alphas)[0]),
+    summed = _summing(evaluate, slope or _sum)
+    (path,) = integrate_together(lambda asked: [summed(*one[1:]) for one in asked], [ends], limits)
+    look = heights or (lambda alphas: evaluate(alphas)[0])
+    located = [_located(jump, look) for jump in path.jumps]
+    return replace(
+        path,
+        jumps=tuple(jump for jump, _ in located),
+        heights=sum(looks for _, looks in located) * PROBES,
     )
 
 
-def integrate_sums(
+def integrate_together(
     summed: Summed,
-    ends: tuple[float, float],
-    *,
-    heights: Heights,
+    ends: Sequence[tuple[float, float]],
     limits: Limits,
+    *,
     jumps_apart: bool = False,
-) -> PathIntegral:
-    """The same, where contributions are so large that only their sums over a panel can be kept.
+) -> list[PathIntegral]:
+    """Several paths at once, each with panels of its own, as far as they were asked to go.
 
-    With ``jumps_apart`` the integral leaves out the stretches that do not close, so that what
-    happens there can be shared out in another way.
+    Every round asks for the points that any of the paths still needs, so that ``summed`` can
+    evaluate them together; of contributions only the sums over a panel are kept. With
+    ``jumps_apart`` an integral leaves out the stretches that do not close, so that what happens
+    there can be shared out in another way.
     """
-    walker = _Walker(summed, heights)
-    change = ends[1] - ends[0]
-    allowed = limits.error(ends)
-    panels = walker.lay([_Stretch(0.0, 1.0, 1.0, 1.0, *ends)])
-    integral, settled = torch.zeros_like(panels[0].integral), list[Panel]()
-    while True:
-        for panel in panels:
-            if panel.error <= SETTLED * allowed:
-                settled.append(panel.summary)
-                integral += panel.integral
-        panels = [panel for panel in panels if panel.error > SETTLED * allowed]
-        spare = allowed - _error(settled)
-        splittable = [panel for panel in _worst(panels, spare / 2) if panel.divisible]
-        afforded = splittable[: (limits.budget - walker.points) // (2 * ORDER)]
-        if _error(panels) <= spare or not afforded:
-            break
-        kept = [panel for panel in panels if panel not in afforded]
-        panels = kept + walker.lay([part for panel in afforded for part in panel.split()])
-    unresolved = _worst(panels, spare)
-    for panel in panels:
-        if not (jumps_apart and panel in unresolved):
-            integral += panel.integral
-    stretches = _joined([panel.summary for panel in unresolved])
-    return PathIntegral(
-        integral=integral,
-        change=change,
-        gap=sum(panel.gap for panel in settled) + sum(panel.gap for panel in panels),
-        error=_error(settled) + _error(panels),
-        allowed=allowed,
-        points=walker.points,
-        panels=tuple(sorted(settled + [panel.summary for panel in panels])),
-        jumps=tuple(stretches if jumps_apart else map(walker.located, stretches)),
-        heights=walker.heights_read,
-    )
+    walks = [_Walk(one, limits, jumps_apart=jumps_apart) for one in ends]
+    while asked := [walk.request(path) for path, walk in enumerate(walks) if walk.wanted]:
+        for request, sums in zip(asked, summed(asked), strict=True):
+            walks[request.path].take(sums)
+    return [walk.finished() for walk in walks]
 
 
 def climb(slopes: Float[Tensor, "*batch point"], count: int) -> Float[Tensor, "*batch point"]:
@@ -255,7 +246,7 @@ class _OpenPanel:
     """A panel that may still be split: what it contributes, and F from its start to its stop."""
 
     stretch: _Stretch
-    integral: Tensor
+    integral: Tensor | None  # None where it must be split, or is left out
     heights: list[float]
     gap: float
     error: float
@@ -289,45 +280,126 @@ class _OpenPanel:
         return self.stretch.first == 0 and 2 * moves[0] >= sum(moves)
 
 
-@dataclass(eq=False)
-class _Walker:
-    """Evaluates along the path, and counts."""
+class _Walk:
+    """One path on its way: what is settled, what is open, and which stretches are wanted next."""
 
-    summed: Summed
-    heights: Heights
-    points: int = 0
-    heights_read: int = 0
+    def __init__(
+        self, ends: tuple[float, float], limits: Limits, *, jumps_apart: bool = False
+    ) -> None:
+        self.ends, self.limits, self.allowed = ends, limits, limits.error(ends)
+        self.jumps_apart = jumps_apart
+        self.wanted = [_Stretch(0.0, 1.0, 1.0, 1.0, *ends)]
+        self.open: list[_OpenPanel] = []
+        self.settled: list[Panel] = []
+        self.integral = torch.zeros(())
+        self.points = 0
 
-    def lay(self, stretches: Sequence[_Stretch]) -> list[_OpenPanel]:
-        """A panel over each stretch, all evaluated together."""
-        alphas = torch.cat([stretch.places(_nodes()) for stretch in stretches])
-        speeds = torch.stack([stretch.speed(_nodes()) for stretch in stretches])
+    @property
+    def spare(self) -> float:
+        """The error that open panels may have."""
+        return self.allowed - _error(self.settled)
+
+    @property
+    def next(self) -> list[_Stretch]:
+        """The stretches that are asked for together: as many as there is room for."""
+        return self.wanted[: max(1, self.limits.held - len(self._holding()))]
+
+    def request(self, path: int) -> Request:
+        """A panel over each of the next stretches."""
+        alphas = torch.cat([stretch.places(_nodes()) for stretch in self.next])
+        speeds = torch.stack([stretch.speed(_nodes()) for stretch in self.next])
         weights = speeds * torch.from_numpy(legendre.leggauss(ORDER)[1] / 2)
-        heights, slopes, integrals = self.summed(alphas.tolist(), _side_by_side(weights))
-        self.points += len(alphas)
-        heights, slopes = (numbers.detach().double().cpu() for numbers in (heights, slopes))
-        return [
-            _panel(stretch, *numbers)
-            for stretch, *numbers in zip(
-                stretches,
-                torch.split(heights, ORDER),
-                torch.split(slopes, ORDER),
-                integrals,
-                strict=True,
-            )
-        ]
+        return Request(path, alphas.tolist(), _side_by_side(weights))
 
-    def located(self, jump: Jump) -> Jump:
-        """The stretch in which F makes most of its move, as short as a few looks can show it."""
-        for _ in range(LOOKS):
-            places = torch.linspace(jump.start, jump.stop, PROBES, dtype=torch.float64).tolist()
-            moves = self.heights(places).detach().double().cpu().diff()
-            self.heights_read += PROBES
-            steepest = int(moves.abs().argmax())
-            if 2 * moves[steepest].abs() < moves.abs().sum():
-                break
-            jump = Jump(places[steepest], places[steepest + 1], float(moves[steepest]))
-        return jump
+    def take(self, sums: Sums) -> None:
+        """Take what was asked for, settle what is good enough, and say what is wanted next."""
+        heights, slopes = (numbers.detach().double().cpu() for numbers in sums[:2])
+        if not self.points:
+            self.integral = torch.zeros_like(sums[2][0])
+        self.points += len(heights)
+        by_panel = (torch.split(heights, ORDER), torch.split(slopes, ORDER), sums[2])
+        laid = self.next
+        self.wanted = self.wanted[len(laid) :]
+        for stretch, *numbers in zip(laid, *by_panel, strict=True):
+            self._keep(_panel(stretch, *numbers))
+        if not self.wanted:
+            self.wanted = self._split()
+
+    def _keep(self, panel: _OpenPanel) -> None:
+        """Settle a panel, or hold it open; of too many, settle the best or give up the worst."""
+        if panel.error <= SETTLED * self.allowed:
+            self._settle(panel)
+            return
+        self.open.append(panel)
+        if not self.jumps_apart:
+            return
+        if panel.error > self.allowed:
+            self._give_up(panel)
+        if len(holding := self._holding()) > self.limits.held:
+            best, *_, worst = sorted(holding, key=lambda held: held.error)
+            if best.error <= self.spare / 4:
+                self.open.remove(best)
+                self._settle(best)
+            else:
+                self._give_up(worst)
+
+    def _give_up(self, panel: _OpenPanel) -> None:
+        """Forget what a panel contributes."""
+        self.open[self.open.index(panel)] = replace(panel, integral=None)
+
+    def _holding(self) -> list[_OpenPanel]:
+        return [panel for panel in self.open if panel.integral is not None]
+
+    def _settle(self, panel: _OpenPanel) -> None:
+        self.settled.append(panel.summary)
+        self._add(panel)
+
+    def _add(self, panel: _OpenPanel) -> None:
+        assert panel.integral is not None
+        self.integral += panel.integral
+
+    def _split(self) -> list[_Stretch]:
+        """The halves of the worst panels, as many as there are points for; none if all is well."""
+        worst = _worst(self.open, self.spare / 2)
+        if _error(self.open) <= self.spare:
+            worst = []
+        given_up = [panel for panel in self.open if panel.integral is None and panel not in worst]
+        splittable = [panel for panel in (*worst, *given_up) if panel.divisible]
+        afforded = splittable[: (self.limits.budget - self.points) // (2 * ORDER)]
+        self.open = [panel for panel in self.open if panel not in afforded]
+        return [part for panel in afforded for part in panel.split()]
+
+    def finished(self) -> PathIntegral:
+        """The integral, with the stretches that do not close."""
+        missing = _worst(self.open, self.spare)
+        unresolved = [panel for panel in self.open if panel in missing or panel.integral is None]
+        for panel in self.open:
+            if not (self.jumps_apart and panel in unresolved):
+                self._add(panel)
+        summaries = [panel.summary for panel in self.open]
+        return PathIntegral(
+            integral=self.integral,
+            change=self.ends[1] - self.ends[0],
+            gap=sum(panel.gap for panel in self.settled) + sum(panel.gap for panel in self.open),
+            error=_error(self.settled) + _error(self.open),
+            allowed=self.allowed,
+            points=self.points,
+            panels=tuple(sorted(self.settled + summaries)),
+            jumps=tuple(_joined([panel.summary for panel in unresolved])),
+            heights=0,
+        )
+
+
+def _located(jump: Jump, heights: Heights) -> tuple[Jump, int]:
+    """The stretch in which F makes most of its move, as short as a few looks can show it."""
+    for look in range(LOOKS):
+        places = torch.linspace(jump.start, jump.stop, PROBES, dtype=torch.float64).tolist()
+        moves = heights(places).detach().double().cpu().diff()
+        steepest = int(moves.abs().argmax())
+        if 2 * moves[steepest].abs() < moves.abs().sum():
+            return jump, look + 1
+        jump = Jump(places[steepest], places[steepest + 1], float(moves[steepest]))
+    return jump, LOOKS
 
 
 def _panel(stretch: _Stretch, heights: Tensor, slopes: Tensor, integral: Tensor) -> _OpenPanel:
@@ -353,11 +425,11 @@ def _side_by_side(weights: Float[Tensor, "panel point"]) -> Float[Tensor, "panel
     return spread.flatten(1)
 
 
-def _summing(evaluate: Evaluate, slope: Slope) -> Summed:
-    def summed(alphas: list[float], weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _summing(evaluate: Evaluate, slope: Slope) -> Callable[[list[float], Tensor], Sums]:
+    def summed(alphas: list[float], weights: Tensor) -> Sums:
         heights, contributions = evaluate(alphas)
         sums = torch.tensordot(weights.to(contributions), contributions, 1)
-        return heights, slope(contributions), sums
+        return heights, slope(contributions), list(sums)
 
     return summed
 

@@ -5,6 +5,7 @@ draw (a site, a repeat, a text's place), so that no draw depends on what was dra
 """
 
 from hashlib import blake2b
+from numbers import Integral
 
 import torch
 
@@ -32,6 +33,8 @@ def generator(*numbers: int) -> torch.Generator:
 
 def require_seed(seed: int) -> None:
     """Refuse a number that torch cannot take as a seed."""
+    if not isinstance(seed, Integral):
+        raise BadRequestError(f"A seed is a whole number; {seed!r} is none.")
     if not LEAST <= seed <= LARGEST:
         shown = str(seed) if abs(seed) < 10**40 else f"a number of {seed.bit_length()} bits"
         raise BadRequestError(f"A seed has 64 bits: {shown} is none; take one up to {LARGEST}.")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.explanation.pictures import LABELS, Picture, Pictures
 from exhibit_a.subject.site_names import heads_by_layer
-from exhibit_a.trials.sentences import answer_name, has_probability, level
+from exhibit_a.trials.sentences import CANCELS, answer_name, cancels, has_probability, level
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import HeadVerdict
 
@@ -63,6 +63,8 @@ def carriers_sentence(trial: Trial) -> str:
     if reliance is None or carriers is None or not reliance.determined:
         return ""
     if abs(reliance.whole) < trial.thresholds.whole * reliance.size:
+        if cancels(reliance, trial.thresholds.whole):
+            return f"No few heads carry the answer: {CANCELS}."
         return "No head carries the answer: it stays when all of them look evenly."
     if not carriers.heads:
         return "No few heads carry the answer."

@@ -54,7 +54,7 @@ Classes = dict[str, type]  # by name
 def save(result: Result, path: str | PathLike[str]) -> Path:
     """Write a result to one file; an existing file is replaced when the new one is complete."""
     try:
-        data = memoryview(_packed(result))
+        parts = _packed(result)
     except (
         ExhibitError,
         SafetensorError,
@@ -64,7 +64,7 @@ def save(result: Result, path: str | PathLike[str]) -> Path:
         ValueError,
     ) as fact:
         raise BadRequestError(f"{type(result).__name__} cannot be saved: {fact}") from fact
-    return write_whole(path, data[:_START], _seal(data), data[_STOP:])
+    return write_whole(path, *parts)
 
 
 def read(path: str | PathLike[str]) -> Result:
@@ -81,8 +81,8 @@ def read(path: str | PathLike[str]) -> Result:
     exhibit_a.errors.BadRequestError: ...nothing.safetensors cannot be read: there is no such file.
     """
     try:
-        data, metadata = _checked(Path(path))
-        header = json.loads(metadata[len(_BLANK) :])
+        data, text = unsealed(Path(path))
+        header = json.loads(text)
         if header["schema"] != SCHEMA:
             raise BadRequestError(
                 f"it has schema {header['schema']} and this version reads schema {SCHEMA}, so it "
@@ -113,7 +113,13 @@ def _seal(data: bytes | memoryview) -> bytes:
     return digest.hexdigest().encode()
 
 
-def _checked(path: Path) -> tuple[bytes, str]:
+def sealed(tensors: dict[str, Tensor], text: str) -> tuple[memoryview, bytes, memoryview]:
+    """The parts of a safetensors file of tensors and a text, with a seal over all of it."""
+    data = memoryview(safetensors.torch.save(tensors, {"exhibit_a": _BLANK.decode() + text}))
+    return data[:_START], _seal(data), data[_STOP:]
+
+
+def unsealed(path: Path) -> tuple[bytes, str]:
     """The bytes of a file whose seal is right, and our text in it.
 
     Nothing is read on the word of the file alone: first its size must be what its header says, and
@@ -132,7 +138,7 @@ def _checked(path: Path) -> tuple[bytes, str]:
         data = file.read(size)
     if data[_START:_STOP] != _seal(data):
         raise BadRequestError(f"{DAMAGED}, its checksum does not match. Make the result again.")
-    return data, metadata
+    return data, metadata[len(_BLANK) :]
 
 
 def _metadata(file: BinaryIO, size: int) -> str:
@@ -158,8 +164,8 @@ def _metadata(file: BinaryIO, size: int) -> str:
     return metadata
 
 
-def _packed(result: Result) -> bytes:
-    """The file with a blank seal."""
+def _packed(result: Result) -> tuple[memoryview, bytes, memoryview]:
+    """The parts of the file."""
     tensors: dict[str, Tensor] = {}
     tree = _encoded(result, "", tensors, {})
     header = json.dumps({"schema": SCHEMA, "result": tree}, allow_nan=False)
@@ -167,10 +173,10 @@ def _packed(result: Result) -> bytes:
         name: tensor.detach().cpu().clone(memory_format=torch.contiguous_format)
         for name, tensor in tensors.items()
     }
-    data = safetensors.torch.save(copies, {"exhibit_a": _BLANK.decode() + header})
-    if int.from_bytes(data[:8], "little") > _LONGEST_HEADER or len(tensors) > _MOST_TENSORS:
+    parts = sealed(copies, header)
+    if int.from_bytes(parts[0][:8], "little") > _LONGEST_HEADER or len(tensors) > _MOST_TENSORS:
         raise BadRequestError("it has too many parts for one file; keep numbers in large tensors.")
-    return data
+    return parts
 
 
 def _encoded(value: object, path: str, tensors: dict[str, Tensor], classes: Classes) -> JSON:

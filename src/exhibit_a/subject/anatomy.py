@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
+from torch.nn import Parameter
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
@@ -126,10 +127,16 @@ def output_weight(model: PreTrainedModel, site: Site) -> Tensor | None:
         return None
     projection = model.get_submodule(site.projection)
     assert isinstance(projection.weight, Tensor)
-    weight = projection.weight if isinstance(projection, Conv1D) else projection.weight.T
+    weight = as_numbers(projection.weight)
+    weight = weight if isinstance(projection, Conv1D) else weight.T
     if len(weight) == site.d_head:  # heads that are added up meet the same rows
         return weight.detach().expand(site.heads, -1, -1)
     return weight.detach().reshape(site.heads, site.d_head, -1)
+
+
+def as_numbers(weight: Tensor) -> Tensor:
+    """A weight as ordinary numbers, also where a class of its own keeps it in fewer bits."""
+    return weight if type(weight) in (Tensor, Parameter) else weight.dequantize()
 
 
 def first_hidden(args: Args, kwargs: Kwargs) -> Tensor | None:

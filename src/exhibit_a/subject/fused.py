@@ -35,7 +35,6 @@ from exhibit_a.subject.tap import (
     NAME,
     AttentionCall,
     Operands,
-    Scorers,
     Tap,
     attention_by_part,
     eager_beside,
@@ -68,7 +67,7 @@ class AskedRows:
         query, key, value, mask = self.given
         size = (query.shape[2], key.shape[2])
         places = torch.arange(size[0], device=query.device)[rows]
-        details = {name: _of_rows(part, places, size) for name, part in self.details.items()}
+        details = {name: _of_rows(detail, places, size) for name, detail in self.details.items()}
         mask = None if mask is None else mask[:, :, rows]
         return AskedRows(self.module, Operands(query[:, :, rows], key, value, mask), details)
 
@@ -92,7 +91,7 @@ class FusedCall(AttentionCall):
         assert self.query is not None
         assert self.key is not None
         size = (self.query.shape[2], self.key.shape[2])
-        details = {name: _of_rows(part, rows, size) for name, part in self.details.items()}
+        details = {name: _of_rows(detail, rows, size) for name, detail in self.details.items()}
         given = Operands(self.query[:, :, rows], self.key, self.value, self._mask(rows))
         return AskedRows(self.module, given, details)
 
@@ -150,13 +149,7 @@ def _of_rows(part: object, rows: RowIndex, size: tuple[int, int]) -> object:
 
 
 @contextmanager
-def fused_tapping(
-    model: PreTrainedModel,
-    tap: Tap,
-    *,
-    first: int = 0,
-    scorers: Scorers = (),  # noqa: ARG001 - our function is given the queries
-) -> Iterator[None]:
+def fused_tapping(model: PreTrainedModel, tap: Tap, first: int = 0) -> Iterator[None]:
     """Show every attention call to ``tap`` while the model runs on its own fused kernels."""
     with attention_by_part(model, _our_name), showing(model, tap, first):
         yield

@@ -29,6 +29,7 @@ from exhibit_a.subject.guard import frozen_eval
 from exhibit_a.subject.subject import Subject
 
 GENERATED = 64  # tokens that a model with two stacks generates for itself, at most
+LONGEST_CONVERSATION = 10_000_000  # bytes of a file, more than any model reads
 SPOKEN_BY_MODEL = "assistant"  # the role whose last message is the answer
 
 Ids = tuple[int, ...]
@@ -69,6 +70,10 @@ class Prompt:
 def read_messages(file: Path) -> list[Message]:
     """The messages of a JSON file: a list of {"role": …, "content": …}."""
     try:
+        if not file.is_file():  # nobody waits for a pipe to be written to
+            raise OSError("there is no such file")
+        if file.stat().st_size > LONGEST_CONVERSATION:
+            raise OSError(f"it has more than {LONGEST_CONVERSATION:,} bytes")
         messages = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as problem:
         raise BadRequestError(
@@ -109,12 +114,12 @@ def prompted(
             texts["decoder_input_ids"] = (answer,)
         return replace(_with_decoder(subject, inputs, answer, generate), texts=texts)
     if is_conversation(text):
-        _require_language_model(subject, "Messages")
+        require_language_model(subject, "Messages")
         prompt, answer = _conversation(subject, text, pair, answer, generate)  # type: ignore[arg-type]
     elif answer is None and generate is None:
         return Prompt(subject.encode(text, pair, truncate=truncate), texts=texts)
     else:
-        _require_language_model(subject, "An answer")
+        require_language_model(subject, "An answer")
         prompt = _plain(subject, text, pair, truncate)
     if answer is not None:
         said = answer if isinstance(answer, str) else None
@@ -138,17 +143,34 @@ class _Question:
 def _require_one_answer(answer: str | Ids | None, generate: int | None) -> None:
     if answer is not None and generate is not None:
         raise BadRequestError("An answer was given and is to be generated as well; choose one.")
+    if answer is not None and not isinstance(answer, str):
+        _require_ids(answer)
     if answer is not None and not (answer.strip() if isinstance(answer, str) else answer):
         raise BadRequestError("The answer is empty; leave it out, or let the model generate one.")
     if isinstance(answer, str):
         require_text(answer)
-    if generate is not None and generate < 1:
-        raise BadRequestError(f"{generate} tokens were to be generated; give 1 or more.")
+    if generate is not None and not (isinstance(generate, int) and generate >= 1):
+        raise BadRequestError(f"{generate!r} tokens were to be generated; give 1 or more.")
 
 
-def _require_language_model(subject: Subject, given: str) -> None:
+def _require_ids(answer: object) -> None:
+    if not isinstance(answer, Sequence) or not all(
+        isinstance(number, int) and 0 <= number < 2**31 for number in answer
+    ):
+        raise BadRequestError(f"An answer is a text, or the ids of its tokens; {answer!r} is none.")
+
+
+def goes_on(subject: Subject) -> bool:
+    """Whether the model goes on with the text that it is given, in one stack."""
     anatomy = subject.anatomy
-    if anatomy.answers != "tokens" or not anatomy.sites[-1].causal:
+    one_stack = not subject.model.config.is_encoder_decoder
+    return one_stack and anatomy.answers == "tokens" and anatomy.sites[-1].causal
+
+
+def require_language_model(subject: Subject, given: str) -> None:
+    """Refuse what only a model that goes on with a text can be given."""
+    if not goes_on(subject):
+        anatomy = subject.anatomy
         kind = "a token for each mask" if anatomy.answers == "tokens" else ANSWERS[anatomy.answers]
         raise BadRequestError(
             f"{given} can be given to models that go on with a text; "

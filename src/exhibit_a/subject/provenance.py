@@ -2,6 +2,7 @@
 
 import platform
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -22,6 +23,11 @@ def provenance(
     model_name: str, method: str, revision: str | None = None, seed: int | None = None, **used: Any
 ) -> Provenance:
     """Provenance of a result made here and now, by the installed versions."""
-    versions = {name: version(name) for name in ("exhibit_a", "torch", "transformers")}
+    versions = {name: _installed(name) for name in ("exhibit_a", "torch", "transformers")}
     versions["python"] = platform.python_version()
     return Provenance(model_name, method, revision, used, seed, versions)
+
+
+@cache  # every result asks, and to read a package's metadata takes milliseconds
+def _installed(name: str) -> str:
+    return version(name)

@@ -81,6 +81,16 @@ def moved(model: Model, to: torch.device | torch.dtype | str) -> Model:
     return model.to(to)
 
 
+def require_device(name: str) -> None:
+    """Refuse a device that this machine does not have."""
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError) as problem:
+        raise BadRequestError(
+            f"There is no device {name!r} here: {first_line(problem)}"
+        ) from problem
+
+
 def lacks_a_head(model: PreTrainedModel, loading: Options, source: str) -> bool:
     """Whether weights of the head are made up; where others are, the model is refused.
 

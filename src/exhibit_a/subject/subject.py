@@ -27,7 +27,7 @@ from exhibit_a.subject.beginning import Beginning, missing_beginning
 from exhibit_a.subject.encoding import Tokenizer, encode, length_limit, probe, shapes
 from exhibit_a.subject.fused import fused_tapping, kernels_of
 from exhibit_a.subject.gradients import gradient_obstacle
-from exhibit_a.subject.guard import floating, frozen_eval, without_cache
+from exhibit_a.subject.guard import floating, frozen_eval, require_float64, without_cache
 from exhibit_a.subject.modes import require_differentiable, usual_modes
 from exhibit_a.subject.observing import observe
 from exhibit_a.subject.provenance import Provenance, provenance
@@ -101,7 +101,9 @@ class Subject:
         With ``fused``, the model runs on its fused kernels where it has any, and ``tap`` is not
         asked about weights there.
         """
-        tapping = fused_tapping if fused and self.kernels else TAPS[self.anatomy.tap]
+        if fused and self.kernels:
+            return fused_tapping(self.model, tap, first)
+        tapping = TAPS[self.anatomy.tap]
         return tapping(self.model, tap, first=first, scorers=self.anatomy.scorers)
 
     def encode(self, text: object, pair: str | None = None, *, truncate: bool = False) -> Inputs:
@@ -157,6 +159,7 @@ def load(
         name = str(source)
         model, beside = fetch(name, device, dtype, from_pretrained)
         tokenizer = tokenizer or beside
+    require_float64(model.device)
     revision = getattr(model.config, "_commit_hash", None)
     anatomy = examine(model, tokenizer, tap)
     return Subject(name, model, tokenizer, anatomy, revision, missing_beginning(model, tokenizer))

@@ -102,6 +102,37 @@ def of_one(trace: Trace) -> Batch:
     return Batch(**shared, real=real)
 
 
+def can_share(traces: Sequence[Trace]) -> bool:
+    """Whether traces can be the rows of one batch: whole, one row each, and alike but in length."""
+    first = traces[0]
+    alone = stand_alone(first.subject)
+    return not alone and all(
+        trace.asked is None
+        and (trace.sites, trace.layers) == (first.sites, first.layers)
+        and trace.inputs.keys() == first.inputs.keys()
+        and all(_alike(given, first.inputs[name]) for name, given in trace.inputs.items())
+        for trace in traces
+    )
+
+
+def _alike(given: object, other: object) -> bool:
+    """Whether two inputs can stand below one another; ids of tokens may differ in length."""
+    if not isinstance(given, Tensor) or not isinstance(other, Tensor):
+        return bool(given is other or given == other)
+    of_tokens = given.ndim == other.ndim == 2
+    return len(given) == len(other) == 1 and (of_tokens or given.shape == other.shape)
+
+
+def of_several(traces: Sequence[Trace]) -> Batch:
+    """Traces as the rows of one batch, padded on the right; see `can_share`."""
+    if len(traces) == 1:
+        return of_one(traces[0])
+    subject, given = traces[0].subject, [trace.inputs for trace in traces]
+    others = {name: value for name, value in given[0].items() if not isinstance(value, Tensor)}
+    tensors = [{name: row[name] for name in row if name not in others} for row in given]
+    return _run(subject, {**padded(subject, tensors), **others}, ("attention", "hidden"))
+
+
 def encoded(subject: Subject, examples: Sequence[Example]) -> list[Inputs]:
     """The inputs of every example; what is longer than the model takes is cut."""
     return [subject.encode(example.text, example.pair, truncate=True) for example in examples]
@@ -159,12 +190,12 @@ def padded(subject: Subject, inputs: Sequence[Inputs]) -> dict[str, Tensor]:
 
 def padded_with(padding: int, inputs: Sequence[Inputs]) -> dict[str, Tensor]:
     """One set of inputs from several, padded on the right; ``padding`` is the padding token."""
-    longest = max(map(_length, inputs))
 
     def joined(name: str) -> Tensor:
         rows: list[Tensor] = [encoding[name] for encoding in inputs]
         if rows[0].ndim != 2:
             return torch.cat(rows)
+        longest = max(row.shape[1] for row in rows)  # a decoder may be given another number
         fill, pad = PADDED_WITH.get(name, padding), torch.nn.functional.pad
         return torch.cat([pad(row, (0, longest - row.shape[1]), value=fill) for row in rows])
 

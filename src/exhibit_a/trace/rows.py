@@ -14,6 +14,7 @@ cut down to the rows at once.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import index
 from typing import Any, NamedTuple, TypeVar, overload
 
 import torch
@@ -74,11 +75,24 @@ def asked_rows(subject: Subject, prompt: Prompt, rows: Rows) -> "RowRequest":
         rows = _of_answer(subject, prompt)
     elif isinstance(rows, int):
         rows = [rows]
-    request = RowRequest(rows if isinstance(rows, slice) else tuple(rows))
+    request = RowRequest(_positions(rows))
     count = written_length(subject, prompt.inputs)
     if count is not None:
         request.of(count)
     return request
+
+
+def _positions(rows: slice | Iterable[int]) -> slice | tuple[int, ...]:
+    """Rows as whole numbers; anything else is refused."""
+    try:
+        if not isinstance(rows, slice):
+            return tuple(map(index, rows))
+        ends = (rows.start, rows.stop, rows.step)
+        return slice(*(None if end is None else index(end) for end in ends))
+    except TypeError as problem:
+        raise BadRequestError(
+            f'Rows are positions, a slice of them, or "{ANSWER}"; {rows!r} is none of these.'
+        ) from problem
 
 
 @dataclass(frozen=True)
@@ -90,6 +104,8 @@ class RowRequest:
     def of(self, count: int) -> tuple[int, ...]:
         """The positions, in their order, among so many."""
         if isinstance(self.rows, slice):
+            if self.rows.step == 0:
+                raise BadRequestError("Rows cannot be taken in steps of 0; leave the step out.")
             positions = set(range(count)[self.rows])
         else:
             beyond = [row for row in self.rows if not -count <= row < count]

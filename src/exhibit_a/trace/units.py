@@ -239,6 +239,8 @@ def named_spans(layout: Layout, by: Asked) -> dict[str, Span]:
     Traceback (most recent call last):
     exhibit_a.errors.BadRequestError: 'dull' is not in the text: 'a gripping , beautifully ...
     """
+    if not isinstance(by, Mapping | Sequence):
+        raise BadRequestError(f"Units are named, or a list of spans; {by!r} is neither.")
     if isinstance(by, Mapping):
         named = {str(name): _span(layout, span) for name, span in by.items()}
     else:

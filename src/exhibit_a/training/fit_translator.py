@@ -127,6 +127,8 @@ def _measured(
         ]
     written = translate(model, tokenizer, [source for source, _ in pairs])
     _put(model, own)
+    if not all(math.isfinite(loss) for loss, _ in losses):
+        raise NotComputableError("The loss is no longer a number; lower the learning rate.")
     mean = sum(loss * count for loss, count in losses) / sum(count for _, count in losses)
     return {"dev_loss": mean, "bleu": bleu(written, [target for _, target in pairs])}
 

@@ -4,7 +4,6 @@ An option that was not given has its usual value; one that does not belong to th
 is refused, so that nobody believes it was heard.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -12,20 +11,26 @@ from typing import Any
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.numerics.seeds import require_seed
+from exhibit_a.shapes import Options
+from exhibit_a.subject.sources import require_device
 from exhibit_a.training.fit_translator import TranslatorSchedule
 
-AT_LEAST_ONE = (lambda value: value >= 1, "at least 1")
+COUNT = (lambda value: isinstance(value, int) and value >= 1, "at least 1 and whole")
+FASTEST = 10  # learning rate; any model is beside itself long before
 RANGES: dict[str, tuple[Callable[[float], bool], str]] = {
-    "epochs": AT_LEAST_ONE,
-    "batch_size": AT_LEAST_ONE,
-    "batch_tokens": AT_LEAST_ONE,
-    "patience": AT_LEAST_ONE,
-    "warmup": AT_LEAST_ONE,
-    "average": AT_LEAST_ONE,
-    "bleu_every": AT_LEAST_ONE,
-    "learning_rate": (lambda value: 0 < value < math.inf, "above 0 and finite"),
+    "epochs": COUNT,
+    "batch_size": COUNT,
+    "batch_tokens": COUNT,
+    "patience": COUNT,
+    "warmup": COUNT,
+    "average": COUNT,
+    "bleu_every": COUNT,
+    "learning_rate": (lambda value: 0 < value <= FASTEST, f"above 0 and at most {FASTEST}"),
     "label_smoothing": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
-    "max_length": (lambda value: value >= 4, "at least 4, for the special tokens of a pair"),
+    "max_length": (
+        lambda value: isinstance(value, int) and value >= 4,
+        "at least 4 and whole, for the special tokens of a pair",
+    ),
     "holdout": (lambda value: 0 < value < 1, "above 0 and below 1"),
 }
 
@@ -35,9 +40,9 @@ class Kind:
     """A kind of training: what it makes, and the usual values of the options that it has."""
 
     makes: str
-    usual: Mapping[str, Any]
+    usual: Mapping[str, object]
 
-    def settled(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def settled(self, given: Mapping[str, object]) -> Options:
         """The value of every option of this kind; None is an option that was not given."""
         asked = {name: value for name, value in given.items() if value is not None}
         for name in asked:
@@ -95,6 +100,13 @@ class Request:
     def require_ranges(self, options: Mapping[str, Any]) -> None:
         """Refuse numbers that make no sense, before anything is read."""
         for name, value in {**options, "holdout": self.holdout}.items():
-            if name in RANGES and not RANGES[name][0](value):
-                raise BadRequestError(f"{name} is {value}. It must be {RANGES[name][1]}.")
+            if name not in RANGES:
+                continue
+            is_within, words = RANGES[name]
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not is_within(value):
+                raise BadRequestError(f"{name} is {value}. It must be {words}.")
+        if not isinstance(options.get("half", False), bool):
+            raise BadRequestError(f"half is {options['half']!r}. It must be True or False.")
         require_seed(self.seed)
+        require_device(self.device)

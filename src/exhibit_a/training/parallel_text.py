@@ -7,7 +7,11 @@ before anything is learnt: other numbers of lines, a line that is empty, bytes t
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import torch
+
 from exhibit_a.errors import BadRequestError
+from exhibit_a.examples.files import require_file
+from exhibit_a.numerics.memory import free_bytes
 
 Pairs = list[tuple[str, str]]
 
@@ -43,6 +47,10 @@ def read_pairs(source: object) -> Pairs:
         if not (pair[0].strip() and pair[1].strip()):
             side = "sentence" if not pair[0].strip() else "translation"
             raise BadRequestError(f"The {side} in line {number} is empty; remove the pair.")
+        if not "".join(pair).isascii() and any(map(_is_half, "".join(pair))):
+            raise BadRequestError(
+                f"Line {number} holds half a character (a lone surrogate); write it anew as UTF-8."
+            )
     return pairs
 
 
@@ -55,6 +63,11 @@ def _lines(source: object) -> list[str]:
 
 
 def _lines_of_file(path: Path) -> list[str]:
+    require_file(path)
+    if (size := path.stat().st_size) > free_bytes(torch.device("cpu")) // 8:  # bytes, then words
+        raise BadRequestError(
+            f"{path} has {size / 1e9:.1f} GB, too much for the memory that is free."
+        )
     try:
         return path.read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n")
     except OSError as problem:
@@ -77,3 +90,7 @@ def _text(line: object, number: int) -> str:
     if not isinstance(line, str):
         raise BadRequestError(f"Item {number} is {type(line).__name__}, not text.")
     return line
+
+
+def _is_half(character: str) -> bool:
+    return "\ud800" <= character <= "\udfff"

@@ -105,7 +105,7 @@ def train(
 
     >>> xa.train("encoder", examples, out="model", learning_rate=0)
     Traceback (most recent call last):
-    exhibit_a.errors.BadRequestError: learning_rate is 0. It must be above 0 and finite.
+    exhibit_a.errors.BadRequestError: learning_rate is 0. It must be above 0 and at most 10.
     >>> xa.train("encoder", examples[:1] * 2, out="model")
     Traceback (most recent call last):
     exhibit_a.errors.BadRequestError: Every example has the label "positive", so there is ...

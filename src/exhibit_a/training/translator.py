@@ -14,13 +14,12 @@ from pathlib import Path
 
 from transformers import (
     AutoModelForSeq2SeqLM,
-    AutoTokenizer,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
-from exhibit_a.embedded.weights import quietly
+from exhibit_a.errors import BadRequestError
 from exhibit_a.examples.labels import split_off
 from exhibit_a.extras import extra
 from exhibit_a.progress import progress_bar
@@ -47,13 +46,15 @@ def train_translator(
     pairs = _with_some_aside(request)
     place = target.with_name(target.name + CHECKPOINTS)
     kept = Checkpoints(place, _settings(config, schedule, pairs))
+    kept.require_free()
 
     def make(folder: Path) -> Trained:
-        model, tokenizer = _new(config, pairs[0], kept)
+        model, tokenizer = _new(config, pairs[0], kept, schedule.batch_tokens)
         require_room(folder, model)
         moved(model, request.device)
         with progress_bar("training", visible=request.progress) as bar:
             history = fit_translator(model, tokenizer, pairs, schedule, kept, bar)
+        tokenizer("")  # a fast tokenizer remembers that it padded, and would save it
         record: dict[str, JSON] = {
             "base": type(config).__name__,
             "train_pairs": len(pairs[0]),
@@ -92,17 +93,27 @@ def _settings(
 
 
 def _new(
-    config: PretrainedConfig, pairs: Pairs, kept: Checkpoints
+    config: PretrainedConfig, pairs: Pairs, kept: Checkpoints, longest: int
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """A model with its first weights, and the vocabulary: learnt, or that of the checkpoints."""
     if kept.history():
-        with quietly():
-            tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(kept.folder)
+        tokenizer = kept.vocabulary()
     else:
         tokenizer = learnt_vocabulary((text for pair in pairs for text in pair), config.vocab_size)
-        kept.begin()
-        tokenizer.save_pretrained(kept.folder)
+        _require_short(tokenizer, pairs, longest)
+        kept.begin(tokenizer)
     words: Options = {"vocab_size": len(tokenizer)}
     sized = type(config).from_dict({**config.to_dict(), **words})
     model: PreTrainedModel = AutoModelForSeq2SeqLM.from_config(sized)
     return model, tokenizer
+
+
+def _require_short(tokenizer: PreTrainedTokenizerBase, pairs: Pairs, longest: int) -> None:
+    """Refuse a sentence that fills more than a batch: attention over it may fit no memory."""
+    for number, pair in enumerate(pairs, 1):
+        count = max(map(len, tokenizer(list(pair))["input_ids"]))
+        if count > longest:
+            raise BadRequestError(
+                f"Pair {number} to learn from has {count} tokens, and a batch takes {longest}; "
+                "shorten it, or give more batch_tokens."
+            )

@@ -41,11 +41,12 @@ def learnt_vocabulary(
         pair=f"{single} $B {END}",
         special_tokens=[(token, SPECIAL.index(token)) for token in (START, END)],
     )
+    return of_pieces(pieces)
+
+
+def of_pieces(pieces: Tokenizer) -> PreTrainedTokenizerBase:
+    """The tokenizer of a vocabulary that was learnt here, now or before a training was killed."""
+    named = {"pad_token": PADDING, "bos_token": START, "eos_token": END, "unk_token": UNKNOWN}
     return PreTrainedTokenizerFast(
-        tokenizer_object=pieces,
-        pad_token=PADDING,
-        bos_token=START,
-        eos_token=END,
-        unk_token=UNKNOWN,
-        clean_up_tokenization_spaces=False,
+        tokenizer_object=pieces, clean_up_tokenization_spaces=False, **named
     )

@@ -10,6 +10,7 @@ from exhibit_a.methods.attribution.reliance import Reliance
 
 LOG_ODDS = "log odds of "  # how the name of a target with a probability begins
 SEVERAL = " tokens)"  # and how that of a whole answer ends
+CANCELS = "what some heads add, others take"
 SMALLEST = 1e-4  # probability that is written out
 RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
@@ -93,3 +94,9 @@ def fall(reliance: Reliance, margin: float) -> str:
         return f"{what} would stay at {before} ({part})"
     verb = "fall" if margin < reliance.margin else "rise"
     return f"{what} would {verb} from {before} to {after} ({part})"
+
+
+def cancels(reliance: Reliance, line: float) -> bool:
+    """Whether heads add a part of the margin, and all heads together add less than that part."""
+    added = sum(float(site.clamp_min(0).sum()) for site in reliance.heads)
+    return abs(reliance.whole) < line * reliance.size <= added

@@ -31,7 +31,7 @@ import torch
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.trials.head_numbers import HeadNumbers
-from exhibit_a.trials.sentences import fall
+from exhibit_a.trials.sentences import CANCELS, cancels, fall
 
 EVIDENCE, CONTESTED, MISLEADING, NO_EFFECT, UNDETERMINED = WORDS = (
     "evidence",
@@ -237,6 +237,9 @@ def judge_text(
             f"{_MEANS[UNDETERMINED]} {moved}; but with its weights dealt out to the words at "
             f"random, {fall(reliance, reliance.permuted_margin)}: that is not told from chance."
         )
+    if cancels(reliance, limits.whole):
+        dealt = fall(reliance, reliance.permuted_margin)
+        moved += f", because {CANCELS}; with its weights dealt out to the words at random, {dealt}"
     shares = ", ".join(f"{part:.0%} {_OF[each]}" for each, part in parts.items() if part >= 0.005)
     return word, f"{_MEANS[word]} {moved}. Of what heads add or take, {shares}."
 

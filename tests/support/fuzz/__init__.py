@@ -11,6 +11,7 @@ support.fuzz`` runs them all. An attempt ends in one of these ways:
 
 from support.fuzz.calls import calls
 from support.fuzz.command_lines import command_lines
+from support.fuzz.given import given
 from support.fuzz.outcomes import BAD, Outcomes
 from support.fuzz.requests import requests
 from support.fuzz.result_files import result_files
@@ -22,6 +23,7 @@ TARGETS = {
     "run folders": run_folders,
     "command lines": command_lines,
     "calls of methods": calls,
+    "values given to functions": given,
     "requests to the server": requests,
     "hostile texts": texts,
 }

@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 import exhibit_a as xa
-from exhibit_a.methods.registry import Option, methods
+from exhibit_a.methods.options import Option
+from exhibit_a.methods.registry import methods
 from support.every_method import OPTIONS, TEXT, call
 from support.fuzz import hostile
 from support.fuzz.outcomes import Outcomes, outcome_of

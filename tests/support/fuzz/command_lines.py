@@ -71,7 +71,10 @@ def _words(verbs: dict[tuple[str, ...], list[Any]], model: str, chance: random.R
 
 
 def _argument(name: str, chance: random.Random) -> str:
-    sensible = {"text": "a fine film", "data": "texts.tsv", "examples": "texts.tsv"}
+    sensible = {
+        **dict.fromkeys(("text", "question", "first", "second"), "a fine film"),
+        **dict.fromkeys(("data", "examples", "passages"), "texts.tsv"),
+    }
     if name in sensible and chance.random() < 0.7:
         return sensible[name]
     return chance.choice(hostile.WORDS)

@@ -129,8 +129,9 @@ def context_prompt(
     subject: Subject, question: str, passages: Iterable[str], template: str | None
 ) -> ContextPrompt:
     """A question and its passages, checked."""
-    if isinstance(passages, str):
-        raise BadRequestError("One text was given where a list of passages was expected.")
+    if isinstance(passages, str) or not isinstance(passages, Iterable):
+        given = "One text" if isinstance(passages, str) else repr(passages)
+        raise BadRequestError(f"{given} was given where a list of passages was expected.")
     require_text(question)
     texts = []
     for passage in passages:
@@ -141,7 +142,7 @@ def context_prompt(
             f"{len(texts)} passages were given; with fewer than two there is nothing to compare."
         )
     chat = getattr(subject.tokenizer, "chat_template", None) is not None
-    written = template or (IN_CHAT if chat else PLAIN)
+    written = (IN_CHAT if chat else PLAIN) if template is None else template
     if written.count(PASSAGES) != 1 or written.count(QUESTION) != 1:
         raise BadRequestError(
             f"A template names {PASSAGES} and {QUESTION} once each; {written!r} does not."

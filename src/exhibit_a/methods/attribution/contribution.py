@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.methods.explanation.flow import one_stack, readout_rows
-from exhibit_a.methods.registry import Cost, method
+from exhibit_a.methods.registry import Cost, method, rows_of
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteMap, SiteRows
@@ -56,10 +56,9 @@ def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
 
 @method(
     question="How much of its head's output does each weight stand for?",
-    needs=("attention", "values"),
+    needs=rows_of("attention", "values"),
     cost=Cost(forwards=1, algebra=0.2, maps=2),
     command="contribution",
-    rows=True,
     tokens=token_scores,
 )
 @torch.no_grad()

@@ -337,19 +337,28 @@ def _silence(batch: Batch, site: int, answer: Answer) -> tuple[Scores, float, Co
     """The answers without the site, the bytes that one copy keeps to go backwards, the context."""
     rows = torch.arange(len(batch), device=batch.real.device)
     edit = _Scaled(site, torch.zeros(len(batch), device=batch.real.device))
-    weights = {weight.untyped_storage().data_ptr() for weight in batch.model.parameters()}
+    weights = {_memory(weight)[0] for weight in batch.model.parameters()}
     kept: dict[int, int] = {}
 
     def count(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in weights:
-            kept[storage.data_ptr()] = storage.nbytes()
+        place, size = _memory(tensor)
+        if place not in weights:
+            kept[place] = size
         return tensor.detach()  # with its graph, a saved result would keep itself alive for ever
 
     hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor)
     with torch.enable_grad(), hooks:
         silenced = answer(replay(batch.rows(rows), edit), rows)
     return wide(silenced.detach()), sum(kept.values()) / len(batch), edit.context
+
+
+def _memory(tensor: Tensor) -> tuple[int, int]:
+    """Where a tensor lies and how many bytes that is; quantised weights have no place."""
+    try:
+        storage = tensor.untyped_storage()
+        return storage.data_ptr(), storage.nbytes()
+    except RuntimeError:
+        return 0, 0
 
 
 class _Scaled(Edit):

@@ -19,27 +19,35 @@ Beside every share stands the effect of the head alone. A head with a large shar
 alone is *shared*: others stand in for it. And a share has a null: a head whose weights had been
 dealt to its keys at random would have the mean share 0, with a spread that follows from the edges
 in closed form (``null``).
+
+Several texts can be asked together (``relied_together``): their copies share batches, and each
+walks its own path, with its own panels, jumps and doubts. A text whose answer depends on the
+company goes alone.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from itertools import accumulate, pairwise
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
+from exhibit_a.methods.attribution.along_rows import along_rows
+from exhibit_a.methods.attribution.head_game import HeadGame, games_of, margin_of
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
 from exhibit_a.methods.explanation.flow import one_stack
-from exhibit_a.methods.registry import Cost, method
-from exhibit_a.numerics.paths import Limits, PathIntegral, integrate_sums
+from exhibit_a.methods.registry import Cost, method, rows_of
+from exhibit_a.numerics.paths import Limits, PathIntegral, Request, Sums, integrate_together
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
-from exhibit_a.shapes import SiteHeads, SiteMap, SiteVisible
+from exhibit_a.shapes import SiteHeads, SiteMap
+from exhibit_a.trace.batches import can_share
 from exhibit_a.trace.capture import Trace
-from exhibit_a.trace.targets import Target, chosen_target
+from exhibit_a.trace.targets import Target, chosen_target, reached
 
 By = Literal["auto", "path", "orders", "coalitions"]
 
@@ -97,19 +105,61 @@ class Reliance(SiteResult):
         return torch.stack(keys).sum(0)
 
 
-def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
-    """What looking at each token added to the answer, over sites, heads and queries."""
+def token_scores(trace: Trace, target: Target, *, points: int = POINTS) -> Float[Tensor, " token"]:
+    """What looking at each token added to the answer, over sites, heads and queries.
+
+    Edges come from the path alone, so that no head is made even by itself.
+    """
     one_stack(trace)
-    return reliance(trace, target=target).token_scores
+    (game,) = games_of([trace], [margin_of(target)])
+    own, even = game.margins(torch.stack([game.setting(), game.setting(rest=0.0)])).tolist()
+    (path,) = _paths([_Measured(game, _Asked("path", points), (own, even))])
+    return torch.stack([edges.sum((0, 1)) for edges in _edges(game, path)]).sum(0).cpu()
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """How a reliance is to be measured: the options of `reliance`."""
+
+    by: str = "auto"
+    budget: int | None = None
+    passes: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.budget is not None and self.budget < FEWEST_POINTS:
+            raise BadRequestError(
+                f"A budget of {self.budget} is too small; give {FEWEST_POINTS} or more."
+            )
+
+    def way(self, heads: int) -> str:
+        """The way for so many heads."""
+        if self.by == "coalitions" and heads > FEW:
+            raise NotComputableError(
+                f"{heads} heads form 2^{heads} sets; all are tried for at most {FEW} heads. "
+                'Take by="path" or by="orders".'
+            )
+        return self.by if self.by != "auto" else ("coalitions" if heads <= FEW else "path")
+
+
+def relied_together(
+    traces: Sequence[Trace], *, target: Target | str | int | None = None, **options: Any
+) -> list[Reliance]:
+    """The reliance of several texts, with the options of `reliance`; their copies share batches."""
+    asked = _Asked(**options)
+    targets = [chosen_target(trace, target) for trace in traces]
+    every = list(range(len(traces)))
+    groups = [every] if can_share(traces) else [[place] for place in every]
+    return _in_groups(list(zip(traces, targets, strict=True)), groups, asked)
 
 
 @method(
     question="Does the answer rest on where the heads look?",
-    needs=("attention", "values", "hidden", "target"),
+    needs=rows_of("attention", "values", "hidden", "target"),
     cost=Cost(forwards=25, per_layer=6, maps=4),
     command="reliance",
-    rows=True,
     tokens=token_scores,
+    together=relied_together,
 )
 def reliance(
     trace: Trace,
@@ -138,43 +188,114 @@ def reliance(
             not shared out; where that is much, the result is not determined.
         seed: same seed, same numbers.
     """
-    if budget is not None and budget < FEWEST_POINTS:
-        raise BadRequestError(f"A budget of {budget} is too small; give {FEWEST_POINTS} or more.")
-    chosen = chosen_target(trace, target)
-    game = HeadGame(trace, margin_of(chosen))
-    if by == "coalitions" and len(game) > FEW:
-        raise NotComputableError(
-            f"{len(game)} heads form 2^{len(game)} sets; all are tried for at most {FEW} heads. "
-            'Take by="path" or by="orders".'
+    asked = _Asked(by, budget, passes, seed)
+    return _measured([(trace, chosen_target(trace, target))], asked)[0]
+
+
+def _measured(texts: Sequence[tuple[Trace, Target]], asked: _Asked) -> list[Reliance]:
+    """The reliance of texts that share batches, step by step.
+
+    1. As they are, and with all heads even.
+    2. The paths, round by round.
+    3. What the paths jump over, text by text: there are many settings, and few such texts.
+    4. Every head even alone, and all rows permuted.
+    """
+    games = games_of([trace for trace, _ in texts], [margin_of(target) for _, target in texts])
+    company, every = games[0].company, torch.arange(len(texts))
+    ends = torch.stack([games[0].setting(), games[0].setting(rest=0.0)])
+    reached_ends = company.play(every.repeat_interleave(2), ends.repeat(len(texts), 1)).margins
+    works = [
+        _Measured(game, asked, (own, even))
+        for game, (own, even) in zip(games, reached_ends.reshape(-1, 2).tolist(), strict=True)
+    ]
+    calm = [place for place, work in enumerate(works) if work.undisturbed]
+    if len(calm) < len(works):
+        apart = [[place] for place in range(len(works)) if place not in calm]
+        return _in_groups(texts, [*apart, *([calm] if calm else [])], asked)
+    for work, path in zip(works, _paths(works), strict=True):
+        work.take(path)
+    heads = len(games[0])
+    alone = company.play(
+        every.repeat_interleave(heads), (1 - torch.eye(heads)).repeat(len(texts), 1)
+    )
+    one_by_one = alone.margins.reshape(len(texts), heads)
+    permuted = company.permuted(every, CONTROLS, asked.seed)
+    return [
+        work.result(target, one_by_one[place], permuted[place])
+        for place, (work, (_, target)) in enumerate(zip(works, texts, strict=True))
+    ]
+
+
+def _in_groups(
+    texts: Sequence[tuple[Trace, Target]], groups: Sequence[Sequence[int]], asked: _Asked
+) -> list[Reliance]:
+    """The reliance of every text, of which some share batches, in the order of the texts."""
+    found: dict[int, Reliance] = {}
+    for group in groups:
+        measured = _measured([texts[place] for place in group], asked)
+        found |= dict(zip(group, measured, strict=True))
+    return [found[place] for place in range(len(texts))]
+
+
+def _paths(works: "Sequence[_Measured]") -> list[PathIntegral]:
+    """The joint path of every text, all of its heads from even to what they were."""
+    company = works[0].game.company
+
+    def summed(requests: list[Request]) -> list[Sums]:
+        counts = [len(request.alphas) for request in requests]
+        places = torch.tensor([request.path for request in requests])
+        margins, steepness, sums = company.slopes(
+            places.repeat_interleave(torch.tensor(counts)),
+            [alpha for request in requests for alpha in request.alphas],
+            torch.block_diag(*(request.weights.float() for request in requests)),
         )
-    return _Measured(game, by, (budget, passes), seed).result(chosen)
+        firsts = [0, *accumulate(len(request.weights) for request in requests)]
+        sums.reverse()  # each is dropped as soon as it is flat
+        flat = [
+            [_flat(sums.pop(), works[request.path].game.own) for _ in range(first, last)]
+            for request, (first, last) in zip(requests, pairwise(firsts), strict=True)
+        ]
+        split = (torch.split(margins, counts), torch.split(steepness, counts), flat)
+        return list(zip(*split, strict=True))
+
+    limits = Limits(TOLERANCE, TOLERANCE * FLOOR, works[0].points, company.sums_held)
+    ends = [(work.even_margin, work.margin) for work in works]
+    return integrate_together(summed, ends, limits, jumps_apart=True)
 
 
 class _Measured:
     """The numbers of one reliance, measured one after the other."""
 
-    def __init__(
-        self, game: HeadGame, by: str, limits: tuple[int | None, int | None], seed: int
-    ) -> None:
-        self.game, self.seed = game, seed
-        budget, self.passes = limits
-        points = self._affordable(POINTS if budget is None or by == "orders" else budget)
-        ends = torch.stack([game.setting(), game.setting(rest=0.0)])
-        self.margin, self.even_margin = game.margins(ends).tolist()
+    def __init__(self, game: HeadGame, asked: _Asked, ends: tuple[float, float]) -> None:
+        self.game, self.seed, self.passes = game, asked.seed, asked.passes
+        self.by, self.budget = asked.way(len(game)), asked.budget
+        self.points = self._affordable(
+            POINTS if asked.budget is None or asked.by == "orders" else asked.budget
+        )
+        self.margin, self.even_margin = ends
         self.size = max(abs(self.margin), abs(self.even_margin))
-        whole = abs(self.margin - self.even_margin)
-        self.scale = max(whole, FLOOR * self.size)
-        few = len(game) <= FEW
-        self.by = by if by != "auto" else ("coalitions" if few else "path")
-        self.path = self._path(points)
-        self.credit, self.error = self._shares(budget)
+        self.scale = max(abs(self.margin - self.even_margin), FLOOR * self.size)
 
-    def result(self, target: Target) -> Reliance:
-        """Everything, as a result."""
+    @property
+    def undisturbed(self) -> bool:
+        """Whether the answer in company is the one that the text got by itself."""
+        if len(self.game.company) == 1:
+            return True
+        own = float(reached(self.game.trace, self.game.target))
+        noise = torch.finfo(self.game.trace.subject.model.dtype).eps ** 0.5
+        return abs(own - self.margin) <= noise * max(1.0, abs(own))
+
+    def take(self, path: PathIntegral) -> None:
+        """Take the path, and share out what it jumps over."""
+        self.path = path
+        self.credit, self.error = self._shares(self.budget)
+
+    def result(
+        self, target: Target, alone: Float[Tensor, " head"], permuted: Float[Tensor, " repeat"]
+    ) -> Reliance:
+        """Everything, with the margins of every head even alone and of all rows permuted."""
         game, trace = self.game, self.game.trace
         gap = self.margin - self.even_margin - float(self.credit.double().sum())
-        one_head = self.margin - game.margins(1 - torch.eye(len(game)))
-        permuted = game.permuted(CONTROLS, self.seed)
         slopes = _unflattened(self.path.integral, game.own)
         rows = zip(game.own, game.even, slopes, trace.visible, strict=True)
         along = [along_rows(*each) for each in rows]
@@ -183,19 +304,19 @@ class _Measured:
             tokens=trace.tokens,
             layouts=trace.layouts,
             provenance=trace.subject.provenance(
-                "reliance", self.seed, target=str(game.target), by=self.by
+                "reliance", self.seed, target=str(margin_of(target)), by=self.by
             ),
             checks=self._checks(gap),
             sites=trace.sites,
             sequences=trace.token_names,
             heads=game.by_site(self.credit),
-            one_head=game.by_site(one_head),
+            one_head=game.by_site(self.margin - alone),
             standard_error=game.by_site(self.error),
             null=tuple(site.null for site in along),
             alignment=tuple(site.alignment for site in along),
             pointing=tuple(site.pointing for site in along),
             coherence=tuple(site.coherence for site in along),
-            edges=tuple((a - u) * g for a, u, g in zip(game.own, game.even, slopes, strict=True)),
+            edges=_edges(game, self.path),
             margin=self.margin,
             even_margin=self.even_margin,
             permuted_margin=float(permuted.mean()),
@@ -224,25 +345,6 @@ class _Measured:
                 f"beyond the {self.passes} that are allowed."
             )
         return min(points, left)
-
-    def _path(self, budget: int) -> PathIntegral:
-        """The joint path, all heads from even to what they were."""
-        game = self.game
-
-        def summed(alphas: list[float], weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            margins, steepness, sums = game.slopes(alphas, weights.float())
-            return margins, steepness, torch.stack([_flat(maps) for maps in sums])
-
-        def heights(alphas: list[float]) -> Tensor:
-            return game.margins(torch.tensor(alphas)[:, None].expand(-1, len(game)))
-
-        return integrate_sums(
-            summed,
-            (self.even_margin, self.margin),
-            heights=heights,
-            limits=Limits(TOLERANCE, TOLERANCE * FLOOR, budget),
-            jumps_apart=True,
-        )
 
     def _shares(self, budget: int | None) -> tuple[Tensor, Tensor]:
         """The share of every head, and its standard error."""
@@ -308,59 +410,17 @@ class _Measured:
         } | ({} if self._closes or self._shares_jumps else {"left out": NO_ORDERS})
 
 
-class AlongRows(NamedTuple):
-    """What the rows of every head say together."""
-
-    null: SiteHeads  # spread of the share if the rows had been permuted
-    alignment: SiteHeads  # correlation of weights and slopes, pooled over rows
-    pointing: SiteHeads  # cosine of weights and contributions, row by row
-    coherence: SiteHeads  # how far the rows speak for the same side as the head
+def _edges(game: HeadGame, path: PathIntegral) -> tuple[SiteMap, ...]:
+    """What each edge added along the path."""
+    slopes = _unflattened(path.integral, game.own)
+    return tuple((a - u) * g for a, u, g in zip(game.own, game.even, slopes, strict=True))
 
 
-def along_rows(own: SiteMap, even: SiteMap, slopes: SiteMap, visible: SiteVisible) -> AlongRows:
-    """For every head: the null of its share, its alignment, whether it points, and coherently.
-
-    A row's share is Σ_k (A − U)_k g_k. Over all permutations of A among the n keys of the row it
-    has the mean 0 and the variance Σ(A − U)² Σ(g − ḡ)² / (n − 1); rows are permuted apart. The
-    alignment is the correlation of A and g along rows, pooled with the rows' sizes.
-
-    What a key contributed is A_k (g_k − m), compared with the median key of its row: the mean would
-    credit a key without value with what the others speak against the answer. A row points where A
-    and these contributions have the same direction (cosine), in the sense of the row's own share: a
-    row that speaks against the answer can look at what it speaks of. Whether the rows of a head
-    speak for one side is another question: the coherence is what those with the sense of the
-    head's share contribute, less what the others do, of all. Rows count by what they contribute.
-    """
-    seen = visible.to(own.device, own.dtype)
-    count = seen.sum(-1)
-    slopes = slopes * seen
-    centred = (slopes - slopes.sum(-1, keepdim=True) / count.clamp_min(1)[:, None]) * seen
-    weights, sizes = (own - even).square().sum(-1), centred.square().sum(-1)
-    variance = (weights * sizes / (count - 1).clamp_min(1)).sum(-1)
-    tiny = torch.finfo(own.dtype).tiny
-    row_shares = (own * centred).sum(-1)
-    share = row_shares.sum(-1)
-    alignment = share / (weights * sizes).sqrt().sum(-1).clamp_min(tiny)
-    contributed = own * (slopes - _medians(slopes, seen)) * seen
-    lengths = own.square().sum(-1).sqrt() * contributed.square().sum(-1).sqrt()
-    cosines = (own * contributed).sum(-1) / lengths.clamp_min(tiny) * row_shares.sign()
-    masses = contributed.abs().sum(-1)
-    voices = row_shares.sign() * share.sign()[:, None]
-    pointing, coherence = (
-        (numbers * masses).sum(-1) / masses.sum(-1).clamp_min(tiny) for numbers in (cosines, voices)
-    )
-    return AlongRows(*(n.cpu() for n in (variance.sqrt(), alignment, pointing, coherence)))
-
-
-def _medians(slopes: SiteMap, seen: Float[Tensor, "query key"]) -> Float[Tensor, "head query 1"]:
-    """The median of every row over the keys it may see: between the two middle ones, if two are."""
-    known = torch.where(seen > 0, slopes, torch.nan)
-    low, high = known.nanmedian(-1).values, -(-known).nanmedian(-1).values
-    return ((low + high) / 2).nan_to_num().unsqueeze(-1)
-
-
-def _flat(maps: tuple[SiteMap, ...]) -> Float[Tensor, " edge"]:
-    return torch.cat([site.flatten() for site in maps])
+def _flat(maps: tuple[SiteMap, ...], like: tuple[SiteMap, ...]) -> Float[Tensor, " edge"]:
+    """Maps as one row of numbers, without what was padded."""
+    sizes = [own.shape[1:] for own in like]
+    cut = [m[:, :queries, :keys] for m, (queries, keys) in zip(maps, sizes, strict=True)]
+    return torch.cat([site.flatten() for site in cut])
 
 
 def _unflattened(edges: Float[Tensor, " edge"], like: tuple[SiteMap, ...]) -> list[SiteMap]:

@@ -29,7 +29,7 @@ from exhibit_a.methods.attribution.path_integral import (
     wide,
 )
 from exhibit_a.methods.explanation.flow import one_stack
-from exhibit_a.methods.registry import method
+from exhibit_a.methods.registry import method, rows_of
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteHeads, SiteMap
@@ -111,10 +111,9 @@ def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
 
 @method(
     question="Which attention edges does the answer rest on?",
-    needs=("attention", "values", "hidden", "target"),
+    needs=rows_of("attention", "values", "hidden", "target"),
     cost=WALK,
     command="attribute",
-    rows=True,
     tokens=token_scores,
 )
 def self_attribution(

@@ -54,7 +54,7 @@ from exhibit_a.methods.own import (
     TokenAttribution,
     attribution_of,
 )
-from exhibit_a.methods.registry import Cost, Need, attributions, method, token_method
+from exhibit_a.methods.registry import Cost, Need, attributions, method, rows_of, token_method
 from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.numerics.shapley import shapley_values
 from exhibit_a.trace.capture import Trace
@@ -71,9 +71,8 @@ STEPS = 64  # of the path from the baseline to the text
 
 @method(
     question="What do other methods say about the same answer?",
-    needs=("target",),
+    needs=rows_of("target"),
     cost=Cost(forwards=600, per_token=2, maps=2),
-    rows=True,
 )
 def companions(
     trace: Trace,

@@ -27,7 +27,6 @@ from exhibit_a.subject.anatomy import first_hidden, main_stack
 from exhibit_a.subject.guard import Forward, frozen_eval, without_cache, wrap_forward
 from exhibit_a.subject.images import PIXELS
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.answers import NUMBERS, logits_at
 from exhibit_a.trace.batches import grouped, padded, stand_alone
 from exhibit_a.trace.capture import Trace, capture
 from exhibit_a.trace.passes import answering_from
@@ -87,19 +86,6 @@ def erased(
         return {**rows, "input_ids": rows["input_ids"].masked_fill(removed, mask)}
     visible = rows.get("attention_mask", torch.ones_like(rows["input_ids"]))
     return {**rows, "attention_mask": visible.masked_fill(removed, 0)}
-
-
-def answers_to(subject: Subject, encodings: Sequence[Inputs]) -> Float[Tensor, "text answer"]:
-    """The model's distribution for every encoding; equal encodings are run once."""
-    logits = logits_to(subject, encodings)
-    return logits if subject.anatomy.answers in NUMBERS else torch.softmax(logits, -1)
-
-
-def logits_to(subject: Subject, encodings: Sequence[Inputs]) -> Float[Tensor, "text answer"]:
-    """The model's logits for every encoding, of the token after the last one where it goes on."""
-    return read_from(
-        subject, encodings, lambda output, lengths: logits_at(output, lengths - 1).float()
-    )
 
 
 @torch.no_grad()

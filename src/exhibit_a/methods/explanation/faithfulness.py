@@ -2,7 +2,9 @@
 
 Take the tokens away in the order in which the attribution ranks them and watch the probability p of
 the model's own answer (DeYoung et al., 2020; Samek et al., 2017). Only tokens of the text itself
-are ever taken away, word piece by word piece; of equal scores, the earlier token goes first.
+are ever taken away, word piece by word piece; of equal scores, the earlier token goes first. Where
+an example has an answer for a language model to give, p is the probability of a token of it (the
+geometric mean over all of them), and it flips where the model would say any of them otherwise.
 
 comprehensiveness  p(x) − p(x without the top k), mean over k = 1, 5, 10, 20, 50 %: high is good
 sufficiency        p(x) − p(only the top k), over the same k: low is good
@@ -19,9 +21,10 @@ of the paired difference.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from scipy.stats import kendalltau
 from torch import Tensor
 
@@ -29,9 +32,10 @@ from exhibit_a.errors import BadRequestError, require_choice
 from exhibit_a.examples import read_examples
 from exhibit_a.methods.explanation.erasure import (
     Erase,
-    answers_to,
     cut_short,
     erased,
+    moving_with_the_end,
+    read_from,
     removable,
     require_way,
 )
@@ -41,11 +45,12 @@ from exhibit_a.numerics.intervals import bootstrap_interval, sign_flip_p_value
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.progress import Progress, tell
 from exhibit_a.results.result import Result
-from exhibit_a.shapes import Inputs, Options
+from exhibit_a.shapes import HasLogits, Inputs, Options
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.answers import require_distribution
-from exhibit_a.trace.batches import Source, encoded, lengths_of
+from exhibit_a.trace.answers import logits_along, require_distribution
+from exhibit_a.trace.batches import Source, lengths_of
 from exhibit_a.trace.capture import Trace, capture
+from exhibit_a.trace.gold import answered, prompt_of
 from exhibit_a.trace.targets import Target, choose_target
 
 BINS = (0.01, 0.05, 0.1, 0.2, 0.5)
@@ -63,8 +68,6 @@ METRICS = (
 RANDOM = "random"
 MOST_RANKINGS = 10_000
 
-Answer = Float[Tensor, " answer"]
-Shortened = Float[Tensor, "2 fraction answer"]  # without the top tokens, and of them alone
 PerToken = Float[Tensor, " token"]
 Explainer = Callable[[Trace, Target], Tensor]
 Attribution = str | Sequence[str] | Explainer | Mapping[str, Explainer]
@@ -144,12 +147,15 @@ def faithfulness(
     _require_rankings(rankings)
     explainers = _explainers(attribution, erase, samples, seed)
     data = read_examples(examples)
-    encodings = encoded(subject, data)
+    prompts = [prompt_of(subject, example, truncate=True) for example in data]
+    encodings = [prompt.inputs for prompt in prompts]
     seeded = generator(seed)
     judged = []
-    for number, encoding in enumerate(encodings, start=1):
-        judged.append(_judged(_Case.of(subject, encoding, erase), explainers, rankings, seeded))
-        tell(progress, number, len(encodings))
+    for number, prompt in enumerate(prompts, start=1):
+        trace = capture(subject, **answered(prompt))
+        case = _Case(trace, choose_target(trace), removable(trace), erase)
+        judged.append(_judged(case, explainers, rankings, seeded))
+        tell(progress, number, len(prompts))
     names = (*explainers, RANDOM)
     table = {name: torch.stack([case[name].metrics for case in judged]) for name in names}
     curves = {name: torch.stack([case[name].curves for case in judged]) for name in names}
@@ -185,13 +191,7 @@ class _Case:
     written: Bool[Tensor, " token"]
     erase: str
 
-    @classmethod
-    def of(cls, subject: Subject, encoding: Inputs, erase: str) -> "_Case":
-        """The case of one text, whose answer is the model's own."""
-        trace = capture(subject, encoding)
-        return cls(trace, choose_target(trace), removable(trace), erase)
-
-    def answers(self, removed: Sequence[Sequence[int]]) -> Float[Tensor, "way answer"]:
+    def answers(self, removed: Sequence[Sequence[int]]) -> "_Answers":
         """The model's answers with each list of written tokens taken away."""
         subject, places = self.trace.subject, self.written.nonzero()[:, 0]
         texts = []
@@ -199,7 +199,28 @@ class _Case:
             marks = torch.zeros_like(self.written)
             marks[places[list(tokens)]] = True
             texts.append(erased(subject, self.trace.inputs, marks, self.erase))
-        return answers_to(subject, texts).cpu()
+        place = moving_with_the_end(self.trace, self.target)
+        indices = torch.tensor(self.target.indices)
+
+        def read(output: HasLogits, lengths: Tensor) -> Tensor:
+            logits = logits_along(output, place(lengths), len(indices)).float().cpu()
+            shares = torch.softmax(logits, -1)[:, torch.arange(len(indices)), indices]
+            share = shares[:, 0] if len(indices) == 1 else shares.log().mean(-1).exp()
+            return torch.cat([share.double().unsqueeze(1), logits.argmax(-1).double()], 1)
+
+        numbers = read_from(subject, texts, read)
+        return _Answers(numbers[:, 0].float(), numbers[:, 1:].long())
+
+
+class _Answers(NamedTuple):
+    """What the model makes of several texts."""
+
+    shares: Float[Tensor, " text"]  # of the target
+    given: Int[Tensor, "text place"]  # what it would say instead, at each place of the target
+
+    def flipped(self, unchanged: "_Answers") -> Bool[Tensor, " text"]:
+        """Which answers are others than that to one text."""
+        return (self.given != unchanged.given).any(-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,47 +254,55 @@ def _judge(
 
     Every shortened text that any ranking asks for is run in the same few passes.
     """
-    count, index = int(case.written.sum()), case.target.index
+    count = int(case.written.sum())
     sizes = [math.ceil(share * count - 1e-9) for share in FRACTIONS]
     orders = [ranking.argsort(descending=True, stable=True).tolist() for ranking in scores]
     removed: list[Sequence[int]] = [[token] for token in range(count)]
     for order in orders:
         removed += [order[:size] for size in sizes] + [order[size:] for size in sizes]
-    answers = case.answers(removed)
-    unchanged = case.answers([[]])[0]
-    single = unchanged[index] - answers[:count, index]  # what each token changes alone
-    ranked = answers[count:].reshape(len(orders), 2, len(sizes), -1)
-    turned = answers[:count].argmax(-1) != unchanged.argmax()  # when a token leaves alone
+    answers, unchanged = case.answers(removed), case.answers([[]])
+    whole, turned = float(unchanged.shares[0]), answers.flipped(unchanged)
+    single = whole - answers.shares[:count]  # what each token changes alone
+    curves = answers.shares[count:].reshape(len(orders), 2, len(sizes))
+    flips = turned[count:].reshape(len(orders), 2, len(sizes))[:, 0]
     metrics = [
-        _metrics(unchanged, shortened, ranking, single, index)
-        for shortened, ranking in zip(ranked, scores, strict=True)
+        torch.tensor(
+            [
+                *_losses(whole, *curve),
+                _agreement(ranking, single),
+                float(turned[order[0]]),
+                _first(flipping),
+            ]
+        )
+        for curve, ranking, order, flipping in zip(curves, scores, orders, flips, strict=True)
     ]
-    for values, order in zip(metrics, orders, strict=True):
-        values[METRICS.index("first_flip")] = float(turned[order[0]])
-    return torch.stack(metrics), ranked[..., index]
+    return torch.stack(metrics), curves
 
 
-def _metrics(
-    unchanged: Answer, shortened: Shortened, scores: PerToken, single: PerToken, index: int
-) -> Float[Tensor, " metric"]:
-    """The numbers of one ranking of one text, in the order of METRICS."""
-    without_top, only_top = shortened[..., index]
+def _losses(
+    whole: float, without_top: Float[Tensor, " fraction"], only_top: Float[Tensor, " fraction"]
+) -> tuple[float, float, float, float]:
+    """Comprehensiveness, sufficiency, deletion and insertion."""
     bins = [FRACTIONS.index(share) for share in BINS]
     curve = [FRACTIONS.index(share) for share in CURVE]
-    flips = shortened[0].argmax(-1) != unchanged.argmax()
-    shares = torch.tensor(FRACTIONS)
-    enough = len(scores) > 2 and scores.std() > 0 and single.std() > 0
-    return torch.tensor(
-        [
-            float((unchanged[index] - without_top[bins]).mean()),
-            float((unchanged[index] - only_top[bins]).mean()),
-            float(torch.trapezoid(without_top[curve], torch.tensor(CURVE))),
-            float(torch.trapezoid(only_top[curve], torch.tensor(CURVE))),
-            float(kendalltau(scores.numpy(), single.numpy()).statistic) if enough else math.nan,
-            math.nan,  # first_flip, which no fraction of the tokens shows
-            float(shares[flips].amin()) if bool(flips.any()) else 1.0,
-        ]
+    return (
+        float((whole - without_top[bins]).mean()),
+        float((whole - only_top[bins]).mean()),
+        float(torch.trapezoid(without_top[curve], torch.tensor(CURVE))),
+        float(torch.trapezoid(only_top[curve], torch.tensor(CURVE))),
     )
+
+
+def _agreement(scores: PerToken, single: PerToken) -> float:
+    """Kendall's τ between scores and what each token changes alone."""
+    if len(scores) <= 2 or not scores.std() > 0 or not single.std() > 0:
+        return math.nan
+    return float(kendalltau(scores.numpy(), single.numpy()).statistic)
+
+
+def _first(flips: Bool[Tensor, " fraction"]) -> float:
+    """The smallest share of tokens without which the answer flips."""
+    return float(torch.tensor(FRACTIONS)[flips].amin()) if bool(flips.any()) else 1.0
 
 
 def _explainers(

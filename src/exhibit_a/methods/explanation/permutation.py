@@ -16,18 +16,22 @@ Wallace, 2019; for keys of a Transformer, the poster "Is Attention Explanation i
    (``global``); ``shuffling.py`` says how.
 3. The answer is compared with the model's own: total variation, flips, accuracy. As the extreme,
    every row is also made uniform, which removes all that attention adds.
+
+The answer is a class, the token after the last one, or the whole answer that an example of a
+language model has: total variation is then the mean over its tokens, it flips where any of them
+does, and it is correct where the model would say it.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.examples import read_examples
-from exhibit_a.examples.labels import classes_of
 from exhibit_a.methods.explanation.erasure import cut_short
 from exhibit_a.methods.explanation.shuffling import (
     TOKENS,
@@ -46,10 +50,19 @@ from exhibit_a.shapes import Inputs, Options
 from exhibit_a.subject.site_names import layer_name
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import require_distribution
-from exhibit_a.trace.batches import Source, encoded, grouped, lengths_of, run, stand_alone
+from exhibit_a.trace.batches import Source, grouped, lengths_of, run, stand_alone
+from exhibit_a.trace.gold import Gold, gold_of_examples, prompt_of
 
 Marks = Bool[Tensor, "condition repeat example"]
 Numbers = Float[Tensor, "condition repeat example"]
+
+
+class _Shuffled(NamedTuple):
+    """What every repeat of every condition does to the answers."""
+
+    change: Numbers
+    flipped: Marks
+    correct: Marks
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -121,18 +134,19 @@ def permutation_test(
     if repeats < 1:
         raise BadRequestError(f"{repeats} repeats were asked for; give at least 1.")
     require_distribution(subject)
-    encodings = encoded(subject, data)
+    prompts = [prompt_of(subject, example, truncate=True) for example in data]
+    encodings = [prompt.inputs for prompt in prompts]
     longest = int(lengths_of(encodings).amax())
     plans = [Shuffling(what, used_scope, group, seed, longest) for group in conditions(chosen)]
-    unchanged, answers, change = _shuffled_answers(subject, encodings, plans, repeats, progress)
-    labelled = data[0].label is not None
-    gold = classes_of(subject, data).cpu() if labelled else unchanged
+    labelled = data[0].label is not None or prompts[0].reply is not None
+    gold = gold_of_examples(subject, data, prompts) if labelled else None
+    own, shuffled = _shuffled_answers(subject, encodings, plans, (repeats, gold), progress)
     checks = _checks(subject, encodings, labelled)
     if used_scope != scope:
         checks["scope"] = f"{used_scope}: {what} are shared by all rows of a head"
     options = {"what": what, "scope": used_scope, "sites": chosen, "repeats": repeats}
     together = (f"all {len(chosen)}",) if len(chosen) > 1 else ()
-    averages = _averages(unchanged == gold, answers == gold, answers != unchanged, change, seed)
+    averages = _averages(own, shuffled, seed)
     if not labelled:
         averages["p_value"] = torch.full_like(averages["p_value"], torch.nan)
     return PermutationTest(
@@ -155,31 +169,27 @@ def _shuffled_answers(
     subject: Subject,
     encodings: list[Inputs],
     plans: list[Shuffling],
-    repeats: int,
+    asked: tuple[int, Gold | None],
     progress: Progress | None,
-) -> tuple[
-    Int[Tensor, " example"],
-    Int[Tensor, "condition repeat example"],
-    Float[Tensor, "condition repeat example"],
-]:
-    """The model's own answers, its answers under every plan, and how far those moved.
+) -> tuple[Bool[Tensor, " example"], _Shuffled]:
+    """Whether the model's own answers are right, and what becomes of them under every plan.
 
     The last repeat of each plan is the uniform extreme.
     """
-    lengths = lengths_of(encodings)
-    unchanged = torch.zeros(len(encodings), dtype=torch.long)
-    answers = torch.zeros(len(plans), repeats + 1, len(encodings), dtype=torch.long)
-    change = torch.zeros(len(plans), repeats + 1, len(encodings))
+    lengths, (repeats, gold) = lengths_of(encodings), asked
+    own = torch.zeros(len(encodings), dtype=torch.bool)
+    shape = (len(plans), repeats + 1, len(encodings))
+    found = _Shuffled(torch.zeros(shape), *torch.zeros(2, *shape, dtype=torch.bool))
     alone = stand_alone(subject)
     for places in grouped(encodings, TOKENS // repeats, alone=alone, progress=progress):
         batch = run(subject, [encodings[place] for place in places])
-        rerun = Rerun(batch, lengths[places], places)
-        unchanged[places] = rerun.unchanged.argmax(-1).cpu()
+        right = None if gold is None else gold.rows(torch.tensor(places))
+        rerun = Rerun(batch, lengths[places], places, right)
+        own[places] = rerun.own_right.cpu()
         for condition, plan in enumerate(plans):
-            moved, answered = rerun.measure(plan, repeats)
-            change[condition][:, places] = moved.T.to("cpu", change.dtype)
-            answers[condition][:, places] = answered.T.cpu()
-    return unchanged, answers, change
+            for numbers, measured in zip(found, rerun.measure(plan, repeats), strict=True):
+                numbers[condition][:, places] = measured.T.to("cpu", numbers.dtype)
+    return own, found
 
 
 def _checks(subject: Subject, encodings: list[Inputs], labelled: bool) -> dict[str, int | str]:
@@ -190,10 +200,9 @@ def _checks(subject: Subject, encodings: list[Inputs], labelled: bool) -> dict[s
     }
 
 
-def _averages(
-    own: Bool[Tensor, " example"], correct: Marks, flipped: Marks, change: Numbers, seed: int
-) -> Options:
+def _averages(own: Bool[Tensor, " example"], shuffled: _Shuffled, seed: int) -> Options:
     """Averages over repeats and examples, with their intervals; the last repeat is uniform."""
+    change, flipped, correct = shuffled
     right, extreme = correct[:, :-1].float().mean(1), correct[:, -1]
     lost = own.float() - right
     return {

@@ -40,7 +40,7 @@ from exhibit_a.methods.explanation.flow import one_stack, readout_rows
 from exhibit_a.methods.explanation.shortened import ShortenedTexts
 from exhibit_a.methods.explanation.words import Words, words_of
 from exhibit_a.methods.own import token_scores
-from exhibit_a.methods.registry import Cost, attributions, method
+from exhibit_a.methods.registry import Cost, attributions, method, rows_of
 from exhibit_a.numerics.random_orders import Comparison, compare, plan_orders
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
@@ -174,10 +174,9 @@ class Pictures(Result, Mapping[str, Picture]):
 
 @method(
     question="May this heat map be shown?",
-    needs=("attention", "values", "hidden", "target", "text", "distribution"),
+    needs=rows_of("attention", "values", "hidden", "target", "text", "distribution"),
     cost=Cost(forwards=300, per_layer=10, maps=4),
     command="pictures",
-    rows=True,
 )
 def pictures(
     trace: Trace,
@@ -391,7 +390,7 @@ def _label(name: str) -> str:
 
 def _summed(scores: Float[Tensor, " token"], words: Words) -> Float[Tensor, " word"]:
     """The scores of words: those of their sub-words, added up."""
-    return torch.stack([scores.double()[list(places)].sum() for places in words.places])
+    return torch.stack([scores.cpu().double()[list(places)].sum() for places in words.places])
 
 
 def _judged(

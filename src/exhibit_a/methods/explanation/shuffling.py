@@ -8,7 +8,7 @@ shuffling is for.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -23,6 +23,7 @@ from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap
 from exhibit_a.trace.answers import distributions
 from exhibit_a.trace.batches import Batch
+from exhibit_a.trace.gold import Gold
 from exhibit_a.trace.replay import replay
 
 What = Literal["attention", "keys", "features"]
@@ -129,41 +130,73 @@ class _Uniform(Tap):
         return uniform(call.probs, call.visible) if call.site in self.sites else None
 
 
-class Rerun:
-    """A batch that has run once and runs again from the first layer that is changed."""
+class Shuffled(NamedTuple):
+    """What shuffling did to the answers of some texts; the last repeat is uniform."""
 
-    def __init__(self, batch: Batch, lengths: Tensor, places: list[int]) -> None:
+    moved: Float[Tensor, "text repeat"]  # total variation, on average over the tokens of an answer
+    flipped: Bool[Tensor, "text repeat"]
+    right: Bool[Tensor, "text repeat"]
+
+
+class Rerun:
+    """A batch that has run once and runs again from the first layer that is changed.
+
+    Its right answers are ``gold``; without, they are the model's own, after the last token where it
+    goes on with a text.
+    """
+
+    def __init__(
+        self, batch: Batch, lengths: Tensor, places: list[int], gold: Gold | None = None
+    ) -> None:
         self.batch, self.texts = batch, _Texts(places, lengths)
-        self.unchanged = distributions(batch.subject, batch.output, lengths)
+        if gold is None:
+            answer = distributions(batch.subject, batch.output, lengths).argmax(-1, keepdim=True)
+            goes_on = batch.output.logits.ndim == 3
+            gold = Gold(answer, (lengths - 1).to(answer.device) if goes_on else None)
+        self.gold = gold
+        self.unchanged = torch.softmax(gold.logits(batch.output).float(), -1)
+
+    @property
+    def own_right(self) -> Bool[Tensor, " text"]:
+        """Whether the model as it is gives the right answer."""
+        return self._same(self.unchanged.argmax(-1), self.gold.tokens)
 
     def answers(
         self, tap: Tap, sites: frozenset[int], copies: int
-    ) -> Float[Tensor, "text copy answer"]:
+    ) -> Float[Tensor, "text copy place answer"]:
         """The answers with ``tap`` in place; copies of a text stand next to each other."""
         index = torch.arange(len(self.batch)).repeat_interleave(copies)
         batch = self.batch.rows(index)
         output = replay(batch, tap, start=batch.sites[min(sites)].call)
-        answers = distributions(batch.subject, output, self.texts.lengths[index])
-        return answers.reshape(len(self.batch), copies, -1)
+        answers = torch.softmax(self.gold.rows(index).logits(output).float(), -1)
+        return answers.reshape(len(self.batch), copies, *answers.shape[1:])
 
-    def shuffled(self, plan: Shuffling, repeats: int) -> Float[Tensor, "text repeat answer"]:
-        """The answers of all repeats, a few at a time where the text is long."""
+    def measure(self, plan: Shuffling, repeats: int) -> Shuffled:
+        """What every repeat does to the answers, a few at a time where the text is long."""
         tokens = len(self.batch) * int(self.texts.lengths.amax())
         together = max(1, min(repeats, TOKENS // tokens))
-        answers = []
+        measured = []
         for first in range(0, repeats, together):
             chunk = range(first, min(first + together, repeats))
             tap = _Shuffle(plan, self.texts, chunk)
-            answers.append(self.answers(tap, plan.sites, len(chunk)))
-        return torch.cat(answers, 1)
+            measured.append(self._compared(self.answers(tap, plan.sites, len(chunk))))
+        measured.append(self._compared(self.answers(_Uniform(plan.sites), plan.sites, 1)))
+        return Shuffled(*(torch.cat(parts, 1) for parts in zip(*measured, strict=True)))
 
-    def measure(
-        self, plan: Shuffling, repeats: int
-    ) -> tuple[Float[Tensor, "text repeat"], Int[Tensor, "text repeat"]]:
-        """How far each answer moved and what it was, in every repeat; the last is uniform."""
-        extreme = self.answers(_Uniform(plan.sites), plan.sites, 1)
-        answers = torch.cat([self.shuffled(plan, repeats), extreme], 1)
-        return total_variation(answers, self.unchanged[:, None]), answers.argmax(-1)
+    def _compared(self, answers: Float[Tensor, "text copy place answer"]) -> Shuffled:
+        marks = self.gold.marks.to(answers.device)[:, None]
+        moved = total_variation(answers, self.unchanged[:, None]) * marks
+        given, own = answers.argmax(-1), self.unchanged.argmax(-1)[:, None]
+        return Shuffled(
+            moved.sum(-1) / marks.sum(-1),
+            ~self._same(given, own, marks),
+            self._same(given, self.gold.tokens.to(given.device)[:, None], marks),
+        )
+
+    def _same(self, given: Tensor, wanted: Tensor, marks: Tensor | None = None) -> Tensor:
+        """Whether answers are the same at every place that belongs to them."""
+        counted = self.gold.marks if marks is None else marks
+        return ((given == wanted.to(given.device)) | ~counted.to(given.device)).all(-1)
 
 
 def chosen_sites(subject: Subject, what: str, scope: str, sites: Sequence[int] | None) -> list[int]:

@@ -1,8 +1,10 @@
 """Which heads does the model need for this task?
 
-Four answers, each a number for every head, averaged over labelled examples x:
+Four answers, each a number for every head, averaged over labelled examples x (for a language model,
+examples with the answer that it is to give, ``trace/gold.py``):
 
-attribution  E max Attr_h for the gold class (Hao et al., 2021): the strongest edge of the head;
+attribution  E max Attr_h for the gold class (Hao et al., 2021): the strongest edge of the head; for
+             a gold answer, of its log-probability;
 taylor       E |⟨A_h, ∂L/∂A_h⟩| on the loss L (Michel et al., 2019), = |⟨C_h, ∂L/∂C_h⟩| on contexts,
              the absolute value taken for each example and padding left out;
 ablation     how much accuracy is lost, and loss gained, when only this head is silenced;
@@ -18,24 +20,34 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy import stats
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
 from exhibit_a.examples import Example, fingerprint, read_examples
-from exhibit_a.examples.labels import classes_of, limited
-from exhibit_a.methods.attribution.path_integral import WALK, attribute_classes, wide
+from exhibit_a.examples.labels import limited
+from exhibit_a.methods.attribution.path_integral import WALK, Plan, attribute, wide
 from exhibit_a.methods.registry import method
 from exhibit_a.progress import Progress
 from exhibit_a.results.plain import Stored
 from exhibit_a.results.result import Result
+from exhibit_a.shapes import HasLogits, Scores
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.answers import logits_at, right_and_loss
-from exhibit_a.trace.batches import Batch, KeptHeads, Source, encoded, grouped, run, stand_alone
+from exhibit_a.trace.answers import require_distribution
+from exhibit_a.trace.batches import (
+    Batch,
+    KeptHeads,
+    RowIndex,
+    Source,
+    grouped,
+    run,
+    stand_alone,
+)
 from exhibit_a.trace.edits import Nudge
+from exhibit_a.trace.gold import Gold, gold_of_examples, prompt_of
 from exhibit_a.trace.replay import replay
 
 Measure = Literal["attribution", "taylor", "ablation", "attention"]
@@ -92,7 +104,12 @@ class HeadSimilarity(Result):
     names: tuple[str, str]
 
 
-@method(question="Which heads does the model need?", needs=("classes",), cost=WALK, command="heads")
+@method(
+    question="Which heads does the model need?",
+    needs=("distribution",),
+    cost=WALK,
+    command="heads",
+)
 def head_importance(
     subject: Subject,
     examples: Source,
@@ -102,7 +119,7 @@ def head_importance(
     tolerance: float = 0.01,
     progress: Progress | None = None,
 ) -> HeadImportance:
-    """Rank the heads of a classifier on labelled examples.
+    """Rank the heads of a classifier on labelled examples, or of a language model on answers.
 
     >>> importance = xa.head_importance(subject, examples[:4], by="taylor")
     >>> tuple(importance.scores.shape), len(importance.ranking)
@@ -191,12 +208,14 @@ def importance_by_example(
 ) -> tuple[dict[str, HeadTables], Doubts]:
     """Tables of heads for every example, the main measure first, and doubts about them."""
     require_choice("measure", by, MEASURES)
-    gold, inputs = classes_of(subject, examples), encoded(subject, examples)
+    require_distribution(subject)
+    prompts = [prompt_of(subject, example, truncate=True) for example in examples]
+    gold, inputs = gold_of_examples(subject, examples, prompts), [p.inputs for p in prompts]
     measure = MEASURES[by](tolerance)
     tables: dict[str, Tensor] = {}
     for group in grouped(inputs, alone=stand_alone(subject), progress=progress):
         batch = run(subject, [inputs[place] for place in group])
-        for name, rows in measure(batch, gold[group]).items():
+        for name, rows in measure(batch, gold.rows(torch.tensor(group))).items():
             table = rows.new_full((len(examples), *rows.shape[1:]), torch.nan)
             tables.setdefault(name, table)[group] = rows
     return tables, measure.doubts()
@@ -209,7 +228,7 @@ class _Measure(ABC):
         self.tolerance = tolerance
 
     @abstractmethod
-    def __call__(self, batch: Batch, gold: Int[Tensor, " row"]) -> dict[str, HeadTables]:
+    def __call__(self, batch: Batch, gold: Gold) -> dict[str, HeadTables]:
         """Tables for every row, by name; the first is the measure, the others are related."""
 
     def doubts(self) -> Doubts:
@@ -223,10 +242,14 @@ class _Attribution(_Measure):
         self.shares: list[Tensor] = []
         self.points: list[Tensor] = []
 
-    def __call__(self, batch: Batch, gold: Tensor) -> dict[str, Tensor]:
+    def __call__(self, batch: Batch, gold: Gold) -> dict[str, Tensor]:
         """The largest entry and the sum of entries."""
+
+        def answer(output: HasLogits, rows: RowIndex) -> Scores:
+            return gold.rows(rows).share(output)
+
         largest, sums = [], []
-        for site, integral in enumerate(attribute_classes(batch, gold, self.tolerance)):
+        for site, integral in enumerate(attribute(batch, answer, Plan(tolerance=self.tolerance))):
             real = batch.real_queries(site)[:, :, None] & batch.real_keys(site)[:, None]
             largest.append(integral.scores.masked_fill(~real[:, None], -torch.inf).amax((2, 3)))
             sums.append(integral.scores.sum((2, 3)))
@@ -247,12 +270,12 @@ class _Attribution(_Measure):
 
 
 class _Taylor(_Measure):
-    def __call__(self, batch: Batch, gold: Tensor) -> dict[str, Tensor]:
+    def __call__(self, batch: Batch, gold: Gold) -> dict[str, Tensor]:
         """What the loss would gain without each head, to first order."""
         batch.subject.require_gradients()
         edit = Nudge("context")
         with torch.enable_grad():
-            _, losses = right_and_loss(logits_at(replay(batch, edit, start=0)), gold)
+            _, losses = gold.right_and_loss(replay(batch, edit, start=0))
             slopes = torch.autograd.grad(losses.sum(), edit.nudges, materialize_grads=True)
         changes = []
         for site, (slope, context) in enumerate(zip(slopes, edit.seen, strict=True)):
@@ -263,22 +286,23 @@ class _Taylor(_Measure):
 
 class _Ablation(_Measure):
     @torch.no_grad()
-    def __call__(self, batch: Batch, gold: Tensor) -> dict[str, Tensor]:
+    def __call__(self, batch: Batch, gold: Gold) -> dict[str, Tensor]:
         """What accuracy loses and the loss gains without each head."""
         sites = batch.sites
         most = max(site.heads for site in sites)
-        right, loss = right_and_loss(logits_at(batch.output), gold)
+        device = batch.real.device
+        right, loss = gold.right_and_loss(batch.output)
         together = max(1, COPIED_TOKENS // batch.real.shape[1])
         accuracy, losses = [], []
         for site in sites:
-            rows = torch.arange(len(batch), device=gold.device).repeat_interleave(site.heads)
-            dropped = torch.arange(site.heads, device=gold.device).repeat(len(batch))
+            rows = torch.arange(len(batch), device=device).repeat_interleave(site.heads)
+            dropped = torch.arange(site.heads, device=device).repeat(len(batch))
             pieces = []
             for chunk in torch.split(torch.arange(len(rows)), together):
-                kept = torch.ones(len(chunk), len(sites), most, device=gold.device)
+                kept = torch.ones(len(chunk), len(sites), most, device=device)
                 kept[torch.arange(len(chunk)), site.index, dropped[chunk]] = 0
-                logits = logits_at(replay(batch.rows(rows[chunk]), KeptHeads(kept)))
-                pieces.append(torch.stack(right_and_loss(logits, gold[rows[chunk]])))
+                output = replay(batch.rows(rows[chunk]), KeptHeads(kept))
+                pieces.append(torch.stack(gold.rows(rows[chunk]).right_and_loss(output)))
             still_right, larger_loss = torch.cat(pieces, 1).reshape(2, len(batch), site.heads)
             accuracy.append(right.unsqueeze(1) - still_right)
             losses.append(larger_loss - loss.unsqueeze(1))
@@ -286,7 +310,7 @@ class _Ablation(_Measure):
 
 
 class _Attention(_Measure):
-    def __call__(self, batch: Batch, gold: Tensor) -> dict[str, Tensor]:  # noqa: ARG002
+    def __call__(self, batch: Batch, gold: Gold) -> dict[str, Tensor]:  # noqa: ARG002
         """The mean row maximum and the mean entry."""
         maxima, means = [], []
         for site, attention in enumerate(batch.attention):

@@ -28,7 +28,7 @@ from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.attribution.contribution import along_output
 from exhibit_a.methods.identifiability.effective import effective_attention
 from exhibit_a.methods.own import Checks, TokenAttribution
-from exhibit_a.methods.registry import Cost, method
+from exhibit_a.methods.registry import Cost, method, rows_of
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import Options, SiteHeads
 from exhibit_a.trace.capture import Trace
@@ -85,10 +85,9 @@ class SinkDiagnosis(SiteResult):
 
 @method(
     question="What does a head do with a token that it always looks at?",
-    needs=("attention", "values"),
+    needs=rows_of("attention", "values"),
     cost=Cost(forwards=1, algebra=1.2, maps=2),
     command="sinks",
-    rows=True,
 )
 @torch.no_grad()
 def sink_diagnosis(trace: Trace, *, threshold: float = 0.3) -> SinkDiagnosis:
@@ -162,7 +161,8 @@ def _diagnosed(
         "null_share": (hidden.norm(dim=-1) / columns.norm(dim=-1).clamp_min(tiny)),
     }
     return {
-        name: part.cpu() for name, part in (numbers | {"kind": _kind(numbers, threshold)}).items()
+        name: column.cpu()
+        for name, column in (numbers | {"kind": _kind(numbers, threshold)}).items()
     }
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.methods.identifiability.polytope import polytope
-from exhibit_a.methods.registry import Cost, method
+from exhibit_a.methods.registry import Cost, method, rows_of
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
@@ -52,9 +52,8 @@ class AlternativeAttention(Result):
 
 @method(
     question="Which other attention would have given the same answer?",
-    needs=("attention", "values"),
+    needs=rows_of("attention", "values"),
     cost=Cost(forwards=18, maps=1),
-    rows=True,
 )
 def alternative_attention(
     trace: Trace,

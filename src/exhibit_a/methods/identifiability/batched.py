@@ -14,7 +14,7 @@ The effective attention of a call is found in two steps:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Bool, Float
@@ -27,21 +27,13 @@ from exhibit_a.methods.identifiability.effective import (
     share_on,
 )
 from exhibit_a.methods.identifiability.freedom import degrees_of_freedom
-from exhibit_a.methods.identifiability.projection import project
+from exhibit_a.methods.identifiability.projection import Convention, project
 from exhibit_a.methods.identifiability.ranks import surely_independent, tolerance_for
 from exhibit_a.shapes import Attention, Values, Visible
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap, shared_to_all
 
 HeadNumbers = Float[Tensor, "batch _head"]
-
-
-@dataclass(frozen=True)
-class Convention:
-    """The options of ``effective_attention`` that a projection depends on, with its defaults."""
-
-    simplex: bool = False
-    rtol: float | None = None
 
 
 def effective_statistics(
@@ -67,12 +59,7 @@ def effective_statistics(
         return numbers, attention
     rest = ~safe
     projection = project(  # step 2
-        attention[rest],
-        values[rest],
-        visible,
-        simplex=convention.simplex,
-        rtol=convention.rtol,
-        dtype=precision,
+        attention[rest], values[rest], visible, replace(convention, dtype=precision)
     )
     by_row = {
         "rank": projection.rank,
@@ -110,8 +97,11 @@ class EffectiveSummary(Tap):
         )
         first = torch.zeros_like(self.special)
         first[:, 0] = True
-        raw = share_on(call.probs, self.special, first)
-        kept = raw if effective is call.probs else share_on(effective, self.special, first)
+        marks = (self.special, first)
+        raw = [shares.mean(-1) for shares in share_on(call.probs, *marks)]
+        kept = raw
+        if effective is not call.probs:
+            kept = [shares.mean(-1) for shares in share_on(effective, *marks)]
         numbers |= {"special_raw": raw[0], "first_raw": raw[1]}
         numbers |= {"special_effective": kept[0], "first_effective": kept[1]}
         self.numbers.append(numbers)

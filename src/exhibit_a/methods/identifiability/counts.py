@@ -22,7 +22,7 @@ from exhibit_a.methods.identifiability.effective import (
     with_padding,
 )
 from exhibit_a.methods.identifiability.freedom import Freedom, degrees_of_freedom
-from exhibit_a.methods.registry import Cost, method
+from exhibit_a.methods.registry import Cost, method, rows_of
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import SiteRows
 from exhibit_a.subject.anatomy import NO_PRODUCT, Site
@@ -54,9 +54,8 @@ class AttentionIdentifiability(Result):
 
 @method(
     question="Was this attention the only one possible?",
-    needs=("attention", "values", "keys"),
+    needs=rows_of("attention", "values", "keys"),
     cost=Cost(forwards=2, algebra=28, maps=2),
-    rows=True,
 )
 def attention_identifiability(trace: Trace) -> AttentionIdentifiability:
     """Count in how many ways every attention row could have been different, under four demands.

@@ -9,28 +9,30 @@ and V is used; where it has not, V is replaced by V·U·S from W_O = U·S·Wᵀ,
 values and the column space of T and is no wider than V.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.explanation.flow import one_stack, readout_rows
-from exhibit_a.methods.identifiability.projection import project
+from exhibit_a.methods.identifiability.projection import Convention, Measured, project
 from exhibit_a.methods.identifiability.ranks import (
     Tolerance,
     singular_values,
     surely_independent,
 )
 from exhibit_a.methods.identifiability.value_bias import value_bias as observed_bias
-from exhibit_a.methods.registry import Cost, method, token_method
+from exhibit_a.methods.registry import Cost, method, rows_of, token_method
 from exhibit_a.numerics.parallel import one_thread
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteHeads, SiteMap, SiteRows
 from exhibit_a.subject.anatomy import Site
+from exhibit_a.subject.weights import Stamp
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target
 
@@ -40,6 +42,10 @@ PADDING = -1  # in place of a rank or verdict, for rows of padding
 ValueBias = Literal["include", "exclude"]
 SiteCounts = Int[Tensor, "_head _query"]
 DeficientHeads = dict[int, Float[Tensor, "_d_head _direction"]]  # U·S of the W_O of those heads
+
+_known_deficient: "WeakKeyDictionary[nn.Module, tuple[Stamp, list[DeficientHeads]]]" = (
+    WeakKeyDictionary()
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -99,10 +105,9 @@ def effective_tokens(trace: Trace, target: Target) -> Float[Tensor, " token"]:
 
 @method(
     question="How much of attention can reach the output?",
-    needs=("attention", "values"),
+    needs=rows_of("attention", "values"),
     cost=Cost(forwards=1, algebra=1, maps=2),
     command="effective",
-    rows=True,
 )
 def effective_attention(
     trace: Trace,
@@ -138,18 +143,17 @@ def effective_attention(
         raise BadRequestError(f"A relative tolerance lies between 0 and 1, not at {rtol}.")
     trace = trace.keeping("attention", "values")
     biases = observed_bias(trace) if value_bias == "exclude" else None
-    by_site, deficient, changes = [], [], []
-    for site in trace.sites:
+    convention = Convention(simplex, rtol)
+    by_site, deficient = [], []
+    for site, deficient_heads in zip(trace.sites, _deficient_heads(trace), strict=True):
         values = trace.values[site.index]
         if biases is not None:
             values = values - biases[site.index].unsqueeze(1)
-        passed, deficient_heads = passed_on(values, trace.output_weight(site.index))
-        deficient += [(site.index, head) for head in deficient_heads]
-        by_site.append(_site_numbers(trace, site, passed, simplex, rtol))
-        changes.append(
-            _output_change(trace.attention[site.index], by_site[-1]["effective"], passed)
-        )
+        passed = as_projected(values, deficient_heads)
+        deficient += [(site.index, head) for head in sorted(deficient_heads)]
+        by_site.append(_site_numbers(trace, site, passed, convention))
     numbers: dict[str, Any] = {name: tuple(site[name] for site in by_site) for name in by_site[0]}
+    changes = [float(change.amax()) for change in numbers.pop("change") if change.numel()]
     return EffectiveAttention(
         tokens=trace.tokens,
         layouts=trace.layouts,
@@ -157,7 +161,7 @@ def effective_attention(
             "effective_attention", value_bias=value_bias, simplex=simplex, rtol=rtol
         ),
         checks=_checks(trace, [site["rtol"] for site in by_site], deficient)
-        | {"largest change of a head's output": max(changes)},
+        | {"largest change of a head's output": max(changes, default=0.0)},
         raw=tuple(trace.attention),
         sites=trace.sites,
         sequences=trace.token_names,
@@ -165,14 +169,14 @@ def effective_attention(
     )
 
 
-def passed_on(
-    values: Float[Tensor, "head key d_head"], weight: Float[Tensor, "head d_head d_model"] | None
-) -> tuple[Float[Tensor, "head key d_head"], list[int]]:
-    """Values as the output projection lets them through, and the heads it loses something of."""
-    if weight is None:
-        return values, []
-    deficient = rank_deficient_projections(weight)
-    return as_projected(values, deficient), sorted(deficient)
+def _deficient_heads(trace: Trace) -> list[DeficientHeads]:
+    """The heads of every site that W_O loses something of; weights are looked at once."""
+    stamp, found = _known_deficient.get(trace.model, ((), []))
+    if stamp != trace.weights:
+        weights = trace.output_weights()
+        found = [{} if weight is None else rank_deficient_projections(weight) for weight in weights]
+        _known_deficient[trace.model] = (trace.weights, found)
+    return found
 
 
 def rank_deficient_projections(weight: Float[Tensor, "head d_head d_model"]) -> DeficientHeads:
@@ -216,28 +220,62 @@ def with_padding(numbers: Tensor, real: Bool[Tensor, " query"], filler: float) -
 
 def share_on(
     maps: Float[Tensor, "*batch head query key"], *marked: Bool[Tensor, "*batch key"]
-) -> list[Float[Tensor, "*batch head"]]:
-    """The mean over rows of the share of absolute weight on the keys of each mark."""
+) -> list[Float[Tensor, "*batch head query"]]:
+    """The share of the absolute weight of every row that lies on the keys of each mark."""
     size = maps.abs()
     total = size.sum(-1).clamp_min(torch.finfo(maps.dtype).tiny)
-    return [((size * keys[..., None, None, :]).sum(-1) / total).mean(-1) for keys in marked]
+    shares = []
+    for keys in marked:
+        somewhere = keys.reshape(-1, keys.shape[-1]).any(0).nonzero().flatten()
+        on_keys = size[..., somewhere] * keys[..., somewhere][..., None, None, :]
+        shares.append(on_keys.sum(-1) / total)
+    return shares
+
+
+class _Shares:
+    """What is measured of the rows of a site as they are projected."""
+
+    def __init__(self, heads: int, values: Tensor, marked: dict[str, Bool[Tensor, " key"]]) -> None:
+        self.values, self.marked = values, marked
+        self.sums = {
+            f"{mark}_{name}": values.new_zeros(heads, dtype=torch.float32)
+            for mark in marked
+            for name in ("raw", "effective")
+        }
+        self.change = values.new_zeros(heads)
+
+    def __call__(self, rows: Measured) -> None:
+        """Add the shares of some rows; note by how much their output changes."""
+        marks = [keys[rows.span] for keys in self.marked.values()]
+        for name, maps in (("raw", rows.raw), ("effective", rows.kept)):
+            for mark, shares in zip(self.marked, share_on(maps, *marks), strict=True):
+                self.sums[f"{mark}_{name}"][rows.heads] += shares.sum(-1)
+        moved = rows.null @ self.values[rows.heads, rows.span]
+        if moved.numel():
+            known = self.change[rows.heads]
+            torch.maximum(known, moved.abs_().amax((1, 2)), out=known)
 
 
 def _site_numbers(
-    trace: Trace, site: Site, values: Tensor, simplex: bool, rtol: float | None
+    trace: Trace, site: Site, values: Tensor, convention: Convention
 ) -> dict[str, Tensor]:
     """Everything about one site; rows of padding are left as they are and marked."""
     attention, visible = trace.attention[site.index], trace.visible[site.index]
     real = trace.queries_of(site.index).real.to(attention.device)
     no_padding = bool(real.all())
     raw = attention if no_padding else attention[:, real]
+    keys = trace.keys_of(site.index)
+    special = keys.special[: attention.shape[-1]].to(attention.device)
+    first = torch.zeros_like(special)
+    first[int(keys.real.long().argmax())] = True
+    precision = torch.promote_types(attention.dtype, torch.float32)
+    measured = _Shares(len(raw), values.to(precision), {"special": special, "first": first})
     projection = project(
         raw,
         values,
         visible if no_padding else visible[real],
-        simplex=simplex,
-        rtol=rtol,
-        dtype=trace.values[site.index].dtype,
+        replace(convention, dtype=trace.values[site.index].dtype),
+        measured,
     )
     effective = projection.effective
     if not no_padding:
@@ -245,10 +283,7 @@ def _site_numbers(
         effective[:, real] = projection.effective
     doubtful = torch.where(projection.unidentifiable, 2, 1)
     verdict = torch.where(projection.identifiable, 0, doubtful)
-    keys = trace.keys_of(site.index)
-    special = keys.special[: attention.shape[-1]].to(attention.device)
-    first = torch.zeros_like(special)
-    first[int(keys.real.long().argmax())] = True
+    largest = measured.values.abs().amax().clamp_min(torch.finfo(precision).tiny)
     return {
         "effective": effective,
         "rank": with_padding(projection.rank, real, PADDING),
@@ -257,30 +292,11 @@ def _site_numbers(
         "null_fraction": with_padding(projection.null_fraction, real, torch.nan),
         "moved": with_padding(projection.moved, real, torch.nan),
         "pearson": projection.pearson,
-        **_shares(raw, projection.effective, special, first),
+        **{name: sums / raw.shape[1] for name, sums in measured.sums.items()},
         "spectrum": projection.spectrum,
         "rtol": with_padding(projection.rtol.to(attention.device), real, torch.nan),
+        "change": measured.change / largest,  # should be zero; in units of the values
     }
-
-
-def _shares(raw: SiteMap, effective: SiteMap, special: Tensor, first: Tensor) -> dict[str, Tensor]:
-    """The weight on special tokens and on the first, head by head: one fits into the cache."""
-    shares = {}
-    for name, maps in (("raw", raw), ("effective", effective)):
-        by_head = [share_on(maps[head : head + 1], special, first) for head in range(len(maps))]
-        for kind, numbers in zip(("special", "first"), zip(*by_head, strict=True), strict=True):
-            shares[f"{kind}_{name}"] = torch.cat(numbers)
-    return shares
-
-
-def _output_change(raw: Tensor, effective: Tensor, values: Tensor) -> float:
-    """The largest change of a head's output, which should be zero, in units of the values."""
-    if not raw.numel():
-        return 0.0
-    values = values.to(effective.dtype)
-    heads = zip(raw, effective, values, strict=True)
-    largest = max(float(((kept - row) @ seen).abs().amax()) for row, kept, seen in heads)
-    return largest / float(values.abs().amax().clamp_min(torch.finfo(values.dtype).tiny))
 
 
 def _checks(

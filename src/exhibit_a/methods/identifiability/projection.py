@@ -24,6 +24,7 @@ float64 as well. Some rows of some heads are worked on at a time, and what is to
 measured before the next ones; heads that share their values share steps 1 and 3.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -39,12 +40,40 @@ from exhibit_a.methods.identifiability.ranks import (
     tolerance_for,
     with_ones,
 )
-from exhibit_a.methods.identifiability.spaces import space_of
+from exhibit_a.methods.identifiability.spaces import Part, space_of
 from exhibit_a.methods.identifiability.woodbury import solvers
 from exhibit_a.numerics.parallel import shares, spread
 
 WORKSPACE = 2**22  # bytes of attention that a thread works on, if more than one row of one head
 FEWEST_ROWS = 64  # rows of a head that are worth a product of their own
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Some rows of some heads while they are in the cache, over the keys of a span."""
+
+    heads: slice
+    span: slice
+    raw: HeadMaps
+    kept: HeadMaps
+    null: HeadMaps  # raw − kept; None of the three may be changed or kept
+
+
+Measure = Callable[[Measured], None]
+
+
+@dataclass(frozen=True)
+class Convention:
+    """What a projection depends on beside its tensors.
+
+    ``simplex`` adds a column of ones to the values: effective rows then keep the sum of the raw
+    ones. ``rtol`` is a tolerance of the rank of one's own. ``dtype`` is the precision the model
+    computed the values in, where it is not their own.
+    """
+
+    simplex: bool = False
+    rtol: float | None = None
+    dtype: torch.dtype | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,26 +116,27 @@ def project(
     attention: Float[Tensor, "*site head query key"],
     values: Float[Tensor, "*site head key d_head"],
     visible: Bool[Tensor, "query key"],
-    *,
-    simplex: bool = False,
-    rtol: float | None = None,
-    dtype: torch.dtype | None = None,
+    convention: Convention = Convention(),  # noqa: B008 (frozen)
+    measure: Measure | None = None,
 ) -> Projection:
     """Project every attention row onto the space that the values of its visible keys span.
 
-    ``simplex`` adds a column of ones to the values: effective rows then keep the sum of the raw
-    ones. ``dtype`` is the precision the model computed the values in, where it is not their own.
+    ``measure`` is shown all rows, a few at a time and on several threads, each head on one.
     """
     maps, flat_values = attention.flatten(0, -3), values.flatten(0, -3)
     sets = key_sets(visible)  # step 1
-    tolerance = tolerance_for(dtype or values.dtype, values.shape[-1] + simplex, rtol)
+    simplex = convention.simplex
+    dtype, width = convention.dtype or values.dtype, values.shape[-1] + simplex
+    tolerance = tolerance_for(dtype, width, convention.rtol)
     precision = torch.promote_types(maps.dtype, torch.float32)
-    effective = torch.zeros(maps.shape, dtype=precision, device=maps.device)
+    room = torch.empty if bool(sets.member.all()) else torch.zeros  # where all is written to
+    effective = room(maps.shape, dtype=precision, device=maps.device)
 
     def project_heads(heads: slice) -> dict[str, Tensor]:
         exact = flat_values[heads].to(torch.float64)
         exact = with_ones(exact, sets) if simplex else exact
-        return _project(maps[heads], exact, sets, tolerance, effective[heads])
+        rows = _Rows(maps[heads], effective[heads], sets, heads, measure)
+        return _project(rows, exact, sets, tolerance)
 
     at_a_time = WORKSPACE // (effective.element_size() * visible.shape[1] * FEWEST_ROWS)
     runs = spread(project_heads, shares(len(maps), at_a_time, maps.device), maps.device)
@@ -124,23 +154,22 @@ def project(
 
 
 def _project(
-    maps: HeadMaps, values: HeadValues, sets: KeySets, tolerance: Tolerance, effective: HeadMaps
+    rows: "_Rows", values: HeadValues, sets: KeySets, tolerance: Tolerance
 ) -> dict[str, Tensor]:
-    """Fill ``effective``, which is zero, for some heads and return the rest."""
+    """Fill the effective rows of some heads, which are zero, and return the rest."""
     distinct, owner = _distinct(values)
     counted = ranks(distinct, sets, tolerance)  # step 1
     counts = {"rank": counted.rank, "least_rank": counted.least, "most_rank": counted.most}
     numbers = {name: count[owner][:, sets.of_row] for name, count in counts.items()}
     numbers["spectrum"] = counted.spectrum[owner]
     free = counted.rank < sets.size
-    rows = _Rows(maps, effective, sets)
     if not bool(free.any(0).all()):
         for block in sets.blocks(~free.any(0)):
             for part in rows.parts(block):
                 raw = rows.read(block, part)
                 rows.write(block, part, raw, raw)  # step 2
     if bool(free.any()):
-        space = space_of(distinct, owner, sets, counted, tolerance, effective.dtype)  # step 3
+        space = space_of(distinct, owner, sets, counted, tolerance, rows.dtype)  # step 3
         for solver in solvers(space.basis, sets, free.any(0)):
             for part in rows.parts(solver.block):
                 raw = rows.read(solver.block, part)
@@ -153,39 +182,51 @@ def _project(
 class _Rows:
     """The rows of some heads, read and written a few at a time, and what is measured of them."""
 
-    def __init__(self, maps: HeadMaps, effective: HeadMaps, sets: KeySets) -> None:
+    def __init__(
+        self,
+        maps: HeadMaps,
+        effective: HeadMaps,
+        sets: KeySets,
+        heads: slice,
+        measure: Measure | None,
+    ) -> None:
         self.maps, self.effective, self.sets = maps, effective, sets
+        self.first_head, self.measure, self.dtype = heads.start, measure, effective.dtype
         shape = (5, *maps.shape[:2])
         self.measured = torch.zeros(shape, dtype=torch.float64, device=maps.device)
 
-    def parts(self, block: Block) -> list[slice]:
-        """The rows of a block in even runs that fit into the workspace."""
-        size = len(self.maps) * (block.span.stop - block.span.start)
-        most = max(1, WORKSPACE // max(1, size * self.effective.element_size()))
-        count = len(block.rows)
-        step = -(-count // -(-count // most)) if count else 1
-        return [slice(start, min(start + step, count)) for start in range(0, count, step)]
+    def parts(self, block: Block) -> list[Part]:
+        """Whole heads as many as fit into the workspace, or else rows of one, in even runs."""
+        row = max(1, (block.span.stop - block.span.start) * self.effective.element_size())
+        most = max(1, WORKSPACE // row)
+        rows = _even_runs(len(block.rows), most)
+        heads = _even_runs(len(self.maps), max(1, most // max(1, len(block.rows))))
+        return [Part(some_heads, some_rows) for some_heads in heads for some_rows in rows]
 
-    def read(self, block: Block, part: slice) -> HeadMaps:
+    def read(self, block: Block, part: Part) -> HeadMaps:
         """Rows of a block over the keys of its span; what they cannot see is nothing."""
-        raw = self.maps[:, _place(block.rows[part]), block.span].to(self.effective.dtype)
+        place = _place(block.rows[part.rows])
+        raw = self.maps[part.heads, place, block.span].to(self.effective.dtype)
         if block.sees_all:
             return raw
-        return raw * self.sets.member[block.sets[block.set_of_row[part]], block.span]
+        return raw * self.sets.member[block.sets[block.set_of_row[part.rows]], block.span]
 
-    def room(self, block: Block, part: slice) -> HeadMaps:
+    def room(self, block: Block, part: Part) -> HeadMaps:
         """Where effective rows go: their place, if it is not scattered."""
-        place = _place(block.rows[part])
+        place = _place(block.rows[part.rows])
         if isinstance(place, slice):
-            return self.effective[:, place, block.span]
-        return torch.empty_like(self.effective[:, place, block.span])
+            return self.effective[part.heads, place, block.span]
+        return torch.empty_like(self.effective[part.heads, place, block.span])
 
-    def write(self, block: Block, part: slice, raw: HeadMaps, kept: HeadMaps) -> None:
+    def write(self, block: Block, part: Part, raw: HeadMaps, kept: HeadMaps) -> None:
         """Put effective rows in their place, and measure them while they are in the cache."""
-        place = _place(block.rows[part])
+        place = _place(block.rows[part.rows])
         if not isinstance(place, slice) or kept is raw:
-            self.effective[:, place, block.span] = kept
+            self.effective[part.heads, place, block.span] = kept
         null = raw - kept
+        if self.measure is not None:
+            heads = slice(self.first_head + part.heads.start, self.first_head + part.heads.stop)
+            self.measure(Measured(heads, block.span, raw, kept, null))
         null_length = torch.linalg.vector_norm(null, dim=-1)
         numbers = (
             raw.sum(-1),
@@ -195,7 +236,7 @@ class _Rows:
             null.abs_().sum(-1),
         )
         for rows, number in zip(self.measured, numbers, strict=True):
-            rows[:, place] = number.to(torch.float64)
+            rows[part.heads, place] = number.to(torch.float64)
 
     def statistics(self, free: Bool[Tensor, " head"]) -> dict[str, Tensor]:
         """What the rows lose; heads in which no row is free lose nothing."""
@@ -207,6 +248,12 @@ class _Rows:
             "moved": null_sum / 2,
             "pearson": torch.where(free, pearson, 1.0),
         }
+
+
+def _even_runs(count: int, most: int) -> list[slice]:
+    """``count`` things in runs of at most ``most``, about as long as each other."""
+    step = -(-count // -(-count // most)) if count else 1
+    return [slice(start, min(start + step, count)) for start in range(0, count, step)]
 
 
 def _place(rows: Int[Tensor, " row"]) -> slice | Int[Tensor, " row"]:

@@ -23,6 +23,14 @@ SAFE_GROWTH = 4.0  # of an error by G⁻¹, in units of its growth where G = I
 Distinct = Float[Tensor, "distinct key width"]
 
 
+@dataclass(frozen=True)
+class Part:
+    """What is worked on at a time: some heads, and some rows of a block."""
+
+    heads: slice
+    rows: slice
+
+
 @dataclass(frozen=True, eq=False)
 class Space:
     """The space that the values of some heads span; heads may share values."""
@@ -36,47 +44,50 @@ class Space:
     settled: Bool[Tensor, "distinct set"]  # whether the values have the rank of the whole there
     blur: Float[Tensor, " distinct"]  # strongest direction dropped over the weakest kept
 
-    def project(self, raw: HeadMaps, solver: Solver, part: slice, effective: HeadMaps) -> None:
-        """Fill ``effective`` for some rows of a block, over the keys of its span."""
+    def project(self, raw: HeadMaps, solver: Solver, part: Part, effective: HeadMaps) -> None:
+        """Fill ``effective`` for a part of a block, over the keys of its span."""
         block, limit = solver.block, SAFE_GROWTH * self.basis.shape[-1] ** 0.5
+        owner = self.owner[part.heads]
         safe = bool((solver.amplification <= limit).all())  # False for NaN, too
         exact = raw if safe else raw.to(torch.float64)
-        basis = (self.rough if safe else self.basis[self.owner])[:, block.span].to(exact.dtype)
+        basis = self.rough[part.heads, block.span] if safe else self.basis[owner][:, block.span]
+        basis = basis.to(exact.dtype)
         solution = exact @ basis
         if solver.inverse is not None:
-            solution = solver.coefficients(solution.to(torch.float64), self.owner, part)  # step 4
+            solution = solver.coefficients(solution.to(torch.float64), owner, part.rows)  # step 4
         if safe:
             torch.matmul(solution.to(raw.dtype), basis.mT, out=effective)
         else:
             effective.copy_(solution @ basis.mT)
-        sets_of_row = block.sets[block.set_of_row[part]]
+        set_of_row = block.set_of_row[part.rows]
         if not block.sees_all:
-            effective *= self.sets.member[sets_of_row, block.span]
+            effective *= self.sets.member[block.sets[set_of_row], block.span]
         size, rank = self.sets.size[block.sets], self.counted.rank[:, block.sets]
-        free = (rank < size)[self.owner]
+        free = (rank < size)[owner]
         if not bool(free.all()):
-            untouched = ~free[:, block.set_of_row[part]].unsqueeze(-1)
+            untouched = ~free[:, set_of_row].unsqueeze(-1)
             effective.copy_(torch.where(untouched, raw, effective))  # step 2
         line = (self.blur / SAME_SPACE).square().clamp_min(WELL_CONDITIONED[raw.dtype])
         settled = self.settled[:, block.sets] & (solver.pivots > line.unsqueeze(-1))
-        unsettled = free & ~settled[self.owner]
+        unsettled = free & ~settled[owner]
         for place in unsettled.any(0).nonzero().flatten().tolist():  # step 5
-            rows = (block.set_of_row[part] == place).nonzero().flatten()
+            rows = (set_of_row == place).nonzero().flatten()
             heads = unsettled[:, place].nonzero().flatten()
-            self._row_by_row(raw, effective, int(block.sets[place]), block.span, (heads, rows))
+            seen = (owner[heads], int(block.sets[place]))
+            self._row_by_row(raw, effective, seen, block.span, (heads, rows))
 
     def _row_by_row(
         self,
         raw: HeadMaps,
         effective: HeadMaps,
-        index: int,
+        seen: tuple[Int[Tensor, " some"], int],
         span: slice,
         where: tuple[Int[Tensor, " some"], Int[Tensor, " row"]],
     ) -> None:
         """Put the projection by a decomposition in its place, for rows that see one key set."""
-        heads, rows = where
+        (heads, rows), (owner, index) = where, seen
         keys = self.sets.member[index].nonzero().flatten()
-        kinds, place = torch.unique(self.owner[heads], return_inverse=True)
+        kinds, place = torch.unique(owner, return_inverse=True)
         directions = _leading(self.values[kinds][:, keys], self.counted.rank[kinds, index])[place]
         block = (heads[:, None, None], rows[:, None], keys - span.start)
         exact = raw[block].to(torch.float64) @ directions @ directions.mT
@@ -99,8 +110,7 @@ def space_of(
     one_sees_all = bool((sets.member[widest] == seen).all())
     full = one_sees_all and bool((rank == values.shape[-1]).all())
     if full and counted.gram is not None and _well_spread(counted.spectrum, dtype):
-        factor = torch.linalg.cholesky(counted.gram)  # VᵀV = LLᵀ, V = B Lᵀ
-        columns = torch.linalg.solve_triangular(factor, whole.mT, upper=False).mT
+        columns = _by_cholesky(whole, counted.gram, dtype if len(sets) == 1 else whole.dtype)
     else:
         columns, mixing = torch.linalg.qr(whole)
     if not full:
@@ -117,7 +127,28 @@ def space_of(
         basis = values.new_zeros(*values.shape[:2], columns.shape[-1])
         basis[:, seen] = columns
     settled = counted.rank == rank.unsqueeze(-1)
-    return Space(values, owner, sets, counted, basis, basis.to(dtype)[owner], settled, blur)
+    rough = basis.to(dtype)
+    rough = rough if len(rough) == len(owner) else rough[owner]
+    return Space(values, owner, sets, counted, basis, rough, settled, blur)
+
+
+def _by_cholesky(
+    values: Distinct, gram: Float[Tensor, "distinct width width"], dtype: torch.dtype
+) -> Float[Tensor, "distinct key width"]:
+    """B from VᵀV = LLᵀ and V = B Lᵀ; in ``dtype`` where that adds little to its own rounding.
+
+    The columns of V add to the rounding of B by √Σ Gₖₖ(G⁻¹)ₖₖ, which is √width where they are
+    orthogonal, whatever their lengths.
+    """
+    factor = torch.linalg.cholesky(gram)
+    identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
+    inverse = torch.linalg.solve_triangular(factor, identity.expand_as(gram), upper=False)
+    lengths = gram.diagonal(dim1=-2, dim2=-1)
+    growth = (lengths * inverse.square().sum(-2)).sum(-1).sqrt()
+    if bool((growth <= SAFE_GROWTH * gram.shape[-1] ** 0.5).all()):
+        return values.to(dtype) @ inverse.to(dtype).mT
+    columns: Tensor = torch.linalg.solve_triangular(factor, values.mT, upper=False).mT
+    return columns
 
 
 def _well_spread(spectrum: Float[Tensor, "distinct direction"], dtype: torch.dtype) -> bool:

@@ -49,6 +49,12 @@ def from_columns(columns: Columns) -> Rows:
     return [dict(zip(columns, row, strict=True)) for row in zip(*cells, strict=True)]
 
 
+def columns_of(result: Result, headings: str) -> Columns:
+    """Fields of a result as columns: ``accuracy``, or ``p=p_value`` under a heading of its own."""
+    pairs = [heading.partition("=") for heading in headings.split()]
+    return {heading: getattr(result, field or heading) for heading, _, field in pairs}
+
+
 def of_heads(
     sites: Sequence[Site], heads: Iterable[Head], columns: Mapping[str, Sequence[Tensor] | Tensor]
 ) -> Rows:

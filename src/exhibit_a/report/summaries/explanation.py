@@ -7,7 +7,13 @@ from exhibit_a.methods.explanation.permutation import PermutationTest
 from exhibit_a.methods.explanation.pictures import Pictures
 from exhibit_a.methods.own import TokenAttribution
 from exhibit_a.report.sentences import MARKS, ranked_pictures
-from exhibit_a.report.summaries.dispatch import Columns, Summary, from_columns, means, summary_rows
+from exhibit_a.report.summaries.dispatch import (
+    Summary,
+    columns_of,
+    from_columns,
+    means,
+    summary_rows,
+)
 from exhibit_a.report.table import Rows
 
 FIRST_WORDS = 3  # of a picture
@@ -15,44 +21,34 @@ FIRST_WORDS = 3  # of a picture
 
 @summary_rows.register
 def _(result: PermutationTest, top: int | None = None) -> Summary:  # noqa: ARG001
-    columns: Columns = {
-        "shuffled": result.conditions,
-        "accuracy": result.accuracy,
-        "interval": result.accuracy_interval,
-        "drop": result.drop,
-        "p": result.p_value,
-        "change": result.mean_change,
-        "flips": result.flip_rate,
-        "uniform": result.uniform_accuracy,
-    }
+    columns = columns_of(
+        result,
+        "shuffled=conditions accuracy interval=accuracy_interval drop p=p_value change=mean_change "
+        "flips=flip_rate uniform=uniform_accuracy",
+    )
     title = f"{result.what} permuted by {result.scope}; own accuracy {result.own_accuracy:.3f}"
     return Summary(title, from_columns(columns))
 
 
 @summary_rows.register
 def _(result: AdversarialAttention, top: int | None = None) -> Summary:  # noqa: ARG001
-    columns: Columns = {
-        "where": result.conditions,
-        "divergence": result.divergence,
-        "most_possible": result.bound,
-        "at_the_answer": result.at_answer,
-        "same_outputs": result.free,
-        "answer_moved": result.change,
-        "exact": result.exact.bool(),
-    }
-    if bool(result.free.isnan().all()):
-        del columns["same_outputs"]  # was not asked for
+    asked = "" if bool(result.free.isnan().all()) else "same_outputs=free "
+    columns = columns_of(
+        result,
+        "where=conditions divergence most_possible=bound at_the_answer=at_answer "
+        f"{asked}answer_moved=change",
+    )
+    columns["exact"] = result.exact.bool()
     title = f"farthest attention found (Jensen–Shannon) for the {result.target}"
     return Summary(title, from_columns(columns))
 
 
 @summary_rows.register
 def _(result: AdversarialKeys, top: int | None = None) -> Summary:  # noqa: ARG001
-    columns: Columns = {
-        "keys": result.conditions,
-        "accuracy": result.accuracy,
-        "interval": result.accuracy_interval,
-        "same_answer": result.agreement,
+    columns = columns_of(
+        result, "keys=conditions accuracy interval=accuracy_interval same_answer=agreement"
+    )
+    columns |= {
         "distance": means(result.key_distance),
         "without_shift": means(result.shift_free_distance),
         "divergence": means(result.divergence),

@@ -7,8 +7,8 @@ from exhibit_a.methods.heads.removal import Pruning
 from exhibit_a.methods.heads.sinks import SinkDiagnosis
 from exhibit_a.report.summaries.dispatch import (
     TOP,
-    Columns,
     Summary,
+    columns_of,
     from_columns,
     known,
     of_heads,
@@ -49,13 +49,7 @@ def _(result: HeadSimilarity, top: int | None = None) -> Summary:
 
 @summary_rows.register
 def _(result: PruningCurve, top: int | None = None) -> Summary:  # noqa: ARG001
-    columns: Columns = {
-        "heads_gone": result.removed,
-        "share": result.fraction,
-        "accuracy": result.accuracy,
-        "interval": result.interval,
-        "loss": result.loss,
-    }
+    columns = columns_of(result, "heads_gone=removed share=fraction accuracy interval loss")
     title = f"{result.order} important heads first, by {result.measure}"
     return Summary(f"{title}; mean accuracy {result.area:.3f}", from_columns(columns))
 

@@ -1,0 +1,165 @@
+"""Write docs/claims.md: every claim of the founding documents and what became of it.
+
+``make map`` runs it; a test sees that the page is what docs/data/claims.jsonl and the claims
+(``studies/claims.py``) give. Every word on it is derived from the measurements.
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "studies"))
+
+from claims import CLAIMS, DOCUMENTS, UNMEASURED, WORDS, Claim, Test  # noqa: E402
+from measurements import FILE, Measurement, kept  # noqa: E402
+from operations import SHAPES  # noqa: E402
+
+PAGE = ROOT / "docs/claims.md"
+OPENING = """# What held and what did not
+
+*Written by `make map` from docs/data/claims.jsonl, which the studies write; do not edit it by hand.*
+
+The documents that this package rests on make claims. Each is put to real weights here. A word is never typed: a claim
+names measurements and the range in which each bears it out. It *holds* where the whole 95 % interval of every measurement
+lies in its range, *holds in part* where that is true of some, *does not hold here* where it is true of none and one lies
+outside, and is *not measured yet* where a measurement is missing or every interval has a foot on both sides. What cannot
+be asked here says why. "Here" is meant: these are small models, mostly `sentiment` (6 layers, 12 heads of width 32).
+
+"""
+
+
+def page(known: Mapping[str, Measurement] | None = None) -> str:
+    """The whole page."""
+    found = kept(FILE) if known is None else known
+    sections = [OPENING + overview(found)]
+    numbers = {claim.title: place for place, claim in enumerate(CLAIMS, start=1)}
+    for document, title in DOCUMENTS.items():
+        claims = [claim for claim in CLAIMS if claim.document == document]
+        told = [section(numbers[claim.title], claim, found) for claim in claims]
+        sections.append(f"## {title}\n\n" + "\n\n".join(told))
+    sections += [people(found), widths(), again()]
+    return "\n\n".join(sections) + "\n"
+
+
+def overview(known: Mapping[str, Measurement]) -> str:
+    """One screen: the claims by their words."""
+    lines = ["| word | claims | which |", "|---|---|---|"]
+    for word in WORDS:
+        these = [
+            f"{place}. {claim.title.lower()}"
+            for place, claim in enumerate(CLAIMS, start=1)
+            if claim.word(known) == word
+        ]
+        lines.append(f"| **{word}** | {len(these)} | {' · '.join(these) or '–'} |")
+    return "\n".join(lines)
+
+
+def section(number: int, claim: Claim, known: Mapping[str, Measurement]) -> str:
+    """One claim: what is said, what was found, and how to find it again."""
+    lines = [f"### {number}. {claim.title}: *{claim.word(known)}*", "", claim.says]
+    lines += ["", f"* Document's number: {claim.number or 'none'}"]
+    lines += [f"* {tested(test, known)}" for test in claim.tests]
+    if claim.cannot:
+        lines.append(f"* {claim.cannot}")
+    if claim.note:
+        lines.append(f"* {claim.note}")
+    rows = [known[test.id] for test in claim.tests if test.id in known]
+    for model, data in dict.fromkeys((row.model, row.data) for row in rows):
+        lines.append(f"* Model: {model}; data: {data}")
+    for command in commands(claim, known):
+        lines.append(f"* `{command}`")
+    return "\n".join(lines)
+
+
+def tested(test: Test, known: Mapping[str, Measurement]) -> str:
+    """One measurement, what the claim allows, and what it says."""
+    if test.id not in known:
+        return f"{test.id}: {UNMEASURED}; the claim asks for {test}"
+    found = known[test.id]
+    return f"{test.id}: **{with_interval(found)}** ({found.count} {found.of}); the claim asks for {test}: {test.outcome(found)}"
+
+
+def with_interval(found: Measurement) -> str:
+    """The value, and its interval where it has one."""
+    if found.exact:
+        return figure(found.value)
+    return f"{figure(found.value)} [{figure(found.interval[0])}, {figure(found.interval[1])}]"
+
+
+def commands(claim: Claim, known: Mapping[str, Measurement]) -> list[str]:
+    """What measured it, or would."""
+    used = [known[test.id].command for test in claim.tests if test.id in known]
+    return list(dict.fromkeys(used)) or [claim.command]
+
+
+def figure(number: float) -> str:
+    """Three digits are enough."""
+    return f"{number:.3g}"
+
+
+def people(known: Mapping[str, Measurement]) -> str:
+    """Every method beside the words that people marked, where that was measured."""
+    start, end = "agreement with people, ", " (AUPRC)"
+    names = [
+        name.removeprefix(start).removesuffix(end)
+        for name in known
+        if name.startswith(start) and name.endswith(end) and " less " not in name
+    ]
+    title = "## Plausible and faithful\n\n"
+    if not names:
+        return f"{title}Which methods name the words that people call good or bad: {UNMEASURED} (`studies/gold.py`)."
+    lines = [
+        "| method | AUPRC with people | token F1 at matched size | answer lost without the first fifth of the words |",
+        "|---|---|---|---|",
+    ]
+    for name in sorted(names, key=lambda name: -known[f"{start}{name}{end}"].value):
+        ids = (
+            f"{start}{name}{end}",
+            f"{start}{name} (token F1)",
+            f"answer lost without the first fifth of the words, {name}",
+        )
+        lines.append(
+            f"| {name.replace('_', ' ')} | "
+            + " | ".join(with_interval(known[one]) for one in ids)
+            + " |"
+        )
+    one = known[f"{start}{names[0]}{end}"]
+    said = f"{one.count} {one.of} ({one.data}) that {one.model} answers rightly; words that speak for the label are gold. `{one.command}`"
+    return title + said + "\n\n" + "\n".join(lines)
+
+
+def widths() -> str:
+    """Where collapsed heads would save multiplications."""
+    lengths = (1, 32, 512, 4096)
+    heading = " | ".join("1 token" if tokens == 1 else f"{tokens} tokens" for tokens in lengths)
+    lines = [
+        f"| attention | {heading} | numbers kept for a token: keys and values, or x |",
+        "|---" * 6 + "|",
+    ]
+    for name, shape in SHAPES.items():
+        ratios = " | ".join(f"{shape.ratio(tokens):.2f}" for tokens in lengths)
+        lines.append(
+            f"| {name}: {shape.width} wide, {shape.heads} × {shape.d_head} | {ratios} | {shape.cached[0]}, {shape.cached[1]} |"
+        )
+    return f"""## Two products instead of four, by width
+
+With x̃ = [x, 1], a head is softmax(x̃ M x̃ᵀ) x̃ N with M = W̃_Q W̃_Kᵀ/√k and N = W̃_V W_O. That is exact, but M and N are as
+wide as the model. Multiplications of collapsed heads over the usual ones, counted (`studies/operations.py`):
+
+{chr(10).join(lines)}
+
+A head with keys of its own has to be wider than d(d + n)/(2d + n), between half of the model's width d (n small) and all of
+it. What can be halved is memory: x alone is kept instead of keys and values, unless heads share those."""
+
+
+def again() -> str:
+    """How a reader checks it."""
+    return """## Measure it again
+
+`make claims DATA=FOLDER` runs the cheap studies on smaller samples and says for every number whether the new interval meets
+the stored one. `make studies DATA=FOLDER` runs all of them at full size, for hours; each can be stopped and goes on. FOLDER holds SST-2, MNLI-subset, RTE, MRPC, wikitext-2 and sst-trees."""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,351 @@
+"""How do copies of several texts run in one batch, each with its heads at shares of its own?
+
+The attention maps of every text are frozen, as they were (A) and even (U). A *copy* is a row of a
+batch: one of the texts, with a share α for each of its heads,
+
+    P(α) = U + α (A − U).
+
+Copies of all texts that leave the same layers unchanged run together, from the first layer they
+change. Texts are padded on the right; their maps are zero there, so that no row of a text sees what
+it did not see alone, and what it is given does not depend on the company. One text alone is a
+company of one. ``head_game.py`` says what the game is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+from torch.nn.functional import pad
+
+from exhibit_a.methods.explanation.shuffling import shuffled, uniform
+from exhibit_a.numerics.memory import free_bytes
+from exhibit_a.numerics.seeds import generator
+from exhibit_a.shapes import Attention, Context, HasLogits, SiteMap
+from exhibit_a.subject.fused import FusedCall
+from exhibit_a.subject.tap import AttentionCall
+from exhibit_a.trace.batches import Batch, RowIndex, of_several
+from exhibit_a.trace.capture import Trace
+from exhibit_a.trace.edits import Edit, ReplaceRows, together
+from exhibit_a.trace.edits import replace as replace_maps
+from exhibit_a.trace.passes import answering_from
+from exhibit_a.trace.replay import replay
+from exhibit_a.trace.targets import Target
+
+TOKENS_AT_ONCE = 4096  # in one pass, copies included
+MEMORY_SHARE = 0.25  # of what is free may be taken by maps of the copies
+BACKWARDS = 2.1e9  # bytes that copies with a graph may take by a generous count
+HELD = 4e8  # bytes that sums of slopes may take, each as large as all maps
+KEPT = 5  # floats that a layer keeps for a token at most, for each output of its weights
+
+Shares = Float[Tensor, "copy head"]  # of its own map, for every head of every site
+Margins = Float[Tensor, " copy"]
+TextMaps = Float[Tensor, "text head query key"]  # padded with zeros
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenText:
+    """A text whose attention maps are frozen: as they were, and even."""
+
+    trace: Trace
+    target: Target
+    own: tuple[SiteMap, ...]
+    even: tuple[SiteMap, ...]
+
+    @classmethod
+    def of(cls, trace: Trace, target: Target) -> "FrozenText":
+        """The maps of a pass."""
+        kept = trace.keeping("attention", "values", "hidden")
+        own = tuple(_wide(maps) for maps in kept.attention)
+        even = tuple(
+            uniform(maps[None], seen[None, None].to(maps.device))[0]
+            for maps, seen in zip(own, kept.visible, strict=True)
+        )
+        return cls(kept, target, own, even)
+
+    def dealt(self, site: int, seeded: torch.Generator) -> SiteMap:
+        """The maps of a site with the weights of every row dealt anew to the keys it may see."""
+        maps, seen = self.own[site][None], self.trace.visible[site][None, None]
+        draws = torch.rand(maps.shape, generator=seeded).to(maps.device)
+        return shuffled(maps, seen.to(maps.device), draws)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Play:
+    """What came of some settings of the heads, copy by copy."""
+
+    margins: Margins
+    probabilities: Margins  # of the answer, where it has one; else the margins
+
+
+class Company:
+    """Texts whose copies run together."""
+
+    def __init__(self, texts: Sequence[FrozenText]) -> None:
+        self.texts = tuple(texts)
+        first = self.texts[0].trace
+        self.sites, self.layers, self.subject = first.sites, first.layers, first.subject
+        positions = [text.target.position for text in self.texts]
+        earliest = min((place for place in positions if place is not None), default=None)
+        together = of_several([text.trace for text in self.texts])
+        self.batch, start = answering_from(together, earliest)
+        later = (earliest or 0) - (start or 0)  # so many answers are left out
+        self.targets = [
+            text.target if place is None else replace(text.target, position=place - later)
+            for text, place in zip(self.texts, positions, strict=True)
+        ]
+        self.own, self.even = (
+            tuple(_padded([maps[site] for maps in by_text]) for site in range(len(self.sites)))
+            for by_text in ([t.own for t in self.texts], [t.even for t in self.texts])
+        )
+        self.passes = [0.0] * len(self.texts)  # forward passes of the whole model so far
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def by_site(self, numbers: Shaped[Tensor, " head *copy"]) -> tuple[Tensor, ...]:
+        """Numbers of all heads, site by site."""
+        return torch.split(numbers, [site.heads for site in self.sites])
+
+    def first_sites(self, shares: Shares) -> Int[Tensor, " copy"]:
+        """The first site that each copy changes; one past the last where it changes none."""
+        changed = [(site != 1).any(0) for site in self.by_site(shares.T)]
+        changed.append(torch.ones(len(shares), dtype=torch.bool))
+        return torch.stack(changed, 1).to(torch.int8).argmax(1)
+
+    @torch.no_grad()
+    def play(self, places: RowIndex, shares: Shares, *, following: bool = False) -> Play:
+        """The answers of copies of the texts at ``places``, with every head at its share.
+
+        With ``following``, maps are not frozen: heads that keep their share look where they would.
+        """
+        margins, probabilities = torch.empty(len(shares)), torch.empty(len(shares))
+        first = self.first_sites(shares)
+        for site in sorted(set(first.tolist())):
+            for chunk in torch.split((first == site).nonzero().flatten(), self._at_once()):
+                blend = _Blend(self, places[chunk], shares[chunk], following=following)
+                output = self._replayed(blend)
+                margins[chunk] = self._reached(output, places[chunk]).float().cpu()
+                probabilities[chunk] = self._probability(output, places[chunk]).float().cpu()
+        return Play(margins, probabilities)
+
+    @torch.no_grad()
+    def permuted(self, places: RowIndex, repeats: int, seed: int) -> Float[Tensor, "text repeat"]:
+        """The margins of texts with the weights of every row dealt anew, some times."""
+        reached = []
+        copies = [(place, repeat) for place in places.tolist() for repeat in range(repeats)]
+        for start in range(0, len(copies), self._at_once()):
+            chunk = copies[start : start + self._at_once()]
+            dealt = [
+                _padded(
+                    [self.texts[place].dealt(site, generator(seed, site, n)) for place, n in chunk],
+                    self.own[site].shape[1:],
+                )
+                for site in range(len(self.sites))
+            ]
+            edit = together(*(self._put(site, maps) for site, maps in enumerate(dealt)))
+            asked = torch.tensor([place for place, _ in chunk])
+            self._count(asked, first_call=0)
+            reached.append(self._reached(replay(self._rows(asked), edit), asked).float().cpu())
+        return torch.cat(reached).reshape(len(places), repeats)
+
+    def slopes(
+        self, places: RowIndex, alphas: Sequence[float], weights: Float[Tensor, "sum copy"]
+    ) -> tuple[Margins, Margins, list[tuple[SiteMap, ...]]]:
+        """With all heads of a copy at the same share α: margins, dF/dα, weighted sums of ∂F/∂P.
+
+        Each row of ``weights`` makes one sum over copies, in maps as large as the padded attention.
+        """
+        self.subject.require_gradients()
+        margins, steepness = [], []
+        sums = [tuple(torch.zeros_like(maps[0]) for maps in self.own) for _ in weights]
+        heads = sum(site.heads for site in self.sites)
+        for chunk in torch.split(torch.arange(len(alphas)), self._at_once(backwards=True)):
+            shares = torch.tensor(alphas)[chunk, None].expand(-1, heads)
+            blend = _Blend(self, places[chunk], shares, sloping=True)
+            with torch.enable_grad():
+                reached = self._reached(self._replayed(blend), places[chunk])
+                slopes = torch.autograd.grad(reached.sum(), blend.contexts, materialize_grads=True)
+            margins.append(reached.detach().float().cpu())
+            steep = torch.zeros(len(chunk), dtype=torch.double)
+            for site, slope in enumerate(slopes):
+                by_weight = _wide(slope) @ _wide(blend.values_seen[site]).mT  # ∂F/∂P
+                moved = self.of_copies(self.own[site] - self.even[site], places[chunk])
+                steep += (by_weight * moved).sum((1, 2, 3), dtype=torch.double).cpu()
+                for total, row in zip(sums, weights[:, chunk], strict=True):
+                    if bool(row.any()):
+                        total[site].add_(torch.tensordot(row.to(by_weight), by_weight, 1))
+            steepness.append(steep)
+        return torch.cat(margins), torch.cat(steepness), sums
+
+    def of_copies(self, maps: TextMaps, places: RowIndex) -> Float[Tensor, "_copy head query key"]:
+        """The maps of the texts of some copies; those of a text alone fit any number of them."""
+        return maps if len(self) == 1 else maps[places.to(maps.device)]
+
+    def rows_of(self, site: int) -> tuple[int, ...]:
+        """The queries of a site that are frozen or even, where not all were kept."""
+        return (self.asked_rows or ()) if self.own[site].shape[2] else ()
+
+    @property
+    def sums_held(self) -> int:
+        """How many sums of slopes may be held for each text at a time."""
+        return max(2, int(HELD / (4 * sum(maps.numel() for maps in self.own))))
+
+    @property
+    def asked_rows(self) -> tuple[int, ...] | None:
+        """The queries whose maps were kept, in a text alone; None where all were."""
+        return self.texts[0].trace.rows
+
+    def _put(self, site: int, maps: Attention) -> Edit:
+        """An edit that puts maps, or the rows that were kept of them, in their place."""
+        if self.asked_rows is None:
+            return replace_maps(site, maps)
+        return ReplaceRows(site, torch.tensor(self.rows_of(site)), maps)
+
+    def _rows(self, places: RowIndex) -> Batch:
+        return self.batch.rows(places.to(self.batch.real.device))
+
+    def _count(self, places: RowIndex, first_call: int) -> None:
+        """Count the passes of copies that run from a layer call on."""
+        share = 1 - first_call / len(self.layers)
+        for place, copies in enumerate(places.bincount(minlength=len(self)).tolist()):
+            self.passes[place] += copies * share
+
+    def _replayed(self, blend: "_Blend") -> HasLogits:
+        self._count(blend.places, blend.first_call)
+        output: HasLogits = replay(self._rows(blend.places), blend)
+        return output
+
+    def _reached(self, output: HasLogits, places: RowIndex) -> Margins:
+        """What every copy reaches of its own text's target."""
+        return _by_text(self.targets, output, places)
+
+    def _probability(self, output: HasLogits, places: RowIndex) -> Margins:
+        asked = [
+            target if target.scale == "logit" else replace(target, scale="probability")
+            for target in self.targets
+        ]
+        return _by_text(asked, output, places)
+
+    def _at_once(self, *, backwards: bool = False) -> int:
+        """How many copies fit: by tokens, and by the maps that a pass holds."""
+        tokens = max(max(maps.shape[2:]) for maps in self.own)
+        sizes = [maps[0].numel() for maps in self.own]
+        held = (3 * sum(sizes) if backwards else 4 * max(sizes)) * 4
+        fitting = MEMORY_SHARE * free_bytes(self.batch.real.device) / held
+        if backwards:
+            fitting = min(fitting, BACKWARDS / (held + 4 * self._kept_by_layers(tokens)))
+        return max(1, min(int(fitting), TOKENS_AT_ONCE // tokens))
+
+    def _kept_by_layers(self, tokens: int) -> float:
+        """About as many floats as the layers keep of one copy for the way back."""
+        layers = (self.subject.model.get_submodule(layer.module) for layer in self.layers)
+        weights = sum(weight.numel() for layer in layers for weight in layer.parameters())
+        return KEPT * weights / self.subject.anatomy.d_model * tokens
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """The answers to some rows of a batch."""
+
+    logits: Tensor
+
+
+def _by_text(targets: Sequence[Target], output: HasLogits, places: RowIndex) -> Margins:
+    """The number that each text's target makes of the answers to its copies."""
+    if len(targets) == 1:
+        return targets[0](output)
+    logits = output.logits
+    rows = [(places == place).nonzero().flatten() for place in places.unique().tolist()]
+    numbers = [
+        targets[int(places[own[0]])](_Answers(logits[own.to(logits.device)])) for own in rows
+    ]
+    return torch.cat(numbers)[torch.cat(rows).argsort().to(logits.device)]
+
+
+def _padded(maps: Sequence[SiteMap], to: Sequence[int] | None = None) -> TextMaps:
+    """Maps of several texts as one tensor, with zeros where a text is shorter than the longest."""
+    queries, keys = (to or [max(m.shape[axis] for m in maps) for axis in range(3)])[1:]
+    if all(m.shape[1:] == (queries, keys) for m in maps):
+        return maps[0][None] if len(maps) == 1 else torch.stack(list(maps))
+    grown = [pad(m, (0, keys - m.shape[2], 0, queries - m.shape[1])) for m in maps]
+    return torch.stack(grown)
+
+
+class _Blend(Edit):
+    """Puts frozen maps in place, each head's with its share of evenness.
+
+    Where only some rows were kept, these are averaged anew after all others.
+    """
+
+    def __init__(
+        self,
+        company: Company,
+        places: RowIndex,
+        shares: Shares,
+        *,
+        sloping: bool = False,
+        following: bool = False,
+    ) -> None:
+        self.places, self.shares = places, company.by_site(shares.T)  # per site (head, copy)
+        first = 0 if sloping else int(company.first_sites(shares).amin())
+        super().__init__(range(first, len(self.shares)))
+        sites, layers = company.sites, company.layers
+        self.first_call = sites[first].call if first < len(sites) else len(layers)
+        self.company, self.sloping, self.following = company, sloping, following
+        self.contexts: list[Tensor] = []
+        self.values_seen: list[Tensor] = []
+
+    @property
+    def reads_weights(self) -> bool:
+        """Not where some rows are averaged anew."""
+        return self.company.asked_rows is None
+
+    def weighting(self, call: AttentionCall) -> Attention | None:
+        """The frozen maps, blended with even ones."""
+        if call.site not in self.sites or not self.reads_weights:
+            return None
+        following = call.probs if self.following else None
+        return self._blended(call, following).to(call.probs.dtype)
+
+    def result(self, call: AttentionCall, context: Context) -> Context | None:
+        """The same context, kept where slopes are asked for; or with the asked rows blended."""
+        if self.reads_weights:
+            return self._noted(call, context) if self.sloping else None
+        if call.site not in self.sites:
+            return None
+        rows = self.company.rows_of(call.site)
+        index = torch.tensor(rows, dtype=torch.long, device=context.device)
+        following = _rows_of_call(call, index) if self.following else None
+        averaged = self._blended(call, following).to(context.dtype) @ call.values
+        if self.sloping:
+            averaged = self._noted(call, averaged)
+        return context.index_copy(2, index, averaged)
+
+    def _blended(self, call: AttentionCall, following: Attention | None) -> Attention:
+        own, even = (
+            self.company.of_copies(maps[call.site], self.places)
+            for maps in (self.company.own, self.company.even)
+        )
+        if self.following and following is not None:
+            own = following.to(own.dtype)
+        shares = self.shares[call.site].T.to(own)[..., None, None]
+        return torch.lerp(even, own, shares)
+
+    def _noted(self, call: AttentionCall, context: Context) -> Context:
+        """The context, which a slope can be asked for."""
+        if not context.requires_grad:
+            context = context.detach().requires_grad_()
+        self.contexts.append(context)
+        self.values_seen.append(call.values.detach())
+        return context
+
+
+def _rows_of_call(call: AttentionCall, rows: Int[Tensor, " row"]) -> Attention:
+    """Where these rows look in this call."""
+    return call.asked(rows).probs() if isinstance(call, FusedCall) else call.probs[:, :, rows]
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

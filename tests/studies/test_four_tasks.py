@@ -1,0 +1,127 @@
+"""What the studies behind the claims are made of, on models and texts small enough for a test."""
+
+import collapse
+import edges
+import gold
+import pytest
+import tasks
+import torch
+from operations import Layer
+from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import BertConfig, BertForSequenceClassification
+
+import exhibit_a as xa
+from exhibit_a.examples import Example
+
+
+@pytest.fixture(scope="module")
+def sentiment():
+    return xa.load("sentiment")
+
+
+def test_collapsed_heads_answer_as_the_model_does():
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=30,
+        hidden_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=16,
+    )
+    model = BertForSequenceClassification(config).double().eval()
+    for weight in model.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
+    batch = {"input_ids": torch.tensor([[2, 7, 9, 11, 3]])}
+    heads = [collapse.collapsed_matrices(layer.attention) for layer in model.bert.encoder.layer]
+    with torch.no_grad():
+        answer = collapse.collapsed_answer(model, heads, batch)
+        assert_close(answer, model(**batch).logits, atol=1e-12, rtol=1e-12)
+        heads[0][0][1] *= 1.1
+        assert not torch.allclose(collapse.collapsed_answer(model, heads, batch), answer)
+
+
+@pytest.mark.parametrize("shape", [Layer(12, 3, 4, 3), Layer(12, 4, 3, 2)])
+def test_multiplications_are_those_that_products_take(shape):
+    states, tokens = torch.randn(5, shape.width), 5
+    shared = shape.key_heads * shape.d_head
+    with FlopCounterMode(display=False) as usual:
+        query = states @ torch.randn(shape.width, shape.heads * shape.d_head)
+        key, value = (states @ torch.randn(shape.width, shared) for _ in range(2))
+        for head in range(shape.heads):
+            own = slice(head * shape.d_head, (head + 1) * shape.d_head)
+            group = head * shape.key_heads // shape.heads
+            seen = slice(group * shape.d_head, (group + 1) * shape.d_head)
+            query[:, own] @ key[:, seen].T @ value[:, seen]
+        query @ torch.randn(shape.heads * shape.d_head, shape.width)
+    assert shape.usual(tokens) == usual.get_total_flops() // 2
+    with FlopCounterMode(display=False) as collapsed:
+        for _ in range(shape.heads):
+            scores = states @ torch.randn(shape.width, shape.width) @ states.T
+            scores @ (states @ torch.randn(shape.width, shape.width))
+    assert shape.collapsed(tokens) == collapsed.get_total_flops() // 2
+
+
+def test_a_head_must_be_wider_than_half_of_the_model_to_be_worth_collapsing():
+    for tokens in (1, 32, 4096):
+        needed = Layer(384, 1, 1, 1).needed_width(tokens)
+        assert 192 < needed < 384
+        assert Layer(384, 1, int(needed) + 1, 1).ratio(tokens) < 1
+        assert Layer(384, 1, int(needed), 1).ratio(tokens) > 1
+
+
+def test_words_are_judged_against_gold():
+    marked = [False, True, False, True]
+    assert gold.agreement(marked, [0.1, 0.9, 0.2, 0.8]) == (pytest.approx(1.0), 1.0)
+    precision, hits = gold.agreement(marked, [0.9, 0.1, 0.8, 0.2])
+    assert hits == 0
+    assert precision == pytest.approx((1 / 3 + 2 / 4) / 2)
+
+
+def test_a_sentence_is_judged_by_every_method(sentiment):
+    tree = {"text": "An unflinchingly honest , lovely film .", "label": 4, "tokens": "2233422"}
+    trace = xa.capture(sentiment, tree["text"])
+    members = gold.tokens_of_words(trace, tree["text"].split(" "))
+    assert [len(own) for own in members] == [1, 5, 1, 1, 1, 1, 1]
+    assert sorted(place for own in members for place in own) == list(range(1, 12))
+    row = gold.measured(sentiment, tree)
+    assert set(row["scores"]) == {*gold.METHODS, gold.LENGTH, gold.RANDOM}
+    assert all(0 <= plausible <= 1 for plausible, _, _ in row["scores"].values())
+    assert gold.measured(sentiment, tree | {"label": 0})["scores"] == {}  # answered wrongly
+
+
+def test_edges_are_taken_away_by_three_rankings(sentiment):
+    row = edges.measured(sentiment, "a charming and often affecting journey .")
+    assert set(row["edges"]) == {"attribution", "weight", "random"}
+    assert 0 <= row["gap"] < 0.2
+    assert row["alike"] > 0.9
+    trace = xa.capture(sentiment, "a fine film .")
+    ones = [torch.ones(1, *each.shape) for each in trace.attention]
+    assert_close(xa.replay(trace, edges.Without(ones)).logits, trace.output.logits)
+    ones[-1].zero_()
+    without = xa.replay(trace, edges.Without(ones)).logits
+    assert_close(without, xa.replay(trace, xa.edits.scale(len(ones) - 1, 0.0)).logits)
+    assert not torch.allclose(without, trace.output.logits, atol=1e-3)
+
+
+def test_heads_go_in_the_order_of_a_table(sentiment):
+    examples = [
+        Example("0", "a fine film .", None, "positive"),
+        Example("1", "dull .", None, "negative"),
+    ]
+    right = tasks.pruned(sentiment, examples, torch.rand(6, 12), "least")
+    assert right.shape == (11, 2)
+    assert right[0].tolist() == [1, 1]
+    assert right[-1].sum() == 1  # without any head every text gets the same answer
+
+
+def test_two_rankings_are_correlated_over_drawn_heads():
+    table = torch.rand(72, generator=torch.Generator().manual_seed(0))
+    same = tasks.correlations(table, 3 * table + 1)
+    assert_close(same, torch.ones_like(same))
+    other = torch.rand(72, generator=torch.Generator().manual_seed(1))
+    values = tasks.correlations(table, other)
+    assert float(values[0]) == pytest.approx(
+        float(torch.corrcoef(torch.stack([table, other]))[0, 1]), abs=1e-5
+    )
+    assert 0.05 < float(values[1:].std()) < 0.2  # about 1 / √72
