@@ -334,8 +334,8 @@ class _Drawing:
         if name == "self_attribution" and isinstance(
             known := self.results.get(name), SelfAttribution
         ):
-            sites = [known.scores[site.index] for site in one_stack(self.trace)]
-            return torch.stack([site.sum((0, 1)) for site in sites]).sum(0), _label(name)
+            sites = [site.index for site in one_stack(self.trace)]
+            return known.by_token(sites), _label(name)
         scores, _ = token_scores(self.known[name], self.trace, self.target)
         return scores.detach().cpu(), _label(name)
 
