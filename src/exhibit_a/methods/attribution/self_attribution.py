@@ -139,7 +139,7 @@ def self_attribution(
     steps: int | str = "auto",
     tolerance: float = 0.01,
 ) -> SelfAttribution:
-    """Attribute an answer to the attention edges of every site.
+    """Attribute an answer to the attention edges of every layer.
 
     ``rule="riemann", steps=20`` is the paper, ``rule="left", steps=64`` the released code. The
     target may also be a ``Target``, as ``choose_target`` gives it.

@@ -168,7 +168,7 @@ def attention_flow(trace: Trace, target: Target) -> Scores:
 
 @token_method("attention_gradient", "Which attention is the answer sensitive to?", SLOPES, *MAPS)
 def attention_gradient(trace: Trace, target: Target) -> tuple[Scores, Checks]:
-    """Attention times its gradient, summed over sites, heads and queries."""
+    """Attention times its gradient, summed over layers, heads and queries."""
     sites, weighted = one_stack(trace), attention_times_gradient(trace, target)
     scores = torch.stack([weighted[site.index].sum((0, 1)) for site in sites])
     return scores.sum(0), {"summed over": "sites, heads and queries"}

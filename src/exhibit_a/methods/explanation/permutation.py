@@ -111,7 +111,7 @@ def permutation_test(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> PermutationTest:
-    """Shuffle attention at each site alone and at all sites together, and see what changes.
+    """Shuffle attention at each layer alone and at all layers together, and see what changes.
 
     >>> test = xa.permutation_test(subject, examples[:4], repeats=2, sites=[0, 5])
     >>> test.conditions, tuple(test.change.shape)

@@ -138,7 +138,7 @@ def effectiveness(
     limit: int | None = None,
     progress: Progress | None = None,
 ) -> PruningCurve:
-    """Silence the same number of heads in every site, ranked for each example by itself.
+    """Silence the same number of heads in every layer, ranked for each example by itself.
 
     The ranking looks at the gold label, so this measures the ranking, not a model to be used.
 
