@@ -9,6 +9,7 @@ import pytest
 import exhibit_a
 
 ROOT = Path(exhibit_a.__file__).parent
+TESTS = Path(__file__).parent
 ORDER = [  # as in docs/architecture.md; a room imports from itself and from what stands before it
     {"errors", "shapes", "visible"},
     {"extras", "progress"},
@@ -111,6 +112,27 @@ def test_no_family_is_known_by_name():
 def test_nothing_is_pickled():
     pickling = re.compile(r"\bpickle\b|(?<!safetensors\.)torch\.(load|save)\(")
     assert not [p for p in FILES if pickling.search(p.read_text("utf-8"))]
+
+
+def test_tests_import_nothing_from_other_tests():
+    """What they share is in tests/support, or in a fixture."""
+    files = sorted(TESTS.rglob("*.py"))
+    assert len(files) > 100
+    for path in files:
+        nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+        parts = [part for node in nodes for name in named_by(node) for part in name.split(".")]
+        assert not [part for part in parts if part.startswith(("test_", "conftest"))], path
+
+
+def test_tests_have_the_rooms_of_the_package():
+    """A folder of tests is a room, or one of those that are about more than a room."""
+    rooms = {path.parent.name for path in FILES} - {ROOT.name}
+    inner = {
+        path.parent.name for path in FILES if path.parent.parent not in (ROOT, ROOT / "methods")
+    }
+    tested = {path.parent.name for path in TESTS.rglob("test_*.py")} - {TESTS.name}
+    assert tested - rooms == {"documentation", "regression", "studies"}
+    assert rooms - inner - tested == set()
 
 
 def test_every_public_name_of_the_contract_is_importable():

@@ -18,7 +18,7 @@ from transformers import (
 
 import exhibit_a as xa
 from planted.truth import Planted
-from planted.weights import chooser, fill_with_noise
+from planted.weights import bart_halves, chooser, fill_with_noise
 
 SCALES = (1, 2, 4, 8, 16, 32, 64)
 SPREAD = 0.02  # of weights as libraries initialise them
@@ -80,11 +80,8 @@ def _llama(layers: int, heads: int, width: int) -> LlamaForCausalLM:
 
 def _bart(layers: int, heads: int, width: int) -> BartForConditionalGeneration:
     ends = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2}
-    half = {"layers": layers, "attention_heads": heads, "ffn_dim": 2 * width}
     config = BartConfig(
-        **{
-            f"{name}_{part}": size for name in ("encoder", "decoder") for part, size in half.items()
-        },
+        **bart_halves(layers, heads, 2 * width),
         vocab_size=VOCABULARY,
         d_model=width,
         max_position_embeddings=32,

@@ -118,6 +118,12 @@ def gpt2_sites(model: nn.Module) -> list[Projections]:
     ]
 
 
+def bart_halves(layers: int, heads: int, inner: int) -> dict[str, int]:
+    """Sizes of an encoder and a decoder that are alike."""
+    sizes = {"layers": layers, "attention_heads": heads, "ffn_dim": inner}
+    return {f"{half}_{name}": sizes[name] for half in ("encoder", "decoder") for name in sizes}
+
+
 def bart_sites(model: nn.Module) -> list[Projections]:
     """Those of the encoder, then two for each layer of the decoder: self and cross."""
     encoder, decoder = model.model.encoder.layers, model.model.decoder.layers

@@ -1,13 +1,14 @@
 """Verbs about many texts: run a method over a data set, go on, sum up, compare."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from exhibit_a.commands.options import WithModel, load_quietly, parameters_of
 from exhibit_a.commands.screen import Facts, console, print_json, print_table
 from exhibit_a.commands.verb import Verb, argument, option
-from exhibit_a.progress import progress_bar
+from exhibit_a.progress import Bar, progress_bar
 
 if TYPE_CHECKING:
     from exhibit_a.corpus import Summary
@@ -152,7 +153,7 @@ class Diff(Verb):
 VERBS = (Run, Resume, ShowSummary, Diff)
 
 
-def _counting(bar: Any, source: str | None) -> Any:
+def _counting(bar: Bar, source: str | None) -> Callable[[int], None]:
     """What is told how many examples are done; they are counted only where somebody watches."""
     import sys
 
@@ -195,4 +196,6 @@ def _counted(source: str) -> int:
     """How many examples a file has, counted without keeping any."""
     from exhibit_a.examples import Unusable, stream_examples
 
-    return sum(not isinstance(one, Unusable) for one in stream_examples(source, unusable="skip"))
+    return sum(
+        not isinstance(example, Unusable) for example in stream_examples(source, unusable="skip")
+    )

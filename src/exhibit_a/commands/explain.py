@@ -55,8 +55,8 @@ class Explain(OneText, WithPage):
         names = ("pair", "generate", "target", "label", "seed", "truncate")
         if self.reply is not None:
             refuse_beside("--answer", {"--target-text": self.target_text})
-        said = self.target_text if self.reply is None else self.reply
-        return {name: getattr(self, name) for name in names} | {"target_text": said}
+        answer = self.target_text if self.reply is None else self.reply
+        return {name: getattr(self, name) for name in names} | {"target_text": answer}
 
     def _show(
         self, outcome: "Trial", spent: dict[str, float], written: tuple[Path | None, ...]

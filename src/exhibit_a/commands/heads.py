@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from exhibit_a.commands.options import Answer, DataSet
 from exhibit_a.commands.verb import option
@@ -10,7 +10,8 @@ from exhibit_a.progress import progress_bar
 
 if TYPE_CHECKING:
     from exhibit_a.examples import Example
-    from exhibit_a.methods.heads.importance import HeadImportance
+    from exhibit_a.methods.heads.curve import Order, PruningScope
+    from exhibit_a.methods.heads.importance import HeadImportance, Measure
     from exhibit_a.subject.subject import Subject
 
 RANKED_ON = 200  # examples that rank the heads, unless told otherwise
@@ -25,14 +26,14 @@ class _Ranking(DataSet, Answer):
         """How much each head matters, by the measure asked for."""
         from exhibit_a.methods.heads.importance import head_importance
 
-        measure: Any = self.by  # type: ignore[attr-defined]
+        measure: Measure = self.by  # type: ignore[attr-defined]
         with progress_bar(f"heads by {measure}") as bar:
             return head_importance(subject, examples, by=measure, progress=bar)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Heads(_Ranking):
-    """Rank the heads of a classifier by how much its answers owe to them."""
+    """Rank the heads of a model by how much the right answers owe to them."""
 
     method: ClassVar[str] = "head_importance"
     against: Path | None = option(None, help="A second data set: do the same heads matter there?")
@@ -43,7 +44,7 @@ class Heads(_Ranking):
         """Answer."""
         subject = self.subject()
         files = [self.data] if self.against is None else [self.data, self.against]
-        first, *others = [self.labelled(subject, file) for file in files]
+        first, *others = [self.right(subject, file) for file in files]
         importance = self.importance(subject, first)
         if self.against is None:
             self.answer(importance, top=self.top)
@@ -79,8 +80,8 @@ class Prune(_Ranking):
         if self.remove is None:
             importance = self.importance(subject, examples[: self.rank_on])
             with progress_bar(f"silencing heads, {self.order} important first"):
-                how: Any = {"order": self.order, "scope": self.scope}
-                curve = pruning_curve(subject, examples, importance, **how)
+                order, scope = cast("Order", self.order), cast("PruningScope", self.scope)
+                curve = pruning_curve(subject, examples, importance, order=order, scope=scope)
             self.answer(curve)
             return
         count = self._count(subject)

@@ -42,11 +42,11 @@ def verb_of(method: "Method") -> type[Verb]:
 
 def with_options(kind: type[Verb], method: "Method") -> type[Verb]:
     """A verb with the options of its method as fields, as far as it has not its own."""
-    own = set(kind.__dataclass_fields__)  # type: ignore[attr-defined]
+    present = set(kind.__dataclass_fields__)  # type: ignore[attr-defined]
     added = [
         (name, _type(entry), _field(method, entry))
         for name, entry in method.options.items()
-        if _can_be_said(entry) and name not in own
+        if _can_be_said(entry) and name not in present
     ]
     if method.rows and method.takes == ("trace",):
         added.append(("rows", str | None, option(None, help=ROWS)))
@@ -70,7 +70,7 @@ def given(method: "Method", verb: object) -> "Options":
     }
 
 
-def result(method: "Method", verb: object, **changed: Any) -> "Result":
+def result(method: "Method", verb: object, **changed: object) -> "Result":
     """Run the method on what the verb was given; ``changed`` options replace what was said."""
     options = given(method, verb) | changed
     with progress_bar(method.does.rstrip(".")) as bar:
@@ -100,7 +100,7 @@ def _call(method: "Method", verb: Any, options: "Options", bar: "Bar") -> Any:
     return result_of(method, trace, target, **options)
 
 
-def parsed(entry: "Option", value: Any) -> Any:
+def parsed(entry: "Option", value: object) -> object:
     """A value as the method takes it: lists come with commas, numbers as digits."""
     if not isinstance(value, str):
         return value
@@ -127,7 +127,7 @@ def _can_be_said(entry: "Option") -> bool:
     return entry.name != "methods" and _type(entry) is not None
 
 
-def _type(entry: "Option") -> Any:
+def _type(entry: "Option") -> object:
     """The type of an option on the command line."""
     parts = [part for part in (get_args(entry.type) or (entry.type,)) if part is not NoneType]
     optional = entry.default is None
@@ -148,7 +148,7 @@ def _is_list(entry: "Option") -> bool:
     )
 
 
-def _field(method: "Method", entry: "Option") -> Any:
+def _field(method: "Method", entry: "Option") -> object:
     from exhibit_a.methods.registry import attributions
 
     default = method.defaults.get(entry.name, entry.default)
@@ -158,5 +158,5 @@ def _field(method: "Method", entry: "Option") -> Any:
     if entry.name == "attribution":
         words = f"{words} With commas: {', '.join(attributions())}.".strip()
     flag = f"--{method.flags.get(entry.name, entry.name).replace('_', '-')}"
-    metavar: dict[str, Any] = {"metavar": "|".join(entry.choices)} if entry.choices else {}
-    return option(default, help=words[:1].upper() + words[1:], flag=flag, **metavar)
+    choices = "|".join(entry.choices) or None
+    return option(default, help=words[:1].upper() + words[1:], flag=flag, metavar=choices)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from exhibit_a.examples import Example
     from exhibit_a.progress import Bar
     from exhibit_a.results.result import Result
+    from exhibit_a.shapes import Options
     from exhibit_a.subject.prompts import Message
     from exhibit_a.subject.subject import Subject
     from exhibit_a.trace.capture import Trace
@@ -140,9 +141,9 @@ class OneText(WithModel):
         """About how many tokens the model reads; None of what is no text."""
         if subject.tokenizer is None or self.text is None:
             return None
-        said = " ".join(filter(None, (self.text, self.pair, self.reply)))
+        written = " ".join(filter(None, (self.text, self.pair, self.reply)))
         limit = subject.anatomy.max_length or sys.maxsize
-        return min(len(subject.tokenizer.tokenize(said)) + (self.generate or 0) + 2, limit)
+        return min(len(subject.tokenizer.tokenize(written)) + (self.generate or 0) + 2, limit)
 
     def trace(self, **options: Any) -> "Trace":
         """The model's pass over the text."""
@@ -151,8 +152,8 @@ class OneText(WithModel):
         asked = self.asked()
         answer = {"target_text": self.reply, "generate": self.generate}
         options |= answer | {"pair": self.pair, "truncate": self.truncate}
-        said = getattr(self, "rows", None)  # verbs have it whose method needs no others
-        options |= {} if said is None else {"rows": read_rows(said)}
+        rows = getattr(self, "rows", None)  # verbs have it whose method needs no others
+        options |= {} if rows is None else {"rows": read_rows(rows)}
         return capture(self.subject(), asked, **options)
 
 
@@ -206,6 +207,12 @@ class DataSet(WithModel):
             answer=self.answer_column,
         )
         return examples[: self.limit if limited else None]
+
+    def right(self, subject: "Subject", file: Path | None = None) -> "list[Example]":
+        """The examples with what is right: an answer for a language model, else a label."""
+        from exhibit_a.subject.prompts import goes_on
+
+        return self.examples(file) if goes_on(subject) else self.labelled(subject, file)
 
     def labelled(
         self, subject: "Subject", file: Path | None = None, *, limited: bool = True
@@ -286,9 +293,9 @@ class WithPage(Answer):
         return {name: named[name] for name in named if name != "html" or not self.no_html}
 
 
-def parameters_of(listed: list[str]) -> dict[str, Any]:
+def parameters_of(listed: list[str]) -> "Options":
     """name=value, where the value is JSON or else plain text."""
-    parameters: dict[str, Any] = {}
+    parameters: Options = {}
     for setting in listed:
         name, equals, value = setting.partition("=")
         if not equals or not name:

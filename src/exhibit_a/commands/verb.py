@@ -27,13 +27,13 @@ LAST = ("seed", "json", "out", "plot")  # options that every verb has stand afte
 
 
 def option(
-    default: Any = MISSING,
+    default: object = MISSING,
     *,
     help: str,
     flag: str | None = None,
     short: str | None = None,
     writes: bool = False,
-    **details: Any,
+    **details: object,
 ) -> Any:
     """A field that is an option; ``details`` are typer's (min, max, callback, metavar …).
 
@@ -43,7 +43,7 @@ def option(
     return field(default=default, metadata={"option": described, "writes": writes})
 
 
-def argument(default: Any = MISSING, *, help: str) -> Any:
+def argument(default: object = MISSING, *, help: str) -> Any:
     """A field that stands without a name on the command line."""
     return field(default=default, metadata={"argument": {"help": help}})
 
@@ -94,7 +94,7 @@ def _require_distinct(verb: Verb) -> None:
             )
 
 
-def _flag(entry: "Field[Any]") -> str:
+def _flag(entry: "Field[object]") -> str:
     """What a field is called on the command line."""
     described = entry.metadata.get("option")
     if described is None:
@@ -102,7 +102,7 @@ def _flag(entry: "Field[Any]") -> str:
     return described["flag"] or f"--{entry.name.strip('_').replace('_', '-')}"
 
 
-def _place(entry: "Field[Any]", hint: object) -> inspect.Parameter:
+def _place(entry: "Field[object]", hint: object) -> inspect.Parameter:
     """The parameter of a field."""
     described = entry.metadata.get("option")
     if described is None:

@@ -171,7 +171,9 @@ class Table:
             self.stream = Stream(len(columns) * len(self.places or [()]))
         if list(columns) != self.statistics:
             raise ValueError(f"a shard has {list(columns)}, not {self.statistics}")
-        rows = np.concatenate([part.reshape(len(weights), -1) for part in columns.values()], axis=1)
+        rows = np.concatenate(
+            [column.reshape(len(weights), -1) for column in columns.values()], axis=1
+        )
         self.stream.add(rows.astype(np.float64), weights)
 
     def rows(self) -> dict[str, list[Cell]]:
@@ -186,4 +188,4 @@ class Table:
             "site": [site for _, site, _ in keys],
             "head": [head for _, _, head in keys],
         }
-        return columns | {name: part.tolist() for name, part in self.stream.summary().items()}
+        return columns | {name: column.tolist() for name, column in self.stream.summary().items()}

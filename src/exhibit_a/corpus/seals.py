@@ -46,12 +46,12 @@ def hash_of(path: Path) -> str | None:
 def read_checked(path: Path, expected: str) -> memoryview:
     """The bytes of a file that has this hash, of either kind; a missing or damaged one is named."""
     try:
-        data, found = _hashed(path, xxhash.xxh3_128() if _quick(expected) else hashlib.sha256())
+        data, digest = _hashed(path, xxhash.xxh3_128() if _quick(expected) else hashlib.sha256())
     except FileNotFoundError:
         raise BrokenInvariantError(f"{path} is missing. Resume the run to make it again.") from None
     except OSError as problem:
         raise ExhibitError(f"{path} cannot be read: {problem.strerror}.") from problem
-    if found != expected.removeprefix(QUICK):
+    if digest != expected.removeprefix(QUICK):
         raise BrokenInvariantError(
             f"{path} is damaged, it is not as it was written. Resume the run to repair it."
         )

@@ -110,9 +110,8 @@ class SetTask(Task):
     def result(self, subject: Subject, examples: list[Example], plan: Plan) -> Result:
         """The answer."""
         method, options = find(self.name), self.model_dump()
-        data: list[Any] = list(examples)
-        if "texts" in method.takes:
-            data = [example.text for example in examples]
+        texts = [example.text for example in examples]
+        data = texts if "texts" in method.takes else examples
         if "importance" in method.takes:
             options["importance"] = _saved_importance(options.pop("importance"))
         answer: Result = method.function(subject, data, **options, **_seed(method, plan))
@@ -254,7 +253,7 @@ def _saved_importance(path: str) -> Result:
     return ranking
 
 
-def _json_type(option: Option) -> Any:
+def _json_type(option: Option) -> object:
     """The part of an option's type that JSON can say, or None where there is no such part."""
     parts = (
         get_args(option.type) if get_origin(option.type) in (Union, UnionType) else (option.type,)

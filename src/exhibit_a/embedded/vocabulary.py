@@ -16,7 +16,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from tokenizers import Tokenizer, decoders, normalizers
 from tokenizers.models import BPE
@@ -77,5 +76,4 @@ class Vocabulary:
 
 def read_vocabulary(path: Path) -> Vocabulary:
     """Read what `Vocabulary.save` wrote."""
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return Vocabulary(**content)
+    return Vocabulary(**json.loads(path.read_text(encoding="utf-8")))

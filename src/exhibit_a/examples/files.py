@@ -21,7 +21,7 @@ from typing import Any
 from exhibit_a.errors import BadRequestError, first_line
 from exhibit_a.extras import extra
 
-Row = Mapping[str, Any]  # a cell may hold anything until it is checked
+Row = Mapping[str, object]  # a cell may hold anything until it is checked
 LONGEST_LINE = 2**26  # characters, more than any text that is examined
 ABSENT = object()  # the value of a cell that is missing because the row is too short
 

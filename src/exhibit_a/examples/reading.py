@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from numbers import Number
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.examples.files import (
@@ -34,7 +34,7 @@ EMPTY = "has an empty text. Fill or remove it."
 Columns = tuple[str | None, str | None, str | None, str | None]  # text, pair, label, answer
 MISSABLE = (2, 3)  # columns in which a row may have nothing: the label, the answer
 
-Source = str | Path | Iterable[Any]  # of examples: a file, a folder, a hub id, or the items
+Source = str | Path | Iterable[object]  # of examples: a file, a folder, a hub id, or the items
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def require_known_labels(examples: Iterable[Example], labels: Iterable[str]) -> 
             )
 
 
-def items_of(source: Iterable[Any]) -> Iterable[Any]:
+def items_of(source: Iterable[object]) -> Iterable[object]:
     """The entries of a collection, where iterating alone would not give texts but column names."""
     if isinstance(source, Mapping):
         raise BadRequestError("A single dictionary is not a data set. Give a list of them.")

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.examples.files import Row, Unusable, one_after_another, paths_of
@@ -70,15 +71,14 @@ def _entries(source: Source, columns: Columns, identity: str | None) -> Iterator
         yield from _of_rows(rows, Path(source).name, columns, identity)
         return
     if hasattr(source, "column_names"):  # a datasets.Dataset gives rows, all with the same columns
-        yield from _of_rows(iter(source), "The data set", columns, identity)
+        yield from _of_rows(cast("Iterable[Row]", source), "The data set", columns, identity)
         return
     for number, item in enumerate(items_of(source)):
-        is_row = isinstance(item, Mapping)
+        row: Row = item if isinstance(item, Mapping) else {}
         example = example_of_item(item, number, columns)
-        if is_row and identity and not isinstance(example, Unusable):
-            example = replace(example, id=str(item.get(identity, number)))
-        given = isinstance(item, Example) or (is_row and _has_id(item, identity))
-        yield example, given
+        if row and identity and not isinstance(example, Unusable):
+            example = replace(example, id=str(row.get(identity, number)))
+        yield example, isinstance(item, Example) or (bool(row) and _has_id(row, identity))
 
 
 def _of_rows(

@@ -294,7 +294,7 @@ def _timed_pass(subject: Subject, length: int, seen: _Sizes) -> float:
     model = subject.model
     inputs = probe(model)
     if PIXELS not in inputs:
-        inputs = {name: _stretched(part, length) for name, part in inputs.items()}
+        inputs = {name: _stretched(tensor, length) for name, tensor in inputs.items()}
     inputs = without_cache(model, inputs)
     spent = []
     with frozen_eval(model):
@@ -315,13 +315,13 @@ def _stretched(part: Tensor, length: int) -> Tensor:
 
 
 def _variants(anatomy: Anatomy, seen: _Sizes) -> tuple[str, ...]:
-    found = [variant for site in anatomy.sites for variant in site.variants]
-    found += ["causal"] if any(site.causal for site in anatomy.sites) else []
-    found += ["cross-attention"] if any(site.kind == "cross" for site in anatomy.sites) else []
+    variants = [variant for site in anatomy.sites for variant in site.variants]
+    variants += ["causal"] if any(site.causal for site in anatomy.sites) else []
+    variants += ["cross-attention"] if any(site.kind == "cross" for site in anatomy.sites) else []
     for site, window in zip(anatomy.sites, seen.windows, strict=True):
         if window is not None and site.kind == "self":
-            found.append(f"sliding window of {window}")
-    return tuple(dict.fromkeys(found))
+            variants.append(f"sliding window of {window}")
+    return tuple(dict.fromkeys(variants))
 
 
 def _different(numbers: Iterable[int]) -> tuple[int, ...]:

@@ -65,17 +65,17 @@ def option_help(function: Function) -> dict[str, str]:
     lines = (inspect.getdoc(function) or "").split("\n")
     if WORDS not in lines:
         return {}
-    found: dict[str, list[str]] = {}
+    meanings: dict[str, list[str]] = {}
     name = ""
     for line in lines[lines.index(WORDS) + 1 :]:
         if line and not line.startswith(" "):
             break
         if line.startswith("    ") and not line.startswith("     ") and ":" in line:
             name, _, rest = line.strip().partition(":")
-            found[name] = [rest.strip()]
+            meanings[name] = [rest.strip()]
         elif name and line.strip():
-            found[name].append(line.strip())
-    return {name: " ".join(words) for name, words in found.items()}
+            meanings[name].append(line.strip())
+    return {name: " ".join(words) for name, words in meanings.items()}
 
 
 @cache

@@ -157,12 +157,14 @@ def attribution_of(entry: Method, trace: Trace, target: Target, **options: Any) 
 
 
 def token_scores(
-    entry: Method, trace: Trace, target: Target, **options: Any
+    entry: Method, trace: Trace, target: Target, **options: object
 ) -> tuple[Scores, Checks]:
     """A method's score for each token, and its doubts; anything else it returns is refused."""
     assert entry.tokens is not None
-    said = _called(entry, entry.tokens, trace, target, options)
-    scores, checks = said if isinstance(said, tuple) and len(said) == 2 else (said, {})
+    returned = _called(entry, entry.tokens, trace, target, options)
+    scores, checks = (
+        returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, {})
+    )
     tensor = _as_tensor(entry, scores)
     if tensor.shape != (len(trace.tokens),) or not bool(tensor.isfinite().all()):
         raise BadRequestError(
@@ -183,32 +185,34 @@ def token_scores(
     return tensor, dict(checks)
 
 
-def head_maps(entry: Method, trace: Trace, **options: Any) -> tuple[SiteMap, ...]:
+def head_maps(entry: Method, trace: Trace, **options: object) -> tuple[SiteMap, ...]:
     """A method's map for every head of every site; anything else it returns is refused."""
     maps = _called(entry, entry.function, trace, None, options)
     shapes = [
         (site.heads, *seen.shape) for site, seen in zip(trace.sites, trace.visible, strict=True)
     ]
-    found = (
-        tuple(_as_tensor(entry, part) for part in maps) if isinstance(maps, list | tuple) else ()
+    checked = (
+        tuple(_as_tensor(entry, site_map) for site_map in maps)
+        if isinstance(maps, list | tuple)
+        else ()
     )
-    if [tuple(part.shape) for part in found] != shapes:
-        given = ", ".join(map(_shape, found)) or "no shape"
+    if [tuple(site_map.shape) for site_map in checked] != shapes:
+        given = ", ".join(map(_shape, checked)) or "no shape"
         raise BadRequestError(
             f"The method {entry.name!r} gave maps of {given}; give a list with one (head, query, "
             f"key) map for each site: {shapes}."
         )
-    if not all(bool(part.isfinite().all()) for part in found):
+    if not all(bool(site_map.isfinite().all()) for site_map in checked):
         raise BadRequestError(
             f"The method {entry.name!r} gave maps with entries that are not numbers."
         )
-    return found
+    return checked
 
 
 def _last_rows(entry: Method) -> Callable[..., Scores]:
     """Maps as token scores: the rows that the answer is read from, last layer, mean over heads."""
 
-    def tokens(trace: Trace, target: Target, **options: Any) -> Scores:
+    def tokens(trace: Trace, target: Target, **options: object) -> Scores:
         from exhibit_a.methods.explanation.flow import one_stack, readout
 
         one_stack(trace)
@@ -247,7 +251,7 @@ def _called(
         ) from problem
 
 
-def _as_tensor(entry: Method, numbers: Any) -> Tensor:
+def _as_tensor(entry: Method, numbers: object) -> Tensor:
     try:
         tensor = torch.as_tensor(np.asarray(numbers) if isinstance(numbers, list) else numbers)
         if tensor.is_complex():

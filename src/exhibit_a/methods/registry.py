@@ -52,6 +52,7 @@ class Facts(TypedDict, total=False):
     flags: Mapping[str, str]
     defaults: Mapping[str, object]
     tokens: Function
+    together: Function
 
 
 class SomeRows(tuple[Need, ...]):
@@ -175,7 +176,7 @@ def method(
             with method_modes(), _within_reach(name or function.__name__):
                 return _of_pass(function(*args, **kwargs), args)
 
-        facts = {"needs": tuple(needs), "cost": cost, "rows": rows, **more}
+        facts: Options = {"needs": tuple(needs), "cost": cost, "rows": rows, **more}
         if (several := facts.get("together")) is not None:
             facts["together"] = _checked_together(function, several)
         place = room or room_of(function.__module__)
@@ -228,9 +229,8 @@ def require_all_rows(name: str, given: Sequence[object]) -> None:
 def _of_pass(made: Made, given: Sequence[object]) -> Made:
     """A result about a pass, with the picture it looked at and the rows it is about."""
     passed = given[0] if given else None
-    scene, asked, names = (
-        getattr(passed, name, None) for name in ("scene", "asked", "token_names")
-    )
+    scene, asked = (getattr(passed, name, None) for name in ("scene", "asked"))
+    names: Mapping[str, Sequence[str]] = getattr(passed, "token_names", {})
     facts: Options = {}
     if scene is not None and hasattr(made, "scene"):
         facts["scene"] = scene

@@ -1,14 +1,16 @@
 """What do classifiers of texts have in common? One vector is read from a text, and answers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from torch import Tensor, nn
-from transformers.modeling_outputs import ModelOutput, SequenceClassifierOutput
+from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.utils.generic import ModelOutput
 
 from exhibit_a.models.base import ReferenceModel, mean_loss
 from exhibit_a.shapes import Hidden, TokenIds
 
-Kept = dict[str, tuple[Tensor | None, ...]]  # a tensor for each layer, by its name in the output
+Kept = Mapping[str, tuple[Tensor | None, ...]]  # a tensor for each layer, by its name in the output
 
 
 @dataclass

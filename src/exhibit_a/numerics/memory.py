@@ -9,8 +9,8 @@ def free_bytes(device: torch.device) -> int:
     """How much memory may still be taken on a device."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    told = [_meminfo(), _cgroup()]
-    return min((known for known in told if known is not None), default=2**31)
+    limits = [_meminfo(), _cgroup()]
+    return min((known for known in limits if known is not None), default=2**31)
 
 
 def _meminfo() -> int | None:

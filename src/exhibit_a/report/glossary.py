@@ -135,4 +135,7 @@ CHECKS: dict[str, str] = {  # that a trial carries
 
 def plain_sentences() -> dict[str, str]:
     """Every entry without marks of formatting, as the page shows it."""
-    return {term: said.replace("*", "").replace("`", "") for term, said in (WORDS | CHECKS).items()}
+    return {
+        term: sentence.replace("*", "").replace("`", "")
+        for term, sentence in (WORDS | CHECKS).items()
+    }

@@ -37,9 +37,9 @@ def labelled_map(scores: Tensor, limit: float, words: tuple[Words, Words], name:
     >>> labelled_map(weights, 1.0, (["a", "film"], ["a", "film"]), "raw")[:63]
     '<img alt="raw: a → a 0.9, film → film 0.8, film → a 0.2" src="d'
     """
-    told = ", ".join(_strongest(scores, words))
+    strongest = ", ".join(_strongest(scores, words))
     drawing = base64.b64encode(_drawing(scores, limit, words).encode()).decode()
-    alt = escape(f"{name}: {told}" if told else name)
+    alt = escape(f"{name}: {strongest}" if strongest else name)
     return f'<img alt="{alt}" src="data:image/svg+xml;base64,{drawing}">'
 
 
@@ -108,12 +108,12 @@ def _name(result: Result, leaf: Leaf, place: int, count: int) -> str:
 
 def _strongest(scores: Tensor, words: tuple[Words, Words]) -> list[str]:
     sizes = scores.detach().cpu().abs().nan_to_num().reshape(-1)
-    told = []
+    edges = []
     for flat in sizes.topk(min(NAMED, len(sizes))).indices.tolist():
         row, column = divmod(flat, scores.shape[1])
         pair = f"{visible(words[0][row], lines=False)} → {visible(words[1][column], lines=False)}"
-        told.append(f"{pair} {float(scores[row, column]):.2g}")
-    return told
+        edges.append(f"{pair} {float(scores[row, column]):.2g}")
+    return edges
 
 
 def _drawing(scores: Tensor, limit: float, words: tuple[Words, Words]) -> str:

@@ -77,7 +77,7 @@ class _Uniting:
             **changed,
         )
 
-    def field(self, name: str) -> Any:
+    def field(self, name: str) -> object:
         """One field of the result over units."""
         value, rule = getattr(self.tokens, name), self.tokens.unit_rules[name]
         if rule == "leave out":
@@ -136,7 +136,7 @@ def grouped(tensor: Tensor, dim: int, units: Units, how: str) -> Tensor:
     return united.movedim(0, dim)
 
 
-def _rebuilt(value: Any, tensors: Iterator[Tensor]) -> Any:
+def _rebuilt(value: object, tensors: Iterator[Tensor]) -> object:
     """A field with other tensors in the places of its own."""
     if isinstance(value, Tensor):
         return next(tensors)

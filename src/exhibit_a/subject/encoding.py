@@ -220,8 +220,8 @@ def _encoded_already(
     if pair is not None:
         raise BadRequestError("A pair was given with encoded inputs; encode both texts together.")
     pictures = (PIXELS, GRID) if "input_ids" in inputs else ()
-    rows = {name: part for name, part in inputs.items() if name not in pictures}
-    sizes = {part.shape[0] for part in rows.values() if isinstance(part, Tensor)}
+    rows = {name: tensor for name, tensor in inputs.items() if name not in pictures}
+    sizes = {tensor.shape[0] for tensor in rows.values() if isinstance(tensor, Tensor)}
     if sizes != {1}:
         raise BadRequestError(
             f"Encoded inputs must be a batch of 1, found batches of {sorted(sizes)}."

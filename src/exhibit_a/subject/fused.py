@@ -67,7 +67,7 @@ class AskedRows:
         query, key, value, mask = self.given
         size = (query.shape[2], key.shape[2])
         places = torch.arange(size[0], device=query.device)[rows]
-        details = {name: _of_rows(part, places, size) for name, part in self.details.items()}
+        details = {name: _of_rows(detail, places, size) for name, detail in self.details.items()}
         mask = None if mask is None else mask[:, :, rows]
         return AskedRows(self.module, Operands(query[:, :, rows], key, value, mask), details)
 
@@ -91,7 +91,7 @@ class FusedCall(AttentionCall):
         assert self.query is not None
         assert self.key is not None
         size = (self.query.shape[2], self.key.shape[2])
-        details = {name: _of_rows(part, rows, size) for name, part in self.details.items()}
+        details = {name: _of_rows(detail, rows, size) for name, detail in self.details.items()}
         given = Operands(self.query[:, :, rows], self.key, self.value, self._mask(rows))
         return AskedRows(self.module, given, details)
 

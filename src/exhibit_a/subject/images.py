@@ -50,7 +50,7 @@ def picture_token(model: PreTrainedModel) -> int | None:
 def vision_config(model: PreTrainedModel) -> PretrainedConfig | None:
     """The part of a configuration that says how a picture is cut into patches."""
     parts = (getattr(model.config, name, None) for name in model.config.sub_configs)
-    stating = (part for part in (model.config, *parts) if hasattr(part, "patch_size"))
+    stating = (config for config in (model.config, *parts) if hasattr(config, "patch_size"))
     return next(stating, None)
 
 

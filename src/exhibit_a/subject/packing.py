@@ -191,10 +191,10 @@ def _flat(states: Tensor) -> Tensor:
 
 def _packed_attention(model: PreTrainedModel) -> list[nn.Module]:
     """The innermost modules that are told where sequences end: those attend."""
-    told = [module for module in model.modules() if _takes_borders(module)]
+    packing_modules = [module for module in model.modules() if _takes_borders(module)]
     return [
         module
-        for module in told
+        for module in packing_modules
         if not any(_takes_borders(part) for part in module.modules() if part is not module)
     ]
 

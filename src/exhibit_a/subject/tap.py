@@ -36,7 +36,7 @@ from transformers import (
 from transformers.masking_utils import eager_mask
 
 from exhibit_a.errors import UnsupportedModelError
-from exhibit_a.shapes import Attention, Context, Queries, SharedKeys, SharedValues, Values
+from exhibit_a.shapes import Attention, Context, Options, Queries, SharedKeys, SharedValues, Values
 from exhibit_a.subject.packing import borders_inside, unpacking
 
 NAME = "exhibit_a"
@@ -240,11 +240,11 @@ class Operands(NamedTuple):
 
 
 Kernel = Callable[..., tuple[Tensor, Tensor | None]]
-CallOf = Callable[[int, nn.Module, Operands, Tensor | None, dict[str, Any]], AttentionCall]
+CallOf = Callable[[int, nn.Module, Operands, Tensor | None, Options], AttentionCall]
 
 
 def serve(
-    kernel: Kernel, call_of: CallOf, module: nn.Module, given: Operands, details: dict[str, Any]
+    kernel: Kernel, call_of: CallOf, module: nn.Module, given: Operands, details: Options
 ) -> tuple[Tensor, Tensor | None]:
     """What ``kernel`` makes of the operands, with the active tap at the points it can have."""
     session = _active.get()
@@ -273,7 +273,7 @@ def serve(
 
 
 def _seen(
-    site: int, module: nn.Module, given: Operands, probs: Tensor | None, details: dict[str, Any]
+    site: int, module: nn.Module, given: Operands, probs: Tensor | None, details: Options
 ) -> AttentionCall:
     """An eager call."""
     session = _active.get()

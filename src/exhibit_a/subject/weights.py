@@ -23,7 +23,7 @@ def weights_stamp(model: nn.Module) -> Stamp:
         module = modules.pop()
         weights = [*module._parameters.values(), *_saved_buffers(module)]
         stamp += [_stamp(weight) for weight in weights if weight is not None]
-        modules += [part for part in module._modules.values() if part is not None]
+        modules += [inner for inner in module._modules.values() if inner is not None]
     return tuple(stamp)
 
 

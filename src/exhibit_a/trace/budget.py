@@ -77,7 +77,7 @@ def require_room(subject: Subject, inputs: Inputs, keep: Sequence[str], rows: in
     ids = inputs.get("input_ids")
     if ids is None:
         return  # pictures and sound have a length of their own, which is never long
-    length = max(ids.shape[1], *(part.shape[1] for part in _other_ids(inputs)), 1)
+    length = max(ids.shape[1], *(others.shape[1] for others in _other_ids(inputs)), 1)
     size = pass_size(subject, [(length, length)] * len(subject.anatomy.sites))
     free = free_bytes(subject.device)
     needed = size.peak(1.0 if "attention" in keep else 0.0, rows=rows)

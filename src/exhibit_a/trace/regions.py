@@ -109,10 +109,12 @@ def _sides(subject: Subject, inputs: Inputs) -> tuple[list[tuple[int, int]], int
 
 def _sees_whole(visible: SiteVisible, sizes: list[int]) -> bool:
     """Whether every patch sees all patches of its picture, and what is before all pictures."""
-    own = len(visible) - sum(sizes)
+    text_tokens = len(visible) - sum(sizes)
     picture = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes, dtype=torch.long))
     alone = picture[:, None] == picture[None, :]
-    return torch.equal(visible[own:, own:].cpu(), alone) and bool(visible[:, :own].all())
+    return torch.equal(visible[text_tokens:, text_tokens:].cpu(), alone) and bool(
+        visible[:, :text_tokens].all()
+    )
 
 
 def _whole(places: Tensor, sides: list[tuple[int, int]]) -> tuple[Grid, ...]:

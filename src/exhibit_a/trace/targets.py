@@ -7,14 +7,14 @@ predicted from what is before it, so a whole answer costs what one of its tokens
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
-from exhibit_a.shapes import HasLogits, Scores
+from exhibit_a.shapes import HasLogits, Options, Scores
 from exhibit_a.subject.anatomy import ANSWERS
 from exhibit_a.subject.modes import usual_modes
 from exhibit_a.trace.answers import LogitRows, logits_along, logits_at, token_name
@@ -172,7 +172,7 @@ def choose_target(
     return _one(trace, asked)
 
 
-def _one(trace: Trace, asked: dict[str, Any]) -> Target:
+def _one(trace: Trace, asked: Options) -> Target:
     """The class, token or output asked for."""
     answers, label = trace.subject.anatomy.answers, asked["label"]
     if answers == "value":
@@ -186,7 +186,7 @@ def _one(trace: Trace, asked: dict[str, Any]) -> Target:
     return _class(trace, label, place, asked["scale"] or "probability")
 
 
-def _margin(trace: Trace, asked: dict[str, Any], against: str | int) -> Target:
+def _margin(trace: Trace, asked: Options, against: str | int) -> Target:
     """How far one class or token is ahead of another, as a difference of logits."""
     if asked["scale"] not in (None, "logit"):
         raise BadRequestError("A margin is a difference of logits; it has no other scale.")

@@ -62,13 +62,13 @@ def configuration(
         raise BadRequestError(first_line(problem)) from problem
 
 
-def _require_sizes(name: str, kind: type[ReferenceConfig], sizes: Mapping[str, Any]) -> None:
+def _require_sizes(name: str, kind: type[ReferenceConfig], sizes: Mapping[str, object]) -> None:
     """Refuse sizes that the configuration does not know, or of another type."""
     declared = {
         size
-        for part in kind.__mro__
-        if issubclass(part, ReferenceConfig)
-        for size in part.__annotations__
+        for ancestor in kind.__mro__
+        if issubclass(ancestor, ReferenceConfig)
+        for size in ancestor.__annotations__
     }
     usual = {size: getattr(kind, size) for size in declared if not size.endswith("_token_id")}
     for size, value in sizes.items():

@@ -11,6 +11,7 @@ from typing import Any
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.numerics.seeds import require_seed
+from exhibit_a.shapes import Options
 from exhibit_a.subject.sources import require_device
 from exhibit_a.training.fit_translator import TranslatorSchedule
 
@@ -39,9 +40,9 @@ class Kind:
     """A kind of training: what it makes, and the usual values of the options that it has."""
 
     makes: str
-    usual: Mapping[str, Any]
+    usual: Mapping[str, object]
 
-    def settled(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def settled(self, given: Mapping[str, object]) -> Options:
         """The value of every option of this kind; None is an option that was not given."""
         asked = {name: value for name, value in given.items() if value is not None}
         for name in asked:

@@ -21,6 +21,7 @@ from exhibit_a.errors import BadRequestError, require_choice
 from exhibit_a.extras import extra
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import leaves
+from exhibit_a.shapes import Options
 from exhibit_a.subject.anatomy import main_stack
 from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.site_names import head_name
@@ -149,7 +150,7 @@ def compare(
         kinds = " and a ".join(type(result).__name__ for result in (one, two))
         raise BadRequestError(f"Only results of one kind can be compared; these are a {kinds}.")
     called = names or _names(one, two)
-    common: dict[str, Any] = {
+    common: Options = {
         "first": one,
         "second": two,
         "names": called,
@@ -175,7 +176,7 @@ def _examined(
     second: Compared,
     subject: Subject | None,
     text: str | None,
-    options: dict[str, Any],
+    options: Options,
 ) -> tuple[Result, Result]:
     """Both as results: texts and models are examined."""
     if isinstance(first, Result) and isinstance(second, Result):
@@ -212,7 +213,7 @@ def _text(result: Result) -> str:
     return " ".join(result.tokens or ()) if layout is None else " / ".join(layout.texts)
 
 
-def _checks(one: Result, two: Result) -> dict[str, Any]:
+def _checks(one: Result, two: Result) -> Options:
     """Whether the two are about the same, and the checks of both."""
     return {
         "same model": one.provenance.model == two.provenance.model,

@@ -94,7 +94,7 @@ def head_patching(
     other = _other(kept, counterfactual)
     chosen = chosen_target(trace, target)
     outputs = [_outputs(other, site.index) for site in kept.sites]
-    change = [said - _outputs(kept, site) for site, said in enumerate(outputs)]
+    change = [context - _outputs(kept, site) for site, context in enumerate(outputs)]
     effects = _first_order(kept, chosen, change)
     patched = _patched(kept, chosen, outputs, verify, seed)
     tried = ~torch.cat(patched).isnan()

@@ -161,7 +161,8 @@ def _diagnosed(
         "null_share": (hidden.norm(dim=-1) / columns.norm(dim=-1).clamp_min(tiny)),
     }
     return {
-        name: part.cpu() for name, part in (numbers | {"kind": _kind(numbers, threshold)}).items()
+        name: column.cpu()
+        for name, column in (numbers | {"kind": _kind(numbers, threshold)}).items()
     }
 
 

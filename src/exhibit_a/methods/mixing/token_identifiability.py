@@ -18,51 +18,37 @@ x_i = nearest(ĝ(e_i)). The rate is the share of tokens for which that holds.
 4. Intervals: bootstrap over texts, with Poisson weights, so that no text has to be kept.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Literal, cast, get_args
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.methods.mixing.token_maps import (
-    Moments,
-    Perceptrons,
-    Predicted,
-    ridge,
-    rotation,
-    train_perceptrons,
-)
 from exhibit_a.methods.mixing.token_search import (
-    TWIN,
     Bounds,
     ByLayer,
-    Candidates,
     Metric,
     Score,
-    cosine,
-    score_candidates,
 )
-from exhibit_a.methods.mixing.token_states import Source, Split, StateBatch, Texts, states
+from exhibit_a.methods.mixing.token_states import Source, Texts
+from exhibit_a.methods.mixing.token_task import (
+    CandidateSet,
+    TokenTask,
+    fitted_maps,
+    memorised,
+    scored,
+)
 from exhibit_a.methods.registry import Cost, method
-from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import Options
 from exhibit_a.subject.subject import Subject
 
 MapName = Literal["identity", "rotation", "linear", "mlp"]
-CandidateSet = Literal["sequence", "dataset", "vocab"]
 MAPS = get_args(MapName)
 CONTROL = "control "  # before the name of a map: the map fitted to other tokens' vectors
-POOL = 8192  # tokens that represent all tokens of a data set
-MEMORISED = 4096  # training words of which it is asked whether the control memorised them
-
-Map = Callable[[Float[Tensor, "layer row d_model"]], Predicted]
-FitFacts = dict[str, int | list[float]]
-Pool = tuple[Float[Tensor, "candidate d_input"], Int[Tensor, " candidate"]]  # vectors, token ids
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -138,10 +124,10 @@ def token_identifiability(
     data = Texts(texts, seed)
     if not 1 <= top < 2**31:
         raise BadRequestError(f"The {top} nearest candidates were asked for; give 1 or more.")
-    task = _Task(subject, data, metric, candidates, seed, top, _vocabulary(subject, candidates))
-    fitted, controls, facts = _fit(task, maps, width or subject.anatomy.d_model, epochs)
-    score = _scored(task, fitted | {CONTROL + name: control for name, control in controls.items()})
-    memorised, memorised_chance = _memorised(task, controls)
+    task = TokenTask(subject, data, metric, candidates, seed, top, _vocabulary(subject, candidates))
+    fitted, controls, facts = fitted_maps(task, maps, width or subject.anatomy.d_model, epochs)
+    score = scored(task, fitted | {CONTROL + name: control for name, control in controls.items()})
+    learned_by_heart, by_chance = memorised(task, controls)
     used: Options = {"maps": tuple(maps), "metric": metric, "candidates": candidates}
     used |= {"top": top, "width": width, "epochs": epochs}
     return TokenIdentifiability(
@@ -152,53 +138,10 @@ def token_identifiability(
         chance=score.chance,
         metric=metric,
         candidates=candidates,
-        memorised=memorised,
-        memorised_chance=memorised_chance,
+        memorised=learned_by_heart,
+        memorised_chance=by_chance,
         **_statistics(score, maps, list(controls)),
     )
-
-
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """The model, the texts, and what is asked about them."""
-
-    subject: Subject
-    data: Texts
-    metric: Metric
-    candidates: CandidateSet
-    seed: int
-    top: int
-    vocabulary: Float[Tensor, "word d_input"] | None
-
-    def batches(self, split: Split) -> Iterator[StateBatch]:
-        """The states of the texts of one split."""
-        yield from states(self.subject, self.data.split(split))
-
-    def wanted(self, batch: StateBatch) -> Float[Tensor, "text token d_input"]:
-        """The vectors that are to be found again."""
-        return batch.hidden[0] if self.vocabulary is None else self.vocabulary[batch.ids]
-
-    @cached_property
-    def unrelated(self) -> Float[Tensor, "word d_input"]:
-        """Vectors of words from all training texts, for the control to be fitted to.
-
-        Words of the same batch cannot be used: now and then a token would draw itself, and texts of
-        one length have the same positions. Either lifts the control above chance.
-        """
-        return _pool(self, "train")[0]
-
-    def rows(self, split: Split) -> Iterator[tuple[Tensor, Float[Tensor, "target row d_input"]]]:
-        """Hidden vectors of real tokens; the vectors wanted, and unrelated ones for the control."""
-        for batch, unrelated in self.controlled(split):
-            wanted = self.wanted(batch)[batch.real]
-            yield batch.hidden[:, batch.real], torch.stack([wanted, unrelated])
-
-    def controlled(self, split: Split) -> Iterator[tuple[StateBatch, Float[Tensor, "row d_input"]]]:
-        """The states of one split, and for each real token the vector its control is fitted to."""
-        chance = generator(self.seed + 1)
-        for batch in self.batches(split):
-            drawn = torch.randint(len(self.unrelated), (int(batch.real.sum()),), generator=chance)
-            yield batch, self.unrelated[drawn]
 
 
 def _statistics(
@@ -229,171 +172,6 @@ def _test_checks(score: Score, learned: Sequence[str]) -> dict[str, int | float 
         "special_tokens": "reported apart",
         "control_within_interval_of_chance": at_chance,
     }
-
-
-def _fit(
-    task: _Task, names: Sequence[str], width: int, epochs: int
-) -> tuple[dict[str, Map], dict[str, Map], FitFacts]:
-    """The maps asked for, their controls, and facts about the fit."""
-    fitted: dict[str, Map] = {}
-    controls: dict[str, Map] = {}
-    facts: FitFacts = {}
-    if "identity" in names:
-        fitted["identity"] = lambda hidden: hidden
-    if set(names) <= {"identity"}:
-        return fitted, controls, facts
-    train, validation = _moments(task, "train"), _moments(task, "validation")
-    facts |= {"train_tokens": train.count, "validation_tokens": validation.count}
-    own = ridge(train, validation)
-    linear = [own, ridge(train, validation, 1, like=own)]
-    if "rotation" in names:
-        if train.cross.shape[-2] != train.cross.shape[-1]:
-            raise NotComputableError("Word vectors and hidden vectors differ in width.")
-        fitted["rotation"], controls["rotation"] = rotation(train, 0), rotation(train, 1)
-    if "linear" in names:
-        fitted["linear"], controls["linear"] = linear
-        facts["penalty"] = linear[0].penalty.tolist()
-    if "mlp" in names:
-        spread = train.spread.float()
-        perceptrons = [Perceptrons(fit, spread, width, task.seed) for fit in linear]
-        loss, facts["epochs"] = train_perceptrons(
-            perceptrons,
-            lambda: task.rows("train"),
-            lambda: task.rows("validation"),
-            task.metric,
-            epochs,
-        )
-        fitted["mlp"], controls["mlp"] = perceptrons
-        facts["mlp_validation_loss"] = loss[0].tolist()
-    return fitted, controls, facts
-
-
-def _moments(task: _Task, split: Split) -> Moments:
-    """Sums of products over the rows of one split."""
-    moments: Moments | None = None
-    for hidden, targets in task.rows(split):
-        moments = moments or Moments(len(hidden), hidden.shape[-1], *targets.shape[::2])
-        moments.add(hidden, targets)
-    if moments is None:
-        raise _too_few(split)
-    return moments
-
-
-@torch.no_grad()
-def _scored(task: _Task, maps: dict[str, Map]) -> Score:
-    """Look for every token of the test texts among its candidates."""
-    pool = _pool(task, "test") if task.candidates == "dataset" else None
-    score: Score | None = None
-    for batch in task.batches("test"):
-        layers = len(batch.hidden)
-        score = score or Score(list(maps), layers, task.seed)
-        candidates = _candidates(task, batch, pool)
-        words, special = batch.real & ~batch.special, batch.real & batch.special
-        hits = []
-        for name, apply in maps.items():
-            predicted = apply(batch.hidden.flatten(1, 2)).reshape(layers, *batch.ids.shape, -1)
-            _require_width(name, predicted, candidates)
-            by_layer = [
-                score_candidates(candidates, vectors, task.metric, task.top, words, special)
-                for vectors in predicted
-            ]
-            hits.append(torch.stack(by_layer, 1))
-        score.add(torch.stack(hits, 1).cpu(), words.sum(1).cpu())
-        among = 1 + candidates.rivals(words).sum(-1)
-        score.chance_sum += float((words.double() / among).sum())
-        score.counts["words"] += int(words.sum())
-        score.counts["all"] += int(batch.real.sum())
-        score.counts["special"] += int(special.sum())
-    if score is None or not score.counts["words"]:
-        raise _too_few("test")
-    return score
-
-
-@torch.no_grad()
-def _memorised(task: _Task, controls: dict[str, Map]) -> tuple[ByLayer, float | None]:
-    """How often each control finds its own training targets again, and how often chance would.
-
-    The candidates are the targets of the same text; those that drew the same vector do not compete.
-    """
-    if not controls:
-        return {}, None
-    hits: dict[str, Tensor] = {}
-    chance = count = 0.0
-    for batch, unrelated in task.controlled("train"):
-        sizes = batch.real.sum(1).tolist()
-        rows = torch.split(batch.hidden[:, batch.real], sizes, 1)
-        texts = zip(rows, torch.split(unrelated, sizes), strict=True)
-        for hidden, targets in texts:
-            twins = (targets[:, None] == targets).all(-1)
-            chance += float((1 / (1 + (~twins).sum(1))).sum())
-            for name, apply in controls.items():
-                near = _nearness(apply(hidden), targets, task.metric)
-                own = near.diagonal(dim1=1, dim2=2)
-                rivals = near.masked_fill(twins, -torch.inf).amax(2)
-                hits[name] = hits.get(name, 0) + (own > rivals).double().sum(1).cpu()
-        count += sum(sizes)
-        if count >= MEMORISED:
-            break
-    return {name: (sums / count).float() for name, sums in hits.items()}, chance / count
-
-
-def _nearness(predicted: Predicted, targets: Tensor, metric: Metric) -> Tensor:
-    """How near each prediction is to each target; larger is nearer."""
-    if metric == "cosine":
-        return cosine(predicted, targets.expand(len(predicted), -1, -1))
-    return -torch.cdist(predicted, targets.expand(len(predicted), -1, -1))
-
-
-def _require_width(name: str, predicted: Tensor, candidates: Candidates) -> None:
-    """Refuse to compare vectors of different widths."""
-    if predicted.shape[-1] != candidates.own.shape[-1]:
-        raise NotComputableError(
-            f"The map {name!r} gives vectors of width {predicted.shape[-1]}, and those looked for "
-            f"have {candidates.own.shape[-1]}."
-        )
-
-
-def _candidates(task: _Task, batch: StateBatch, pool: Pool | None) -> Candidates:
-    """The vectors to search for the tokens of a batch (step 2)."""
-    own = task.wanted(batch)
-    if task.vocabulary is not None:
-        ids = torch.arange(len(task.vocabulary), device=own.device)
-        same = batch.ids.unsqueeze(2) == ids
-        every = torch.ones(1, len(ids), dtype=torch.bool, device=own.device)
-        return Candidates(own, task.vocabulary.unsqueeze(0), same, same, every, every)
-    if pool is not None:
-        others, ids = pool
-        same = batch.ids.unsqueeze(2) == ids
-        every = torch.ones(1, len(ids), dtype=torch.bool, device=own.device)
-        twin = same & (cosine(own, others.unsqueeze(0)) > 1 - TWIN)
-        return Candidates(own, others.unsqueeze(0), twin, same, every, every)
-    same = batch.ids.unsqueeze(2) == batch.ids.unsqueeze(1)
-    twin = same & (cosine(own, own) > 1 - TWIN)
-    itself = torch.eye(own.shape[1], dtype=torch.bool, device=own.device)
-    return Candidates(own, own, twin | itself, same, batch.real, batch.real & ~batch.special)
-
-
-def _pool(task: _Task, split: Split) -> Pool:
-    """A uniform sample of the words of one split (reservoir: one pass, fixed memory)."""
-    chance = generator(task.seed + 3)
-    rows: list[Tensor] = []
-    ids: list[Tensor] = []
-    draws = torch.zeros(0)
-    for batch in task.batches(split):
-        words = batch.real & ~batch.special
-        rows.append(task.wanted(batch)[words])
-        ids.append(batch.ids[words])
-        draws = torch.cat([draws, torch.rand(int(words.sum()), generator=chance)])
-        if len(draws) > POOL:  # the words with the largest draws so far
-            kept = draws.topk(POOL).indices
-            draws, rows, ids = draws[kept], [torch.cat(rows)[kept]], [torch.cat(ids)[kept]]
-    if not rows:
-        raise _too_few(split)
-    return torch.cat(rows), torch.cat(ids)
-
-
-def _too_few(split: Split) -> BadRequestError:
-    return BadRequestError(f"The {split} split has no words; give at least 50 texts.")
 
 
 def _vocabulary(subject: Subject, candidates: CandidateSet) -> Float[Tensor, "word d_input"] | None:
