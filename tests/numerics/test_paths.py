@@ -158,7 +158,7 @@ def test_no_more_sums_are_held_than_allowed_and_the_integral_is_the_same():
     for held in (2, 1024):
         seen, most = [], 0
         limits = Limits(budget=400, held=held)
-        (paths[held],) = integrate_together(summed, [ends], limits, jumps_apart=True)
+        (paths[held],) = integrate_together(summed, [ends], [limits], jumps_apart=True)
         assert paths[held].complete
         assert held > 2 or most <= held + 2  # with the one that is laid, and the one before it
     torch.testing.assert_close(paths[2].integral, paths[1024].integral, rtol=0.01, atol=0)
