@@ -199,10 +199,10 @@ def test_one_bad_text_does_not_spoil_the_others(tmp_path, monkeypatch):
     ids = subject.encode(bad)["input_ids"]
     honest = capture
 
-    def failing(subject, inputs, **options):
-        if torch.equal(inputs["input_ids"], ids):
+    def failing(subject, text, **options):
+        if torch.equal(text["input_ids"], ids):
             raise BrokenInvariantError("The model's answer to this input is NaN or infinite.")
-        return honest(subject, inputs, **options)
+        return honest(subject, text, **options)
 
     monkeypatch.setattr("exhibit_a.corpus.summaries.capture", failing)
     corpus.run(subject, SAME_LENGTH, "reliance", tmp_path / "run", by="path", unusable="skip")

@@ -70,7 +70,7 @@ def test_a_fall_is_told_from_a_rise_and_from_nothing(trial):
         "its probability would fall from .80 to .31 (-157% of its margin)"
     )
     assert fall(reliance, 2.8) == "its probability would rise from .80 to .94 (+100% of its margin)"
-    assert fall(reliance, 1.4) == "its probability would stay at .80 (+0% of its margin)"
+    assert fall(reliance, 1.4) == "its probability would stay at .80 (0% of its margin)"
 
 
 def test_heads_that_carry_are_named_with_what_random_ones_do(trial):
