@@ -53,7 +53,8 @@ plain:  ## the wheel alone in a new environment: what needs no extra works, the 
 	rm -rf $(PLAIN)
 	$(PYTHON) -m venv $(PLAIN)
 	$(PLAIN)/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(PLAIN)/wheel .
-	$(PLAIN)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PLAIN)/wheel/*.whl
+	$(PLAIN)/bin/pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt \
+	  $(PLAIN)/wheel/*.whl
 	$(PLAIN)/bin/python tests/plain/run.py
 
 release:  ## wheel and source archive into dist/, checked, installed alone, and the demo run from each

@@ -1,8 +1,9 @@
 """How fast is the same work elsewhere? Each peer beside us, in one process and on one thread.
 
-The model is a BERT or a Llama of middle size with random weights, the input the same for both, and
-time is processor time: the least of three repeats taken in turns. A peer that is not installed, or
-that cannot do the work with these versions, is a line that says so and no failure.
+The model is a BERT or a Llama of middle size with random weights, or the embedded `stories` where
+words are needed; the input is the same for both, and time is processor time: the least of three
+repeats taken in turns. Effective attention is that of a longer text. A peer that is not installed,
+or that cannot do the work with these versions, is a line that says so and no failure.
 
     pip install 'exhibit-a[peers]'      # what is wanted of it; some of them do not go together
     python benchmarks/peers.py --out docs/data/peers.json
@@ -22,10 +23,13 @@ import transformers
 from support.quiet import one_quiet_thread
 
 import exhibit_a as xa
+from exhibit_a.methods.identifiability.projection import Projection, project
 from exhibit_a.subject.guard import frozen_eval
 from exhibit_a.subject.subject import Subject
 
-TOKENS, REPEATS, POINTS = 64, 3, 5
+TOKENS, LONG, REPEATS, POINTS = 64, 512, 3, 5
+PROMPT = "Once upon a time there was a little girl named Lily who had a red ball ."
+ANSWER = " She liked to play with her ball in the park every day ."
 
 
 class Pairing(NamedTuple):
@@ -44,8 +48,10 @@ def main() -> None:
     asked.add_argument("--out", type=Path, help="write the measurements to this file")
     options = asked.parse_args()
     one_quiet_thread()
-    rows = [measured(pairing) for pairing in pairings()]
-    for row in rows:
+    rows = []
+    for pairing in pairings():
+        row = measured(pairing)
+        rows.append(row)
         told = row.get("missing") or f"{row['peer_seconds'] / row['our_seconds']:.2f} × our time"
         print(f"{row['work']:44} {row['peer']:28} {told}", flush=True)
     if options.out:
@@ -99,17 +105,37 @@ def pairings() -> Iterator[Pairing]:
         captum_embeddings,
         partial(xa.companions, trace(), methods=["integrated_gradients"]),
     )
+    project_all = partial(projected, long_trace())
     yield Pairing(
-        "effective attention", "thin float32 SVD of V", "torch", partial(thin_svd, False),
-        partial(xa.effective_attention, trace()), "no ranks, no float64, no statistics",
+        f"effective attention, {LONG} tokens: maps", "thin float32 SVD of V", "torch",
+        partial(svd, full=False), project_all, "theirs: no ranks, no float64, no statistics",
     )  # fmt: skip
     yield Pairing(
-        "effective attention", "full float32 SVD of V", "torch", partial(thin_svd, True),
-        partial(xa.effective_attention, trace()),
+        f"effective attention, {LONG} tokens: maps", "full float32 SVD of V", "torch",
+        partial(svd, full=True), project_all, "theirs: no ranks, no float64, no statistics",
+    )  # fmt: skip
+    yield Pairing(
+        f"effective attention, {LONG} tokens: everything", "thin float32 SVD of V", "torch",
+        partial(svd, full=False), partial(xa.effective_attention, long_trace()),
+        "theirs: maps alone",
     )  # fmt: skip
     yield Pairing("page of all heads", "BertViz head_view", "bertviz", bertviz_page, our_page)
-    yield Pairing("attention of a generated text", "inseq", "inseq", inseq_attention, llama_capture)
-    yield Pairing("answer span", "FlashTrace", "flashtrace", flashtrace_span, our_span)
+    yield Pairing(
+        "attention of an answer", "inseq", "inseq", partial(inseq_answer, "attention"), our_answer
+    )
+    yield Pairing(
+        "input × gradient of an answer", "inseq", "inseq",
+        partial(inseq_answer, "input_x_gradient"), partial(our_span, "gradient_input"),
+        "theirs: one pass for each token of the answer",
+    )  # fmt: skip
+    yield Pairing(
+        "answer span", "FlashTrace", "flashtrace", flashtrace_span,
+        partial(our_span, "attention_gradient"), "another method: attention × gradient",
+    )  # fmt: skip
+    yield Pairing(
+        "answer span", "FlashTrace", "flashtrace", flashtrace_span, our_contributions,
+        "another method: contribution weights",
+    )  # fmt: skip
 
 
 @cache
@@ -140,6 +166,17 @@ def inputs() -> dict[str, torch.Tensor]:
 @cache
 def trace() -> xa.Trace:
     return xa.capture(encoder(), inputs())
+
+
+@cache
+def long_trace() -> xa.Trace:
+    ids = torch.randint(200, 8000, (1, LONG), generator=torch.Generator().manual_seed(1))
+    return xa.capture(encoder(), {"input_ids": ids, "attention_mask": torch.ones_like(ids)})
+
+
+@cache
+def stories() -> Subject:
+    return xa.load("stories")
 
 
 def hf_maps() -> None:
@@ -213,11 +250,22 @@ def captum_embeddings() -> None:
     gradients.attribute(ids, torch.full_like(ids, 103), n_steps=64, internal_batch_size=64)
 
 
-def thin_svd(full: bool) -> None:
-    for maps, values in zip(trace().attention, trace().values, strict=True):
-        basis, _, _ = torch.linalg.svd(values, full_matrices=full)
-        kept = basis[..., : values.shape[-1]]
-        (maps @ kept) @ kept.mT
+def svd(*, full: bool) -> list[torch.Tensor]:
+    return [_by_svd(*site, full) for site in _sites(long_trace())]
+
+
+def _by_svd(maps: torch.Tensor, values: torch.Tensor, full: bool) -> torch.Tensor:
+    basis, _, _ = torch.linalg.svd(values, full_matrices=full)
+    kept = basis[..., : values.shape[-1]]
+    return (maps @ kept) @ kept.mT
+
+
+def projected(trace: xa.Trace) -> list[Projection]:
+    return [project(*site, trace.visible[0]) for site in _sites(trace)]
+
+
+def _sites(trace: xa.Trace) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    return list(zip(trace.attention, trace.values, strict=True))
 
 
 def bertviz_page() -> None:
@@ -233,19 +281,26 @@ def our_page() -> None:
         xa.effective_attention(trace()).html(Path(folder) / "page.html")
 
 
-def inseq_attention() -> None:
-    import_module("inseq").load_model(decoder().model, "attention", tokenizer=decoder().tokenizer)
+def inseq_answer(method: str) -> None:
+    peer = import_module("inseq").load_model(stories().model, method, tokenizer=stories().tokenizer)
+    peer.attribute(PROMPT, PROMPT + ANSWER, show_progress=False)
+
+
+def our_answer() -> xa.Trace:
+    return xa.capture(stories(), PROMPT, target_text=ANSWER)
 
 
 def flashtrace_span() -> None:
-    import_module("flashtrace").trace(decoder().model, inputs()["input_ids"])
+    peer = import_module("flashtrace").FlashTrace(stories().model, stories().tokenizer)
+    peer.trace(prompt=PROMPT, target=ANSWER)
 
 
-def our_span() -> None:
-    ids = inputs()["input_ids"]
-    answer = tuple(ids[0, -8:].tolist())
-    span = xa.capture(decoder(), {"input_ids": ids[:, :-8]}, target_text=answer)
-    xa.companions(span, methods=["attention_gradient"])
+def our_span(method: str) -> None:
+    xa.companions(our_answer(), methods=[method])
+
+
+def our_contributions() -> None:
+    xa.contribution_weights(our_answer())
 
 
 if __name__ == "__main__":

@@ -18,15 +18,14 @@ What was found goes into the ledger.
 
 import argparse
 import copy
-from collections.abc import Callable
 from pathlib import Path
-from time import process_time
 
 import torch
 import transformers
 from edges import sentences
 from ledger import Ledger, add_option
 from operations import SHAPES
+from reliance import spent
 from torch import Tensor, nn
 
 import exhibit_a as xa
@@ -148,13 +147,6 @@ def turned(vectors: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
     """Rotary positions, half by half."""
     first, second = vectors.chunk(2, -1)
     return vectors * cosine + torch.cat([-second, first], -1) * sine
-
-
-def spent(work: Callable[[], object]) -> float:
-    """Seconds of processor time."""
-    start = process_time()
-    work()
-    return process_time() - start
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import exhibit_a as xa
+from exhibit_a.methods.attribution.reliance import token_scores
 
 DATA = Path("docs/data")
 PASSAGES = 12
@@ -120,6 +121,7 @@ def main() -> None:
     asked.add_argument("--first", type=int, default=FIRST)
     asked.add_argument("--name", help="of the file in docs/data")
     options = asked.parse_args()
+    xa.register(reliance_path, gives="tokens", question="What did looking at each token add?")
     subject = xa.load(str(options.model))
     file = DATA / f"context-{options.name or options.what}.jsonl"
     lines = file.read_text("utf-8").splitlines() if file.exists() else []
@@ -133,6 +135,11 @@ def main() -> None:
         with file.open("a", encoding="utf-8") as output:
             output.write(json.dumps({"seed": seed, **row}) + "\n")
         print(seed, row["verdict"], f"{row['seconds']:.0f} s", flush=True)
+
+
+def reliance_path(trace: xa.Trace, target: xa.Target) -> object:
+    """What looking at each token added along a path of few points."""
+    return token_scores(trace, target, points=POINTS)
 
 
 def planted(seed: int) -> Prompt:

@@ -21,19 +21,18 @@ from typing import Any
 import torch
 import transformers
 import words
+from deleting import lost_without
 from ledger import Ledger, of_sentences
 from make_models import read_sst
 from scipy import stats
 
 import exhibit_a as xa
-from exhibit_a.methods.explanation.erasure import by_presence
 from exhibit_a.methods.explanation.words import words_of
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Attention
 from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit
-from exhibit_a.trace.targets import chosen_target
 
 KEPT_IN = Path(__file__).parents[1] / "docs/data/edges.jsonl"
 TENTH = 0.1
@@ -129,20 +128,14 @@ def without_words(trace: Trace, found: xa.SelfAttribution) -> dict[str, float]:
     places = {tree.root, *(edge.child for edge in tree.edges)}
     every = words_of(trace).places
     named = [number for number, own in enumerate(every) if places & set(own)]
-    target = chosen_target(trace, None)
-    answer, written = by_presence(trace, target, "delete")
-    column = {place: number for number, place in enumerate(written.nonzero()[:, 0].tolist())}
     seeded = random.Random(0)
-    sets = [[], named] + [seeded.sample(range(len(every)), len(named)) for _ in range(DRAWS)]
-    present = torch.ones(len(sets), len(column))
-    for row, gone in zip(present, sets, strict=True):
-        row[[column[place] for number in gone for place in every[number]]] = 0
-    own, by_tree, *by_chance = answer(present).flatten().tolist()
+    chance = [seeded.sample(range(len(every)), len(named)) for _ in range(DRAWS)]
+    by_tree, *by_chance = lost_without(trace, every, [named, *chance])
     return {
         "words": len(named),
         "share": len(named) / len(every),
-        "tree": own - by_tree,
-        "random": own - sum(by_chance) / len(by_chance),
+        "tree": by_tree,
+        "random": sum(by_chance) / len(by_chance),
     }
 
 

@@ -26,15 +26,14 @@ import matplotlib.figure
 import torch
 import transformers
 import words
+from deleting import lost_without
 from drawing import save_in
 from ledger import Ledger, of_sentences
 from sklearn.metrics import average_precision_score
 
 import exhibit_a as xa
-from exhibit_a.methods.explanation.erasure import by_presence
 from exhibit_a.report.palette import GREY
 from exhibit_a.trace.capture import Trace
-from exhibit_a.trace.targets import chosen_target
 
 KEPT_IN = Path(__file__).parents[1] / "docs/data/gold.jsonl"
 METHODS = (
@@ -86,7 +85,6 @@ def drawn(file: Path) -> list[dict[str, Any]]:
 def measured(subject: xa.Subject, tree: dict[str, Any]) -> dict[str, Any]:
     """The scores of one sentence; none where it is answered wrongly or all words are alike."""
     trace = xa.capture(subject, tree["text"])
-    target = chosen_target(trace, None)
     good = tree["label"] > NEUTRAL
     gold = [(int(digit) > NEUTRAL) == good and int(digit) != NEUTRAL for digit in tree["tokens"]]
     row: dict[str, Any] = {"tokens": len(trace.tokens), "words": len(gold), "scores": {}}
@@ -99,7 +97,9 @@ def measured(subject: xa.Subject, tree: dict[str, Any]) -> dict[str, Any]:
     scores[LENGTH] = [float(len(word)) for word in tree["text"].split(" ")]
     seeded = random.Random(0)
     chance = [[seeded.random() for _ in gold] for _ in range(DRAWS)]
-    losses = lost_without(trace, target, members, [*scores.values(), *chance])
+    count = max(1, round(FIRST * len(members)))
+    first = [in_order(each)[:count] for each in (*scores.values(), *chance)]
+    losses = lost_without(trace, members, first)
     for place, (name, each) in enumerate(scores.items()):
         row["scores"][name] = [*agreement(gold, each), losses[place]]
     by_chance = [[*agreement(gold, each)] for each in chance]
@@ -125,27 +125,16 @@ def tokens_of_words(trace: Trace, spoken: list[str]) -> list[list[int]]:
     return members
 
 
+def in_order(scores: list[float]) -> list[int]:
+    """The words, the highest score first."""
+    return sorted(range(len(scores)), key=lambda word: -scores[word])
+
+
 def agreement(gold: list[bool], scores: list[float]) -> tuple[float, float]:
     """AUPRC, and the share of gold words among as many first ones."""
     count = sum(gold)
-    first = sorted(range(len(gold)), key=lambda word: -scores[word])[:count]
-    hits = sum(gold[word] for word in first) / count
+    hits = sum(gold[word] for word in in_order(scores)[:count]) / count
     return float(average_precision_score(gold, scores)), hits
-
-
-def lost_without(
-    trace: Trace, target: Any, members: list[list[int]], rankings: list[list[float]]
-) -> list[float]:
-    """What the answer loses without the first fifth of the words, by each ranking."""
-    answer, written = by_presence(trace, target, "delete")
-    column = {place: number for number, place in enumerate(written.nonzero()[:, 0].tolist())}
-    count = max(1, round(FIRST * len(members)))
-    present = torch.ones(1 + len(rankings), len(column))
-    for row, scores in zip(present[1:], rankings, strict=True):
-        gone = sorted(range(len(members)), key=lambda word: -scores[word])[:count]
-        row[[column[place] for word in gone for place in members[word]]] = 0
-    own, *others = answer(present).flatten().tolist()
-    return [own - other for other in others]
 
 
 def write(rows: list[dict[str, Any]], ledger: Ledger) -> None:

@@ -20,7 +20,7 @@ from scipy import stats
 
 import exhibit_a as xa
 
-LENGTHS = (8, 16, 24, 32, 33, 40, 48, 64, 96, 128, 192, 256)
+LENGTHS = (8, 16, 24, 32, 33, 40, 48, 64, 65, 96, 128, 192, 256, 384, 512)
 SHOWN = 64  # tokens in the picture of one head
 SPECIAL = 2  # tokens of a paragraph: [CLS] and [SEP]
 
@@ -29,10 +29,10 @@ def main() -> None:
     options = parse_options()
     transformers.logging.set_verbosity_error()
     subject = xa.load(options.base)
-    texts = paragraphs(subject, options.data / "wikitext-2" / "wiki.test.tokens", options.texts)
-    print(f"{len(texts)} paragraphs of at least {LENGTHS[-1]} tokens\n")
-    ledger = Ledger(options.ledger, told(options.base), "wikitext-2 test, first long paragraphs")
-    found = by_length(subject, texts, options.figures)
+    texts = paragraphs(subject, options)
+    print(f"{len(texts)} paragraphs of at least {options.longest} tokens\n")
+    ledger = opened(options, "wikitext-2 test, first long paragraphs")
+    found = by_length(subject, texts, options)
     written_by_length(found, ledger)
     if options.figures:
         one_head(subject, texts[0], options.figures)
@@ -45,34 +45,37 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--base", required=True, help="folder of all-MiniLM-L6-v2, or a name")
     parser.add_argument("--data", type=Path, required=True, help="folder with wikitext-2")
     parser.add_argument("--texts", type=int, default=20)
+    parser.add_argument("--longest", type=int, default=256, help="tokens; 256 at least")
     parser.add_argument("--counted", type=int, default=5, help="of them, for unique rows")
     parser.add_argument("--figures", type=Path, help="draw the figures into this folder")
     add_option(parser)
     return parser.parse_args()
 
 
-def paragraphs(subject: xa.Subject, file: Path, count: int) -> list[str]:
+def paragraphs(subject: xa.Subject, options: argparse.Namespace) -> list[str]:
     """The first paragraphs that are long enough, cut to what the model takes."""
-    found = []
+    found: list[str] = []
+    file, longest = options.data / "wikitext-2" / "wiki.test.tokens", options.longest
     for line in file.read_text("utf-8").splitlines():
         text = " ".join(line.replace("<unk>", " ").split())
         if len(text) > 1200 and not text.startswith("="):
-            ids = subject.tokenizer(text, truncation=True, max_length=LENGTHS[-1])["input_ids"]
-            if len(ids) == LENGTHS[-1]:
+            ids = subject.tokenizer(text, truncation=True, max_length=longest)["input_ids"]
+            if len(ids) == longest:
                 found.append(text)
-        if len(found) == count:
+        if len(found) == options.texts:
             return found
     return found
 
 
 def by_length(
-    subject: xa.Subject, texts: list[str], figures: Path | None
+    subject: xa.Subject, texts: list[str], options: argparse.Namespace
 ) -> list[xa.IdentifiabilityByLength]:
     """Means over paragraphs with 95 % intervals, and the figure by length."""
-    found = [xa.identifiability_by_length(subject, text, lengths=LENGTHS) for text in texts]
+    lengths = [length for length in LENGTHS if length <= options.longest]
+    found = [xa.identifiability_by_length(subject, text, lengths=lengths) for text in texts]
     print("| tokens | Pearson(raw, effective) | lowest layer mean | null fraction | special: raw →")
     print("effective |\n|---|---|---|---|---|")
-    for i, length in enumerate(LENGTHS):
+    for i, length in enumerate(lengths):
         pearson, low = interval([one.pearson[i].mean() for one in found])
         null, _ = interval([one.null_fraction[i].mean() for one in found])
         worst = np.mean([float(one.pearson[i].min()) for one in found])
@@ -81,8 +84,8 @@ def by_length(
         print(f"| {length} | {pearson:.4f} ± {low:.4f} | {worst:.3f} | {null:.3f} ", end="")
         print(f"| {raw:.3f} → {effective:.3f} |")
     mean = averaged(found)
-    if figures:
-        save(mean.plot(), figures / "identifiability-length.svg")
+    if options.figures:
+        save(mean.plot(), options.figures / "identifiability-length.svg")
     print("\nby layer at the longest: ", end="")
     print(", ".join(f"{float(p):.3f}" for p in mean.pearson[-1]), "\n")
     return found
@@ -90,20 +93,20 @@ def by_length(
 
 def written_by_length(found: list[xa.IdentifiabilityByLength], ledger: Ledger) -> None:
     """What the claims about length and special tokens rest on."""
-    width = found[0].d_head[0]
-    pearson = {n: [one.pearson[LENGTHS.index(n)].mean() for one in found] for n in (24, 64, 256)}
+    width, place = found[0].d_head[0], found[0].lengths.index
+    pearson = {n: [one.pearson[place(n)].mean() for one in found] for n in (24, 64, 256)}
     for length in (24, 64):
         name = f"Pearson of raw and effective attention at {length} tokens, heads of width {width}"
         ledger.mean(name, pearson[length], "paragraphs")
     lost = [near - far for near, far in zip(pearson[64], pearson[256], strict=True)]
     ledger.mean("Pearson lost between 64 and 256 tokens", lost, "paragraphs")
     raw, effective = (
-        [getattr(one, name)[-1].mean() for one in found]
+        [getattr(one, name)[place(256)].mean() for one in found]
         for name in ("special_raw", "special_effective")
     )
     moved = [before - after for before, after in zip(raw, effective, strict=True)]
     ledger.mean("weight that special tokens lose at 256 tokens", moved, "paragraphs")
-    even = SPECIAL / LENGTHS[-1]
+    even = SPECIAL / 256
     ledger.mean(
         "effective weight of a special token at 256 tokens, over its even share",
         [share / even for share in effective],
@@ -176,9 +179,10 @@ def alternatives(subject: xa.Subject, texts: list[str], ledger: Ledger) -> None:
     ledger.exact("change of the answer with that row in place", max(changes), len(changes), "heads")
 
 
-def told(base: str) -> str:
-    """What the ledger calls a model: the name of its folder, or its own."""
-    return f"`{Path(base).name}`"
+def opened(options: argparse.Namespace, data: str) -> Ledger:
+    """The ledger for a model; ids of others than ``sentiment`` name it."""
+    name = Path(options.base).name
+    return Ledger(options.ledger, f"`{name}`", data, apart=name != "sentiment")
 
 
 def interval(numbers: list[torch.Tensor]) -> tuple[float, float]:

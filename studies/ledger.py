@@ -27,9 +27,12 @@ PACKAGES = ("exhibit-a", "torch", "transformers")
 class Ledger:
     """The measurements of one study, with one model on one set of data."""
 
-    def __init__(self, path: Path, model: str, data: str, command: str | None = None) -> None:
+    def __init__(
+        self, path: Path, model: str, data: str, command: str | None = None, *, apart: bool = False
+    ) -> None:
         self.path, self.model, self.data = path, model, data
         self.command = command or spoken(sys.argv)
+        self.suffix = f", {model}" if apart else ""  # beside the model that claims are put to
 
     def write(
         self, name: str, value: float, interval: Sequence[float], count: int, of: str
@@ -37,7 +40,7 @@ class Ledger:
         """One line."""
         low, high = interval
         row = {
-            "id": name,
+            "id": name + self.suffix,
             "value": value,
             "interval": [low, high],
             "count": count,

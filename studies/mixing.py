@@ -20,7 +20,7 @@ import matplotlib.pyplot
 import torch
 import transformers
 from drawing import save_in
-from identifiability import told
+from identifiability import opened
 from ledger import Ledger, add_option
 
 from exhibit_a.examples import read_examples
@@ -102,7 +102,7 @@ def _write_mixing(
     medians: torch.Tensor, displaced_share: torch.Tensor, near: list[torch.Tensor], options: Any
 ) -> None:
     """What the claims about mixing rest on: a number for each sentence."""
-    ledger = Ledger(options.ledger, told(options.base), "SST-2 dev, first sentences")
+    ledger = opened(options, "SST-2 dev, first sentences")
     ledger.mean("own share after layer 1, median token", medians[1])
     ledger.mean("own share after the last layer, median token", medians[-1])
     ledger.mean("own share lost from layer 1 to the last, median token", medians[1] - medians[-1])
@@ -135,7 +135,7 @@ def heads(subject: Subject, options: Any) -> None:
     print("|---|---|---|---|---|")
     means = {name: torch.stack(parts).mean((0, 2)) for name, parts in sums.items()}
     elsewhere = torch.stack(sums["total_variation"]).mean(2)
-    ledger = Ledger(options.ledger, told(options.base), "SST-2 dev, first sentences")
+    ledger = opened(options, "SST-2 dev, first sentences")
     later = elsewhere[:, 1:].mean(1)
     name = "weight that lies elsewhere than the contribution, layers after the first"
     ledger.mean(name, later)
@@ -162,7 +162,7 @@ def tokens(subject: Subject, options: Any) -> None:
         )
         save_in(options.figures, f"mixing-tokens-{metric}", found[metric].plot())
         _tell(found[metric], len(texts))
-    ledger = Ledger(options.ledger, told(options.base), "SST-2 train, rows of 8 words or more")
+    ledger = opened(options, "SST-2 train, rows of 8 words or more")
     _write_tokens(found["cosine"], found["l2"], ledger)
     if tuple(options.maps) != MAPS:
         return

@@ -136,8 +136,9 @@ HEAD = f"""# Side by side
 
 The sentence “{TEXT}” in four tools, each used as its own documentation says. The
 classifier is `sentiment`, saved to a folder; Inseq reads language models, so there it is `stories`.
-Processor time is that of the whole snippet, imports and loading included, in one process and one
-thread; the last columns are what comes out for the sentence, and for {TIMES} times the sentence.
+Processor time is that of the snippet, loading the model included, in one thread of a process that
+knows torch and transformers. The last columns are what comes out for the sentence, and for it
+{TIMES} times.
 
 | tool | version | lines of code | processor time | asks a network | one sentence | {TIMES} times |
 |---|---|---|---|---|---|---|
@@ -226,7 +227,7 @@ def written(found: dict[str, Found], counts: dict[str, int]) -> str:
         if not one.problem:
             sizes = f"{size(one.size)} | {size(one.longer)}"
         rows.append(
-            f"| {name} | {one.version} | {lines_of(code)} | {one.seconds:.0f} s | {asks} "
+            f"| {name} | {one.version} | {lines_of(code)} | {one.seconds:.1f} s | {asks} "
             f"| {sizes} |"
         )
         shown = f"![{name} on the same sentence](figures/{figure(name)})\n\n" if one.size else ""

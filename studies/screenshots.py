@@ -137,6 +137,19 @@ def taken(
     return picture
 
 
+def with_few_colours(image: Image.Image, colours: int) -> Image.Image:
+    """The picture with a palette that has its rare colours, and its paper as it was."""
+    few = image.quantize(colours, Image.Quantize.MAXCOVERAGE)
+    _, paper = max(image.getcolors(image.width * image.height))
+    palette = few.getpalette()
+    near = range(0, len(palette), 3)
+    place = min(
+        near, key=lambda at: sum(abs(a - b) for a, b in zip(palette[at:], paper, strict=False))
+    )
+    few.putpalette([*palette[:place], *paper, *palette[place + 3 :]])
+    return few
+
+
 def keep(file: Path, picture: bytes, largest: int, widest: int | None = None) -> None:
     """Write a picture, smaller where it is too large."""
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -149,7 +162,7 @@ def small(picture: bytes, largest: int = LARGEST, widest: int | None = None) -> 
     if widest is not None and image.width > widest:
         image = image.resize((widest, round(image.height * widest / image.width)), Image.LANCZOS)
     for colours in (None, 256, 192, 128):  # fewer would turn orange into brown
-        shown = image if colours is None else image.quantize(colours, Image.Quantize.MAXCOVERAGE)
+        shown = image if colours is None else with_few_colours(image, colours)
         packed = io.BytesIO()
         shown.save(packed, "PNG", optimize=True)
         if packed.tell() <= largest:

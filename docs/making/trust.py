@@ -150,7 +150,7 @@ def table(rows_by_name: dict[str, Row]) -> str:
     counts = {name: row["outcomes"] for name, row in rows_by_name.items()}
     rows = ["| what was tried | how often | what happened |", "|---|---:|---|"]
     for entry in attempts():
-        outcomes = counts[entry.name]
+        outcomes = counts.get(entry.name, {})  # a row that is new has not been tried
         happened = ", ".join(f"{number:,} {kind}" for kind, number in sorted(outcomes.items()))
         rows.append(f"| {entry.words} | {sum(outcomes.values()):,} | {happened} |")
     return "\n".join([*rows, "", _total(counts), "", state(rows_by_name), ""])
@@ -160,7 +160,9 @@ def state(rows: dict[str, Row]) -> str:
     """Which state of the package was attacked; one for all rows, or each with its rows."""
     named: dict[str, list[str]] = {}
     for name, row in rows.items():
-        said = f"version {row['version']} as of {row['date']} (source `{row['package']}`)"
+        said = "an earlier state, which was not recorded"
+        if row["package"]:
+            said = f"version {row['version']} as of {row['date']} (source `{row['package']}`)"
         named.setdefault(said, []).append(name)
     tried = list(named)
     if len(tried) > 1:

@@ -395,18 +395,28 @@ def _in_batches(rows: list[dict[str, Any]]) -> str:
     if not rows:
         return ""
     alone, together = (sum(row[name] for row in rows) for name in ("alone", "in company"))
-    ratios = ", ".join(f"{row['alone'] / row['in company']:.2f}" for row in rows)
-    lengths = ", ".join(str(row["tokens"]) for row in rows)
-    same = sum(row["same words"] for row in rows) == len(rows)
-    equal = sum(row["passes"] == row["passes in company"] for row in rows) == len(rows)
-    said = "all with the same words" if same else "not all with the same words"
-    counted = "the same number of passes" if equal else "another number of passes"
+    same = all(row["same words"] for row in rows)
+    equal = all(row["passes"] == row["passes in company"] for row in rows)
+    lines = [
+        (
+            row["tokens"],
+            row["sentences"],
+            f"{row['alone']:.1f}",
+            f"{row['in company']:.1f}",
+            f"{row['alone'] / row['in company']:.2f}",
+        )
+        for row in rows
+    ]
+    header = ("tokens", "sentences", "seconds one by one", "seconds together", "times as fast")
     return f"""
 
 In `exhibit-a corpus run --method reliance` texts of one length walk their paths together: the settings of all of them
-share batches, and each keeps its own panels, jumps and doubts. {sum(row["sentences"] for row in rows)} sentences of the SST-2 development set took
-{alone / together:.2f} times as much of the processor one by one as together ({ratios} at {lengths} tokens, in this order: the
-longer a text, the more its own settings fill a batch), {said} and {counted};
+share batches, and each keeps its own panels, jumps and doubts. The longer a text, the more its own settings fill a batch,
+and the less is gained by company. {sum(row["sentences"] for row in rows)} sentences of the SST-2 development set, seconds of the processor:
+
+{table(header, lines)}
+
+All of them together are {alone / together:.2f} times as fast. {"All" if same else "Not all"} words are the same, {"and so is the number of passes" if equal else "but not the number of passes"};
 no number of a head differs by more than {max(row["difference"] for row in rows):.0e} of the margin."""
 
 

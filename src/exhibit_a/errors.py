@@ -62,7 +62,7 @@ def asks_too_much(problem: BaseException) -> bool:
     >>> asks_too_much(RuntimeError("Storage size calculation overflowed with sizes=[10]"))
     True
     """
-    if isinstance(problem, RuntimeError):  # torch has no type for it
+    if isinstance(problem, RuntimeError | TypeError | ValueError):  # torch has no type for it
         return _TOO_MUCH.search(str(problem)) is not None
     return isinstance(problem, MemoryError | OverflowError)
 

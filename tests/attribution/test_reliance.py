@@ -11,16 +11,18 @@ from torch.testing import assert_close
 
 from exhibit_a.corpus import run as run_corpus
 from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.methods.attribution import head_company
 from exhibit_a.methods.attribution.along_rows import along_rows
 from exhibit_a.methods.attribution.head_company import Company
 from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
-from exhibit_a.methods.attribution.reliance import reliance
+from exhibit_a.methods.attribution.reliance import reliance, token_scores
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.store import read
 from exhibit_a.subject.subject import load
 from exhibit_a.trace import edits
 from exhibit_a.trace.capture import capture
+from exhibit_a.trace.counting import counting_passes
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import chosen_target, log_odds
 
@@ -277,3 +279,21 @@ def test_bad_requests_have_one_line():
 def test_log_odds_do_not_saturate():
     logits = torch.tensor([[60.0, 0.0, 1.0]])
     assert_close(log_odds(logits, 0), 60 - torch.logsumexp(torch.tensor([[0.0, 1.0]]), 1))
+
+
+def test_scores_of_tokens_take_the_path_alone():
+    trace = small("llama")
+    whole, target = reliance(trace), chosen_target(trace, None)
+    with counting_passes(trace.subject) as spent:
+        scores = token_scores(trace, target)
+    assert_close(scores, whole.token_scores)
+    assert spent.taken()[0] == whole.checks["points"] + 2  # the ends of the path
+
+
+def test_few_sums_of_slopes_at_a_time_give_the_same_shares(monkeypatch):
+    trace = capture(opinionated(), TEXT)
+    usual = reliance(trace, by="path")
+    monkeypatch.setattr(head_company, "HELD", 1)
+    few = reliance(trace, by="path")
+    assert few.determined == usual.determined
+    assert_close(torch.cat(few.heads), torch.cat(usual.heads), rtol=0.02, atol=0.01 * usual.size)

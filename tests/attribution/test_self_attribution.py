@@ -3,6 +3,7 @@
 import gc
 import re
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
@@ -208,6 +209,19 @@ def test_a_switch_on_the_way_is_located_and_its_site_marked(tmp_path):
     assert start - 1e-5 <= 0.3 <= stop + 1e-5 < start + 0.01
     again = read(found.save(tmp_path / "found.safetensors"))
     assert (again.complete, again.reasons) == (found.complete, found.reasons)
+
+
+def test_incomplete_sites_enter_no_score_of_a_token():
+    found = self_attribution(trace_of("bert"))
+    every = [site.index for site in found.sites]
+    assert all(found.complete)
+    spoilt = dict(found.checks) | {"incomplete sites": (1,)}
+    less = replace(found, checks=spoilt, reasons=("", "it jumps", ""))
+    rest = sum(found.scores[site].sum((0, 1)) for site in every if site != 1)
+    assert_close(less.by_token(every), rest)
+    assert_close(found.by_token(every), rest + found.scores[1].sum((0, 1)))
+    with pytest.raises(NotComputableError, match="No site is attributed completely: it jumps"):
+        less.by_token([1])
 
 
 @pytest.mark.parametrize("name", ["gemma2", "olmo2"])

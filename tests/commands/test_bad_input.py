@@ -78,6 +78,25 @@ CASES = [
     (["doctor", "\udcff"], r"\udcff"),
     (["doctor", ""], "There is no model"),
     (["serve", "-m", LONG], "There is no model"),
+    (["context", "what?", "PIPE"], PIPE),
+    (["context", "what?", LONG], TOO_LONG),
+    (["context", "what?", "HUGE"], "is not text (it holds zero bytes)"),
+    (["context", "what?", "half-text.jsonl"], HALF),
+    (["context", "what?", "DATA", "--template", ""], "A template names"),
+    (["context", "what?", "one", "two", "--answer", ""], "The answer is empty"),
+    (["heads", "HUGE", "-m", "MODEL"], "is not text (it holds zero bytes)"),
+    (["effective", "--messages", "PIPE", "-m", "MODEL"], "holds no messages"),
+    (["effective", "--messages", "/dev/zero", "-m", "MODEL"], "holds no messages"),
+    (["effective", "--messages", "HUGE", "-m", "MODEL"], "bytes"),
+    (["effective", "a film", "-m", "MODEL", "--rows", "::0"], "steps of 0"),
+    (["effective", "a film", "-m", "MODEL", "--rows", "99"], "There is no row 99"),
+    (["adversary", "a film", "-m", "MODEL", "--restarts", str(2**64)], "too large"),
+    (["adversary", "a film", "-m", "MODEL", "--restarts", str(2**60)], "too large"),
+    (["train", "transformer", "PIPE", "--translations", "DATA", "--out", "new"], PIPE),
+    (["train", "transformer", "DATA", "--translations", "HUGE", "--out", "new"], "too much"),
+    (["train", "transformer", "DATA", "--out", "new"], "give --translations"),
+    (["compare", "a film", "-m", "MODEL"], "Give a second text"),
+    (["compare", "PIPE.safetensors", "PIPE.safetensors", "--no-html"], "there is no such file"),
 ]
 
 
@@ -92,7 +111,9 @@ def paths(tmp_path_factory):
     for name, row in ROWS.items():
         (folder / name).write_text(f"{row}\n")
     os.mkfifo(folder / "pipe.tsv")
-    named = {"MODEL": model, "DATA": data, "PIPE": folder / "pipe.tsv"}
+    with (folder / "huge.tsv").open("wb") as huge:
+        huge.truncate(2**40)
+    named = {"MODEL": model, "DATA": data, "PIPE": folder / "pipe.tsv", "HUGE": folder / "huge.tsv"}
     return {word: str(path) for word, path in named.items()} | {n: str(folder / n) for n in ROWS}
 
 

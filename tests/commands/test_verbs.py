@@ -482,6 +482,13 @@ def test_files_of_the_same_name_are_told_apart(capsys, folder, reviews, tmp_path
         (("view", "kept.safetensors", "--html", "kept.safetensors"), "RESULT and --html"),
         (("permute", "texts.tsv", "--out", "texts.tsv"), "DATA and --out"),
         (("prune", "texts.tsv", "--save", "smaller", "--out", "smaller"), "--save and --out"),
+        (("context", "what?", "texts.tsv", "--out", "texts.tsv"), "PASSAGES and --out"),
+        (("context", "what?", "texts.tsv", "--html", "here/texts.tsv"), "PASSAGES and --html"),
+        (
+            ("compare", "kept.safetensors", "other.safetensors", "--out", "kept.safetensors"),
+            "FIRST and --out",
+        ),
+        (("compare", "a", "b", "--out", "compare.html"), "--out and --html"),
     ],
 )
 def test_two_options_cannot_name_one_file(capsys, tmp_path, monkeypatch, words, names):

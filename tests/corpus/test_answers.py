@@ -41,6 +41,12 @@ def traced(talker, example):
     return xa.capture(talker, example.text, target_text=example.answer)
 
 
+def would_say(trace):
+    """Whether the model's likeliest tokens are those of the answer."""
+    said = trace.output.logits[0, trace.reply.position :].argmax(-1)
+    return tuple(said[: len(trace.reply.ids)].tolist()) == trace.reply.ids
+
+
 def test_answers_are_read_from_files_and_are_part_of_an_example(tmp_path):
     path = tmp_path / "asked.jsonl"
     rows = [{"text": one.text, "answer": one.answer, "id": one.id} for one in ASKED]
@@ -77,8 +83,7 @@ def test_gold_answers_of_different_lengths_stand_side_by_side(talker):
         target = xa.choose_target(trace, "answer")
         assert_close(-loss, target(trace.output), rtol=1e-5, atol=1e-5)
         assert_close(alone.share(trace.output), target(trace.output), rtol=1e-5, atol=1e-5)
-        said = trace.output.logits[0, trace.reply.position :].argmax(-1)[: len(trace.reply.ids)]
-        assert bool(right) == (tuple(said.tolist()) == trace.reply.ids)
+        assert bool(right) == would_say(trace)
     said = traces[1].output.logits[0].argmax(-1)[traces[1].reply.position :][:2]
     spoken = replace(gold.rows(torch.tensor([1])), tokens=torch.tensor([[*said.tolist(), NOTHING]]))
     assert bool(spoken.right_and_loss(traces[1].output)[0])
@@ -112,9 +117,13 @@ def test_a_permutation_test_is_right_where_the_whole_answer_would_be_said(talker
         for one in ASKED
     ]
     test = xa.permutation_test(talker, spoken, repeats=2, sites=[0])
-    assert test.own_accuracy == 1.0
-    assert xa.permutation_test(talker, ASKED, repeats=2, sites=[0]).own_accuracy < 1.0
-    assert torch.equal(test.correct, ~test.flipped)
+    said = [would_say(traced(talker, example)) for example in spoken]
+    assert test.own_correct.tolist() == said
+    assert any(said)
+    assert test.checks["labels"] == "given"
+    assert torch.equal(test.correct[..., said], ~test.flipped[..., said])
+    others = xa.permutation_test(talker, ASKED, repeats=2, sites=[0])
+    assert others.own_correct.tolist() == [would_say(traced(talker, one)) for one in ASKED]
     trace = traced(talker, spoken[0])
     seen = trace.visible[0].float()
     evenly = (seen / seen.sum(-1, keepdim=True)).expand_as(trace.attention[0])

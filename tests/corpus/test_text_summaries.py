@@ -1,6 +1,7 @@
 """What a corpus keeps of a trial: the same columns, whatever could be asked of a text."""
 
 from dataclasses import replace
+from math import isnan
 
 import pytest
 import torch
@@ -25,6 +26,21 @@ def test_a_trial_keeps_its_word_its_advice_and_what_the_answer_rests_on(trial):
     assert numbers["picture raw"] == "show"
     assert numbers["picture rollout"] == ""  # was not drawn
     assert sum(numbers[f"heads {word}"] for word in WORDS) == len(trial.verdicts)
+    assert [word for word in WORDS if numbers[f"text {word}"]] == [trial.word]
+    assert numbers["show raw"] == 1
+    assert isnan(numbers["show rollout"])
+    advices = ("do not show", *trial.pictures.advices[1:])
+    not_shown = replace(trial, pictures=replace(trial.pictures, advices=advices))
+    assert summary_of(not_shown).numbers[f"show {trial.pictures.names[0]}"] == 0
+
+
+def test_a_reliance_says_whether_it_is_determined(trial):
+    unsure = replace(trial.reliance, determined=False, reason="it jumps", way="path and orders")
+    numbers = summary_of(unsure).numbers
+    assert (numbers["determined"], summary_of(trial.reliance).numbers["determined"]) == (0.0, 1.0)
+    assert (numbers["reason"], numbers["way"]) == ("it jumps", "path and orders")
+    assert numbers["whole"] == unsure.whole
+    assert len(summary_of(unsure).heads["heads"]) == len(unsure.sites)
 
 
 def test_numbers_of_heads_are_those_of_the_verdicts(trial):

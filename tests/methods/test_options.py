@@ -4,6 +4,7 @@ import math
 
 import pytest
 from support.every_method import OPTIONS, TEXT, call
+from support.fuzz.given import given
 from support.subjects import opinionated
 
 import exhibit_a as xa
@@ -16,6 +17,9 @@ from exhibit_a.errors import BadRequestError
         ("adversarial_keys", {"learning_rate": math.nan}, "A learning rate of nan was asked for"),
         ("adversarial_keys", {"learning_rate": math.inf}, "A learning rate of inf was asked for"),
         ("adversarial_keys", {"learning_rate": 0.0}, "give a number above 0"),
+        ("adversarial_keys", {"learning_rate": 1e300}, "was given a number that is too large"),
+        ("adversarial_attention", {"restarts": 2**64}, "was given a number that is too large"),
+        ("adversarial_attention", {"restarts": 2**60}, "was given a number that is too large"),
         ("adversarial_keys", {"hidden": 0}, "hidden and epochs are at least 1"),
         ("attack", {"count": 0}, "0 patterns of each class were asked for; give 1 or more"),
         ("attack", {"count": -(2**70)}, "give 1 or more"),
@@ -31,3 +35,11 @@ def test_an_option_without_sense_is_refused(name, options, words):
     trace = xa.capture(opinionated(), TEXT)
     with pytest.raises(BadRequestError, match=words):
         call(name, opinionated(), trace, {**OPTIONS.get(name, {}), **options})
+
+
+@pytest.mark.slow
+def test_every_bad_value_gets_one_line():
+    """Rows, spans, answers, passages, pictures, pairs, options of a training, own functions."""
+    outcomes = given(0, 10**6)
+    assert outcomes.total > 500
+    assert outcomes.bad == 0, outcomes.examples

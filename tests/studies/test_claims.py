@@ -63,6 +63,7 @@ def test_a_measurement_is_written_with_its_interval_and_command(tmp_path, monkey
     ledger.share("b", 9, 10)
     ledger.exact("c", 64, 64, "tokens")
     ledger.exact("a", 5, 1, "texts")  # the last one counts
+    Ledger(file, "`larger`", "SST-2 dev", apart=True).exact("a", 7, 1, "texts")
     known = kept(file)
     first = json.loads(file.read_text().splitlines()[0])
     assert first["interval"] == pytest.approx([2 - 2.484, 2 + 2.484], abs=1e-3)  # t = 4.303
@@ -71,6 +72,7 @@ def test_a_measurement_is_written_with_its_interval_and_command(tmp_path, monkey
     assert known["c"].exact
     assert not known["b"].exact
     assert known["a"].value == 5
+    assert known["a, `larger`"].value == 7
     assert known["a"].command == "python studies/mixing.py --data DATA/SST-2"
     assert set(known["a"].versions) == {"exhibit-a", "torch", "transformers"}
     assert kept(tmp_path / "none") == {}

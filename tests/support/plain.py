@@ -8,7 +8,7 @@ from support.zoo import FAMILIES
 
 ABSENT = (  # what no library of the core brings along
     *("PIL", "pandas", "pyarrow", "datasets", "matplotlib", "xarray"),
-    *("captum", "starlette", "uvicorn", "anywidget", "ray"),
+    *("captum", "starlette", "uvicorn", "anywidget", "ray", "sacrebleu"),
 )
 TEXT = "a fine film"
 
@@ -17,9 +17,10 @@ Case = tuple[list[str], str | None]  # a command line, and the extra that it nee
 
 def cases(folder: Path) -> list[Case]:
     """Command lines, and the extra that each must name; None where none is needed."""
-    text, images = folder / "text-model", folder / "image-model"
-    FAMILIES["bert"].build().save_pretrained(text)
-    save_tokenizer(text)
+    text, writer, images = (folder / name for name in ("text-model", "writer", "image-model"))
+    for family, model in (("bert", text), ("gpt2", writer)):
+        FAMILIES[family].build().save_pretrained(model)
+        save_tokenizer(model)
     FAMILIES["vit"].build().save_pretrained(images)
     data = folder / "texts.tsv"
     data.write_text("sentence\tlabel\n" + f"{TEXT}\tLABEL_1\na dull plot\tLABEL_0\n" * 6)
@@ -28,6 +29,10 @@ def cases(folder: Path) -> list[Case]:
     on, saved, run = ["--model", str(text)], str(folder / "saved"), str(folder / "run")
     page = ["--html", str(folder / "page.html")]
     trained = ["--dev", str(data), "--out", str(folder / "trained"), "--epochs", "1"]
+    lines = folder / "lines.txt"
+    lines.write_text("two dogs\na cat\n")
+    translated = ["--translations", str(lines), "--out", str(folder / "translator")]
+    asked = ["context", "--model", str(writer), "a film", TEXT, "a dull plot", "--answer", "film"]
     return [
         (["doctor", str(text)], None),
         (["doctor", str(images)], None),
@@ -36,7 +41,10 @@ def cases(folder: Path) -> list[Case]:
         (["view", saved, *page, "--no-open"], None),
         (["explain", *on, TEXT, *page], None),
         (["heads", *on, str(data)], None),
+        (["compare", *on, TEXT, "a dull plot", *page], None),
+        ([*asked, "--samples", "0", "--methods", "raw"], None),
         (["train", str(text), str(data), *trained], None),
+        (["train", "transformer", str(lines), *translated], "translation"),
         (["effective", *on, TEXT, "--plot", str(folder / "plot.svg")], "viz"),
         (["effective", "--model", str(images), "picture.png"], "viz"),
         (["heads", *on, str(table)], "corpus"),

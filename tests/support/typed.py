@@ -14,6 +14,7 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from types import CodeType
 from typing import Any
 
@@ -28,11 +29,17 @@ def install() -> None:
     jaxtyping.jaxtyped = checked
 
 
-def checked(function: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
+def checked(function: Any = None, **asker: Callable[[Any], Any]) -> Any:
+    """What ``jaxtyped`` takes, as a decorator and as a context."""
+    if not asker:
+        return jaxtyped(function)
+    typechecker = asker["typechecker"]
     if function is None:
         return functools.partial(checked, typechecker=typechecker)
+    if getattr(function, "__no_type_check__", False):
+        return function
     if inspect.isclass(function):
-        if "__dataclass_fields__" in vars(function) and "__init__" in vars(function):
+        if is_dataclass(function) and "__init__" in vars(function):
             function.__init__ = checked(function.__init__, typechecker=typechecker)
         return function
     if "<locals>" in function.__qualname__:

@@ -26,8 +26,8 @@ const STEPS = 255; // on each side of zero
 const NOISE = 1e-6; // rounding of numbers of size one: never painted
 const SMALLEST = 1e-5; // no scale is stretched further, so that noise stays pale however alone it is
 
-/** The smallest scale of words and patches: below it an answer did not notice them. */
-export const FAINTEST_WORD = 1e-4;
+/** The smallest scale of words and patches: what moves an answer by a thousandth is not dark. */
+export const FAINTEST_WORD = 0.01;
 
 export class SignedScale {
   private readonly table: Uint8ClampedArray;

@@ -56,7 +56,7 @@ function texts(context: Context, summary: Summary): HTMLElement | null {
     ...given.flatMap(([title, sequence]) => {
       const main = sequence === summary.sequence;
       return [
-        h("h2", { class: "label" }, header.scene && given.length === 1 ? "What the model was given" : title),
+        h("h2", { class: "label" }, header.scene && given.length === 1 ? "Beside the picture" : title),
         textView(context, sequence, main ? summary.shares : [], title, main ? caption(summary.caption) : null),
       ];
     }),

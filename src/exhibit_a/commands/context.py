@@ -83,7 +83,6 @@ class Context(WithModel, Answer):
         return self.passages
 
     def _show(self, result: "ContextAttribution") -> None:
-        from exhibit_a.report.sentences import method_name
         from exhibit_a.report.summaries import summary_rows
 
         if self.json:
@@ -93,7 +92,7 @@ class Context(WithModel, Answer):
         self.answer(result)
         rows: list[dict[str, object]] = [
             {
-                "method": method_name(name),
+                "method": name.replace("_", " "),  # as in the table above
                 "with leave one out, ρ": referees["leave_one_out"].spearman,
                 "same first": referees["leave_one_out"].same_first,
                 "predicts, ρ": result.predicts.get(name),

@@ -33,7 +33,7 @@ class _Ranking(DataSet, Answer):
 
 @dataclass(frozen=True, kw_only=True)
 class Heads(_Ranking):
-    """Rank the heads of a classifier by how much its answers owe to them."""
+    """Rank the heads of a model by how much the right answers owe to them."""
 
     method: ClassVar[str] = "head_importance"
     against: Path | None = option(None, help="A second data set: do the same heads matter there?")
@@ -44,7 +44,7 @@ class Heads(_Ranking):
         """Answer."""
         subject = self.subject()
         files = [self.data] if self.against is None else [self.data, self.against]
-        first, *others = [self.labelled(subject, file) for file in files]
+        first, *others = [self.right(subject, file) for file in files]
         importance = self.importance(subject, first)
         if self.against is None:
             self.answer(importance, top=self.top)

@@ -208,6 +208,12 @@ class DataSet(WithModel):
         )
         return examples[: self.limit if limited else None]
 
+    def right(self, subject: "Subject", file: Path | None = None) -> "list[Example]":
+        """The examples with what is right: an answer for a language model, else a label."""
+        from exhibit_a.subject.prompts import goes_on
+
+        return self.examples(file) if goes_on(subject) else self.labelled(subject, file)
+
     def labelled(
         self, subject: "Subject", file: Path | None = None, *, limited: bool = True
     ) -> "list[Example]":

@@ -1,18 +1,21 @@
 """What does a result say about its text, in a few numbers?
 
 ``summary_of`` turns a result into numbers of the text, short lists, numbers of each head and whole
-maps. Token scores, maps, and trials have a summary of their own; of any other result, numbers of
-heads are kept as they are, numbers of rows as their mean, and numbers of layers as a list.
+maps. Token scores, maps, a reliance and a trial have a summary of their own; of any other result,
+numbers of heads are kept as they are, numbers of rows as their mean, and numbers of layers as a
+list. What is said in a word is also counted: 1 where it was said and 0 where not, so that its mean
+over a corpus is how often.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import singledispatch
 
 import torch
 from torch import Tensor
 
 from exhibit_a.corpus.findings import Findings, listed
+from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.explanation.pictures import USUAL
 from exhibit_a.methods.own import HeadMaps, TokenAttribution, result_of
 from exhibit_a.methods.registry import Method, find
@@ -83,6 +86,15 @@ def summary_of(result: Result) -> TextSummary:
 
 
 @summary_of.register
+def _(result: Reliance) -> TextSummary:
+    """The shares of the heads, and whether they are to be relied upon."""
+    said = summary_of.dispatch(Result)(result)
+    whole: Numbers = {"whole": result.whole, "determined": float(result.determined)}
+    words: Numbers = {"way": result.way, "reason": result.reason}
+    return replace(said, numbers=said.numbers | whole | words)
+
+
+@summary_of.register
 def _(result: TokenAttribution) -> TextSummary:
     """The scores, and which token has most of them."""
     scores, tokens = result.scores.double(), result.tokens or ()
@@ -128,7 +140,9 @@ def _(result: Trial) -> TextSummary:
         ]
         for name in measured
     }
-    words = {f"heads {word}": float(sum(v.word == word for v in verdicts)) for word in WORDS}
+    words = {f"text {word}": float(result.word == word) for word in WORDS} | {
+        f"heads {word}": float(sum(v.word == word for v in verdicts)) for word in WORDS
+    }
     return TextSummary({"word": result.word, **words, **_rests(result)}, heads=heads)
 
 
@@ -145,7 +159,13 @@ def _rests(result: Trial) -> Numbers:
         **margins,
         "carriers": _number(None if carriers is None else len(carriers.heads)),
         **{f"picture {name}": judged.get(name, "") for name in USUAL},
+        **{f"show {name}": _number(_shown(judged.get(name))) for name in USUAL},
     }
+
+
+def _shown(advice: str | None) -> float | None:
+    """Whether a picture may be shown, where it was judged."""
+    return None if advice is None else float(advice == "show")
 
 
 def joined(summaries: Sequence[TextSummary], *, dense: bool) -> Findings:

@@ -160,7 +160,9 @@ def integrate(
         slope: dF/dα from what ``evaluate`` gives, if that is not the sum of its elements.
     """
     summed = _summing(evaluate, slope or _sum)
-    (path,) = integrate_together(lambda asked: [summed(*one[1:]) for one in asked], [ends], limits)
+    (path,) = integrate_together(
+        lambda asked: [summed(*one[1:]) for one in asked], [ends], [limits]
+    )
     look = heights or (lambda alphas: evaluate(alphas)[0])
     located = [_located(jump, look) for jump in path.jumps]
     return replace(
@@ -173,7 +175,7 @@ def integrate(
 def integrate_together(
     summed: Summed,
     ends: Sequence[tuple[float, float]],
-    limits: Limits,
+    limits: Sequence[Limits],
     *,
     jumps_apart: bool = False,
 ) -> list[PathIntegral]:
@@ -184,7 +186,7 @@ def integrate_together(
     ``jumps_apart`` an integral leaves out the stretches that do not close, so that what happens
     there can be shared out in another way.
     """
-    walks = [_Walk(one, limits, jumps_apart=jumps_apart) for one in ends]
+    walks = [_Walk(*path, jumps_apart=jumps_apart) for path in zip(ends, limits, strict=True)]
     while asked := [walk.request(path) for path, walk in enumerate(walks) if walk.wanted]:
         for request, sums in zip(asked, summed(asked), strict=True):
             walks[request.path].take(sums)
@@ -309,7 +311,7 @@ class _Walk:
         alphas = torch.cat([stretch.places(_nodes()) for stretch in self.next])
         speeds = torch.stack([stretch.speed(_nodes()) for stretch in self.next])
         weights = speeds * torch.from_numpy(legendre.leggauss(ORDER)[1] / 2)
-        return Request(path, alphas.tolist(), _side_by_side(weights))
+        return Request(path, alphas.tolist(), side_by_side([row[None] for row in weights]))
 
     def take(self, sums: Sums) -> None:
         """Take what was asked for, settle what is good enough, and say what is wanted next."""
@@ -352,6 +354,10 @@ class _Walk:
 
     def _settle(self, panel: _OpenPanel) -> None:
         self.settled.append(panel.summary)
+        self._add(panel)
+
+    def _add(self, panel: _OpenPanel) -> None:
+        assert panel.integral is not None
         self.integral += panel.integral
 
     def _split(self) -> list[_Stretch]:
@@ -371,7 +377,7 @@ class _Walk:
         unresolved = [panel for panel in self.open if panel in missing or panel.integral is None]
         for panel in self.open:
             if not (self.jumps_apart and panel in unresolved):
-                self.integral += panel.integral
+                self._add(panel)
         summaries = [panel.summary for panel in self.open]
         return PathIntegral(
             integral=self.integral,
@@ -413,12 +419,15 @@ def _panel(stretch: _Stretch, heights: Tensor, slopes: Tensor, integral: Tensor)
     )
 
 
-def _side_by_side(weights: Float[Tensor, "panel point"]) -> Float[Tensor, "panel every_point"]:
-    """The weights of every panel at its own points, and 0 at those of the others."""
-    panels, points = weights.shape
-    spread = torch.zeros(panels, panels, points, dtype=weights.dtype)
-    spread[range(panels), range(panels)] = weights
-    return spread.flatten(1)
+def side_by_side(weights: Sequence[Float[Tensor, "_panel _point"]]) -> Float[Tensor, "panel point"]:
+    """Weights of several panels, each at points of its own, with 0 at those of the others."""
+    panels, points = (sum(each.shape[axis] for each in weights) for axis in (0, 1))
+    spread = torch.zeros(panels, points, dtype=weights[0].dtype)
+    row = column = 0
+    for each in weights:
+        spread[row : row + len(each), column : column + each.shape[1]] = each
+        row, column = row + len(each), column + each.shape[1]
+    return spread
 
 
 def _summing(evaluate: Evaluate, slope: Slope) -> Callable[[list[float], Tensor], Sums]:

@@ -116,7 +116,8 @@ def unshaded(trial: Trial) -> str:
     better than chance, colours would say what is not known.
     """
     if trial.token_scores is None:
-        return "Attribution did not apply, so the words are not shaded."
+        why = "did not apply" if trial.attribution is None else "is complete for no layer"
+        return f"Attribution {why}, so the words are not shaded."
     picture = None if trial.pictures is None else trial.pictures.get("self_attribution")
     if picture is not None and picture.advice == "do not show":
         return f"The words are not shaded by self-attribution: {picture.reason}."

@@ -27,7 +27,7 @@ from exhibit_a.subject.beginning import Beginning, missing_beginning
 from exhibit_a.subject.encoding import Tokenizer, encode, length_limit, probe, shapes
 from exhibit_a.subject.fused import fused_tapping, kernels_of
 from exhibit_a.subject.gradients import gradient_obstacle
-from exhibit_a.subject.guard import floating, frozen_eval, without_cache
+from exhibit_a.subject.guard import floating, frozen_eval, require_float64, without_cache
 from exhibit_a.subject.modes import require_differentiable, usual_modes
 from exhibit_a.subject.observing import observe
 from exhibit_a.subject.provenance import Provenance, provenance
@@ -159,6 +159,7 @@ def load(
         name = str(source)
         model, beside = fetch(name, device, dtype, from_pretrained)
         tokenizer = tokenizer or beside
+    require_float64(model.device)
     revision = getattr(model.config, "_commit_hash", None)
     anatomy = examine(model, tokenizer, tap)
     return Subject(name, model, tokenizer, anatomy, revision, missing_beginning(model, tokenizer))

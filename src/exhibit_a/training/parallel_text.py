@@ -12,7 +12,6 @@ import torch
 from exhibit_a.errors import BadRequestError
 from exhibit_a.examples.files import require_file
 from exhibit_a.numerics.memory import free_bytes
-from exhibit_a.subject.encoding import require_text
 
 Pairs = list[tuple[str, str]]
 
@@ -48,6 +47,10 @@ def read_pairs(source: object) -> Pairs:
         if not (pair[0].strip() and pair[1].strip()):
             side = "sentence" if not pair[0].strip() else "translation"
             raise BadRequestError(f"The {side} in line {number} is empty; remove the pair.")
+        if not "".join(pair).isascii() and any(map(_is_half, "".join(pair))):
+            raise BadRequestError(
+                f"Line {number} holds half a character (a lone surrogate); write it anew as UTF-8."
+            )
     return pairs
 
 
@@ -86,5 +89,8 @@ def _pair(item: object, number: int) -> tuple[str, str]:
 def _text(line: object, number: int) -> str:
     if not isinstance(line, str):
         raise BadRequestError(f"Item {number} is {type(line).__name__}, not text.")
-    require_text(line)
     return line
+
+
+def _is_half(character: str) -> bool:
+    return "\ud800" <= character <= "\udfff"

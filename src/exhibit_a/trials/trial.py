@@ -8,7 +8,6 @@ its reason and never stops the others.
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -91,13 +90,15 @@ class Trial(SiteResult):
 
     @property
     def token_scores(self) -> Float[Tensor, " token"] | None:
-        """What the answer took from each position of the input, over all heads and layers."""
-        if self.attribution is None:
-            return None
+        """What the answer took from each position of the input, over all heads and layers.
+
+        Layers whose attribution is incomplete are left out; None where it is known of none.
+        """
         stack = main_stack(self.sites)
-        scores = self.attribution.scores
         looked_at = [s.index for s in self.sites if key_stack(s, self.sequences) == stack]
-        return torch.stack([scores[site].sum((0, 1)) for site in looked_at]).sum(0)
+        if self.attribution is None or not any(self.attribution.complete[s] for s in looked_at):
+            return None
+        return self.attribution.by_token(looked_at)
 
     @classmethod
     def upgraded(cls, stored: Stored) -> Stored:

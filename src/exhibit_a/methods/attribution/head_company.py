@@ -36,7 +36,7 @@ from exhibit_a.trace.targets import Target
 TOKENS_AT_ONCE = 4096  # in one pass, copies included
 MEMORY_SHARE = 0.25  # of what is free may be taken by maps of the copies
 BACKWARDS = 2.1e9  # bytes that copies with a graph may take by a generous count
-HELD = 4e8  # bytes that sums of slopes may take, each as large as all maps
+HELD = 4e8  # bytes that sums of slopes of a text may take, each as large as all its maps
 KEPT = 5  # floats that a layer keeps for a token at most, for each output of its weights
 
 Shares = Float[Tensor, "copy head"]  # of its own map, for every head of every site
@@ -63,6 +63,11 @@ class FrozenText:
             for maps, seen in zip(own, kept.visible, strict=True)
         )
         return cls(kept, target, own, even)
+
+    @property
+    def sums_held(self) -> int:
+        """How many sums of slopes may be held at a time, whatever the company."""
+        return max(2, int(HELD / (4 * sum(maps.numel() for maps in self.own))))
 
     def dealt(self, site: int, seeded: torch.Generator) -> SiteMap:
         """The maps of a site with the weights of every row dealt anew to the keys it may see."""
@@ -188,11 +193,6 @@ class Company:
         return (self.asked_rows or ()) if self.own[site].shape[2] else ()
 
     @property
-    def sums_held(self) -> int:
-        """How many sums of slopes may be held for each text at a time."""
-        return max(2, int(HELD / (4 * sum(maps.numel() for maps in self.own))))
-
-    @property
     def asked_rows(self) -> tuple[int, ...] | None:
         """The queries whose maps were kept, in a text alone; None where all were."""
         return self.texts[0].trace.rows
@@ -257,7 +257,7 @@ def _by_text(targets: Sequence[Target], output: HasLogits, places: RowIndex) -> 
     if len(targets) == 1:
         return targets[0](output)
     logits = output.logits
-    rows = [(places == place).nonzero().flatten() for place in places.unique().tolist()]
+    rows = [(places == place).nonzero().flatten() for place in sorted(set(places.tolist()))]
     numbers = [
         targets[int(places[own[0]])](_Answers(logits[own.to(logits.device)])) for own in rows
     ]

@@ -40,7 +40,7 @@ class HeadGame:
         self.company, self.place = seat or (Company([FrozenText.of(trace, target)]), 0)
         text = self.company.texts[self.place]
         self.trace, self.target = text.trace, text.target
-        self.own, self.even = text.own, text.even
+        self.own, self.even, self.sums_held = text.own, text.even, text.sums_held
         self.heads: tuple[Head, ...] = tuple(
             (site.index, head) for site in trace.sites for head in range(site.heads)
         )

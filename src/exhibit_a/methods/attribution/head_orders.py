@@ -20,7 +20,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhibit_a.methods.attribution.head_game import HeadGame, Shares
+from exhibit_a.methods.attribution.head_company import Shares
+from exhibit_a.methods.attribution.head_game import HeadGame
 
 OPENED = 0.05  # a site that takes less than this share of the change is not opened
 FEWEST_PAIRS = 2  # of orders: without two there is no standard error

@@ -40,7 +40,14 @@ from exhibit_a.methods.attribution.head_game import HeadGame, games_of, margin_o
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
 from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.methods.registry import Cost, method, rows_of
-from exhibit_a.numerics.paths import Limits, PathIntegral, Request, Sums, integrate_together
+from exhibit_a.numerics.paths import (
+    Limits,
+    PathIntegral,
+    Request,
+    Sums,
+    integrate_together,
+    side_by_side,
+)
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
@@ -247,7 +254,7 @@ def _paths(works: "Sequence[_Measured]") -> list[PathIntegral]:
         margins, steepness, sums = company.slopes(
             places.repeat_interleave(torch.tensor(counts)),
             [alpha for request in requests for alpha in request.alphas],
-            torch.block_diag(*(request.weights.float() for request in requests)),
+            side_by_side([request.weights.float() for request in requests]),
         )
         firsts = [0, *accumulate(len(request.weights) for request in requests)]
         sums.reverse()  # each is dropped as soon as it is flat
@@ -258,7 +265,9 @@ def _paths(works: "Sequence[_Measured]") -> list[PathIntegral]:
         split = (torch.split(margins, counts), torch.split(steepness, counts), flat)
         return list(zip(*split, strict=True))
 
-    limits = Limits(TOLERANCE, TOLERANCE * FLOOR, works[0].points, company.sums_held)
+    limits = [
+        Limits(TOLERANCE, TOLERANCE * FLOOR, work.points, work.game.sums_held) for work in works
+    ]
     ends = [(work.even_margin, work.margin) for work in works]
     return integrate_together(summed, ends, limits, jumps_apart=True)
 
@@ -282,7 +291,7 @@ class _Measured:
         if len(self.game.company) == 1:
             return True
         own = float(reached(self.game.trace, self.game.target))
-        noise = torch.finfo(self.game.trace.subject.model.dtype).eps ** 0.5
+        noise: float = torch.finfo(self.game.trace.subject.model.dtype).eps ** 0.5
         return abs(own - self.margin) <= noise * max(1.0, abs(own))
 
     def take(self, path: PathIntegral) -> None:

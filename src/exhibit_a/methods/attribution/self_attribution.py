@@ -13,6 +13,7 @@ a site add up to F(A) - F(0): what the site as a whole changed. ``path_integral.
 integral is computed, and why it costs so little.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -20,6 +21,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from exhibit_a.errors import NotComputableError
 from exhibit_a.methods.attribution.path_integral import (
     WALK,
     Plan,
@@ -61,6 +63,19 @@ class SelfAttribution(SiteResult):
         """Whether the entries of each site add up to what it changed."""
         incomplete = self.checks.get("incomplete sites", ())
         return tuple(site not in incomplete for site in range(len(self.scores)))
+
+    def by_token(self, sites: Sequence[int]) -> Float[Tensor, " key"]:
+        """What all attention to a token is credited with at some sites, over heads and queries.
+
+        Sites that are incomplete are left out: their entries are not what the site changed.
+        """
+        sure = [site for site in sites if self.complete[site]]
+        if not sure:
+            reasons = [self.reasons[site] for site in sites if self.reasons]
+            raise NotComputableError(
+                "No site is attributed completely" + (f": {reasons[0]}." if reasons else ".")
+            )
+        return torch.stack([self.scores[site].sum((0, 1)) for site in sure]).sum(0)
 
     @property
     def head_maxima(self) -> tuple[SiteHeads, ...]:
@@ -104,9 +119,9 @@ class Contribution:
 
 
 def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
-    """What all attention to a token is credited with, over sites, heads and queries."""
-    sites, scores = one_stack(trace), self_attribution(trace, target=target).scores
-    return torch.stack([scores[site.index].sum((0, 1)) for site in sites]).sum(0)
+    """What all attention to a token is credited with, over complete sites, heads and queries."""
+    sites = [site.index for site in one_stack(trace)]
+    return self_attribution(trace, target=target).by_token(sites)
 
 
 @method(

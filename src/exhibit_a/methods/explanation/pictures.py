@@ -334,8 +334,8 @@ class _Drawing:
         if name == "self_attribution" and isinstance(
             known := self.results.get(name), SelfAttribution
         ):
-            sites = [known.scores[site.index] for site in one_stack(self.trace)]
-            return torch.stack([site.sum((0, 1)) for site in sites]).sum(0), _label(name)
+            sites = [site.index for site in one_stack(self.trace)]
+            return known.by_token(sites), _label(name)
         scores, _ = token_scores(self.known[name], self.trace, self.target)
         return scores.detach().cpu(), _label(name)
 
@@ -390,7 +390,7 @@ def _label(name: str) -> str:
 
 def _summed(scores: Float[Tensor, " token"], words: Words) -> Float[Tensor, " word"]:
     """The scores of words: those of their sub-words, added up."""
-    return torch.stack([scores.double()[list(places)].sum() for places in words.places])
+    return torch.stack([scores.cpu().double()[list(places)].sum() for places in words.places])
 
 
 def _judged(

@@ -11,10 +11,11 @@ values and the column space of T and is no wider than V.
 
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.explanation.flow import one_stack, readout_rows
@@ -31,6 +32,7 @@ from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteHeads, SiteMap, SiteRows
 from exhibit_a.subject.anatomy import Site
+from exhibit_a.subject.weights import Stamp
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target
 
@@ -40,6 +42,10 @@ PADDING = -1  # in place of a rank or verdict, for rows of padding
 ValueBias = Literal["include", "exclude"]
 SiteCounts = Int[Tensor, "_head _query"]
 DeficientHeads = dict[int, Float[Tensor, "_d_head _direction"]]  # U·S of the W_O of those heads
+
+_known_deficient: "WeakKeyDictionary[nn.Module, tuple[Stamp, list[DeficientHeads]]]" = (
+    WeakKeyDictionary()
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -139,12 +145,12 @@ def effective_attention(
     biases = observed_bias(trace) if value_bias == "exclude" else None
     convention = Convention(simplex, rtol)
     by_site, deficient = [], []
-    for site, weight in zip(trace.sites, trace.output_weights(), strict=True):
+    for site, deficient_heads in zip(trace.sites, _deficient_heads(trace), strict=True):
         values = trace.values[site.index]
         if biases is not None:
             values = values - biases[site.index].unsqueeze(1)
-        passed, deficient_heads = passed_on(values, weight)
-        deficient += [(site.index, head) for head in deficient_heads]
+        passed = as_projected(values, deficient_heads)
+        deficient += [(site.index, head) for head in sorted(deficient_heads)]
         by_site.append(_site_numbers(trace, site, passed, convention))
     numbers: dict[str, Any] = {name: tuple(site[name] for site in by_site) for name in by_site[0]}
     changes = [float(change.amax()) for change in numbers.pop("change") if change.numel()]
@@ -163,14 +169,14 @@ def effective_attention(
     )
 
 
-def passed_on(
-    values: Float[Tensor, "head key d_head"], weight: Float[Tensor, "head d_head d_model"] | None
-) -> tuple[Float[Tensor, "head key d_head"], list[int]]:
-    """Values as the output projection lets them through, and the heads it loses something of."""
-    if weight is None:
-        return values, []
-    deficient = rank_deficient_projections(weight)
-    return as_projected(values, deficient), sorted(deficient)
+def _deficient_heads(trace: Trace) -> list[DeficientHeads]:
+    """The heads of every site that W_O loses something of; weights are looked at once."""
+    stamp, found = _known_deficient.get(trace.model, ((), []))
+    if stamp != trace.weights:
+        weights = trace.output_weights()
+        found = [{} if weight is None else rank_deficient_projections(weight) for weight in weights]
+        _known_deficient[trace.model] = (trace.weights, found)
+    return found
 
 
 def rank_deficient_projections(weight: Float[Tensor, "head d_head d_model"]) -> DeficientHeads:
