@@ -8,7 +8,6 @@ measured in a process of its own, with ``keep=()``, against the bare pass.
     python benchmarks/capture.py --out docs/data/capture.json
 """
 
-import argparse
 import json
 import resource
 import statistics
@@ -16,11 +15,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 import transformers
-from support.quiet import one_quiet_thread
+from support.quiet import begun
 
 from exhibit_a.subject.guard import frozen_eval, without_cache
 from exhibit_a.subject.subject import Subject, load
@@ -30,10 +28,7 @@ REPEATS = 5
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    asked.add_argument("--out", type=Path, help="write the measurements to this file")
-    options = asked.parse_args()
-    one_quiet_thread()
+    out = begun(__doc__)
     rows = []
     for name, subject, tokens in models():
         seconds = beside(subject, tokens)
@@ -46,8 +41,8 @@ def main() -> None:
     memory = {which: peak(which) for which in ("bare", "watched")}
     print(f"\npeak memory at 512 tokens: bare {memory['bare']:.0f} MB, ", end="")
     print(f"watched with keep=() {memory['watched']:.0f} MB")
-    if options.out:
-        options.out.write_text(json.dumps({"rows": rows, "megabytes": memory}, indent=1) + "\n")
+    if out:
+        out.write_text(json.dumps({"rows": rows, "megabytes": memory}, indent=1) + "\n")
 
 
 def models() -> list[tuple[str, Subject, int]]:

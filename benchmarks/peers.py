@@ -9,7 +9,6 @@ or that cannot do the work with these versions, is a line that says so and no fa
     python benchmarks/peers.py --out docs/data/peers.json
 """
 
-import argparse
 import json
 import tempfile
 import time
@@ -21,7 +20,7 @@ from typing import Any, NamedTuple
 
 import torch
 import transformers
-from support.quiet import one_quiet_thread
+from support.quiet import begun
 
 import exhibit_a as xa
 from exhibit_a.methods.identifiability.projection import Projection, project
@@ -45,18 +44,15 @@ class Pairing(NamedTuple):
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    asked.add_argument("--out", type=Path, help="write the measurements to this file")
-    options = asked.parse_args()
-    one_quiet_thread()
+    out = begun(__doc__)
     rows = []
     for pairing in pairings():
         row = measured(pairing)
         rows.append(row)
         told = row.get("missing") or f"{row['peer_seconds'] / row['our_seconds']:.2f} × our time"
         print(f"{row['work']:44} {row['peer']:28} {told}", flush=True)
-    if options.out:
-        options.out.write_text(json.dumps({"tokens": TOKENS, "rows": rows}, indent=1) + "\n")
+    if out:
+        out.write_text(json.dumps({"tokens": TOKENS, "rows": rows}, indent=1) + "\n")
 
 
 def measured(pairing: Pairing) -> dict[str, Any]:

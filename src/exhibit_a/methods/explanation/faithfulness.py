@@ -46,6 +46,7 @@ from exhibit_a.numerics.seeds import generator
 from exhibit_a.progress import Progress, tell
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import HasLogits, Inputs, Options
+from exhibit_a.subject.prompts import Prompt
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import logits_along, require_distribution
 from exhibit_a.trace.batches import Source, lengths_of
@@ -146,14 +147,11 @@ def faithfulness(
     require_way(subject, erase)
     _require_rankings(rankings)
     explainers = _explainers(attribution, erase, samples, seed)
-    data = read_examples(examples)
-    prompts = [prompt_of(subject, example, truncate=True) for example in data]
-    encodings = [prompt.inputs for prompt in prompts]
+    prompts = [prompt_of(subject, example, truncate=True) for example in read_examples(examples)]
     seeded = generator(seed)
     judged = []
     for number, prompt in enumerate(prompts, start=1):
-        trace = capture(subject, **answered(prompt))
-        case = _Case(trace, choose_target(trace), removable(trace), erase)
+        case = _case(subject, prompt, erase)
         judged.append(_judged(case, explainers, rankings, seeded))
         tell(progress, number, len(prompts))
     names = (*explainers, RANDOM)
@@ -163,7 +161,7 @@ def faithfulness(
     options = {"attribution": list(explainers), "erase": erase, "rankings": rankings}
     return Faithfulness(
         provenance=subject.provenance("faithfulness", seed, **options),
-        checks=_checks(subject, encodings, erase),
+        checks=_checks(subject, [prompt.inputs for prompt in prompts], erase),
         attributions=names,
         erase=erase,
         mean=values.nanmean(-1),
@@ -173,6 +171,12 @@ def faithfulness(
         deletion={name: curve[:, 0] for name, curve in curves.items()},
         insertion={name: curve[:, 1] for name, curve in curves.items()},
     )
+
+
+def _case(subject: Subject, prompt: Prompt, erase: str) -> "_Case":
+    """A text as it is judged: the model's pass, its answer, and the tokens that can go."""
+    trace = capture(subject, **answered(prompt))
+    return _Case(trace, choose_target(trace), removable(trace), erase)
 
 
 def _require_rankings(count: int) -> None:
