@@ -134,7 +134,9 @@ def test_quantised_models_of_torchao_run_forward_and_say_whether_gradients_pass(
                     method(trace)
             else:
                 assert method(trace)
-        run = xa.corpus.run(subject, ["a fine film"], "raw", tmp_path / str(obstacle))
+        run = xa.corpus.run(
+            subject, ["a fine film"], "effective_attention", tmp_path / str(obstacle)
+        )
         assert run.counts["examples"] == 1
 
 
