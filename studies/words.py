@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 import exhibit_a as xa
 from exhibit_a.methods.attribution.reliance import Reliance, reliance
 from exhibit_a.methods.identifiability.counts import attention_identifiability
@@ -32,6 +34,7 @@ COLUMNS = (
     "coherence",
     "chance",
 )
+SHARE = 5 + COLUMNS.index("reliance")  # among the numbers of a head, behind its names
 DIGITS = 4  # that are kept of every number
 LIMITS = Thresholds()
 
@@ -47,6 +50,7 @@ class Kept(Reliance):
             "determined": not row["reason"],
             "reason": row["reason"],
             "target": "",
+            "heads": [torch.tensor([head[SHARE] or 0.0 for head in row["heads"]])],
         }
         for name, value in kept.items():
             object.__setattr__(self, name, value)  # a result is frozen

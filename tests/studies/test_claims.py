@@ -106,7 +106,7 @@ def test_studies_run_one_after_the_other_and_are_not_run_twice(tmp_path, monkeyp
     monkeypatch.setattr(again.importlib, "import_module", lambda name: study)
     for _ in range(2):
         command = ["again.py", "--data", str(tmp_path / "data"), "--work", str(tmp_path / "work")]
-        monkeypatch.setattr("sys.argv", command)
+        monkeypatch.setattr(sys, "argv", command)
         with pytest.raises(SystemExit) as ended:
             again.main()
         assert ended.value.code == 0

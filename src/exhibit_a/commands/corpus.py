@@ -11,7 +11,7 @@ from exhibit_a.commands.verb import Verb, argument, option
 from exhibit_a.progress import Bar, progress_bar
 
 if TYPE_CHECKING:
-    from exhibit_a.corpus import Summary
+    from exhibit_a.corpus import Summary as Answered
 
 SHOWN = 12  # statistics of heads in a table
 
@@ -107,7 +107,7 @@ class Resume(_Engine):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShowSummary(Verb):
+class Summary(Verb):
     """Show what a finished run says."""
 
     folder: Path = argument(help="Folder of a run.")
@@ -150,7 +150,7 @@ class Diff(Verb):
         print_table(title, ordered[:SHOWN], text_of=_cell)
 
 
-VERBS = (Run, Resume, ShowSummary, Diff)
+VERBS = (Run, Resume, Summary, Diff)
 
 
 def _counting(bar: Bar, source: str | None) -> Callable[[int], None]:
@@ -161,7 +161,7 @@ def _counting(bar: Bar, source: str | None) -> Callable[[int], None]:
     return lambda done: bar(done, total)
 
 
-def _show(summary: "Summary", json: bool) -> None:
+def _show(summary: "Answered", json: bool) -> None:
     if json:
         from exhibit_a.results.plain import plain
 

@@ -70,7 +70,7 @@ def static_html(result: Result, *, by: Asked | None = None) -> str:
 
     Any result has one:
 
-    >>> 'alt="effective, layer 0, head ' in xa.static_html(trial.effective)
+    >>> 'alt="effective, layer ' in xa.static_html(trial.effective)
     True
 
     Args:

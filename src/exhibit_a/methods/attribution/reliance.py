@@ -117,11 +117,12 @@ def token_scores(trace: Trace, target: Target, *, points: int = POINTS) -> Float
 
     Edges come from the path alone, so that no head is made even by itself.
     """
-    one_stack(trace)
+    sites = one_stack(trace)
     (game,) = games_of([trace], [margin_of(target)])
     own, even = game.margins(torch.stack([game.setting(), game.setting(rest=0.0)])).tolist()
     (path,) = _paths([_Measured(game, _Asked("path", points), (own, even))])
-    return torch.stack([edges.sum((0, 1)) for edges in _edges(game, path)]).sum(0).cpu()
+    edges = _edges(game, path)
+    return torch.stack([edges[site.index].sum((0, 1)) for site in sites]).sum(0).cpu()
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,8 @@ ValueBias = Literal["include", "exclude"]
 SiteCounts = Int[Tensor, "_head _query"]
 DeficientHeads = dict[int, Float[Tensor, "_d_head _direction"]]  # U·S of the W_O of those heads
 
-_known_deficient: "WeakKeyDictionary[nn.Module, tuple[Stamp, list[DeficientHeads]]]" = (
-    WeakKeyDictionary()
-)
+_Examined = tuple[tuple[Stamp, tuple[Site, ...]], list[DeficientHeads]]  # weights, and what of them
+_known_deficient: "WeakKeyDictionary[nn.Module, _Examined]" = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -171,12 +170,14 @@ def effective_attention(
 
 def _deficient_heads(trace: Trace) -> list[DeficientHeads]:
     """The heads of every site that W_O loses something of; weights are looked at once."""
-    stamp, found = _known_deficient.get(trace.model, ((), []))
-    if stamp != trace.weights:
-        weights = trace.output_weights()
-        found = [{} if weight is None else rank_deficient_projections(weight) for weight in weights]
-        _known_deficient[trace.model] = (trace.weights, found)
-    return found
+    stamp = trace.weights, trace.sites  # a text without a picture has fewer sites
+    known = _known_deficient.get(trace.model)
+    if known is not None and known[0] == stamp:
+        return known[1]
+    weights = trace.output_weights()
+    heads = [{} if weight is None else rank_deficient_projections(weight) for weight in weights]
+    _known_deficient[trace.model] = (stamp, heads)
+    return heads
 
 
 def rank_deficient_projections(weight: Float[Tensor, "head d_head d_model"]) -> DeficientHeads:
