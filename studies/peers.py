@@ -2,7 +2,7 @@
 
     python studies/peers.py [--libraries FOLDER | --write]
 
-``--write`` writes the page again from what was measured before (docs/data/peers.json). Runs in an
+``--write`` writes the page again from what was measured before (docs/data/side-by-side.json). Runs in an
 environment that has them (pip install bertviz inseq captum). BertViz's page asks a content delivery
 network for its scripts; ``--libraries`` is a folder of npm packages (d3 5.7.0, jquery, requirejs)
 that answers in its place. Writes docs/peers.md and docs/figures/peer-*.png.
@@ -30,7 +30,7 @@ import exhibit_a as xa
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/peers.md"
-DATA = ROOT / "docs/data/peers.json"
+DATA = ROOT / "docs/data/side-by-side.json"
 FIGURES = ROOT / "docs/figures"
 TEXT = "a gripping and beautifully shot film"
 SCRIPTS = {

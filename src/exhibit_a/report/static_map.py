@@ -67,9 +67,10 @@ def result_maps(result: Result) -> str:
 
 
 def _maps_of(result: Result) -> Iterator[tuple[str, Tensor, tuple[Words, Words]]]:
-    """Every map of the first field of maps: its name, its numbers, and its words."""
+    """Every map of the first field that is not the model's own: its name, numbers and words."""
     known = list(leaves(result))
-    field = next((leaf.field for leaf in known if _is_map(leaf)), None)
+    fields = [leaf.field for leaf in known if _is_map(leaf)]
+    field = next((name for name in fields if name != "raw"), next(iter(fields), None))
     for leaf in known:
         if leaf.field != field or not _is_map(leaf):
             continue
