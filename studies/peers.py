@@ -2,10 +2,10 @@
 
     python studies/peers.py [--libraries FOLDER | --write]
 
-``--write`` writes the page again from what was measured before (docs/data/side-by-side.json). Runs in an
-environment that has them (pip install bertviz inseq captum). BertViz's page asks a content delivery
-network for its scripts; ``--libraries`` is a folder of npm packages (d3 5.7.0, jquery, requirejs)
-that answers in its place. Writes docs/peers.md and docs/figures/peer-*.png.
+``--write`` writes the page again from what was measured before (docs/data/side-by-side.json). Runs
+in an environment that has them (pip install bertviz inseq captum). BertViz's page asks a content
+delivery network for its scripts; ``--libraries`` is a folder of npm packages (d3 5.7.0, jquery,
+requirejs) that answers in its place. Writes docs/peers.md and docs/figures/peer-*.png.
 
 Every number on the page is measured here: lines, bytes, processor time, files that a page asks a
 network for, methods that a library has. Where a snippet ends in an error, the page says which.

@@ -18,11 +18,14 @@ from exhibit_a.report.sentences import (
     carriers_sentence,
     most_important,
     of_margin,
+    p_text,
+    ranked_pictures,
     reliance_sentences,
 )
 from exhibit_a.report.table import cell, split_intervals, table
 from exhibit_a.report.terminal import GLYPHS, say, show, timing
 from exhibit_a.subject.subject import load
+from exhibit_a.trials.sentences import percent_text
 
 LONG = "the plot is not great but acting saves it . really a very fine film , not dull"
 
@@ -45,6 +48,13 @@ def test_it_fits_in_80_columns_and_is_plain_in_a_file(trial):
     assert all(line == line.rstrip() for line in output.splitlines())
 
 
+def test_no_chance_is_cut(trial):
+    lines = printed(trial).splitlines()
+    place = lines.index("pictures of the text")
+    for picture, line in zip(ranked_pictures(trial.pictures), lines[place + 3 :], strict=False):
+        assert p_text(picture.p_value) in line.split()
+
+
 def test_it_says_everything(trial):
     output = printed(trial)
     flat = " ".join(output.split())
@@ -60,8 +70,8 @@ def test_it_says_everything(trial):
             line for line in output.splitlines() if line.strip().startswith(f"{_name(head)} ")
         )
         assert head.word in row
-        assert f"{of_margin(trial, head.reliance):+.0%}" in row
-        assert f"{of_margin(trial, head.one_head):+.0%}" in row
+        for share in (head.reliance, head.one_head):
+            assert percent_text(of_margin(trial, share)) in row.split()
         assert f"{head.distance:.0%}" in row.split()
         assert f"{head.pointing:.2f}" in row.split()
     for picture in trial.pictures.values():

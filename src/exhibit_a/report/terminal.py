@@ -34,6 +34,7 @@ from exhibit_a.report.sentences import (
 from exhibit_a.results.result import Result
 from exhibit_a.subject.site_names import head_name, layer_name
 from exhibit_a.trace.units import Asked
+from exhibit_a.trials.sentences import percent_text
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import UNDETERMINED, WORDS
 
@@ -240,8 +241,7 @@ def _heads(trial: Trial) -> RenderableType:
         table.add_row(
             head_name(trial.sites, head.site, head.head),
             Text(f"{GLYPHS[head.word]} {head.word}", style=OF_WORD[head.word]),
-            _number(of_margin(trial, head.reliance), "+.0%"),
-            _number(of_margin(trial, head.one_head), "+.0%"),
+            *(_part(of_margin(trial, share)) for share in (head.reliance, head.one_head)),
             "yes" if head.shared else "no",
             _number(head.distance, ".0%"),
             _number(head.pointing, ".2f"),
@@ -258,12 +258,17 @@ def _number(value: float | None, form: str) -> str:
     return "?" if value is None else format(value, form)
 
 
+def _part(share: float | None) -> str:
+    return "?" if share is None else percent_text(share)
+
+
 def _pictures(pictures: Pictures) -> RenderableType:
     """One line for each picture: may it be shown, how far from luck, what the answer loses."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.add_column("advice", no_wrap=True, min_width=13)
     table.add_column("picture", no_wrap=True, overflow="ellipsis", min_width=27)
-    table.add_column("p", justify="right", no_wrap=True, min_width=4)
+    widest = max((len(p_text(picture.p_value)) for picture in pictures.values()), default=1)
+    table.add_column("p", justify="right", no_wrap=True, min_width=widest)
     table.add_column("loses", justify="right", no_wrap=True, min_width=5)
     table.add_column("its first words", no_wrap=True, overflow="ellipsis")
     for picture in ranked_pictures(pictures):
