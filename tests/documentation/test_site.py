@@ -67,6 +67,7 @@ def test_every_figure_is_shown():
     assert {name for name in figures if f"figures/{name}" not in told} == set()
 
 
+@pytest.mark.slow
 def test_the_site_names_every_public_thing(site):
     anchors = {
         found
@@ -77,12 +78,14 @@ def test_the_site_names_every_public_thing(site):
     assert "exhibit_a.HeadVerdict.null_fraction" in anchors
 
 
+@pytest.mark.slow
 def test_a_field_says_what_its_comment_says(site):
     text = (site / "api" / "trial.html").read_text("utf-8")
     assert "Of valid alternatives, total variation, by contribution." in text  # beside it
     assert "Cosine of weights and contributions." in text
 
 
+@pytest.mark.slow
 def test_no_page_loads_anything_from_elsewhere(site):
     assert LOADED.search('<script src="https://a.b/c.js">')
     assert LOADED.search('<link rel="stylesheet" href="//a.b/c.css">')
@@ -93,6 +96,7 @@ def test_no_page_loads_anything_from_elsewhere(site):
     assert not {name: loaded for name, loaded in found.items() if loaded}
 
 
+@pytest.mark.slow
 def test_every_page_opens_from_a_folder_without_a_network(site, browser):
     for path in sorted(site.rglob("*.html")):
         if path.name != "404.html":  # its links are those of a server
@@ -104,6 +108,7 @@ def test_every_page_opens_from_a_folder_without_a_network(site, browser):
                 assert not away, path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_page_fits_its_window(site, browser, width):
     for name in ("index.html", "notebooks/causal.html", "verdict.html", "api/trial.html"):
@@ -111,6 +116,7 @@ def test_a_page_fits_its_window(site, browser, width):
             assert seen.page.evaluate("document.documentElement.scrollWidth") <= width, name
 
 
+@pytest.mark.slow
 def test_search_finds_a_method_without_a_server(site, browser):
     with visit(browser, (site / "index.html").as_uri()) as seen:
         seen["input.md-search__input"].click()
