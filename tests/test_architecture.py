@@ -155,7 +155,7 @@ def test_every_result_has_a_public_name():
 
 @pytest.mark.parametrize("folder", ["benchmarks", "studies", "docs/making"])
 def test_scripts_import_what_there_is(folder):
-    """Scripts that take hours are not run by tests; a name that has moved would be seen by nobody."""
+    """Scripts that take hours are run by no test: nobody would see that a name has moved."""
     for path in sorted((TESTS.parent / folder).glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("exhibit_a"):
