@@ -27,6 +27,7 @@ from exhibit_a.methods.identifiability.effective import (
     share_on,
 )
 from exhibit_a.methods.identifiability.freedom import degrees_of_freedom
+from exhibit_a.methods.identifiability.losses import Losses
 from exhibit_a.methods.identifiability.projection import Convention, project
 from exhibit_a.methods.identifiability.ranks import surely_independent, tolerance_for
 from exhibit_a.shapes import Attention, Values, Visible
@@ -58,20 +59,20 @@ def effective_statistics(
     if bool(safe.all()):
         return numbers, attention
     rest = ~safe
-    projection = project(  # step 2
-        attention[rest], values[rest], visible, replace(convention, dtype=precision)
-    )
+    losses, convention = Losses(attention[rest]), replace(convention, dtype=precision)
+    projection = project(attention[rest], values[rest], visible, convention, [losses])  # step 2
+    lost = losses.of(projection)
     by_row = {
         "rank": projection.rank,
         "nullity": projection.nullity,
-        "null_fraction": projection.null_fraction,
-        "moved": projection.moved,
+        "null_fraction": lost.null_fraction,
+        "moved": lost.moved,
         "identifiable": projection.identifiable,
         "borderline": ~projection.identifiable & ~projection.unidentifiable,
     }
     for name, rows in by_row.items():
         numbers[name][rest] = rows.to(torch.float64).mean(-1)
-    numbers["pearson"][rest] = projection.pearson
+    numbers["pearson"][rest] = lost.pearson
     effective = attention.to(projection.effective.dtype).clone()
     effective[rest] = projection.effective
     return numbers, effective

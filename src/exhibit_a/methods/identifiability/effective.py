@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.explanation.flow import one_stack, readout_rows
+from exhibit_a.methods.identifiability.losses import Losses
 from exhibit_a.methods.identifiability.projection import Convention, Measured, project
 from exhibit_a.methods.identifiability.ranks import (
     Tolerance,
@@ -270,15 +271,16 @@ def _site_numbers(
     first = torch.zeros_like(special)
     first[int(keys.real.long().argmax())] = True
     precision = torch.promote_types(attention.dtype, torch.float32)
+    losses = Losses(raw)
     measured = _Shares(len(raw), values.to(precision), {"special": special, "first": first})
     projection = project(
         raw,
         values,
         visible if no_padding else visible[real],
         replace(convention, dtype=trace.values[site.index].dtype),
-        measured,
+        (losses, measured),
     )
-    effective = projection.effective
+    effective, lost = projection.effective, losses.of(projection)
     if not no_padding:
         effective = attention.to(projection.effective.dtype).clone()
         effective[:, real] = projection.effective
@@ -290,9 +292,9 @@ def _site_numbers(
         "rank": with_padding(projection.rank, real, PADDING),
         "nullity": with_padding(projection.nullity, real, PADDING),
         "verdict": with_padding(verdict, real, PADDING),
-        "null_fraction": with_padding(projection.null_fraction, real, torch.nan),
-        "moved": with_padding(projection.moved, real, torch.nan),
-        "pearson": projection.pearson,
+        "null_fraction": with_padding(lost.null_fraction, real, torch.nan),
+        "moved": with_padding(lost.moved, real, torch.nan),
+        "pearson": lost.pearson,
         **{name: sums / raw.shape[1] for name, sums in measured.sums.items()},
         "spectrum": projection.spectrum,
         "rtol": with_padding(projection.rtol.to(attention.device), real, torch.nan),
