@@ -9,6 +9,7 @@ or that cannot do the work with these versions, is a line that says so and no fa
     python benchmarks/peers.py --out docs/data/peers.json
 """
 
+import copy
 import json
 import tempfile
 import time
@@ -191,14 +192,21 @@ def llama_capture() -> xa.Trace:
     return xa.capture(decoder(), inputs())
 
 
-def lens_cache() -> None:
+@cache
+def lens() -> Any:
+    """The same model inside TransformerLens, which reads a tokenizer from where it was saved."""
     bridge = import_module("transformer_lens.model_bridge").TransformerBridge
+    model = copy.deepcopy(decoder().model)  # it is changed from within
     with tempfile.TemporaryDirectory() as folder:
-        decoder().model.config.save_pretrained(folder)
-        lens = bridge.boot_transformers(
-            folder, hf_model=decoder().model, tokenizer=stories().tokenizer, device="cpu"
-        )
-    lens.run_with_cache(inputs()["input_ids"])
+        model.config.save_pretrained(folder)
+        stories().tokenizer.save_pretrained(folder)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        return bridge.boot_transformers(folder, hf_model=model, tokenizer=tokenizer, device="cpu")
+
+
+def lens_cache() -> None:
+    with torch.no_grad():
+        lens().run_with_cache(inputs()["input_ids"])
 
 
 def nnsight_states() -> None:

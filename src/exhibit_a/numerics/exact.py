@@ -21,6 +21,11 @@ def exact(tensor: Tensor) -> Tensor:
     return tensor.to(exact_device(tensor.device)).to(torch.float64)
 
 
+def exact_sum(tensor: Tensor, dims: int | tuple[int, ...]) -> Tensor:
+    """Sums in float64, for which the numbers themselves are not copied where it is known."""
+    return tensor.to(exact_device(tensor.device)).sum(dims, dtype=torch.float64)
+
+
 def exact_device(device: torch.device) -> torch.device:
     """Where tensors of a device are computed with in float64."""
     return device if device.type == "cpu" or _has_float64(device.type) else torch.device("cpu")
