@@ -18,7 +18,8 @@ def exact(tensor: Tensor) -> Tensor:
     >>> exact(torch.ones(2)).dtype, exact_device(torch.device("cpu"))
     (torch.float64, device(type='cpu'))
     """
-    return tensor.to(exact_device(tensor.device)).to(torch.float64)
+    place = exact_device(tensor.device)
+    return (tensor if place == tensor.device else tensor.to(place)).to(torch.float64)
 
 
 def exact_sum(tensor: Tensor, dims: int | tuple[int, ...]) -> Tensor:

@@ -178,9 +178,10 @@ def singular_values(
     the rounding of the largest.
     """
     gram = _gram(matrix, finest)
-    if gram is None:
-        return torch.linalg.svdvals(matrix)
-    return _roots(gram)
+    if gram is not None:
+        return _roots(gram)
+    strengths: Tensor = torch.linalg.svdvals(matrix)
+    return strengths
 
 
 def _gram(

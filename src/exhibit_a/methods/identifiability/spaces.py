@@ -75,8 +75,8 @@ class Space:
         """Fill ``effective`` for a part of a block, over the keys of its span."""
         solver, block, owner = plan.solver, plan.solver.block, self.owner[part.heads]
         weights = raw if plan.safe else exact(raw)
-        basis = self.rough[part.heads] if plan.safe else exact(self.basis[owner])
-        basis = basis[:, block.span]
+        span = block.span
+        basis = self.rough[part.heads, span] if plan.safe else exact(self.basis[owner, span])
         solution = weights @ basis
         if solver.inverse is not None:
             solution = solver.coefficients(exact(solution), owner, part.rows)  # step 4
@@ -97,7 +97,7 @@ class Space:
             rows = (set_of_row == place).nonzero().flatten()
             heads = unsettled[:, place].nonzero().flatten()
             seen = (owner[heads], int(block.sets[place]))
-            self._row_by_row(raw, effective, seen, block.span, (heads, rows))
+            self._row_by_row(raw, effective, seen, span, (heads, rows))
 
     def _row_by_row(
         self,
