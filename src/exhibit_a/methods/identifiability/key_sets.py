@@ -25,6 +25,7 @@ from torch import Tensor
 
 CONTESTED = 16  # keys on which the sets of a block may differ
 CHAINED = 64  # and where each contains the one before it
+ROWS_AT_A_TIME = 256  # of a mask, where they are copied
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +55,7 @@ class KeySets:
     @cached_property
     def size(self) -> Int[Tensor, " set"]:
         """How many keys each set has."""
-        return self.member.sum(-1)
+        return _sizes(self.member)
 
     @cached_property
     def everything(self) -> Bool[Tensor, " key"]:
@@ -136,7 +137,7 @@ def key_sets(visible: Bool[Tensor, "query key"]) -> KeySets:
     rows = np.packbits(visible.cpu().numpy(), axis=1)  # a mask is large, and is not copied
     seen = [first_row.setdefault(row.tobytes(), index) for index, row in enumerate(rows)]
     firsts = torch.tensor(list(first_row.values()), device=visible.device)
-    by_size = firsts[visible.sum(-1)[firsts].argsort(stable=True)]
+    by_size = firsts[_sizes(visible)[firsts].argsort(stable=True)]
     member = _rows_of(visible, by_size)
     chain = not bool((member[:-1] > member[1:]).any())
     if not chain:
@@ -144,6 +145,11 @@ def key_sets(visible: Bool[Tensor, "query key"]) -> KeySets:
     place = torch.empty(len(rows), dtype=torch.long, device=visible.device)
     place[by_size] = torch.arange(len(by_size), device=visible.device)
     return KeySets(member, place[torch.tensor(seen, device=visible.device)], chain)
+
+
+def _sizes(member: Bool[Tensor, "set key"]) -> Int[Tensor, " set"]:
+    """How many keys each set has, for some at a time: a sum of truths copies them as integers."""
+    return torch.cat([some.sum(-1) for some in member.split(ROWS_AT_A_TIME)])
 
 
 def _rows_of(
