@@ -118,7 +118,8 @@ def pairings() -> Iterator[Pairing]:
     project_all = partial(projected, long_trace())
     yield Pairing(
         f"effective attention, {LONG} tokens: maps", "thin float32 SVD of V", "torch",
-        partial(svd, full=False), project_all, "theirs: neither ranks nor float64",
+        partial(svd, full=False), project_all,
+        "theirs: neither ranks nor float64; heads 32 wide, and 64 wide ours is faster (above)",
     )  # fmt: skip
     yield Pairing(
         f"effective attention, {LONG} tokens: maps", "full float32 SVD of V", "torch",

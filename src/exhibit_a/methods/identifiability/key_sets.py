@@ -149,7 +149,7 @@ def key_sets(visible: Bool[Tensor, "query key"]) -> KeySets:
 
 def _sizes(member: Bool[Tensor, "set key"]) -> Int[Tensor, " set"]:
     """How many keys each set has, for some at a time: a sum of truths copies them as integers."""
-    return torch.cat([some.sum(-1) for some in member.split(ROWS_AT_A_TIME)])
+    return torch.cat([some.sum(-1) for some in torch.split(member, ROWS_AT_A_TIME)])
 
 
 def _rows_of(
