@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from exhibit_a.methods.explanation.shuffling import shuffled, uniform
+from exhibit_a.numerics.exact import exact_sum
 from exhibit_a.numerics.memory import free_bytes
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Attention, Context, HasLogits, SiteMap
@@ -177,7 +178,7 @@ class Company:
             for site, slope in enumerate(slopes):
                 by_weight = _wide(slope) @ _wide(blend.values_seen[site]).mT  # ∂F/∂P
                 moved = self.of_copies(self.own[site] - self.even[site], places[chunk])
-                steep += (by_weight * moved).sum((1, 2, 3), dtype=torch.double).cpu()
+                steep += exact_sum(by_weight * moved, (1, 2, 3)).cpu()
                 for total, row in zip(sums, weights[:, chunk], strict=True):
                     if bool(row.any()):
                         total[site].add_(torch.tensordot(row.to(by_weight), by_weight, 1))

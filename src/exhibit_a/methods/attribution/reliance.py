@@ -40,6 +40,7 @@ from exhibit_a.methods.attribution.head_game import HeadGame, games_of, margin_o
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
 from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.methods.registry import Cost, method, rows_of
+from exhibit_a.numerics.exact import exact, exact_sum
 from exhibit_a.numerics.paths import (
     Limits,
     PathIntegral,
@@ -305,7 +306,7 @@ class _Measured:
     ) -> Reliance:
         """Everything, with the margins of every head even alone and of all rows permuted."""
         game, trace = self.game, self.game.trace
-        gap = self.margin - self.even_margin - float(self.credit.double().sum())
+        gap = self.margin - self.even_margin - float(exact(self.credit).sum())
         slopes = _unflattened(self.path.integral, game.own)
         rows = zip(game.own, game.even, slopes, trace.visible, strict=True)
         along = [along_rows(*each) for each in rows]
@@ -360,15 +361,15 @@ class _Measured:
         """The share of every head, and its standard error."""
         game, seeded = self.game, generator(self.seed)
         if self.by == "coalitions":
-            exact = coalitions(game)
-            return exact.credit, exact.standard_error
+            enumerated = coalitions(game)
+            return enumerated.credit, enumerated.standard_error
         if self.by == "orders":
             sampled = orders(game, budget or ORDER_PAIRS, seeded)
             return sampled.credit, sampled.standard_error
         slopes = _unflattened(self.path.integral, game.own)
         credit = torch.cat(
             [
-                ((a - u) * g).sum((1, 2), dtype=torch.double)
+                exact_sum((a - u) * g, (1, 2))
                 for a, u, g in zip(game.own, game.even, slopes, strict=True)
             ]
         ).cpu()
@@ -378,7 +379,7 @@ class _Measured:
         for jump in self.path.jumps if self._shares_jumps else ():
             inside = staged(game, jump.start, jump.stop, JUMP_PAIRS, seeded)
             credit += inside.credit
-            variance += inside.standard_error.double().square()
+            variance += exact(inside.standard_error).square()
         return credit.float(), variance.sqrt().float()
 
     @property
