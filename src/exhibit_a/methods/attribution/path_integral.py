@@ -35,7 +35,7 @@ from exhibit_a.errors import BadRequestError, require_choice
 from exhibit_a.methods.registry import Cost
 from exhibit_a.numerics import paths
 from exhibit_a.numerics.exact import exact, returned
-from exhibit_a.numerics.memory import free_bytes
+from exhibit_a.numerics.memory import BACKWARDS, free_bytes
 from exhibit_a.numerics.paths import ROUGH, climb
 from exhibit_a.shapes import Context, HasLogits, Scores
 from exhibit_a.subject.tap import AttentionCall
@@ -49,8 +49,8 @@ PATIENCE = 18  # with so many points, a gap that did not halve asks for panels
 PANELS = 0  # instead of a number of points to begin with
 PANEL_POINTS = 256  # at most, where panels are needed
 ENOUGH = 1e-4  # of the answer: a gap below this share of it is never worth another walk
-MEMORY_SHARE = 0.5
-TOKENS_AT_ONCE = 2048  # more in one walk is no faster
+MEMORY_SHARE = 0.5  # of what is free
+TOKENS_AT_ONCE = 2048  # more in one walk is no faster,
 WALK = Cost(  # for all sites of one text
     forwards=1, per_layer=3.6, backwards=True, maps=2, at_once=TOKENS_AT_ONCE
 )
@@ -302,8 +302,9 @@ class _SiteWork:
 
     def _at_once(self) -> int:
         """How many copies are replayed together."""
-        fitting = MEMORY_SHARE * free_bytes(self.gap.device) / max(self.cost, 1.0)
-        return max(1, min(int(fitting), TOKENS_AT_ONCE // self.context.shape[2]))
+        room = min(MEMORY_SHARE * free_bytes(self.gap.device), BACKWARDS)
+        fitting = int(room / max(self.cost, 1.0))
+        return max(1, min(fitting, TOKENS_AT_ONCE // self.context.shape[2]))
 
     def _heights(self, copies: RowIndex, alphas: Tensor) -> Scores:
         """The answers alone."""
