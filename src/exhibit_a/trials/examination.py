@@ -26,7 +26,7 @@ from exhibit_a.methods.mixing.head_mixing import HeadMixing
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
 from exhibit_a.methods.mixing.one_push import hidden_and_heads
 from exhibit_a.numerics.spilling import spilled
-from exhibit_a.shapes import SiteHeads, SiteRows
+from exhibit_a.shapes import Options, SiteHeads, SiteRows
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target
 from exhibit_a.trials.allowance import Allowance, allowance
@@ -136,7 +136,8 @@ def _examined(
 
 def _aside(result: Made, maps: str) -> Made:
     """A result whose maps wait in a file."""
-    return replace(result, **{maps: spilled(getattr(result, maps))})
+    in_file: Options = {maps: spilled(getattr(result, maps))}
+    return replace(result, **in_file)
 
 
 def _attribution(target: Target, allowed: Allowance) -> SelfAttribution:
