@@ -215,6 +215,17 @@ def test_streamed_statistics_are_those_of_all_numbers_at_once():
     np.testing.assert_allclose(width, 1.96 * error, rtol=0.25)
 
 
+def test_quantiles_of_counts_and_of_yes_or_no_are_exact():
+    chance = np.random.default_rng(0)
+    rows = np.stack([chance.random(200) < 0.8, chance.integers(-49, 50, 200)], 1).astype(float)
+    rows[:3, 1] = np.nan
+    stream = Stream(2)
+    stream.add(rows, poisson_weights([f"e{i}" for i in range(200)]))
+    for share in (0.05, 0.25, 0.5, 0.75, 0.95):
+        exact = np.nanquantile(rows, share, axis=0, method="lower")
+        assert stream.quantile(share).tolist() == exact.tolist()
+
+
 def test_intervals_do_not_depend_on_the_order_of_the_examples():
     ids = [f"e{i}" for i in range(300)]
     weights = poisson_weights(ids)
