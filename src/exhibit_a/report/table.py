@@ -2,7 +2,7 @@
 
 Headings break at their underscores, tuples after their commas, and words where a line is too short
 for them. A number never breaks. Columns for which there is no room go into a second table below,
-which repeats the names of the rows.
+which repeats the names of the rows. A column with nothing in any row is left out.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -29,8 +29,8 @@ SHORT = {"effective": "eff.", "comprehensiveness": "compre-\nhensiveness"}
 def cell(value: object) -> str:
     """A value in a few letters.
 
-    >>> cell(0.123456), cell(None), cell((True, 1e-5))
-    ('0.123', '–', 'yes, 1e-05')
+    >>> cell(0.123456), cell(0.00012345), cell(0.0), cell(None), cell((True, 1e-5))
+    ('0.123', '0.00012', '0', '–', 'yes, 1e-05')
     >>> cell("\x1b[2J")
     '\\\\x1b[2J'
     """
@@ -39,7 +39,7 @@ def cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.4g}" if abs(value) < 1e-3 and value else f"{value:.3f}"
+        return f"{value:.2g}" if abs(value) < 1e-3 else f"{value:.3f}"
     if isinstance(value, tuple | list):
         return ", ".join(map(cell, value))
     return visible(str(value), lines=False)
@@ -76,6 +76,7 @@ def table(
         _column(heading, values, text_of)
         for name in (rows[0] if rows else ())
         for heading, values in split_intervals(name, [row[name] for row in rows])
+        if any(value is not None for value in values)
     ]
     tables = (_drawn(side_by_side, width) for side_by_side in _split(columns, width))
     return Group(words(title, style="table.title"), *tables)

@@ -51,10 +51,10 @@ class SelfAttribution(SiteResult):
     """
 
     unit_rules: ClassVar[dict[str, Rule]] = {"scores": "sum", "sequences": "names"}
-    scores: tuple[SiteMap, ...]
-    change: Float[Tensor, " site"]
-    gap: Float[Tensor, " site"]
-    points: Int[Tensor, " site"]
+    scores: tuple[SiteMap, ...]  # what the answer owes to each edge
+    change: Float[Tensor, " site"]  # of the answer, from no attention to all of it
+    gap: Float[Tensor, " site"]  # between the change and the sum of scores
+    points: Int[Tensor, " site"]  # at which gradients were taken
     target: str
     reasons: tuple[str, ...] = ()  # for every site: why it is incomplete, or nothing
 
