@@ -83,7 +83,7 @@ def doubts(checks: Facts) -> list[str]:
         if other is not None:
             lines.append(f"{check}: {text}" + (" in both" if other == text else f" and {other}"))
         elif side != "second" or f"first, {check}" not in texts:
-            lines.append(f"{name}: {text}")
+            lines.append(f"{name}: {text or 'none'}")
     return lines
 
 

@@ -232,8 +232,8 @@ COLUMNS = (
 def _heads(trial: Trial) -> RenderableType:
     """One line for each head; then the reasons that no column tells."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    for name in ("head", "verdict"):
-        table.add_column(name, no_wrap=True)
+    table.add_column("head")  # long in a model with two stacks: it may take two lines
+    table.add_column("verdict", no_wrap=True)
     for name in ("share", "alone", "shared", "elsewhere", "agreement"):
         table.add_column(name, justify="right", no_wrap=True)
     heads = most_important(trial)[:SHOWN_HEADS]

@@ -211,7 +211,7 @@ def _judged(examined: Examination, stages: Stages, thresholds: Thresholds, how: 
         reliance=relied,
         pictures=examined.pictures,
         carriers=examined.carriers,
-        advice=advice_for(word, examined),
+        advice=advice_for(word, examined, thresholds.whole),
         thresholds=thresholds,
         verdicts=verdicts,
         word=word,
