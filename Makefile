@@ -115,6 +115,7 @@ map: $(READY)  ## the architecture page, the tables of methods and the list of l
 	$(BIN)/python docs/making/methods.py
 	$(BIN)/python docs/making/tables.py
 	$(BIN)/python docs/making/glossary.py
+	$(BIN)/python docs/making/gallery.py
 	$(BIN)/python docs/making/verdict.py
 	$(BIN)/python docs/making/context.py
 	$(BIN)/python docs/making/claims.py

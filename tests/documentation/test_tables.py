@@ -70,4 +70,4 @@ def test_every_public_result_is_on_the_page():
 def test_nothing_on_the_page_is_unexplained():
     rows = [line for line in PAGE.splitlines() if line.startswith("| `")]
     assert len(rows) > 150
-    assert not [row for row in rows if re.search(r"\| *\|$", row)]
+    assert not [row for row in rows if re.search(r"(?<!\\)\| *\|$", row)]
