@@ -66,8 +66,9 @@ def image() -> xa.Result:
 def translation() -> xa.Result:
     """A model with two stacks: the translator inside, or one with random weights until there is."""
     source, target = "A dog runs through the snow .", "Ein Hund rennt durch den Schnee ."
-    subject = xa.load("translation") if TRANSLATES else _two_stacks()
-    return xa.trial(subject, source, target_text=target)
+    if TRANSLATES:
+        return xa.trial(xa.load("translation"), source)  # its own translation
+    return xa.trial(_two_stacks(), source, target_text=target)
 
 
 def _two_stacks() -> xa.Subject:
@@ -93,7 +94,7 @@ def _two_stacks() -> xa.Subject:
 
 def compared() -> xa.Result:
     """Two texts of one model side by side."""
-    texts = ("A gripping, beautifully shot film.", "A gripping, beautifully shot mess.")
+    texts = ("A gripping film.", "A gripping mess.")
     return xa.compare(*texts, subject=xa.load("sentiment"))
 
 

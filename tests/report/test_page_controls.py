@@ -332,6 +332,7 @@ def test_two_results_are_linked_and_their_difference_is_drawn(browser, tiny, tmp
         seen.settle()
         assert " ".join(seen.text("h1 >> nth=0").split()) == compared.sentence
         assert "before" in seen.text(".half >> nth=0")
+        assert "moved" in seen.text(".changed-heads thead")
         seen[".changed-heads tbody tr"].nth(3).click()
         seen.settle()
         names = [seen[".head-name"].nth(place).inner_text().split("\n")[0] for place in range(3)]
@@ -357,6 +358,7 @@ def test_a_comparison_of_different_texts_aligns_their_words(browser, tmp_path):
         assert ["film", "film"] in columns
         assert ["fine", "·"] in columns or ["fine", "very"] in columns
         assert seen[".difference"].count() == 0  # other shapes
+        assert "moved" not in seen.text(".changed-heads thead")  # other tokens
         assert seen.complaints == []
 
 

@@ -33,7 +33,7 @@ def reliance_sentences(reliance: Reliance, answer: dict[str, float]) -> list[str
         return [
             f"The model answers {now}.",
             f"If no head could choose where to look, it would answer {even}.",
-            f"If the weights were dealt out to the words at random: {after} on average.",
+            f"If the weights were dealt out at random: {after} on average.",
         ]
     again = mentioned(reliance)
     top = max(answer, key=lambda label: answer[label], default="")
@@ -42,7 +42,7 @@ def reliance_sentences(reliance: Reliance, answer: dict[str, float]) -> list[str
         if name == top
         else f"The model gives {name} the probability {now}.",
         f"If no head could choose where to look, {_without_choice(reliance, answer)}.",
-        f"If the weights were dealt out to the words at random, {again} would have {after}.",
+        f"If the weights were dealt out at random, {again} would have {after}.",
     ]
 
 
