@@ -176,7 +176,7 @@ class ContextAttribution(Result):
 
 @method(
     question="Which passage did the answer rest on?",
-    needs=("attention", "values", "hidden", "target", "text"),
+    needs=("attention", "values", "hidden", "target", "text", "answer"),
     cost=Cost(forwards=100, per_layer=12, backwards=True, maps=4),
     command="context",
 )
