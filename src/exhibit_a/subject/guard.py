@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 from exhibit_a.errors import UnsupportedModelError
 from exhibit_a.shapes import Inputs
 from exhibit_a.subject.modes import usual_modes
+from exhibit_a.subject.weights import every_module
 
 Forward = Callable[..., Any]
 
@@ -41,8 +42,10 @@ def frozen_eval(model: nn.Module) -> Iterator[None]:
     thread may begin another block inside its own. Enter this before any other change to the model.
     """
     with _lock_of(model), usual_modes():
-        training = [module for module in model.modules() if module.training]
-        trainable = [weight for weight in model.parameters() if weight.requires_grad]
+        modules = list(every_module(model))
+        training = [module for module in modules if module.training]
+        weights = [weight for module in modules for weight in module._parameters.values()]
+        trainable = [weight for weight in weights if weight is not None and weight.requires_grad]
         try:
             for module in training:
                 module.training = False

@@ -24,6 +24,7 @@ from transformers import PreTrainedModel
 from exhibit_a.errors import UnsupportedModelError
 from exhibit_a.shapes import Inputs
 from exhibit_a.subject.guard import Forward, hooked, wrap_forward
+from exhibit_a.subject.weights import every_module
 
 BORDERS = "cu_seqlens"  # what transformers calls them
 
@@ -191,7 +192,7 @@ def _flat(states: Tensor) -> Tensor:
 
 def _packed_attention(model: PreTrainedModel) -> list[nn.Module]:
     """The innermost modules that are told where sequences end: those attend."""
-    packing_modules = [module for module in model.modules() if _takes_borders(module)]
+    packing_modules = [module for module in every_module(model) if _takes_borders(module)]
     return [
         module
         for module in packing_modules

@@ -38,6 +38,7 @@ from transformers.masking_utils import eager_mask
 from exhibit_a.errors import UnsupportedModelError
 from exhibit_a.shapes import Attention, Context, Options, Queries, SharedKeys, SharedValues, Values
 from exhibit_a.subject.packing import borders_inside, unpacking
+from exhibit_a.subject.weights import every_module
 
 NAME = "exhibit_a"
 
@@ -189,7 +190,7 @@ def parts_of(model: PreTrainedModel) -> list[tuple[str, PreTrainedModel]]:
 def _attending_parts(
     model: PreTrainedModel,
 ) -> list[tuple[PretrainedConfig, tuple[str, PreTrainedModel]]]:
-    parts = {id(part.config): part for part in model.modules() if isinstance(part, PreTrainedModel)}
+    parts = {id(part.config): part for part in _models_inside(model)}
     return [
         (config, (config._attn_implementation or "eager", parts.get(id(config), model)))
         for config in _configs(model)
@@ -297,14 +298,16 @@ def eager_beside(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
 def _configs(model: PreTrainedModel) -> list[PretrainedConfig]:
     """Every configuration that some part of ``model`` reads, each once."""
     configs: dict[int, PretrainedConfig] = {id(model.config): model.config}
-    for module in model.modules():
-        if isinstance(module, PreTrainedModel):
-            configs[id(module.config)] = module.config
+    configs |= {id(part.config): part.config for part in _models_inside(model)}
     for config in list(configs.values()):
         for name in config.sub_configs:
             if (inner := getattr(config, name, None)) is not None:
                 configs[id(inner)] = inner
     return list(configs.values())
+
+
+def _models_inside(model: PreTrainedModel) -> list[PreTrainedModel]:
+    return [part for part in every_module(model) if isinstance(part, PreTrainedModel)]
 
 
 def _query_first(context: Context) -> Tensor:

@@ -9,6 +9,7 @@ Not seen: a write past torch (``weight.data``, NumPy) that leaves those eight by
 that is made on another device than the processor.
 """
 
+from collections.abc import Iterator
 from ctypes import c_uint64
 
 from torch import Tensor, nn
@@ -16,14 +17,26 @@ from torch import Tensor, nn
 Stamp = tuple[tuple[int, int, int], ...]
 
 
+def every_module(model: nn.Module) -> Iterator[nn.Module]:
+    """The model and all modules inside; one that stands in two places comes twice.
+
+    ``nn.Module.modules`` does the same with names and takes far longer: of a small model, half a
+    dozen of its walks cost a fifth of a pass.
+    """
+    waiting = [model]
+    while waiting:
+        module = waiting.pop()
+        yield module
+        inside = reversed(module._modules.values())
+        waiting += [inner for inner in inside if inner is not None]
+
+
 def weights_stamp(model: nn.Module) -> Stamp:
     """What tells the weights of a model from others, and from themselves after a change."""
-    stamp, modules = [], [model]
-    while modules:  # nn.Module.parameters does the same with names, and takes far longer
-        module = modules.pop()
+    stamp = []
+    for module in every_module(model):
         weights = [*module._parameters.values(), *_saved_buffers(module)]
         stamp += [_stamp(weight) for weight in weights if weight is not None]
-        modules += [inner for inner in module._modules.values() if inner is not None]
     return tuple(stamp)
 
 

@@ -21,6 +21,7 @@ from exhibit_a.numerics.memory import free_bytes
 from exhibit_a.shapes import Inputs
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.subject import Subject
+from exhibit_a.subject.weights import every_module
 
 PASSING_MAPS, PASSING_VECTORS, PASSING_STATES = 3, 4, 4
 GIGABYTE = 1e9
@@ -114,7 +115,7 @@ def _widest(subject: Subject) -> int:
     widths = [
         part.out_features
         for layer in modules.values()
-        for part in layer.modules()
+        for part in every_module(layer)
         if isinstance(part, nn.Linear)
     ]
     return max(widths, default=subject.anatomy.d_model)
