@@ -148,12 +148,14 @@ class Stream:
 
 
 def _near(numbers: Numbers, extreme: Numbers) -> Numbers:
-    return np.isclose(numbers, extreme, rtol=NEAR, atol=0.0)
+    near: Numbers = np.isclose(numbers, extreme, rtol=NEAR, atol=0.0)
+    return near
 
 
 def _copies(rows: Numbers, extreme: Numbers) -> Numbers:
     """How many numbers of each column are its extreme, up to rounding; infinite ones are none."""
-    return (_near(rows, extreme) & np.isfinite(rows)).sum(0)
+    copies: Numbers = (_near(rows, extreme) & np.isfinite(rows)).sum(0)
+    return copies
 
 
 def _bucket(numbers: Numbers) -> Numbers:
