@@ -1,6 +1,6 @@
 """What does a corpus run cost beside the bare model, and what do batches and workers bring?
 
-Each part is asked for by name, and each prints what it measured:
+Each part is asked for by name (``single`` if none is), and each prints what it measured:
 
 1. ``whole``: effective-attention statistics over all texts, from the file to the aggregates,
    against the bare batched forward pass. After every shard the same texts go through the bare
@@ -130,9 +130,10 @@ def by_workers(engine: str, workers: int, data: str | None, count: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("part", choices=["whole", "workers", "single", "costs"])
+    parts = ["whole", "workers", "single", "costs"]
+    parser.add_argument("part", nargs="?", choices=parts, default="single")
     parser.add_argument("--data", help="file of texts; without it they are made up")
-    parser.add_argument("--texts", type=int, default=2**40, help="how many of them at most")
+    parser.add_argument("--texts", type=int, help="how many at most; all, or 240 made-up ones")
     parser.add_argument("--workers", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--engines", nargs="*", default=["local"])
     parser.add_argument("--probes", type=int, default=8)
@@ -140,6 +141,7 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, help="take lengths that it divides")
     parser.add_argument("--lengths", type=int, nargs="*", default=[8, 16, 32])
     options = parser.parse_args()
+    options.texts = options.texts or (2**40 if options.data else 240)
     torch.set_num_threads(1)
     if options.part == "workers":
         for engine in options.engines:

@@ -8,24 +8,29 @@
 3. All twelve layers, the whole of ``effective_attention`` on a trace of them, and two products with
    a thin float32 decomposition: beside one eager forward pass of the model, bidirectional (BERT)
    and causal (GPT-2), in processor time on one thread, taken in turns.
-4. The peak memory of one layer at 4096 tokens, in a process of its own.
+4. The peak memory of one layer at 4096 tokens, in a process of its own (``support.long_layer``).
 
 Decompositions on several threads suffer most where cores are busy, by a factor of ten to a hundred,
 so 1 and 2 are timed twice: by the clock, with the threads that torch has, and by processor time on
 one thread. The second is the fair comparison of the algorithms.
+
+    python benchmarks/effective.py --out docs/data/effective.json      # writes 3 and 4
 """
 
-import resource
+import json
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from support.long_layer import HEADS, LONGEST, WIDTH, layer, seeded
+from support.quiet import begun
 from torch import Tensor
 
 from exhibit_a.methods.identifiability.effective import effective_attention
@@ -34,38 +39,50 @@ from exhibit_a.numerics.parallel import one_thread
 from exhibit_a.subject.subject import Subject, load
 from exhibit_a.trace.capture import capture
 
-LAYERS, HEADS, WIDTH, MODEL = 12, 12, 64, 768
+LAYERS, MODEL, TOKENS = 12, 768, 512
+LONG_LAYER = Path(__file__).parent / "support/long_layer.py"
 REPEATS = 3
 SAMPLED_ROWS = range(16, 512, 31)
 
 
 def main() -> None:
-    tokens = 512
+    threads, out = torch.get_num_threads(), begun(__doc__)
+    torch.set_num_threads(threads)
+    peaks = [peak_of(kind) for kind in ("bidirectional", "causal")]  # a child inherits our peak
+    if out is None:
+        one_layer()
+    print(f"{LAYERS * HEADS} heads, {TOKENS} tokens, beside one eager forward pass")
+    passes = [row for name, subject in models().items() for row in beside_a_pass(name, subject)]
+    if out is not None:
+        measured = {"tokens": TOKENS, "passes": passes, "peaks": peaks}
+        out.write_text(json.dumps(measured, indent=1) + "\n")
+
+
+def one_layer() -> None:
+    """One layer, beside decompositions of every head or of every row."""
     weight = torch.randn(HEADS, WIDTH, MODEL, generator=seeded(9)) / WIDTH**0.5
-    print(f"one layer, {HEADS} heads × {WIDTH}, {tokens} tokens")
-    attention, values, visible = layer(tokens, causal=False)
+    print(f"one layer, {HEADS} heads × {WIDTH}, {TOKENS} tokens")
+    attention, values, visible = layer(TOKENS, causal=False)
     ours = partial(project, attention, values, visible)
     compare(
         "bidirectional", "full SVD of T", partial(by_full_svd, attention, values @ weight), ours
     )
     compare("bidirectional", "full SVD of V", partial(by_full_svd, attention, values), ours)
-    attention, values, visible = layer(tokens, causal=True)
+    attention, values, visible = layer(TOKENS, causal=True)
     ours = partial(project, attention, values, visible)
     some = partial(by_rows, attention[:1], values[:1], SAMPLED_ROWS)
-    compare("causal", "SVD of every row*", some, ours, len(SAMPLED_ROWS) / (HEADS * tokens))
-    print(f"* {len(SAMPLED_ROWS)} rows of one head were timed and scaled to {HEADS} × {tokens}\n")
+    compare("causal", "SVD of every row*", some, ours, len(SAMPLED_ROWS) / (HEADS * TOKENS))
+    print(f"* {len(SAMPLED_ROWS)} rows of one head were timed and scaled to {HEADS} × {TOKENS}\n")
 
-    print(
-        f"{LAYERS} layers, {LAYERS * HEADS} heads, {tokens} tokens, beside one eager forward pass"
+
+def peak_of(kind: str) -> dict[str, Any]:
+    """What one long layer takes in a process that does nothing else."""
+    command = [sys.executable, str(LONG_LAYER), kind]
+    told: dict[str, Any] = json.loads(
+        subprocess.run(command, check=True, capture_output=True, text=True).stdout
     )
-    for name, subject in models().items():
-        against_the_model(name, subject, tokens)
-
-    for name in ("bidirectional", "causal"):
-        command = [sys.executable, __file__, name]
-        told = subprocess.run(command, check=True, capture_output=True, text=True)
-        print(f"\none layer at 4096 tokens, {name}: {told.stdout.strip()}", end="")
-    print()
+    print(f"one layer at {LONGEST} tokens, {kind}: peak {told['peak_gigabytes']:.2f} GB")
+    return told
 
 
 def models() -> dict[str, Subject]:
@@ -76,9 +93,9 @@ def models() -> dict[str, Subject]:
     return {"bidirectional": load(bert.eval()), "causal": load(gpt2.eval())}
 
 
-def against_the_model(name: str, subject: Subject, tokens: int) -> None:
-    """Two lines: the bare projection and the whole method, each in turns with the forward pass."""
-    ids = torch.randint(1000, 2000, (1, tokens), generator=seeded(0))
+def beside_a_pass(name: str, subject: Subject) -> list[dict[str, Any]]:
+    """The bare projection, the whole method and a rival, each in turns with the forward pass."""
+    ids = torch.randint(1000, 2000, (1, TOKENS), generator=seeded(0))
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
     inputs = inputs if name == "causal" else {k: inputs[k] for k in ("input_ids", "attention_mask")}
     trace = capture(subject, inputs, keep=("attention", "values"))
@@ -92,12 +109,15 @@ def against_the_model(name: str, subject: Subject, tokens: int) -> None:
             by_thin_svd(*site) for site in zip(maps, values, strict=True)
         ],
     }
+    rows = []
     for rival, run in rivals.items():
         forward, ours = beside(lambda: subject.model(**inputs), run)
         print(
             f"  {name:14} forward {forward:6.2f} s  {rival:21} {ours:6.2f} s"
             f"  {ours / forward:5.2f} of a pass"
         )
+        rows.append({"kind": name, "work": rival, "seconds": ours, "pass_seconds": forward})
+    return rows
 
 
 def compare(
@@ -167,19 +187,6 @@ def by_rows(attention: Tensor, values: Tensor, rows: range) -> dict[tuple[int, i
     return found
 
 
-def layer(tokens: int, *, causal: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Random attention and values of one layer, with their mask."""
-    generator = seeded(tokens)
-    visible = torch.ones(tokens, tokens, dtype=torch.bool)
-    visible = visible.tril() if causal else visible
-    attention = torch.randn(HEADS, tokens, tokens, generator=generator)
-    attention.masked_fill_(~visible, -torch.inf)
-    values = torch.randn(HEADS, tokens, WIDTH, generator=generator)
-    for weights in attention:
-        weights.copy_(torch.softmax(weights, dim=-1))
-    return attention, values, visible
-
-
 def beside(first: Callable[[], object], second: Callable[[], object]) -> tuple[float, float]:
     """Median processor seconds of two things on one thread, taken in turns."""
     spent: tuple[list[float], list[float]] = ([], [])
@@ -198,18 +205,5 @@ def once(run: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - started, found
 
 
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def alone(name: str) -> None:
-    """Peak resident memory of a fresh process that projects one long layer."""
-    attention, values, visible = layer(4096, causal=name == "causal")
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    spent, _ = once(lambda: project(attention, values, visible))
-    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    print(f"{spent:.1f} s, peak {after:.2f} GB, of which {before:.2f} GB before the projection")
-
-
 if __name__ == "__main__":
-    alone(sys.argv[1]) if len(sys.argv) > 1 else main()
+    main()

@@ -55,7 +55,7 @@ def permuting(sentences: int, repeats: int, tokens: int = 26) -> None:
                 shuffling.Shuffling("attention", "row", frozenset([site]), 0, tokens)
                 for site in range(6)
             ]
-            return torch.stack([again.shuffled(plan, repeats) for plan in plans])
+            return torch.stack([again.measure(plan, repeats).moved for plan in plans])
 
     def naive() -> torch.Tensor:
         shuffling.replay = lambda trace, tap, **_: cached_replay(trace, tap, start=0)

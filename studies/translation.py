@@ -44,7 +44,7 @@ class Recipe:
     paper: str = ""
 
 
-RECURRENT = {"vocab_size": 5000, "d_model": 256, "dropout": 0.3}
+RECURRENT = {"vocab_size": 5000, "d_model": 256, "dropout": 0.2}
 SHORT = {
     "epochs": 22,
     "batch_tokens": 1500,
@@ -62,10 +62,10 @@ RECIPES = {
             decoder_layers=4,
             num_heads=4,
             d_ff=256,
-            dropout=0.3,
+            dropout=0.1,
         ),
         {
-            "epochs": 45,
+            "epochs": 24,
             "batch_tokens": 2000,
             "learning_rate": 3e-3,
             "warmup": 800,

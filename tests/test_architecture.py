@@ -1,6 +1,8 @@
 """The folder tree shows the architecture; imports only point to the left."""
 
 import ast
+import importlib
+import importlib.util
 import re
 from pathlib import Path
 
@@ -149,3 +151,18 @@ def test_every_result_has_a_public_name():
         getattr(exhibit_a, name)
     ours = {n: k for n, k in Result.kinds.items() if k.__module__.startswith("exhibit_a.")}
     assert {name for name in ours if not hasattr(exhibit_a, name)} <= {"SiteResult"}
+
+
+@pytest.mark.parametrize("folder", ["benchmarks", "studies", "docs/making"])
+def test_scripts_import_what_there_is(folder):
+    """Scripts that take hours are run by no test: nobody would see that a name has moved."""
+    for path in sorted((TESTS.parent / folder).glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("exhibit_a"):
+                module = importlib.import_module(str(node.module))
+                missing = [alias.name for alias in node.names if not there(module, alias.name)]
+                assert not missing, f"{path.name}: {node.module} has no {missing}"
+
+
+def there(module, name):
+    return hasattr(module, name) or importlib.util.find_spec(f"{module.__name__}.{name}")

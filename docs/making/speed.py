@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGE, DATA, FIGURE = ROOT / "docs/speed.md", ROOT / "docs/data", ROOT / "docs/figures/rows.svg"
 MISSING = "*Not measured yet.*"
 LAYERS, WIDTH, LENGTHS = 12, 768, (32, 128, 512)
+SVD = "thin float32 SVD of V"
 
 TEXT = """# What does it cost?
 
@@ -63,6 +64,19 @@ turns (`python benchmarks/capture.py --out docs/data/capture.json`). *Own maps* 
 
 {capture}
 
+## Effective attention
+
+All {effective_heads} heads of a BERT-base and of a GPT-2 at {effective_tokens} tokens, beside one eager forward pass of the same model: one thread,
+processor time, medians taken in turns. The projection alone gives maps, ranks and tolerances; `effective_attention` gives all that
+it has. A thin float32 decomposition of the values with two products gives maps without ranks, and none for a causal mask,
+where every row has a space of its own (`python benchmarks/effective.py --out docs/data/effective.json`).
+
+{effective}
+
+Memory of one layer of 12 heads at {peak_tokens} tokens, in a process that does nothing else:
+
+{peaks}
+
 ## Beside other libraries
 
 The same work on the same model and input in one process, one thread, processor time, the least of repeats taken in turns
@@ -91,6 +105,7 @@ def page() -> str:
         longest=f"{longest:,}",
         all_maps=f"{maps:,.0f} GB",
         capture=_capture(),
+        **_effective(_read("effective.json")),
         peers=_peers(),
     )
 
@@ -146,6 +161,31 @@ def _capture() -> str:
         told = " | ".join(f"{ratio:.2f} ×" for ratio in ratios)
         table.append(f"| {row['model']} | {row['tokens']} | {row['bare_seconds']:.2f} s | {told} |")
     return "\n".join(table)
+
+
+def _effective(measured: dict[str, Any]) -> dict[str, str]:
+    """What effective attention takes beside a pass, and at most in memory."""
+    passes = ["| attention | work | seconds | forward passes |", "|---|---|---|---|"]
+    for row in measured["passes"]:
+        if (row["kind"], row["work"]) != ("causal", SVD):  # it would be another projection
+            share = row["seconds"] / row["pass_seconds"]
+            passes.append(f"| {row['kind']} | {row['work']} | {row['seconds']:.2f} | {share:.2f} |")
+    peaks = [
+        "| attention | peak | of it maps, raw and effective | of it libraries |",
+        "|---|---|---|---|",
+    ]
+    peaks += [
+        f"| {row['kind']} | {row['peak_gigabytes']:.2f} GB | {row['maps_gigabytes']:.2f} GB | "
+        f"{row['libraries_gigabytes']:.2f} GB |"
+        for row in measured["peaks"]
+    ]
+    return {
+        "effective_heads": str(LAYERS * 12),
+        "effective_tokens": str(measured["tokens"]),
+        "effective": "\n".join(passes),
+        "peak_tokens": f"{measured['peaks'][0]['tokens']:,}",
+        "peaks": "\n".join(peaks),
+    }
 
 
 def _peers() -> str:

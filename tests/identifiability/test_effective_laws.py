@@ -11,12 +11,20 @@ from torch.testing import assert_close
 
 from exhibit_a.methods.identifiability import projection as module
 from exhibit_a.methods.identifiability.key_sets import key_sets
+from exhibit_a.methods.identifiability.losses import Losses
 from exhibit_a.methods.identifiability.projection import Convention, project
 from exhibit_a.numerics.parallel import one_thread
 
 law = settings(max_examples=30, deadline=None)
 EXACT = torch.finfo(torch.float64).eps
 SINGLE = torch.finfo(torch.float32).eps
+
+
+def measured(attention, values, visible):
+    """The projection, and what it took from the maps."""
+    losses = Losses(attention)
+    projection = project(attention, values, visible, measures=[losses])
+    return projection, losses.of(projection)
 
 
 @st.composite
@@ -97,7 +105,7 @@ def test_projecting_twice_is_projecting_once(layer):
 @given(layers())
 def test_what_is_kept_and_what_is_lost_are_perpendicular(layer):
     attention, values, visible = layer
-    projection = project(attention, values, visible)
+    projection, lost = measured(attention, values, visible)
     null = attention - projection.effective
     assert ((null * projection.effective).sum(-1)).abs().max() <= 1e-9
     assert_close(
@@ -107,8 +115,8 @@ def test_what_is_kept_and_what_is_lost_are_perpendicular(layer):
         atol=1e-9,
     )
     length = attention.norm(dim=-1)
-    assert_close(projection.null_fraction * length, null.norm(dim=-1), rtol=0, atol=1e-9)
-    assert_close(projection.moved, null.abs().sum(-1) / 2, rtol=0, atol=1e-12)
+    assert_close(lost.null_fraction * length, null.norm(dim=-1), rtol=0, atol=1e-9)
+    assert_close(lost.moved, null.abs().sum(-1) / 2, rtol=0, atol=1e-12)
 
 
 @law
@@ -138,11 +146,11 @@ def test_adding_what_the_values_cannot_see_changes_nothing(layer, seed):
 @given(layers())
 def test_rows_with_independent_values_stay_as_they_are_bit_for_bit(layer):
     attention, values, visible = layer
-    projection = project(attention, values, visible)
+    projection, lost = measured(attention, values, visible)
     whole = projection.nullity == 0
     assert torch.equal(projection.effective[whole], attention[whole])
-    assert not projection.null_fraction[whole].any()
-    assert not projection.moved[whole].any()
+    assert not lost.null_fraction[whole].any()
+    assert not lost.moved[whole].any()
 
 
 @law
@@ -408,13 +416,15 @@ def test_sites_and_heads_can_be_stacked_and_cut_anywhere(kind, monkeypatch):
     attention = torch.stack(
         [attention_over(visible, 4, generator, torch.float32) for _ in range(3)]
     )
-    together = project(attention, values, visible)
+    together, lost_together = measured(attention, values, visible)
     monkeypatch.setattr(module, "WORKSPACE", 1)
     for site in range(3):
-        alone = project(attention[site], values[site], visible)
-        assert_close(together.effective[site], alone.effective, rtol=0, atol=3e-7)
-        for name in ("rank", "null_fraction", "moved", "pearson", "spectrum"):
+        alone, lost_alone = measured(attention[site], values[site], visible)
+        for name in ("effective", "rank", "spectrum"):
             assert_close(getattr(together, name)[site], getattr(alone, name), rtol=0, atol=3e-7)
+        for name in ("null_fraction", "moved", "pearson"):
+            cut = getattr(lost_together, name)[site]
+            assert_close(cut, getattr(lost_alone, name), rtol=0, atol=3e-7)
 
 
 @pytest.mark.parametrize("kind", ["all", "causal", "any"])
@@ -485,13 +495,13 @@ def test_products_in_single_precision_are_as_good_as_a_decomposition_in_double(k
     values = single_precision_values(flaw, n, width, generator)
     attention = attention_over(visible, 2, generator, torch.float32) ** 2  # some heavy weights
     expected, rank = row_by_row(attention, values, visible, eps=SINGLE)
-    projection = project(attention, values, visible)
+    projection, lost = measured(attention, values, visible)
     assert torch.equal(projection.rank, rank)
     assert_close(projection.effective.double(), expected, rtol=0, atol=3e-7)
     null = attention.double() - expected
-    assert_close(projection.moved, null.abs().sum(-1) / 2, rtol=0, atol=1e-5)
+    assert_close(lost.moved, null.abs().sum(-1) / 2, rtol=0, atol=1e-5)
     length = attention.double().norm(dim=-1).clamp_min(1e-30)
-    assert_close(projection.null_fraction, null.norm(dim=-1) / length, rtol=0, atol=1e-5)
+    assert_close(lost.null_fraction, null.norm(dim=-1) / length, rtol=0, atol=1e-5)
 
 
 def test_ill_conditioned_values_are_still_projected_well():
@@ -540,10 +550,11 @@ def test_directions_near_the_tolerance_are_dropped_row_by_row(kind, fall, growth
 def test_pearson_is_the_correlation_over_pairs_that_see_each_other(kind):
     generator, visible = seeded(19), mask(kind, 30)
     attention = attention_over(visible, 2, generator)
-    projection = project(attention, torch.randn(2, 30, 4, generator=generator).double(), visible)
+    values = torch.randn(2, 30, 4, generator=generator).double()
+    projection, lost = measured(attention, values, visible)
     for head in range(2):
         both = torch.stack([attention[head, visible], projection.effective[head, visible]])
-        assert float(projection.pearson[head]) == pytest.approx(float(torch.corrcoef(both)[0, 1]))
+        assert float(lost.pearson[head]) == pytest.approx(float(torch.corrcoef(both)[0, 1]))
 
 
 def test_pearson_is_one_as_long_as_tokens_are_no_more_than_dimensions():
@@ -551,17 +562,17 @@ def test_pearson_is_one_as_long_as_tokens_are_no_more_than_dimensions():
     for n in range(2, 24):
         visible = mask("all", n)
         values = torch.randn(1, n, 12, generator=generator, dtype=torch.float64)
-        pearson = float(project(attention_over(visible, 1, generator), values, visible).pearson)
-        assert (pearson == 1) == (n <= 12)
+        _, lost = measured(attention_over(visible, 1, generator), values, visible)
+        assert (float(lost.pearson) == 1) == (n <= 12)
 
 
 def test_rows_that_see_nothing_are_nothing():
     visible = mask("causal, padded left", 12)
-    projection = project(
+    projection, lost = measured(
         attention_over(visible, 2, seeded(21)), torch.randn(2, 12, 3).double(), visible
     )
     assert not projection.effective[:, :2].any()
-    assert not projection.null_fraction[:, :2].any()
+    assert not lost.null_fraction[:, :2].any()
     assert projection.rank[:, :2].unique().tolist() == [0]
 
 

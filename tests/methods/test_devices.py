@@ -9,10 +9,12 @@ from support.modes import KEPT
 from support.other_device import ForbiddenThereError, NoDoublesError, lying_there, there
 from support.subjects import opinionated
 from support.words import marked_tokenizer
+from torch.testing import assert_close
 
 import exhibit_a as xa
-from exhibit_a.errors import UnsupportedModelError
 from exhibit_a.methods.registry import methods
+
+LONG = " ".join([TEXT] * 4)  # more tokens than a head is wide
 
 
 @pytest.fixture
@@ -36,37 +38,56 @@ def test_the_pretended_device_refuses_what_a_real_one_would(model):
             with pytest.raises(ForbiddenThereError):
                 mixed()
         assert weight[torch.zeros(2).long()].shape[0] == 2  # an index of the host is copied
-    with lying_there(model, "mps", doubles=False), pytest.raises(NoDoublesError):
-        next(model.parameters()).double()
+        with pytest.raises(ForbiddenThereError):
+            weight.sum() + torch.zeros(2)
+        assert (weight + torch.tensor(1.0)).device == torch.device("cuda")  # a number is copied
+    with lying_there(model, "mps", doubles=False):
+        weight = next(model.parameters())
+        for doubled in (
+            lambda: weight.double(),
+            lambda: weight.to("cpu", torch.float64),
+            lambda: torch.zeros(2, dtype=torch.float64).to("mps"),
+            lambda: weight.sum(dtype=torch.float64),
+        ):
+            with pytest.raises(NoDoublesError):
+                doubled()
+        assert weight.cpu().double().to(torch.float32).to("mps").device == torch.device("mps")
 
 
-@pytest.fixture(scope="module")
-def elsewhere():
-    """A model on a device of its own, and a pass of it."""
-    model = copy.deepcopy(opinionated().model)
-    with lying_there(model, "cuda"):
+@pytest.fixture(scope="module", params=["cuda", "mps"])
+def elsewhere(request):
+    """A device of its own, with float64 or without; a model that lies there, and a pass of it."""
+    device, model = request.param, copy.deepcopy(opinionated().model)
+    with lying_there(model, device, doubles=device == "cuda"):
         subject = xa.load(model, tokenizer=marked_tokenizer())
-        return subject, xa.capture(subject, TEXT, keep=KEPT)
+        return device, subject, xa.capture(subject, TEXT, keep=KEPT)
 
 
 @pytest.mark.parametrize("name", sorted(methods()))
 def test_a_method_never_mixes_a_device_with_the_host(name, elsewhere):
-    with lying_there(elsewhere[0].model, "cuda"):
-        assert there(elsewhere[1].attention[0])
-        assert call(name, *elsewhere, OPTIONS.get(name, {})) is not None
+    device, subject, trace = elsewhere
+    with lying_there(subject.model, device, doubles=device == "cuda"):
+        assert there(trace.attention[0])
+        assert call(name, subject, trace, OPTIONS.get(name, {})) is not None
 
 
-def test_a_few_rows_are_kept_where_the_model_is(model):
-    with lying_there(model, "cuda"):
+@pytest.mark.parametrize("device", ["cuda", "mps"])
+def test_a_few_rows_are_kept_where_the_model_is(model, device):
+    with lying_there(model, device, doubles=device == "cuda"):
         subject = xa.load(model, tokenizer=marked_tokenizer())
         trace = xa.capture(subject, TEXT, rows=[-1])
         assert there(trace.attention[0])
         xa.effective_attention(trace)
 
 
-def test_a_device_without_float64_is_refused_before_anything_is_computed(model):
-    with (
-        lying_there(model, "mps", doubles=False),
-        pytest.raises(UnsupportedModelError, match="float64"),
-    ):
-        xa.load(model, tokenizer=marked_tokenizer())
+def test_without_float64_there_the_numbers_are_those_of_the_host(model):
+    """Ranks and verdicts are the same, and all that was measured is the same but for float32."""
+    here = xa.effective_attention(xa.capture(xa.load(model, tokenizer=marked_tokenizer()), LONG))
+    with lying_there(model, "mps", doubles=False):
+        subject = xa.load(model, tokenizer=marked_tokenizer())
+        result = xa.effective_attention(xa.capture(subject, LONG))
+        for name in ("effective", "rank", "verdict", "null_fraction", "pearson", "spectrum"):
+            for found, expected in zip(getattr(result, name), getattr(here, name), strict=True):
+                assert there(found)
+                assert_close(found.cpu().to(expected.dtype), expected, rtol=1e-5, atol=1e-6)
+        assert int(result.nullity[0].amax()) > 0

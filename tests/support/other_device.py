@@ -53,12 +53,15 @@ class OtherDevice(TorchFunctionMode):
             return func(*args, **kwargs)
         if name in ("numpy", "__array__") and there(args[0]):
             raise ForbiddenThereError("NumPy cannot read a tensor that lies elsewhere")
+        source = args[0] if name == "to" else None
         goal, args, kwargs = self._goal(name, args, kwargs)
         if goal is None:
             self._require_one_place(name, func, tensors, args)
         if goal == self.device and isinstance(kwargs.get("generator"), torch.Generator):
             raise ForbiddenThereError(f"{name}: a generator of the host cannot draw there")
         answer = func(*args, **kwargs)
+        if there(source) and not self.doubles and answer.dtype != source.dtype:
+            self._require_singles(name, answer)  # the type changes first, where the numbers are
         if goal is None and name in FACTORIES and not tensors:
             goal = HOST
         place = None if goal is None else goal == self.device
@@ -88,8 +91,9 @@ class OtherDevice(TorchFunctionMode):
     def _require_one_place(self, name: str, func: Any, tensors: list[Tensor], args: Any) -> None:
         if name in CROSSING or (name in INDEXING and there(args[0])):
             return
-        places = {there(tensor) for tensor in tensors if tensor.ndim}
-        if {True, False} <= places:
+        # A number of the host may go with anything, but one of the device stays there.
+        on_host = any(there(tensor) is False and tensor.ndim for tensor in tensors)
+        if on_host and any(there(tensor) for tensor in tensors):
             raise ForbiddenThereError(
                 f"{resolve_name(func)}: tensors of the device and of the host"
             )

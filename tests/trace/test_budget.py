@@ -40,6 +40,8 @@ def test_the_doctor_knows_the_peak_of_a_pass():
         ("contribution_weights", 1024),
         ("sink_diagnosis", 1024),
         ("self_attribution", 512),
+        ("reliance", 512),
+        ("trial", 384),
     ],
 )
 def test_the_doctor_knows_the_peak_of_a_method(work, tokens):

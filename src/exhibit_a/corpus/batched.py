@@ -28,6 +28,7 @@ from exhibit_a.methods.identifiability.batched import (
 )
 from exhibit_a.methods.identifiability.projection import Convention
 from exhibit_a.methods.mixing.batched import mixtures
+from exhibit_a.numerics.exact import exact
 from exhibit_a.shapes import HasLogits
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import require_distribution
@@ -203,9 +204,9 @@ class _Permutation(Question):
         for group in self.groups:
             plan = Shuffling(self.task.what, self.scope, group, self.plan.seed, length)
             moved, flipped, _ = rerun.measure(plan, self.task.repeats)
-            change.append(moved[:, :-1].double().mean(1))
-            flips.append(flipped[:, :-1].double().mean(1))
-            extreme.append(moved[:, -1].double())
+            change.append(exact(moved[:, :-1]).mean(1))
+            flips.append(exact(flipped[:, :-1]).mean(1))
+            extreme.append(exact(moved[:, -1]))
         lists = {"change": change, "flips": flips, "uniform_change": extreme}
         return Findings(
             answers(texts, batch.output),
@@ -214,7 +215,7 @@ class _Permutation(Question):
 
 
 def _over_heads(sites: list[Tensor]) -> list[float]:
-    means: list[float] = listed(torch.cat([site.double() for site in sites], 1).nanmean(1))
+    means: list[float] = listed(torch.cat([exact(site) for site in sites], 1).nanmean(1))
     return means
 
 

@@ -19,6 +19,7 @@ from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.explanation.pictures import USUAL
 from exhibit_a.methods.own import HeadMaps, TokenAttribution, result_of
 from exhibit_a.methods.registry import Method, find
+from exhibit_a.numerics.exact import exact
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf, leaves
 from exhibit_a.shapes import Options
@@ -97,7 +98,7 @@ def _(result: Reliance) -> TextSummary:
 @summary_of.register
 def _(result: TokenAttribution) -> TextSummary:
     """The scores, and which token has most of them."""
-    scores, tokens = result.scores.double(), result.tokens or ()
+    scores, tokens = exact(result.scores), result.tokens or ()
     strongest = int(scores.abs().argmax())
     numbers: Numbers = {
         "sum": float(scores.sum()),
@@ -111,8 +112,8 @@ def _(result: TokenAttribution) -> TextSummary:
 def _(result: HeadMaps) -> TextSummary:
     """The mean and the largest entry of every head."""
     heads = {
-        "mean": [part.double().mean((1, 2)) for part in result.maps],
-        "largest": [part.double().abs().amax((1, 2)) for part in result.maps],
+        "mean": [exact(part).mean((1, 2)) for part in result.maps],
+        "largest": [exact(part).abs().amax((1, 2)) for part in result.maps],
     }
     dense = {f"maps/{site}": part for site, part in enumerate(result.maps)}
     return TextSummary(heads=heads, dense=dense)
@@ -187,7 +188,7 @@ def joined(summaries: Sequence[TextSummary], *, dense: bool) -> Findings:
 
 def _mean(leaf: Leaf, keep: int) -> Tensor:
     """The tensor with all axes after the first ``keep`` averaged."""
-    numbers = leaf.tensor.double()
+    numbers = exact(leaf.tensor)
     return numbers.flatten(keep).nanmean(-1) if numbers.ndim > keep else numbers
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.registry import Cost, Method, find, methods
+from exhibit_a.numerics.memory import BACKWARDS
 from exhibit_a.shapes import Context
 from exhibit_a.subject.anatomy import Anatomy
 from exhibit_a.subject.encoding import decoder_limit, probe
@@ -173,6 +174,7 @@ class _Sizes(Tap):
 
 NUMBER, MEGABYTE = 4, 1e6
 GRAPH_MAPS, GRAPH_STATES = 3, 12  # sets of maps and states that a pass keeps to run backwards
+HOLES = 2  # times what is kept: tensors that pass, and memory that lies idle between them
 
 BEFORE = {  # what runs and remembers a model, before any method
     "capture": (Cost(forwards=1, maps=1, states=1), ()),
@@ -227,9 +229,9 @@ class _Asking:
         megabytes = cost.floats(maps, states) * NUMBER / MEGABYTE
         peak = size.peak(cost.maps, cost.states, rows=self.rows)
         if cost.at_once:
-            copies = max(1, cost.at_once // sizes.tokens)
             graph = GRAPH_STATES * size.states + (0 if self.rows else GRAPH_MAPS * size.maps)
-            peak += copies * graph
+            copies = max(1, cost.at_once // sizes.tokens)
+            peak += max(graph, min(copies * graph, HOLES * BACKWARDS))
         seconds, forwards = passes * self.pass_seconds, cost.counted(layers, sizes.tokens)
         return Estimate(name, True, "", passes, seconds, megabytes, peak / MEGABYTE, forwards)
 

@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from exhibit_a.numerics.exact import exact, returned
+
 FARTHEST = math.log(2)  # the largest Jensen–Shannon divergence there is
 
 
@@ -39,7 +41,7 @@ def cosine_distance(
     first: Float[Tensor, "*rows width"], second: Float[Tensor, "*others width"]
 ) -> Float[Tensor, "..."]:
     """One minus the cosine along the last axis, in double precision; 1 where a vector is zero."""
-    first, second = first.double(), second.double()
+    device, (first, second) = first.device, (exact(first), exact(second))
     lengths = first.norm(dim=-1), second.norm(dim=-1)
     tiny = torch.finfo(torch.float64).tiny
     ways = [
@@ -47,7 +49,7 @@ def cosine_distance(
         for it, size in zip((first, second), lengths, strict=True)
     ]
     distance = 0.5 * (ways[0] - ways[1]).square().sum(-1)
-    return torch.where((lengths[0] > 0) & (lengths[1] > 0), distance, 1.0)
+    return returned(torch.where((lengths[0] > 0) & (lengths[1] > 0), distance, 1.0), device)
 
 
 def farthest_divergence(

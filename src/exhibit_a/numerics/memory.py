@@ -1,8 +1,13 @@
-"""How much memory may still be taken?"""
+"""How much memory may still be taken, and how is it given back?"""
 
+import ctypes
+import sys
+from functools import cache
 from pathlib import Path
 
 import torch
+
+BACKWARDS = 2e8  # bytes that copies run backwards together may keep, if one keeps no more
 
 
 def free_bytes(device: torch.device) -> int:
@@ -11,6 +16,18 @@ def free_bytes(device: torch.device) -> int:
         return int(torch.cuda.mem_get_info(device)[0])
     limits = [_meminfo(), _cgroup()]
     return min((known for known in limits if known is not None), default=2**31)
+
+
+def give_back() -> None:
+    """Give memory that was freed back to the system, where the allocator would keep it."""
+    if (trim := _trim()) is not None:
+        trim(0)
+
+
+@cache
+def _trim() -> "ctypes._NamedFuncPointer | None":
+    """What the C library of most Linux systems has for it."""
+    return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 
 
 def _meminfo() -> int | None:

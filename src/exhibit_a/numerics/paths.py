@@ -32,6 +32,8 @@ from jaxtyping import Float
 from numpy.polynomial import legendre
 from torch import Tensor
 
+from exhibit_a.numerics.exact import exact, exact_sum
+
 ORDER = 5  # odd: the middle point is where a panel is halved
 ROUGH = 5.0  # points inside a panel may miss F by this much more than its end
 SETTLED = 0.02  # a panel with less than this share of the allowed error is never split again
@@ -199,7 +201,8 @@ def climb(slopes: Float[Tensor, "*batch point"], count: int) -> Float[Tensor, "*
     The slopes are read as a polynomial in Legendre form, whose terms integrate in closed form:
     ∫₋₁ˣ P_k = (P_{k+1}(x) - P_{k-1}(x)) / (2k + 1).
     """
-    return slopes.double() @ _climbing(count).to(slopes.device)
+    slopes = exact(slopes)
+    return slopes @ _climbing(count).to(slopes.device)
 
 
 @cache
@@ -315,7 +318,7 @@ class _Walk:
 
     def take(self, sums: Sums) -> None:
         """Take what was asked for, settle what is good enough, and say what is wanted next."""
-        heights, slopes = (numbers.detach().double().cpu() for numbers in sums[:2])
+        heights, slopes = (exact(numbers.detach()).cpu() for numbers in sums[:2])
         if not self.points:
             self.integral = torch.zeros_like(sums[2][0])
         self.points += len(heights)
@@ -396,7 +399,7 @@ def _located(jump: Jump, heights: Heights) -> tuple[Jump, int]:
     """The stretch in which F makes most of its move, as short as a few looks can show it."""
     for look in range(LOOKS):
         places = torch.linspace(jump.start, jump.stop, PROBES, dtype=torch.float64).tolist()
-        moves = heights(places).detach().double().cpu().diff()
+        moves = exact(heights(places).detach()).cpu().diff()
         steepest = int(moves.abs().argmax())
         if 2 * moves[steepest].abs() < moves.abs().sum():
             return jump, look + 1
@@ -446,7 +449,7 @@ def _nodes() -> Tensor:
 
 
 def _sum(contributions: Tensor) -> Tensor:
-    return contributions.flatten(1).sum(1, dtype=torch.float64)
+    return exact_sum(contributions.flatten(1), 1)
 
 
 def _error(panels: Sequence[Panel] | Sequence[_OpenPanel]) -> float:

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from exhibit_a.errors import NotComputableError
+from exhibit_a.numerics.exact import exact
 from exhibit_a.results.tables import Leaf, leaves
 from exhibit_a.trace.units import Asked, Units, units_of
 
@@ -110,7 +111,7 @@ class _Uniting:
             if len(units.layout) < len(units.of):
                 how = rule if rule != "map" else "sum" if axis in LOOKED_AT else "mean"
                 tensor = grouped(tensor, leaf.dims.index(axis), units, how)
-        return tensor.to(leaf.tensor.dtype)
+        return tensor.to(leaf.tensor.dtype).to(leaf.tensor.device)
 
 
 def grouped(tensor: Tensor, dim: int, units: Units, how: str) -> Tensor:
@@ -122,8 +123,8 @@ def grouped(tensor: Tensor, dim: int, units: Units, how: str) -> Tensor:
     >>> grouped(torch.tensor([1.0, 2.0, 4.0]), 0, units, "largest")[:2]
     tensor([2., 4.], dtype=torch.float64)
     """
-    of = torch.tensor(units.of, device=tensor.device)
-    rows = tensor.double().movedim(dim, 0)
+    rows = exact(tensor).movedim(dim, 0)
+    of = torch.tensor(units.of, device=rows.device)
     shape = (len(units.layout), *rows.shape[1:])
     if how in REDUCTIONS:
         index = of.reshape(-1, *[1] * (rows.ndim - 1)).expand_as(rows)

@@ -11,13 +11,11 @@ from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
-from exhibit_a.errors import UnsupportedModelError
 from exhibit_a.shapes import Inputs
 from exhibit_a.subject.modes import usual_modes
 from exhibit_a.subject.weights import every_module
@@ -121,17 +119,6 @@ def without_cache(model: PreTrainedModel, inputs: Inputs) -> Inputs:
     hands_on = any(place.kind is place.VAR_KEYWORD for place in accepts.values())
     around = "pixel_values" in accepts and hands_on and model.can_generate()
     return {**inputs, "use_cache": False} if "use_cache" in accepts or around else inputs
-
-
-def require_float64(device: torch.device) -> None:
-    """Refuse a device (such as mps) that does not know the numbers in which ranks are counted."""
-    try:
-        torch.zeros(1, device=device).to(torch.float64)
-    except (TypeError, RuntimeError):
-        raise UnsupportedModelError(
-            f"The device {device.type} computes no float64, and ranks, gaps and distances are "
-            'computed in it: put the model on another, such as device="cpu".'
-        ) from None
 
 
 def floating(tree: object) -> list[Tensor]:

@@ -25,6 +25,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from exhibit_a.errors import UnsupportedModelError
+from exhibit_a.numerics.exact import exact
 from exhibit_a.shapes import Context, Inputs
 from exhibit_a.subject.anatomy import (
     NO_PRODUCT,
@@ -291,9 +292,10 @@ def _is_no_product(call: AttentionCall) -> bool:
     """Whether no scale makes the scores products of queries and keys, as in additive attention."""
     if call.query is None or call.key is None or "scores" in call.details:
         return False
-    visible = call.probs > 0
-    seen = _centred(call.probs.double().clamp(min=1e-300).log(), visible)
-    product = _centred((call.query.double() @ call.key.double().mT).expand_as(seen), visible)
+    probs = exact(call.probs)
+    visible = probs > 0
+    seen = _centred(probs.clamp(min=1e-300).log(), visible)
+    product = _centred((exact(call.query) @ exact(call.key).mT).expand_as(seen), visible)
     scale = (seen * product).sum() / (product * product).sum().clamp(min=1e-300)
     return bool((seen - scale * product).norm() > 0.1 * seen.norm())
 
@@ -310,7 +312,8 @@ def _adds_to_scores(call: AttentionCall) -> bool:
     if scores is None or call.query is None or call.key is None or call.visible is None:
         return False
     visible = call.visible.expand_as(scores)
-    seen = scores[visible].double()
-    product = (call.query.double() @ call.key.double().mT).expand_as(scores)[visible]
+    seen = exact(scores[visible])
+    product = (exact(call.query) @ exact(call.key).mT).expand_as(scores)
+    product = product[visible.to(product.device)]
     scale = (seen @ product) / (product @ product)
     return bool((seen - scale * product).norm() > 1e-3 * seen.norm())

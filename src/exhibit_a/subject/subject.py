@@ -21,13 +21,14 @@ from exhibit_a.errors import (
     UnsupportedModelError,
     require_choice,
 )
+from exhibit_a.numerics.exact import exact
 from exhibit_a.shapes import Attention, Inputs
 from exhibit_a.subject.anatomy import Anatomy, output_weight
 from exhibit_a.subject.beginning import Beginning, missing_beginning
 from exhibit_a.subject.encoding import Tokenizer, encode, length_limit, probe, shapes
 from exhibit_a.subject.fused import fused_tapping, kernels_of
 from exhibit_a.subject.gradients import gradient_obstacle
-from exhibit_a.subject.guard import floating, frozen_eval, require_float64, without_cache
+from exhibit_a.subject.guard import floating, frozen_eval, without_cache
 from exhibit_a.subject.modes import require_differentiable, usual_modes
 from exhibit_a.subject.observing import observe
 from exhibit_a.subject.provenance import Provenance, provenance
@@ -159,7 +160,6 @@ def load(
         name = str(source)
         model, beside = fetch(name, device, dtype, from_pretrained)
         tokenizer = tokenizer or beside
-    require_float64(model.device)
     revision = getattr(model.config, "_commit_hash", None)
     anatomy = examine(model, tokenizer, tap)
     return Subject(name, model, tokenizer, anatomy, revision, missing_beginning(model, tokenizer))
@@ -214,7 +214,7 @@ def _parity(
         with tapping(model, tap):
             tapped = floating(model(**inputs))
         for ours, theirs in zip(tapped, native, strict=True):
-            worst = max(worst, float((ours.double() - theirs.double()).abs().amax()))
+            worst = max(worst, float((exact(ours) - exact(theirs)).abs().amax()))
             scale = max(scale, float(theirs.abs().amax()))
     eps = max(torch.finfo(answer.dtype).eps for answer in native)
     # 64 roundings, but 8 in half precision, where 64 would be half of the answer and hide anything.

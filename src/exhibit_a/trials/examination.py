@@ -1,7 +1,8 @@
 """What do all methods say about one pass?
 
 Each method is a stage: what does not apply is left out with its reason, what needs another stage
-is left out with that one, and no stage stops the others.
+is left out with that one, and no stage stops the others. Between stages no maps but the model's own
+stay in memory: those of a result wait in a file until they are read.
 """
 
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ from exhibit_a.methods.identifiability.effective import EffectiveAttention, effe
 from exhibit_a.methods.mixing.head_mixing import HeadMixing
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
 from exhibit_a.methods.mixing.one_push import hidden_and_heads
+from exhibit_a.numerics.spilling import spilled
 from exhibit_a.shapes import SiteHeads, SiteRows
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target
@@ -33,6 +35,7 @@ from exhibit_a.trials.learned import learned
 from exhibit_a.trials.stages import Stages, affordable_probes
 
 Needed = TypeVar("Needed")
+Made = TypeVar("Made", Reliance, AlternativeMaps, SelfAttribution, EffectiveAttention)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,16 +95,19 @@ def _examined(
     attempt, seed = stages.attempt, how.seed
     relied = attempt(
         "reliance",
-        lambda: reliance(trace, target=asked(), seed=seed, passes=allowed.reliance),
+        lambda: _aside(
+            reliance(trace, target=asked(), seed=seed, passes=allowed.reliance), "edges"
+        ),
     )
     few = attempt("heads", lambda: _heads(asked(), needed(relied, "reliance"), how, allowed))
     carriers, steered = few or (None, None)
     counts = attempt("identifiability", lambda: attention_identifiability(trace))
     alternatives = attempt(
-        "alternatives", lambda: _alternatives(trace, needed(counts, "identifiability"), relied)
+        "alternatives",
+        lambda: _aside(_alternatives(trace, needed(counts, "identifiability"), relied), "maps"),
     )
-    attribution = attempt("attribution", lambda: _attribution(asked(), allowed))
-    effective = attempt("effective", lambda: effective_attention(trace))
+    attribution = attempt("attribution", lambda: _aside(_attribution(asked(), allowed), "scores"))
+    effective = attempt("effective", lambda: _aside(effective_attention(trace), "effective"))
     tree = attempt("tree", lambda: attribution_tree(needed(attribution, "attribution")))
     taught = attempt("weights", lambda: learned(trace.subject))
     mixed = attempt(
@@ -126,6 +132,11 @@ def _examined(
             "pictures", lambda: _pictures(asked(), how, allowed, (relied, attribution))
         ),
     )
+
+
+def _aside(result: Made, maps: str) -> Made:
+    """A result whose maps wait in a file."""
+    return replace(result, **{maps: spilled(getattr(result, maps))})
 
 
 def _attribution(target: Target, allowed: Allowance) -> SelfAttribution:

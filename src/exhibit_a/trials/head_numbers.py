@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.methods.attribution.reliance import Reliance
+from exhibit_a.numerics.exact import exact
 from exhibit_a.trials.allowance import PASSES
 from exhibit_a.trials.carriers import Carriers
 
@@ -71,7 +72,7 @@ def _columns(examined: "Examination", site: int) -> dict[str, list[float]]:
             own = ((generated == 0) & (free > 0)).sum(1) / (free >= 0).sum(1)
             columns["own_keys"] = own.tolist()
     if examined.alternatives is not None:
-        distances = examined.alternatives.distance[site].double().cpu()
+        distances = exact(examined.alternatives.distance[site]).cpu()
         columns["distance"] = (distances * weights).sum(1).tolist()
     if examined.effective is not None:
         columns["null_fraction"] = examined.effective.null_fraction[site].nanmean(1).tolist()
@@ -83,7 +84,7 @@ def _columns(examined: "Examination", site: int) -> dict[str, list[float]]:
 
 
 def _reliance(reliance: Reliance, site: int) -> dict[str, list[float]]:
-    share, null = reliance.heads[site].double(), reliance.null[site].double()
+    share, null = exact(reliance.heads[site]), exact(reliance.null[site])
     deviations = share.abs() / null.clamp_min(torch.finfo(torch.double).tiny)
     chance = torch.erfc(deviations / 2**0.5)
     return {
@@ -102,7 +103,7 @@ def row_weights(examined: "Examination", site: int) -> Float[Tensor, "head query
     if examined.reliance is None:
         weights = torch.ones(attention.shape[:2], dtype=torch.double)
     else:
-        weights = examined.reliance.edges[site].double().sum(-1).abs().cpu()
+        weights = exact(examined.reliance.edges[site]).sum(-1).abs().cpu()
         weights = weights + torch.finfo(torch.float32).tiny  # a head without any: all rows alike
     return weights / weights.sum(-1, keepdim=True)
 

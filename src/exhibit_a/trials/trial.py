@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError, require_choice
+from exhibit_a.methods.attribution.head_company import TOKENS_AT_ONCE
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.attribution.tree import AttributionTree
@@ -125,7 +126,15 @@ class Trial(SiteResult):
 
 @method(
     question="Is the attention on this text evidence of what the model did?",
-    cost=Cost(forwards=150, per_layer=20, algebra_per_token=20, maps=7, states=34, most=400),
+    cost=Cost(
+        forwards=150,
+        per_layer=20,
+        algebra_per_token=20,
+        maps=5,
+        states=34,
+        at_once=TOKENS_AT_ONCE,
+        most=400,
+    ),
     command="explain",
 )
 def trial(

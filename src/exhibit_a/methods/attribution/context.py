@@ -45,6 +45,7 @@ from exhibit_a.methods.attribution.context_prompt import ContextPrompt, context_
 from exhibit_a.methods.own import Checks, attribution_of
 from exhibit_a.methods.registry import Cost, Method, attributions, method
 from exhibit_a.numerics.correlation import spearman
+from exhibit_a.numerics.exact import exact
 from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.progress import Progress
 from exhibit_a.results.result import Result
@@ -297,7 +298,7 @@ class _Examined:
         self.whole, self.none = whole, none
         self.leave_one_out = whole - torch.tensor(lost)
         self.passes["leave_one_out"] = self.spent.taken()
-        seen = float(self.target(self.trace.output).double())
+        seen = float(exact(self.target(self.trace.output)))
         self.checks["log-probability, batched against alone"] = abs(seen - whole)
 
     def regress(self, samples: int) -> None:

@@ -11,37 +11,38 @@ it did not see alone, and what it is given does not depend on the company. One t
 company of one. ``head_game.py`` says what the game is.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch.nn.functional import pad
 
-from exhibit_a.methods.explanation.shuffling import shuffled, uniform
+from exhibit_a.methods.explanation.shuffling import shuffled
+from exhibit_a.numerics.exact import exact_sum
 from exhibit_a.numerics.memory import free_bytes
 from exhibit_a.numerics.seeds import generator
-from exhibit_a.shapes import Attention, Context, HasLogits, SiteMap
+from exhibit_a.shapes import Attention, Context, HasLogits, SiteMap, SiteRows
 from exhibit_a.subject.fused import FusedCall
 from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.batches import Batch, RowIndex, of_several
 from exhibit_a.trace.capture import Trace
-from exhibit_a.trace.edits import Edit, ReplaceRows, together
-from exhibit_a.trace.edits import replace as replace_maps
+from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.passes import answering_from
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target
 
 TOKENS_AT_ONCE = 4096  # in one pass, copies included
 MEMORY_SHARE = 0.25  # of what is free may be taken by maps of the copies
-BACKWARDS = 2.1e9  # bytes that copies with a graph may take by a generous count
-HELD = 4e8  # bytes that sums of slopes of a text may take, each as large as all its maps
+BACKWARDS = 1.1e9  # bytes that copies with a graph may take by a generous count
+HELD = 2e8  # bytes that sums of slopes of a text may take, each as large as all its maps
 KEPT = 5  # floats that a layer keeps for a token at most, for each output of its weights
 
 Shares = Float[Tensor, "copy head"]  # of its own map, for every head of every site
 Margins = Float[Tensor, " copy"]
-TextMaps = Float[Tensor, "text head query key"]  # padded with zeros
+CopyMaps = Float[Tensor, "#copy head query key"]  # one fits any number of copies of one text
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,18 +52,22 @@ class FrozenText:
     trace: Trace
     target: Target
     own: tuple[SiteMap, ...]
-    even: tuple[SiteMap, ...]
+    level: tuple[SiteRows, ...]  # the weight of every visible key in an even row
 
     @classmethod
     def of(cls, trace: Trace, target: Target) -> "FrozenText":
         """The maps of a pass."""
         kept = trace.keeping("attention", "values", "hidden")
         own = tuple(_wide(maps) for maps in kept.attention)
-        even = tuple(
-            uniform(maps[None], seen[None, None].to(maps.device))[0]
+        level = tuple(
+            maps.sum(-1) / seen.sum(-1).clamp_min(1).to(maps)
             for maps, seen in zip(own, kept.visible, strict=True)
         )
-        return cls(kept, target, own, even)
+        return cls(kept, target, own, level)
+
+    def even(self, site: int) -> SiteMap:
+        """The even maps of a site; made when they are used, for all sites are as large as own."""
+        return _spread(self.level[site], self.trace.visible[site])
 
     @property
     def sums_held(self) -> int:
@@ -100,9 +105,13 @@ class Company:
             text.target if place is None else replace(text.target, position=place - later)
             for text, place in zip(self.texts, positions, strict=True)
         ]
-        self.own, self.even = (
-            tuple(_padded([maps[site] for maps in by_text]) for site in range(len(self.sites)))
-            for by_text in ([t.own for t in self.texts], [t.even for t in self.texts])
+        every = range(len(self.sites))
+        self.own = tuple(_padded([text.own[site] for text in self.texts]) for site in every)
+        self.level = tuple(
+            _padded([text.level[site][..., None] for text in self.texts])[..., 0] for site in every
+        )
+        self.seen = tuple(
+            _padded([text.trace.visible[site][None] for text in self.texts]) for site in every
         )
         self.passes = [0.0] * len(self.texts)  # forward passes of the whole model so far
 
@@ -141,18 +150,8 @@ class Company:
         reached = []
         copies = [(place, repeat) for place in places.tolist() for repeat in range(repeats)]
         for start in range(0, len(copies), self._at_once()):
-            chunk = copies[start : start + self._at_once()]
-            dealt = [
-                _padded(
-                    [self.texts[place].dealt(site, generator(seed, site, n)) for place, n in chunk],
-                    self.own[site].shape[1:],
-                )
-                for site in range(len(self.sites))
-            ]
-            edit = together(*(self._put(site, maps) for site, maps in enumerate(dealt)))
-            asked = torch.tensor([place for place, _ in chunk])
-            self._count(asked, first_call=0)
-            reached.append(self._reached(replay(self._rows(asked), edit), asked).float().cpu())
+            dealt = _Dealt(self, copies[start : start + self._at_once()], seed)
+            reached.append(self._reached(self._replayed(dealt), dealt.places).float().cpu())
         return torch.cat(reached).reshape(len(places), repeats)
 
     def slopes(
@@ -174,19 +173,29 @@ class Company:
                 slopes = torch.autograd.grad(reached.sum(), blend.contexts, materialize_grads=True)
             margins.append(reached.detach().float().cpu())
             steep = torch.zeros(len(chunk), dtype=torch.double)
-            for site, slope in enumerate(slopes):
-                by_weight = _wide(slope) @ _wide(blend.values_seen[site]).mT  # ∂F/∂P
-                moved = self.of_copies(self.own[site] - self.even[site], places[chunk])
-                steep += (by_weight * moved).sum((1, 2, 3), dtype=torch.double).cpu()
+            for site, (slope, seen) in enumerate(zip(slopes, blend.values_seen, strict=True)):
+                by_context, values = _wide(slope), _wide(seen)  # ∂F/∂P is their product
+                moved = self.frozen(site, places[chunk]) - self.even(site, places[chunk])
+                steep += exact_sum(by_context * (moved @ values), (1, 2, 3)).cpu()
                 for total, row in zip(sums, weights[:, chunk], strict=True):
-                    if bool(row.any()):
-                        total[site].add_(torch.tensordot(row.to(by_weight), by_weight, 1))
+                    own = row.nonzero().flatten().to(slope.device)
+                    weighted = by_context[own] * row.to(by_context)[own, None, None, None]
+                    total[site].add_(torch.einsum("chqd,chkd->hqk", weighted, values[own]))
             steepness.append(steep)
         return torch.cat(margins), torch.cat(steepness), sums
 
-    def of_copies(self, maps: TextMaps, places: RowIndex) -> Float[Tensor, "_copy head query key"]:
-        """The maps of the texts of some copies; those of a text alone fit any number of them."""
-        return maps if len(self) == 1 else maps[places.to(maps.device)]
+    def frozen(self, site: int, places: RowIndex) -> CopyMaps:
+        """The maps of the texts of some copies, as they were."""
+        return self._of_copies(self.own[site], places)
+
+    def even(self, site: int, places: RowIndex) -> CopyMaps:
+        """The even maps of the texts of some copies."""
+        level, seen = (self._of_copies(of[site], places) for of in (self.level, self.seen))
+        return _spread(level, seen)
+
+    def _of_copies(self, rows: Tensor, places: RowIndex) -> Tensor:
+        """The rows of the texts of some copies; that of a text alone fits any number of them."""
+        return rows if len(self) == 1 else rows[places.to(rows.device)]
 
     def rows_of(self, site: int) -> tuple[int, ...]:
         """The queries of a site that are frozen or even, where not all were kept."""
@@ -197,12 +206,6 @@ class Company:
         """The queries whose maps were kept, in a text alone; None where all were."""
         return self.texts[0].trace.rows
 
-    def _put(self, site: int, maps: Attention) -> Edit:
-        """An edit that puts maps, or the rows that were kept of them, in their place."""
-        if self.asked_rows is None:
-            return replace_maps(site, maps)
-        return ReplaceRows(site, torch.tensor(self.rows_of(site)), maps)
-
     def _rows(self, places: RowIndex) -> Batch:
         return self.batch.rows(places.to(self.batch.real.device))
 
@@ -212,9 +215,9 @@ class Company:
         for place, copies in enumerate(places.bincount(minlength=len(self)).tolist()):
             self.passes[place] += copies * share
 
-    def _replayed(self, blend: "_Blend") -> HasLogits:
-        self._count(blend.places, blend.first_call)
-        output: HasLogits = replay(self._rows(blend.places), blend)
+    def _replayed(self, frozen: "_Frozen") -> HasLogits:
+        self._count(frozen.places, frozen.first_call)
+        output: HasLogits = replay(self._rows(frozen.places), frozen)
         return output
 
     def _reached(self, output: HasLogits, places: RowIndex) -> Margins:
@@ -264,7 +267,9 @@ def _by_text(targets: Sequence[Target], output: HasLogits, places: RowIndex) -> 
     return torch.cat(numbers)[torch.cat(rows).argsort().to(logits.device)]
 
 
-def _padded(maps: Sequence[SiteMap], to: Sequence[int] | None = None) -> TextMaps:
+def _padded(
+    maps: Sequence[Shaped[Tensor, "_head _query _key"]], to: Sequence[int] | None = None
+) -> Shaped[Tensor, "_text _head _query _key"]:
     """Maps of several texts as one tensor, with zeros where a text is shorter than the longest."""
     queries, keys = (to or [max(m.shape[axis] for m in maps) for axis in range(3)])[1:]
     if all(m.shape[1:] == (queries, keys) for m in maps):
@@ -273,11 +278,66 @@ def _padded(maps: Sequence[SiteMap], to: Sequence[int] | None = None) -> TextMap
     return torch.stack(grown)
 
 
-class _Blend(Edit):
-    """Puts frozen maps in place, each head's with its share of evenness.
+class _Frozen(Edit):
+    """Puts other maps in place of a site's when the site is reached, and of no other before.
 
     Where only some rows were kept, these are averaged anew after all others.
     """
+
+    def __init__(self, company: Company, places: RowIndex, first: int) -> None:
+        super().__init__(range(first, len(company.sites)))
+        self.company, self.places = company, places
+        sites, layers = company.sites, company.layers
+        self.first_call = sites[first].call if first < len(sites) else len(layers)
+
+    @abstractmethod
+    def maps(self, call: AttentionCall) -> Attention:
+        """The maps of the call's site, or the rows that were kept of them, copy by copy."""
+
+    @property
+    def reads_weights(self) -> bool:
+        """Not where some rows are averaged anew."""
+        return self.company.asked_rows is None
+
+    def weighting(self, call: AttentionCall) -> Attention | None:
+        """The maps, where all rows are replaced."""
+        if call.site not in self.sites or not self.reads_weights:
+            return None
+        return self.maps(call).to(call.probs.dtype)
+
+    def result(self, call: AttentionCall, context: Context) -> Context | None:
+        """The same context; or with the rows that were kept averaged anew."""
+        if self.reads_weights:
+            return self.noted(call, context)
+        if call.site not in self.sites:
+            return None
+        rows = torch.tensor(self.company.rows_of(call.site), dtype=torch.long)
+        averaged = self.maps(call).to(context.dtype) @ call.values
+        return context.index_copy(2, rows.to(context.device), self.noted(call, averaged))
+
+    def noted(self, call: AttentionCall, context: Context) -> Context:  # noqa: ARG002
+        """What was averaged, which is looked at."""
+        return context
+
+
+class _Dealt(_Frozen):
+    """Deals the weights of every row anew: for each copy a text, and the number of the deal."""
+
+    def __init__(self, company: Company, copies: Sequence[tuple[int, int]], seed: int) -> None:
+        super().__init__(company, torch.tensor([place for place, _ in copies]), first=0)
+        self.copies, self.seed = copies, seed
+
+    def maps(self, call: AttentionCall) -> Attention:
+        """Every copy's maps, dealt anew."""
+        site, texts = call.site, self.company.texts
+        dealt = [
+            texts[place].dealt(site, generator(self.seed, site, n)) for place, n in self.copies
+        ]
+        return _padded(dealt, self.company.own[site].shape[1:])
+
+
+class _Blend(_Frozen):
+    """Blends the maps of every head with its share of evenness."""
 
     def __init__(
         self,
@@ -288,53 +348,34 @@ class _Blend(Edit):
         sloping: bool = False,
         following: bool = False,
     ) -> None:
-        self.places, self.shares = places, company.by_site(shares.T)  # per site (head, copy)
-        first = 0 if sloping else int(company.first_sites(shares).amin())
-        super().__init__(range(first, len(self.shares)))
-        sites, layers = company.sites, company.layers
-        self.first_call = sites[first].call if first < len(sites) else len(layers)
-        self.company, self.sloping, self.following = company, sloping, following
+        super().__init__(company, places, 0 if sloping else int(company.first_sites(shares).amin()))
+        self.shares = company.by_site(shares.T)  # per site (head, copy)
+        self.sloping, self.following = sloping, following
         self.contexts: list[Tensor] = []
         self.values_seen: list[Tensor] = []
 
-    @property
-    def reads_weights(self) -> bool:
-        """Not where some rows are averaged anew."""
-        return self.company.asked_rows is None
-
-    def weighting(self, call: AttentionCall) -> Attention | None:
-        """The frozen maps, blended with even ones."""
-        if call.site not in self.sites or not self.reads_weights:
-            return None
-        following = call.probs if self.following else None
-        return self._blended(call, following).to(call.probs.dtype)
-
-    def result(self, call: AttentionCall, context: Context) -> Context | None:
-        """The same context, kept where slopes are asked for; or with the asked rows blended."""
-        if self.reads_weights:
-            return self._noted(call, context) if self.sloping else None
-        if call.site not in self.sites:
-            return None
-        rows = self.company.rows_of(call.site)
-        index = torch.tensor(rows, dtype=torch.long, device=context.device)
-        following = _rows_of_call(call, index) if self.following else None
-        averaged = self._blended(call, following).to(context.dtype) @ call.values
-        if self.sloping:
-            averaged = self._noted(call, averaged)
-        return context.index_copy(2, index, averaged)
-
-    def _blended(self, call: AttentionCall, following: Attention | None) -> Attention:
-        own, even = (
-            self.company.of_copies(maps[call.site], self.places)
-            for maps in (self.company.own, self.company.even)
+    def maps(self, call: AttentionCall) -> Attention:
+        """The frozen maps, or those of the call, blended with even ones."""
+        even = self.company.even(call.site, self.places)
+        own = (
+            self._followed(call).to(even.dtype)
+            if self.following
+            else self.company.frozen(call.site, self.places)
         )
-        if self.following and following is not None:
-            own = following.to(own.dtype)
         shares = self.shares[call.site].T.to(own)[..., None, None]
         return torch.lerp(even, own, shares)
 
-    def _noted(self, call: AttentionCall, context: Context) -> Context:
+    def _followed(self, call: AttentionCall) -> Attention:
+        """Where the rows look in this call."""
+        if self.reads_weights:
+            return call.probs
+        rows = torch.tensor(self.company.rows_of(call.site), device=call.values.device)
+        return call.asked(rows).probs() if isinstance(call, FusedCall) else call.probs[:, :, rows]
+
+    def noted(self, call: AttentionCall, context: Context) -> Context:
         """The context, which a slope can be asked for."""
+        if not self.sloping:
+            return context
         if not context.requires_grad:
             context = context.detach().requires_grad_()
         self.contexts.append(context)
@@ -342,9 +383,9 @@ class _Blend(Edit):
         return context
 
 
-def _rows_of_call(call: AttentionCall, rows: Int[Tensor, " row"]) -> Attention:
-    """Where these rows look in this call."""
-    return call.asked(rows).probs() if isinstance(call, FusedCall) else call.probs[:, :, rows]
+def _spread(level: Float[Tensor, "... query"], seen: Bool[Tensor, "... query key"]) -> Tensor:
+    """Even maps: in every row, the same weight for every key that it may see."""
+    return level.unsqueeze(-1) * seen.to(level)
 
 
 def _wide(tensor: Tensor) -> Tensor:

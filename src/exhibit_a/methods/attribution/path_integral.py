@@ -34,7 +34,8 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError, require_choice
 from exhibit_a.methods.registry import Cost
 from exhibit_a.numerics import paths
-from exhibit_a.numerics.memory import free_bytes
+from exhibit_a.numerics.exact import exact, returned
+from exhibit_a.numerics.memory import BACKWARDS, free_bytes
 from exhibit_a.numerics.paths import ROUGH, climb
 from exhibit_a.shapes import Context, HasLogits, Scores
 from exhibit_a.subject.tap import AttentionCall
@@ -48,8 +49,8 @@ PATIENCE = 18  # with so many points, a gap that did not halve asks for panels
 PANELS = 0  # instead of a number of points to begin with
 PANEL_POINTS = 256  # at most, where panels are needed
 ENOUGH = 1e-4  # of the answer: a gap below this share of it is never worth another walk
-MEMORY_SHARE = 0.5
-TOKENS_AT_ONCE = 2048  # more in one walk is no faster
+MEMORY_SHARE = 0.5  # of what is free
+TOKENS_AT_ONCE = 2048  # more in one walk is no faster,
 WALK = Cost(  # for all sites of one text
     forwards=1, per_layer=3.6, backwards=True, maps=2, at_once=TOKENS_AT_ONCE
 )
@@ -229,10 +230,10 @@ class _SiteWork:
         """Walk rows by a rule; which did not close, and for which more points are no help."""
         count, before = len(rule), self.gap[rows]
         places = torch.arange(len(rows), device=rows.device).repeat_interleave(count)
-        weights = rule.weights.to(rows.device).repeat(len(rows))
+        weights = returned(rule.weights, rows.device).repeat(len(rows))
         slopes = torch.zeros_like(self._contexts(rows))
         heights, steepness = [], []
-        alphas = rule.points.to(rows.device).repeat(len(rows))
+        alphas = returned(rule.points, rows.device).repeat(len(rows))
         for chunk, height, slope, context in self._pieces(rows.repeat_interleave(count), alphas):
             weighted = slope * weights[chunk].to(slope.dtype).reshape(-1, 1, 1, 1)
             slopes.index_add_(0, places[chunk], weighted)
@@ -240,10 +241,10 @@ class _SiteWork:
             steepness.append((slope * context).sum((1, 2, 3)))
         self._keep(rows, slopes, count)
         climbed = climb(torch.cat(steepness).reshape(len(rows), count), count)
-        walked = torch.cat(heights).reshape(len(rows), count).double()
+        walked = exact(torch.cat(heights).reshape(len(rows), count))
         # A rule with too few points can meet the end by accident, but not every point before it.
-        bend = (climbed - (walked - self.silenced[rows, None])).abs().amax(-1)
-        allowed = self.allowed[rows]
+        bend = (climbed - (walked - exact(self.silenced[rows, None]))).abs().amax(-1)
+        allowed, bend = self.allowed[rows], returned(bend, rows.device)
         unsure = (self.gap[rows] > allowed) | (bend > ROUGH * allowed)
         late = count >= PATIENCE
         stuck = (self.gap[rows] > before / 2) & late if count < MOST_POINTS else unsure
@@ -251,7 +252,7 @@ class _SiteWork:
 
     def lay_panels(self, row: int) -> None:
         """Walk one row by panels that are split where the answer bends."""
-        context = self._contexts(torch.tensor([row], device=self.gap.device))[0].double()
+        context = exact(self._contexts(torch.tensor([row], device=self.gap.device))[0])
 
         def slopes_at(alphas: list[float]) -> tuple[Tensor, Tensor]:
             pieces = list(self._pieces(*self._copies(row, alphas)))
@@ -262,7 +263,7 @@ class _SiteWork:
             (float(self.silenced[row]), float(self.whole[row])),
             limits=paths.Limits(self.plan.tolerance, self.floor, PANEL_POINTS),
             heights=lambda alphas: self._heights(*self._copies(row, alphas)),
-            slope=lambda slopes: (slopes * context).sum((1, 2, 3)),
+            slope=lambda slopes: (exact(slopes) * context).sum((1, 2, 3)),
         )
         self._keep(torch.tensor([row], device=self.gap.device), path.integral[None], path.points)
         self.reasons[row] = path.reason
@@ -283,8 +284,9 @@ class _SiteWork:
         self.scores[rows] = self.attention[rows] * (asked @ self.values[rows].mT)
         self.points[rows] = count
         entries = self.scores[rows] if self.rows is None else slopes * self._contexts(rows)
-        total = entries.double().sum((1, 2, 3))
-        self.gap[rows] = (total - self.change[rows]).abs().to(self.gap.dtype)
+        total = exact(entries).sum((1, 2, 3))
+        gap = (total - exact(self.change[rows])).abs()
+        self.gap[rows] = gap.to(self.gap.dtype).to(rows.device)
 
     def _contexts(self, rows: RowIndex) -> Context:
         """What every query averages: of the maps, or as it was seen where maps are not whole."""
@@ -295,13 +297,14 @@ class _SiteWork:
     def _copies(self, row: int, alphas: list[float]) -> tuple[RowIndex, Tensor]:
         """One copy of a row for each α, on the model's device."""
         device = self.gap.device
-        factors = torch.tensor(alphas, dtype=torch.double, device=device)
+        factors = returned(torch.tensor(alphas, dtype=torch.double), device)
         return torch.full((len(alphas),), row, device=device), factors
 
     def _at_once(self) -> int:
         """How many copies are replayed together."""
-        fitting = MEMORY_SHARE * free_bytes(self.gap.device) / max(self.cost, 1.0)
-        return max(1, min(int(fitting), TOKENS_AT_ONCE // self.context.shape[2]))
+        room = min(MEMORY_SHARE * free_bytes(self.gap.device), BACKWARDS)
+        fitting = int(room / max(self.cost, 1.0))
+        return max(1, min(fitting, TOKENS_AT_ONCE // self.context.shape[2]))
 
     def _heights(self, copies: RowIndex, alphas: Tensor) -> Scores:
         """The answers alone."""

@@ -25,7 +25,7 @@ walks its own path, with its own panels, jumps and doubts. A text whose answer d
 company goes alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, ClassVar, Literal
@@ -36,10 +36,12 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.attribution.along_rows import along_rows
+from exhibit_a.methods.attribution.head_company import TOKENS_AT_ONCE
 from exhibit_a.methods.attribution.head_game import HeadGame, games_of, margin_of
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
 from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.methods.registry import Cost, method, rows_of
+from exhibit_a.numerics.exact import exact, exact_sum
 from exhibit_a.numerics.paths import (
     Limits,
     PathIntegral,
@@ -121,7 +123,7 @@ def token_scores(trace: Trace, target: Target, *, points: int = POINTS) -> Float
     (game,) = games_of([trace], [margin_of(target)])
     own, even = game.margins(torch.stack([game.setting(), game.setting(rest=0.0)])).tolist()
     (path,) = _paths([_Measured(game, _Asked("path", points), (own, even))])
-    edges = _edges(game, path)
+    edges = list(_edges(game, path))
     return torch.stack([edges[site.index].sum((0, 1)) for site in sites]).sum(0).cpu()
 
 
@@ -164,7 +166,7 @@ def relied_together(
 @method(
     question="Does the answer rest on where the heads look?",
     needs=rows_of("attention", "values", "hidden", "target"),
-    cost=Cost(forwards=25, per_layer=6, maps=4),
+    cost=Cost(forwards=25, per_layer=6, maps=4, at_once=TOKENS_AT_ONCE),
     command="reliance",
     tokens=token_scores,
     together=relied_together,
@@ -305,10 +307,12 @@ class _Measured:
     ) -> Reliance:
         """Everything, with the margins of every head even alone and of all rows permuted."""
         game, trace = self.game, self.game.trace
-        gap = self.margin - self.even_margin - float(self.credit.double().sum())
+        gap = self.margin - self.even_margin - float(exact(self.credit).sum())
         slopes = _unflattened(self.path.integral, game.own)
-        rows = zip(game.own, game.even, slopes, trace.visible, strict=True)
-        along = [along_rows(*each) for each in rows]
+        along = [
+            along_rows(own, game.even(site), slopes[site], trace.visible[site])
+            for site, own in enumerate(game.own)
+        ]
         reason = self._doubt(gap)
         return Reliance(
             tokens=trace.tokens,
@@ -326,7 +330,7 @@ class _Measured:
             alignment=tuple(site.alignment for site in along),
             pointing=tuple(site.pointing for site in along),
             coherence=tuple(site.coherence for site in along),
-            edges=_edges(game, self.path),
+            edges=tuple(_edges(game, self.path)),
             margin=self.margin,
             even_margin=self.even_margin,
             permuted_margin=float(permuted.mean()),
@@ -360,25 +364,19 @@ class _Measured:
         """The share of every head, and its standard error."""
         game, seeded = self.game, generator(self.seed)
         if self.by == "coalitions":
-            exact = coalitions(game)
-            return exact.credit, exact.standard_error
+            enumerated = coalitions(game)
+            return enumerated.credit, enumerated.standard_error
         if self.by == "orders":
             sampled = orders(game, budget or ORDER_PAIRS, seeded)
             return sampled.credit, sampled.standard_error
-        slopes = _unflattened(self.path.integral, game.own)
-        credit = torch.cat(
-            [
-                ((a - u) * g).sum((1, 2), dtype=torch.double)
-                for a, u, g in zip(game.own, game.even, slopes, strict=True)
-            ]
-        ).cpu()
+        credit = torch.cat([exact_sum(edges, (1, 2)) for edges in _edges(game, self.path)]).cpu()
         variance = torch.zeros_like(credit)
         if self._closes:
             return credit.float(), variance.float()
         for jump in self.path.jumps if self._shares_jumps else ():
             inside = staged(game, jump.start, jump.stop, JUMP_PAIRS, seeded)
             credit += inside.credit
-            variance += inside.standard_error.double().square()
+            variance += exact(inside.standard_error).square()
         return credit.float(), variance.sqrt().float()
 
     @property
@@ -420,10 +418,11 @@ class _Measured:
         } | ({} if self._closes or self._shares_jumps else {"left out": NO_ORDERS})
 
 
-def _edges(game: HeadGame, path: PathIntegral) -> tuple[SiteMap, ...]:
-    """What each edge added along the path."""
+def _edges(game: HeadGame, path: PathIntegral) -> Iterator[SiteMap]:
+    """What each edge added along the path, site by site."""
     slopes = _unflattened(path.integral, game.own)
-    return tuple((a - u) * g for a, u, g in zip(game.own, game.even, slopes, strict=True))
+    for site, own in enumerate(game.own):
+        yield (own - game.even(site)) * slopes[site]
 
 
 def _flat(maps: tuple[SiteMap, ...], like: tuple[SiteMap, ...]) -> Float[Tensor, " edge"]:

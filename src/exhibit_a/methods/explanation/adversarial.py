@@ -34,6 +34,7 @@ from exhibit_a.methods.explanation.flow import readout
 from exhibit_a.methods.identifiability.alternatives import alternative_attention
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.distances import farthest_divergence, jensen_shannon, total_variation
+from exhibit_a.numerics.exact import exact
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import Result
@@ -282,7 +283,7 @@ class _AdversarySearch:
             for head in range(len(self.attention[site]))
         ]
         farthest = torch.stack([alternative.farthest for alternative in alternatives])
-        return float(jensen_shannon(farthest, self.attention[site][:, row].double().cpu()).mean())
+        return float(jensen_shannon(farthest, exact(self.attention[site][:, row]).cpu()).mean())
 
     def climb(self, group: Group, restarts: int, steps: int, seeded: torch.Generator) -> Maps:
         """The farthest maps of one long climb, or of others where that leads not far enough."""
@@ -373,20 +374,22 @@ class _AdversarySearch:
             return None
         others = self._maps({site: self._starts(site, 4, seeded)[1:]})[site]
         maps = torch.cat([attention[None], others]).requires_grad_()
-        odds = self.run({site: maps}).logit()[:, 0, 1].double()
+        odds = exact(self.run({site: maps}).logit()[:, 0, 1])
         (slope,) = torch.autograd.grad(odds.sum(), maps)
         steepness = slope[0].abs().amax(-1)
         matters = steepness > 1e-5 * steepness.amax()
-        linear = odds[0] + ((maps - maps[0]) * slope[0]).double().sum((1, 2, 3))
+        linear = odds[0] + exact((maps - maps[0]) * slope[0]).sum((1, 2, 3))
         if int(matters.sum()) != 1 or not torch.allclose(odds, linear, rtol=1e-3, atol=1e-3):
             return None
         head, query = (int(place) for place in matters.nonzero()[0])
-        seen, score = visible[query], slope[0, head, query].detach().double()
-        offset = odds[0].detach() - attention[head, query].double() @ score
-        ends = (self.answer[0, 1] + torch.tensor([-self.inner, self.inner])).double().clamp(0, 1)
+        seen, score = visible[query], slope[0, head, query].detach()
+        offset = odds[0].detach() - exact(attention[head, query]) @ exact(score)
+        inside = torch.tensor([-self.inner, self.inner], device=offset.device)
+        ends = (exact(self.answer[0, 1]) + inside).clamp(0, 1)
         low, high = (ends.logit() - offset).tolist()
         least = attention.masked_fill(~visible, torch.inf).argmin(-1, keepdim=True)
         best = torch.zeros_like(attention).scatter(-1, least, 1.0)
-        row = attention[head, query][seen].double()
-        best[head, query, seen] = farthest_corner(row, score[seen], low, high).to(attention)
+        row = exact(attention[head, query][seen])
+        corner = farthest_corner(row, exact(score[seen]), low, high)
+        best[head, query, seen] = corner.to(attention)
         return {site: best}

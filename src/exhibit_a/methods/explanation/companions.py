@@ -55,6 +55,7 @@ from exhibit_a.methods.own import (
     attribution_of,
 )
 from exhibit_a.methods.registry import Cost, Need, attributions, method, rows_of, token_method
+from exhibit_a.numerics.exact import exact
 from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.numerics.shapley import shapley_values
 from exhibit_a.trace.capture import Trace
@@ -350,7 +351,7 @@ class _Ridge:
     def fit(self, train_data: Iterable[tuple[Tensor, Tensor, Tensor]]) -> None:
         """Fit coefficients and an intercept; only the coefficients are held small."""
         columns = zip(*train_data, strict=True)
-        rows, answers, weights = (torch.cat(column).double() for column in columns)
+        rows, answers, weights = (exact(torch.cat(column)) for column in columns)
         rows = torch.cat([rows, torch.ones_like(rows[:, :1])], 1)
         scale = weights.reshape(-1, 1).sqrt()
         penalty = self.strength * torch.eye(rows.shape[1], dtype=rows.dtype)[:-1]

@@ -26,6 +26,7 @@ from torch.utils.hooks import RemovableHandle
 from exhibit_a.errors import NotComputableError, UnsupportedModelError
 from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.numerics.distances import cosine_distance
+from exhibit_a.numerics.exact import exact
 from exhibit_a.subject.anatomy import Args, Kwargs, Site, first_hidden
 from exhibit_a.subject.guard import Forward, StopEarly, frozen_eval, hooked
 from exhibit_a.subject.packing import wrap_layers
@@ -58,15 +59,16 @@ class Mixture:
 
     def norms(self) -> Map:
         """The length of every decomposed vector, through one Gram matrix for each key."""
-        vectors = self.sources.transpose(0, 1).double()  # key, head, d_model
-        weights = self.attention.permute(2, 1, 0).double()  # key, query, head
+        vectors = exact(self.sources.transpose(0, 1))  # key, head, d_model
+        weights = exact(self.attention.permute(2, 1, 0))  # key, query, head
         squares = ((weights @ (vectors @ vectors.mT)) * weights).sum(-1).T
         diagonal = self.attention.diagonal(dim1=1, dim2=2)  # head, query
         if len(self.residual) == squares.shape[1]:
             itself = torch.einsum("hq,hqd->qd", diagonal, self.sources)
-            added = (self.residual * (self.residual + 2 * itself)).double().sum(-1)
+            added = exact(self.residual * (self.residual + 2 * itself)).sum(-1)
             squares = squares + added.diag()
-        return (squares.clamp_min(0).sqrt() * self.shrink[:, None]).to(self.attention.dtype)
+        norms = squares.clamp_min(0).sqrt() * exact(self.shrink)[:, None]
+        return norms.to(self.attention.dtype).to(self.attention.device)
 
     def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "row key d_model"]]]:
         """The decomposed vectors themselves, a few queries at a time."""

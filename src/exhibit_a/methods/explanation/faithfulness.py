@@ -41,6 +41,7 @@ from exhibit_a.methods.explanation.erasure import (
 )
 from exhibit_a.methods.own import token_scores
 from exhibit_a.methods.registry import Cost, Method, attributions, method
+from exhibit_a.numerics.exact import exact
 from exhibit_a.numerics.intervals import bootstrap_interval, sign_flip_p_value
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.progress import Progress, tell
@@ -213,7 +214,7 @@ class _Case:
             logits = logits_along(output, place(lengths), len(indices)).float().cpu()
             shares = torch.softmax(logits, -1)[:, torch.arange(len(indices)), indices]
             share = shares[:, 0] if len(indices) == 1 else shares.log().mean(-1).exp()
-            return torch.cat([share.double().unsqueeze(1), logits.argmax(-1).double()], 1)
+            return torch.cat([exact(share).unsqueeze(1), exact(logits.argmax(-1))], 1)
 
         numbers = read_from(subject, texts, read)
         return _Answers(numbers[:, 0].float(), numbers[:, 1:].long())

@@ -37,6 +37,8 @@ def shuffled(
     """Rows whose visible weights stand in the order of ``draw``; hidden keys keep what they had."""
     if visible is None:
         return probs.gather(-1, draw.argsort(dim=-1).expand(probs.shape))
+    if bool(visible.all()):
+        return probs.gather(-1, draw.argsort(dim=-1, stable=True).expand(probs.shape))
     hidden = ~visible.expand(probs.shape)
     order = draw.expand(probs.shape).masked_fill(hidden, 2.0).argsort(dim=-1, stable=True)
     places = hidden.to(torch.int8).argsort(dim=-1, stable=True)

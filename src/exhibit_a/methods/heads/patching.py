@@ -23,6 +23,7 @@ from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.own import Checks
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.correlation import pearson
+from exhibit_a.numerics.exact import exact
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import Context, SiteHeads
@@ -98,7 +99,7 @@ def head_patching(
     effects = _first_order(kept, chosen, change)
     patched = _patched(kept, chosen, outputs, verify, seed)
     tried = ~torch.cat(patched).isnan()
-    both = torch.cat(effects)[tried].double(), torch.cat(patched)[tried].double()
+    both = exact(torch.cat(effects)[tried]), exact(torch.cat(patched)[tried])
     agreement = _agreement(*both) if int(tried.sum()) > 2 else torch.nan
     return HeadPatching(
         tokens=trace.tokens,

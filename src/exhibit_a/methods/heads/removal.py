@@ -33,6 +33,7 @@ from exhibit_a.errors import BadRequestError, UnsupportedModelError, first_line
 from exhibit_a.examples import read_examples
 from exhibit_a.methods.heads.head_weights import Change, observe_feeding, plan_removal, remove
 from exhibit_a.methods.registry import Cost, method
+from exhibit_a.numerics.exact import exact
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import record_table
 from exhibit_a.shapes import Inputs
@@ -287,7 +288,7 @@ def _off_by(
         if recorder.shapes[site] != shape:
             raise ValueError(f"site {site} has {recorder.shapes[site]} instead of {shape}")
     pairs = zip(answer, wanted, strict=True)
-    return max(float((ours.double() - theirs.double()).abs().amax()) for ours, theirs in pairs)
+    return max(float((exact(ours) - exact(theirs)).abs().amax()) for ours, theirs in pairs)
 
 
 class _ShapeRecorder(Tap):

@@ -26,6 +26,7 @@ from torch import Tensor
 from exhibit_a.errors import BrokenInvariantError
 from exhibit_a.methods.identifiability.alternatives import rounding_of
 from exhibit_a.methods.identifiability.polytope import DEPENDENT, SAME_OUTPUT
+from exhibit_a.numerics.exact import exact, exact_device
 from exhibit_a.numerics.parallel import spread
 from exhibit_a.shapes import SiteMap, SiteRows
 from exhibit_a.subject.guard import floating
@@ -136,16 +137,16 @@ def _move_site(trace: Trace, site: int, wanted: RowMarks) -> tuple[SiteMap, Site
     attention, values = trace.attention[site], trace.values[site]
     if not bool(wanted.any()):
         return attention, torch.zeros(wanted.shape), 0.0
-    exact = attention.double()
+    own, place = exact(attention), exact_device(attention.device)
 
     def move_head(head: int) -> tuple[Tensor, float]:
-        rows = wanted[head].nonzero().flatten()
-        equations = _equations(values[head].double())
+        rows = wanted[head].nonzero().flatten().to(place)
+        equations = _equations(exact(values[head]))
         left, strength, _ = torch.linalg.svd(equations, full_matrices=False)
         basis = left[:, strength > DEPENDENT * strength[0]]
-        moved_head, worst = exact[head].clone(), 0.0
+        moved_head, worst = own[head].clone(), 0.0
         for run in torch.split(rows, max(1, 2**22 // basis.numel())):
-            row = exact[head, run]
+            row = own[head, run]
             moved = move(row, basis)
             residual = ((moved - row) @ equations).abs().amax(-1)
             kept = residual <= SAME_OUTPUT  # False for NaN, too
@@ -153,11 +154,12 @@ def _move_site(trace: Trace, site: int, wanted: RowMarks) -> tuple[SiteMap, Site
             worst = max(worst, float(residual[kept].amax()) if bool(kept.any()) else 0.0)
         return moved_head, worst
 
-    heads = spread(move_head, range(len(attention)), attention.device)
+    heads = spread(move_head, range(len(attention)), place)
     moved = torch.stack([moved_head for moved_head, _ in heads])
-    distance = 0.5 * (moved - exact).abs().sum(-1)
+    distance = 0.5 * (moved - own).abs().sum(-1)
     dtype = torch.promote_types(attention.dtype, torch.float32)
-    return moved.to(dtype), distance.float(), max(worst for _, worst in heads)
+    moved, distance = moved.to(dtype).to(attention.device), distance.float().to(attention.device)
+    return moved, distance, max(worst for _, worst in heads)
 
 
 def _equations(values: Float[Tensor, "key d_head"]) -> Float[Tensor, "key equation"]:
@@ -175,8 +177,9 @@ def _affordable(
     limit = max(1, EFFORT // (cost * heads))
     chosen = []
     for site, marks in enumerate(free):
-        worth = marks.double() if first is None else marks * (first[site].double() + 1e-30)
-        best = worth.topk(min(limit, worth.shape[1])).indices
+        worth = exact(marks)
+        worth = worth if first is None else worth * (exact(first[site]) + 1e-30)
+        best = worth.topk(min(limit, worth.shape[1])).indices.to(marks.device)
         chosen.append(torch.zeros_like(marks).scatter(1, best, True) & marks)
     return chosen
 

@@ -27,8 +27,10 @@ from exhibit_a.methods.identifiability.effective import (
     share_on,
 )
 from exhibit_a.methods.identifiability.freedom import degrees_of_freedom
+from exhibit_a.methods.identifiability.losses import Losses
 from exhibit_a.methods.identifiability.projection import Convention, project
 from exhibit_a.methods.identifiability.ranks import surely_independent, tolerance_for
+from exhibit_a.numerics.exact import exact, exact_device
 from exhibit_a.shapes import Attention, Values, Visible
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap, shared_to_all
@@ -54,24 +56,25 @@ def effective_statistics(
     # A column of ones can raise the largest singular value, and with it the tolerance: with
     # ``simplex`` no head is sure.
     safe = surely_independent(values[..., seen, :], tolerance) & (not convention.simplex)
+    safe = safe.to(exact_device(attention.device))
     numbers = _nothing_lost(safe.shape, visible)  # step 1
     if bool(safe.all()):
         return numbers, attention
     rest = ~safe
-    projection = project(  # step 2
-        attention[rest], values[rest], visible, replace(convention, dtype=precision)
-    )
+    losses, convention = Losses(attention[rest]), replace(convention, dtype=precision)
+    projection = project(attention[rest], values[rest], visible, convention, [losses])  # step 2
+    lost = losses.of(projection)
     by_row = {
         "rank": projection.rank,
         "nullity": projection.nullity,
-        "null_fraction": projection.null_fraction,
-        "moved": projection.moved,
+        "null_fraction": lost.null_fraction,
+        "moved": lost.moved,
         "identifiable": projection.identifiable,
         "borderline": ~projection.identifiable & ~projection.unidentifiable,
     }
     for name, rows in by_row.items():
-        numbers[name][rest] = rows.to(torch.float64).mean(-1)
-    numbers["pearson"][rest] = projection.pearson
+        numbers[name][rest] = exact(rows).mean(-1)
+    numbers["pearson"][rest] = exact(lost.pearson)
     effective = attention.to(projection.effective.dtype).clone()
     effective[rest] = projection.effective
     return numbers, effective
@@ -130,9 +133,9 @@ class FreedomSummary(Tap):
             for name in ("same_output", "same_sum", "not_negative", "generated", "reach")
             if (rows := getattr(freedom, name)) is not None
         }
-        means = {name: rows.double().mean(-1) for name, rows in counts.items()}
+        means = {name: exact(rows).mean(-1) for name, rows in counts.items()}
         unique = {
-            f"unique_{name}": (rows == 0).double().mean(-1)
+            f"unique_{name}": exact(rows == 0).mean(-1)
             for name, rows in counts.items()
             if name != "reach"
         }
@@ -155,9 +158,10 @@ def rank_deficient_sites(subject: Subject) -> list[DeficientHeads]:
 
 def _nothing_lost(shape: torch.Size, visible: Visible) -> dict[str, HeadNumbers]:
     """The numbers of heads whose effective attention is their attention."""
-    zero = torch.zeros(shape, dtype=torch.float64, device=visible.device)
+    place = exact_device(visible.device)
+    zero = torch.zeros(shape, dtype=torch.float64, device=place)
     return {
-        "rank": zero + visible.sum(-1).to(torch.float64).mean(),
+        "rank": zero + exact(visible.sum(-1)).mean(),
         "nullity": zero.clone(),
         "null_fraction": zero.clone(),
         "moved": zero.clone(),

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.explanation.flow import one_stack, readout_rows
+from exhibit_a.methods.identifiability.losses import Losses
 from exhibit_a.methods.identifiability.projection import Convention, Measured, project
 from exhibit_a.methods.identifiability.ranks import (
     Tolerance,
@@ -27,6 +28,7 @@ from exhibit_a.methods.identifiability.ranks import (
 )
 from exhibit_a.methods.identifiability.value_bias import value_bias as observed_bias
 from exhibit_a.methods.registry import Cost, method, rows_of, token_method
+from exhibit_a.numerics.exact import exact, returned
 from exhibit_a.numerics.parallel import one_thread
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
@@ -182,15 +184,15 @@ def _deficient_heads(trace: Trace) -> list[DeficientHeads]:
 
 def rank_deficient_projections(weight: Float[Tensor, "head d_head d_model"]) -> DeficientHeads:
     """The heads whose output projection has not full rank, each with its U·S."""
-    exact, finest = weight.double(), max(weight.shape[-2:]) * torch.finfo(weight.dtype).eps
+    exact_weight, finest = exact(weight), max(weight.shape[-2:]) * torch.finfo(weight.dtype).eps
     with one_thread():
-        full = surely_independent(exact, Tolerance(0.0, weight.shape[-1], finest))
+        full = surely_independent(exact_weight, Tolerance(0.0, weight.shape[-1], finest))
         if not bool(full.all()):
-            strength = singular_values(exact, finest)
+            strength = singular_values(exact_weight, finest)
             full = (strength > finest * strength[:, :1]).sum(-1) == weight.shape[1]
     deficient = {}
     for head in (~full).nonzero().flatten().tolist():
-        left, strength_of_head, _ = torch.linalg.svd(exact[head], full_matrices=False)
+        left, strength_of_head, _ = torch.linalg.svd(exact_weight[head], full_matrices=False)
         kept = strength_of_head > finest * strength_of_head[0]
         deficient[head] = left * torch.where(kept, strength_of_head, 0)
     return deficient
@@ -202,7 +204,7 @@ def as_projected(
     """Values with those of the deficient heads as their output projection lets them through."""
     if not deficient:
         return values
-    passed = values.double()
+    passed = exact(values)
     for head, directions in deficient.items():
         squeezed = passed[..., head, :, :] @ directions
         missing = values.shape[-1] - squeezed.shape[-1]
@@ -270,15 +272,17 @@ def _site_numbers(
     first = torch.zeros_like(special)
     first[int(keys.real.long().argmax())] = True
     precision = torch.promote_types(attention.dtype, torch.float32)
-    measured = _Shares(len(raw), values.to(precision), {"special": special, "first": first})
+    losses = Losses(raw)
+    seen_values = values.to(precision).to(attention.device)
+    measured = _Shares(len(raw), seen_values, {"special": special, "first": first})
     projection = project(
         raw,
         values,
         visible if no_padding else visible[real],
         replace(convention, dtype=trace.values[site.index].dtype),
-        measured,
+        (losses, measured),
     )
-    effective = projection.effective
+    effective, lost = projection.effective, losses.of(projection)
     if not no_padding:
         effective = attention.to(projection.effective.dtype).clone()
         effective[:, real] = projection.effective
@@ -290,12 +294,12 @@ def _site_numbers(
         "rank": with_padding(projection.rank, real, PADDING),
         "nullity": with_padding(projection.nullity, real, PADDING),
         "verdict": with_padding(verdict, real, PADDING),
-        "null_fraction": with_padding(projection.null_fraction, real, torch.nan),
-        "moved": with_padding(projection.moved, real, torch.nan),
-        "pearson": projection.pearson,
+        "null_fraction": with_padding(lost.null_fraction, real, torch.nan),
+        "moved": with_padding(lost.moved, real, torch.nan),
+        "pearson": lost.pearson,
         **{name: sums / raw.shape[1] for name, sums in measured.sums.items()},
         "spectrum": projection.spectrum,
-        "rtol": with_padding(projection.rtol.to(attention.device), real, torch.nan),
+        "rtol": with_padding(returned(projection.rtol, attention.device), real, torch.nan),
         "change": measured.change / largest,  # should be zero; in units of the values
     }
 

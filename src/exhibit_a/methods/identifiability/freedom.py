@@ -37,6 +37,7 @@ from exhibit_a.methods.identifiability.ranks import (
     tolerance_for,
     with_ones,
 )
+from exhibit_a.numerics.exact import exact, exact_device, returned
 from exhibit_a.numerics.parallel import shares, spread
 
 WORKSPACE = 2**24  # bytes of float64 moves that a thread works on at a time, if more than one row
@@ -67,37 +68,43 @@ def degrees_of_freedom(
 
     ``dtype`` is the precision the model computed in, where it is not that of ``values``.
     """
-    sets, precision = key_sets(visible), dtype or values.dtype
+    device, precision = attention.device, dtype or values.dtype
+    place = exact_device(device)
+    attention, values, visible = attention.to(place), values.to(place), visible.to(place)
+    sets = key_sets(visible)
     if not len(visible):
-        none = torch.zeros(len(attention), 0, dtype=torch.long, device=attention.device)
-        keyed = (none, none, none.double()) if keys is not None else (None, None, None)
+        none = torch.zeros(len(attention), 0, dtype=torch.long, device=device)
+        no_rows = returned(exact(none), device)
+        keyed = (none, none, no_rows) if keys is not None else (None, None, None)
         return Freedom(none, none, none, *keyed)
 
     def count_heads(heads: slice) -> list[Tensor]:
-        weights = attention[heads].to(torch.float64).masked_fill(~visible, 0)
-        exact = values[heads].to(torch.float64)
-        summed = with_ones(exact, sets)
-        plain = tolerance_for(precision, exact.shape[-1], rtol)
+        weights = exact(attention[heads]).masked_fill(~visible, 0)
+        exact_values = exact(values[heads])
+        summed = with_ones(exact_values, sets)
+        plain = tolerance_for(precision, values.shape[-1], rtol)
         wider = tolerance_for(precision, summed.shape[-1], rtol)
-        same_output = _nullity(exact, sets, plain)  # step 1
+        same_output = _nullity(exact_values, sets, plain)  # step 1
         same_sum = _nullity(summed, sets, wider)  # step 2
         not_negative = _on_its_face(weights, summed, sets, wider, same_sum)  # step 3
         if keys is None:
             return [same_output, same_sum, not_negative]
-        line = tolerance_for(precision, max(exact.shape[-1], keys.shape[-1]), rtol)
-        exact_keys = keys[heads].to(torch.float64)
+        line = tolerance_for(precision, max(values.shape[-1], keys.shape[-1]), rtol)
+        exact_keys = exact(keys[heads])
         at_a_time = max(1, WORKSPACE // (8 * exact_keys.numel()))
         row_runs = zip(
             torch.split(weights, at_a_time, dim=1), torch.split(visible, at_a_time), strict=True
         )
-        moves = [_moves(rows, seen, exact, exact_keys, line) for rows, seen in row_runs]  # step 4
+        moves = [  # step 4
+            _moves(rows, seen, exact_values, exact_keys, line) for rows, seen in row_runs
+        ]
         generated, reach, visibility = (torch.cat(runs, 1) for runs in zip(*moves, strict=True))
         return [same_output, same_sum, not_negative, generated, reach, visibility]
 
     bytes_per_head = 8 * attention[0].numel() * (1 if keys is None else keys.shape[-1])
-    head_runs = shares(len(attention), max(1, WORKSPACE // bytes_per_head), attention.device)
-    by_run = spread(count_heads, head_runs, attention.device)
-    counts = [torch.cat(runs) for runs in zip(*by_run, strict=True)]
+    head_runs = shares(len(attention), max(1, WORKSPACE // bytes_per_head), place)
+    by_run = spread(count_heads, head_runs, place)
+    counts = [returned(torch.cat(runs), device) for runs in zip(*by_run, strict=True)]
     return Freedom(*counts, *[None] * (6 - len(counts)))
 
 

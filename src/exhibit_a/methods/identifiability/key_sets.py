@@ -18,12 +18,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 CONTESTED = 16  # keys on which the sets of a block may differ
 CHAINED = 64  # and where each contains the one before it
+ROWS_AT_A_TIME = 256  # of a mask, where they are copied
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +50,12 @@ class KeySets:
 
     member: Bool[Tensor, "set key"]
     of_row: Int[Tensor, " query"]
+    chain: bool  # whether each set contains the one before it
 
     @cached_property
     def size(self) -> Int[Tensor, " set"]:
         """How many keys each set has."""
-        return self.member.sum(-1)
+        return _sizes(self.member)
 
     @cached_property
     def everything(self) -> Bool[Tensor, " key"]:
@@ -61,11 +64,6 @@ class KeySets:
 
     def __len__(self) -> int:
         return len(self.member)
-
-    @cached_property
-    def chain(self) -> bool:
-        """Whether each set contains the one before it."""
-        return not bool((self.member[:-1] & ~self.member[1:]).any())
 
     def blocks(self, asked: Bool[Tensor, " set"] | None = None) -> tuple[Block, ...]:
         """The sets asked for, or all, in runs as long as the contested keys allow."""
@@ -131,23 +129,35 @@ def key_sets(visible: Bool[Tensor, "query key"]) -> KeySets:
     Where there is no row, the only set is that of all keys.
     """
     if not len(visible):
-        return KeySets(visible.new_ones(1, visible.shape[1]), visible.new_zeros(0).long())
-    if bool((visible == visible[:1]).all()):
-        return KeySets(
-            visible[:1], torch.zeros(len(visible), dtype=torch.long, device=visible.device)
-        )
+        return KeySets(visible.new_ones(1, visible.shape[1]), visible.new_zeros(0).long(), True)
+    if torch.equal(visible[0], visible[-1]) and bool((visible == visible[:1]).all()):
+        every_row = torch.zeros(len(visible), dtype=torch.long, device=visible.device)
+        return KeySets(visible[:1], every_row, chain=True)
     first_row: dict[bytes, int] = {}
-    rows = visible.cpu().numpy()
+    rows = np.packbits(visible.cpu().numpy(), axis=1)  # a mask is large, and is not copied
     seen = [first_row.setdefault(row.tobytes(), index) for index, row in enumerate(rows)]
     firsts = torch.tensor(list(first_row.values()), device=visible.device)
-    member = visible[firsts]
-    order = member.sum(-1).argsort(stable=True)
-    nested = member[order]
-    if bool((nested[:-1] & ~nested[1:]).any()):
-        order, nested = torch.arange(len(member), device=visible.device), member
+    by_size = firsts[_sizes(visible)[firsts].argsort(stable=True)]
+    member = _rows_of(visible, by_size)
+    chain = not bool((member[:-1] > member[1:]).any())
+    if not chain:
+        member, by_size = _rows_of(visible, firsts), firsts
     place = torch.empty(len(rows), dtype=torch.long, device=visible.device)
-    place[firsts[order]] = torch.arange(len(order), device=visible.device)
-    return KeySets(nested, place[torch.tensor(seen, device=visible.device)])
+    place[by_size] = torch.arange(len(by_size), device=visible.device)
+    return KeySets(member, place[torch.tensor(seen, device=visible.device)], chain)
+
+
+def _sizes(member: Bool[Tensor, "set key"]) -> Int[Tensor, " set"]:
+    """How many keys each set has, for some at a time: a sum of truths copies them as integers."""
+    return torch.cat([some.sum(-1) for some in torch.split(member, ROWS_AT_A_TIME)])
+
+
+def _rows_of(
+    visible: Bool[Tensor, "query key"], rows: Int[Tensor, " set"]
+) -> Bool[Tensor, "set key"]:
+    """Some rows of a mask; if they are all of them, the mask itself."""
+    every = torch.arange(len(visible), device=visible.device)
+    return visible if torch.equal(rows, every) else visible[rows]
 
 
 def _where(marked: Bool[Tensor, " key"]) -> Int[Tensor, " place"]:

@@ -21,11 +21,12 @@ Ranks, bases and factors are computed in float64. The two large products are com
 precision of the attention, float32 at least, as long as G⁻¹ cannot make their rounding visible;
 rows that see hardly more keys than the values are wide are where it can, and those are computed in
 float64 as well. Some rows of some heads are worked on at a time, and what is told about them is
-measured before the next ones; heads that share their values share steps 1 and 3.
+measured before the next ones (``losses``); heads that share their values share steps 1 and 3.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -35,13 +36,15 @@ from exhibit_a.methods.identifiability.key_sets import Block, KeySets, key_sets
 from exhibit_a.methods.identifiability.ranks import (
     HeadMaps,
     HeadValues,
+    Ranks,
     Tolerance,
     ranks,
     tolerance_for,
     with_ones,
 )
-from exhibit_a.methods.identifiability.spaces import Part, space_of
+from exhibit_a.methods.identifiability.spaces import Part, seen_in, space_of
 from exhibit_a.methods.identifiability.woodbury import solvers
+from exhibit_a.numerics.exact import exact, exact_device, returned
 from exhibit_a.numerics.parallel import shares, spread
 
 WORKSPACE = 2**22  # bytes of attention that a thread works on, if more than one row of one head
@@ -53,10 +56,11 @@ class Measured:
     """Some rows of some heads while they are in the cache, over the keys of a span."""
 
     heads: slice
+    rows: slice | Int[Tensor, " row"]
     span: slice
     raw: HeadMaps
     kept: HeadMaps
-    null: HeadMaps  # raw − kept; None of the three may be changed or kept
+    null: HeadMaps  # raw − kept; none of the three may be changed or kept
 
 
 Measure = Callable[[Measured], None]
@@ -85,11 +89,14 @@ class Projection:
     least_rank: Int[Tensor, "*site head query"]  # counting only what is surely above the tolerance
     most_rank: Int[Tensor, "*site head query"]  # counting all that is possibly above the tolerance
     keys_seen: Int[Tensor, " query"]
-    null_fraction: Float[Tensor, "*site head query"]  # length of the null part over the whole
-    moved: Float[Tensor, "*site head query"]  # half the sum of |raw − effective|
-    pearson: Float[Tensor, "*site head"]  # over the pairs that can see each other
-    spectrum: Float[Tensor, "*site head direction"]  # values of the row that sees most
     rtol: Float[Tensor, " query"]  # tolerance, relative to the largest singular value
+    spectra: Sequence[Callable[[], Float[Tensor, "_head direction"]]]  # of some heads each
+
+    @cached_property
+    def spectrum(self) -> Float[Tensor, "*site head direction"]:
+        """Singular values of the values behind the row that sees most; computed when asked for."""
+        flat = torch.cat([spectrum() for spectrum in self.spectra])
+        return returned(flat, self.rank.device).reshape(*self.rank.shape[:-1], flat.shape[-1])
 
     @property
     def nullity(self) -> Int[Tensor, "*site head query"]:
@@ -117,14 +124,14 @@ def project(
     values: Float[Tensor, "*site head key d_head"],
     visible: Bool[Tensor, "query key"],
     convention: Convention = Convention(),  # noqa: B008 (frozen)
-    measure: Measure | None = None,
+    measures: Sequence[Measure] = (),
 ) -> Projection:
     """Project every attention row onto the space that the values of its visible keys span.
 
-    ``measure`` is shown all rows, a few at a time and on several threads, each head on one.
+    ``measures`` are shown all rows, a few at a time and on several threads, each head on one.
     """
     maps, flat_values = attention.flatten(0, -3), values.flatten(0, -3)
-    sets = key_sets(visible)  # step 1
+    sets = key_sets(visible.to(exact_device(maps.device)))  # step 1
     simplex = convention.simplex
     dtype, width = convention.dtype or values.dtype, values.shape[-1] + simplex
     tolerance = tolerance_for(dtype, width, convention.rtol)
@@ -132,36 +139,50 @@ def project(
     room = torch.empty if bool(sets.member.all()) else torch.zeros  # where all is written to
     effective = room(maps.shape, dtype=precision, device=maps.device)
 
-    def project_heads(heads: slice) -> dict[str, Tensor]:
-        exact = flat_values[heads].to(torch.float64)
-        exact = with_ones(exact, sets) if simplex else exact
-        rows = _Rows(maps[heads], effective[heads], sets, heads, measure)
-        return _project(rows, exact, sets, tolerance)
+    def project_heads(heads: slice) -> _Counted:
+        exact_values = exact(flat_values[heads])
+        exact_values = with_ones(exact_values, sets) if simplex else exact_values
+        rows = _Rows(maps[heads], effective[heads], sets, heads.start, measures)
+        return _project(rows, exact_values, sets, tolerance)
 
     at_a_time = WORKSPACE // (effective.element_size() * visible.shape[1] * FEWEST_ROWS)
     runs = spread(project_heads, shares(len(maps), at_a_time, maps.device), maps.device)
-    numbers = {name: torch.cat([run[name] for run in runs]) for name in runs[0]}
-    shaped = {
-        name: flat.reshape(*attention.shape[:-2], *flat.shape[1:]) for name, flat in numbers.items()
-    }
+    counts = torch.cat([run.by_row() for run in runs], 1).to(maps.device)
+    least, rank, most = counts.reshape(3, *attention.shape[:-1])
     relative = [tolerance.of(size) for size in sets.size.tolist()]
     return Projection(
         effective.reshape(attention.shape),
-        keys_seen=sets.size[sets.of_row],
+        rank,
+        least_rank=least,
+        most_rank=most,
+        keys_seen=sets.size[sets.of_row].to(maps.device),
         rtol=torch.tensor(relative, dtype=torch.float64)[sets.of_row.cpu()],
-        **shaped,
+        spectra=[run.spectrum for run in runs],
     )
 
 
-def _project(
-    rows: "_Rows", values: HeadValues, sets: KeySets, tolerance: Tolerance
-) -> dict[str, Tensor]:
-    """Fill the effective rows of some heads, which are zero, and return the rest."""
+@dataclass(frozen=True, eq=False)
+class _Counted:
+    """Ranks of the values of some heads; heads may share values."""
+
+    ranks: Ranks
+    owner: Int[Tensor, " head"]
+    sets: KeySets
+
+    def by_row(self) -> Int[Tensor, "3 head query"]:
+        """The least, likely and largest rank of every row."""
+        counts = torch.stack([self.ranks.least, self.ranks.rank, self.ranks.most])
+        return counts[:, self.owner[:, None], self.sets.of_row]
+
+    def spectrum(self) -> Float[Tensor, "head direction"]:
+        """The singular values behind the row that sees most."""
+        return self.ranks.spectrum[self.owner]
+
+
+def _project(rows: "_Rows", values: HeadValues, sets: KeySets, tolerance: Tolerance) -> _Counted:
+    """Fill the effective rows of some heads, which are zero, and count their ranks."""
     distinct, owner = _distinct(values)
     counted = ranks(distinct, sets, tolerance)  # step 1
-    counts = {"rank": counted.rank, "least_rank": counted.least, "most_rank": counted.most}
-    numbers = {name: count[owner][:, sets.of_row] for name, count in counts.items()}
-    numbers["spectrum"] = counted.spectrum[owner]
     free = counted.rank < sets.size
     if not bool(free.any(0).all()):
         for block in sets.blocks(~free.any(0)):
@@ -169,85 +190,61 @@ def _project(
                 raw = rows.read(block, part)
                 rows.write(block, part, raw, raw)  # step 2
     if bool(free.any()):
-        space = space_of(distinct, owner, sets, counted, tolerance, rows.dtype)  # step 3
+        space = space_of(distinct, owner, sets, counted, tolerance, rows.effective)  # step 3
         for solver in solvers(space.basis, sets, free.any(0)):
+            plan = space.plan(solver)
             for part in rows.parts(solver.block):
                 raw = rows.read(solver.block, part)
                 kept = rows.room(solver.block, part)
-                space.project(raw, solver, part, kept)
+                space.project(raw, plan, part, kept)
                 rows.write(solver.block, part, raw, kept)
-    return numbers | rows.statistics(free.any(-1)[owner])
+    return _Counted(counted, owner, sets)
 
 
 class _Rows:
-    """The rows of some heads, read and written a few at a time, and what is measured of them."""
+    """The rows of some heads, read, written and measured a few at a time."""
 
     def __init__(
         self,
         maps: HeadMaps,
         effective: HeadMaps,
         sets: KeySets,
-        heads: slice,
-        measure: Measure | None,
+        first_head: int,
+        measures: Sequence[Measure],
     ) -> None:
         self.maps, self.effective, self.sets = maps, effective, sets
-        self.first_head, self.measure, self.dtype = heads.start, measure, effective.dtype
-        shape = (5, *maps.shape[:2])
-        self.measured = torch.zeros(shape, dtype=torch.float64, device=maps.device)
+        self.first_head, self.measures = first_head, measures
 
     def parts(self, block: Block) -> list[Part]:
         """Whole heads as many as fit into the workspace, or else rows of one, in even runs."""
         row = max(1, (block.span.stop - block.span.start) * self.effective.element_size())
         most = max(1, WORKSPACE // row)
-        rows = _even_runs(len(block.rows), most)
         heads = _even_runs(len(self.maps), max(1, most // max(1, len(block.rows))))
-        return [Part(some_heads, some_rows) for some_heads in heads for some_rows in rows]
+        rows = [(run, _place(block.rows[run])) for run in _even_runs(len(block.rows), most)]
+        return [Part(some_heads, *some_rows) for some_heads in heads for some_rows in rows]
 
     def read(self, block: Block, part: Part) -> HeadMaps:
         """Rows of a block over the keys of its span; what they cannot see is nothing."""
-        place = _place(block.rows[part.rows])
-        raw = self.maps[part.heads, place, block.span].to(self.effective.dtype)
+        raw = self.maps[part.heads, part.place, block.span].to(self.effective.dtype)
         if block.sees_all:
             return raw
-        return raw * self.sets.member[block.sets[block.set_of_row[part.rows]], block.span]
+        return raw * seen_in(self.sets, block, part).to(raw.device)
 
     def room(self, block: Block, part: Part) -> HeadMaps:
         """Where effective rows go: their place, if it is not scattered."""
-        place = _place(block.rows[part.rows])
-        if isinstance(place, slice):
-            return self.effective[part.heads, place, block.span]
-        return torch.empty_like(self.effective[part.heads, place, block.span])
+        room = self.effective[part.heads, part.place, block.span]
+        return room if isinstance(part.place, slice) else torch.empty_like(room)
 
     def write(self, block: Block, part: Part, raw: HeadMaps, kept: HeadMaps) -> None:
         """Put effective rows in their place, and measure them while they are in the cache."""
-        place = _place(block.rows[part.rows])
-        if not isinstance(place, slice) or kept is raw:
-            self.effective[part.heads, place, block.span] = kept
-        null = raw - kept
-        if self.measure is not None:
-            heads = slice(self.first_head + part.heads.start, self.first_head + part.heads.stop)
-            self.measure(Measured(heads, block.span, raw, kept, null))
-        null_length = torch.linalg.vector_norm(null, dim=-1)
-        numbers = (
-            raw.sum(-1),
-            kept.sum(-1),
-            torch.linalg.vector_norm(raw, dim=-1),
-            null_length,
-            null.abs_().sum(-1),
-        )
-        for rows, number in zip(self.measured, numbers, strict=True):
-            rows[part.heads, place] = number.to(torch.float64)
-
-    def statistics(self, free: Bool[Tensor, " head"]) -> dict[str, Tensor]:
-        """What the rows lose; heads in which no row is free lose nothing."""
-        raw_sum, kept_sum, length, null_length, null_sum = self.measured
-        pairs = int(self.sets.size[self.sets.of_row].sum())
-        pearson = _pearson((raw_sum, kept_sum), length, null_length, pairs)
-        return {
-            "null_fraction": null_length / torch.where(length > 0, length, 1.0),
-            "moved": null_sum / 2,
-            "pearson": torch.where(free, pearson, 1.0),
-        }
+        if not isinstance(part.place, slice) or kept is raw:
+            self.effective[part.heads, part.place, block.span] = kept
+        if not self.measures:
+            return
+        heads = slice(self.first_head + part.heads.start, self.first_head + part.heads.stop)
+        measured = Measured(heads, part.place, block.span, raw, kept, raw - kept)
+        for measure in self.measures:
+            measure(measured)
 
 
 def _even_runs(count: int, most: int) -> list[slice]:
@@ -273,20 +270,3 @@ def _distinct(
         return values, new.cumsum(0) - 1
     new[1:] = (values[1:] != values[:-1]).flatten(1).any(1)
     return values[new], new.cumsum(0) - 1
-
-
-def _pearson(
-    sums: tuple[Float[Tensor, "head query"], Float[Tensor, "head query"]],
-    length: Float[Tensor, "head query"],
-    null_length: Float[Tensor, "head query"],
-    pairs: int,
-) -> Float[Tensor, " head"]:
-    """Correlation of raw and effective weights.
-
-    The product of a row with its projection is ‖row‖² − ‖null part‖², the projection's own square.
-    """
-    raw_sum, kept_sum = (row_sums.sum(-1) for row_sums in sums)
-    raw, kept = length.square().sum(-1), (length.square() - null_length.square()).sum(-1)
-    covariance = kept - raw_sum * kept_sum / pairs
-    variances = (raw - raw_sum**2 / pairs) * (kept - kept_sum**2 / pairs)
-    return covariance / variances.clamp_min(0).sqrt()

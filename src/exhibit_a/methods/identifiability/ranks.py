@@ -19,6 +19,7 @@ The result is the one that a singular value decomposition of every V[S] would gi
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import torch
@@ -26,6 +27,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from exhibit_a.methods.identifiability.key_sets import KeySets
+from exhibit_a.numerics.exact import exact
 from exhibit_a.numerics.parallel import one_thread
 
 DOUBT = 10.0  # a singular value within this factor of the tolerance makes the rank borderline
@@ -75,8 +77,50 @@ class Ranks:
     least: Int[Tensor, "head set"]
     rank: Int[Tensor, "head set"]
     most: Int[Tensor, "head set"]
-    spectrum: Float[Tensor, "head direction"]  # of the largest set, in descending order
-    gram: Float[Tensor, "head width width"] | None  # VᵀV on it, where it was needed
+    strengths: "_Strengths"
+    widest: Bool[Tensor, " key"]  # the largest set
+
+    @cached_property
+    def spectrum(self) -> Float[Tensor, "head direction"]:
+        """Singular values of the values on the largest set, in descending order."""
+        with one_thread():
+            return self.strengths(self.widest, torch.arange(len(self.rank)).to(self.rank.device))
+
+    @property
+    def factor(self) -> "Factor | None":
+        """VᵀV on the largest set, factorised; None where it has lost too many digits."""
+        return self.strengths.factor(self.widest)
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """A Gram matrix G = LLᵀ for every head, and L⁻¹."""
+
+    gram: Float[Tensor, "*batch side side"]
+    lower: Float[Tensor, "*batch side side"]
+    inverse: Float[Tensor, "*batch side side"]
+    failed: Bool[Tensor, "*batch"]
+
+    @cached_property
+    def spread(self) -> Float[Tensor, "*batch"]:
+        """What (σ_min / σ_max)² of the values is at least; zero where G has no factor.
+
+        σ_min² ≥ 1 / tr G⁻¹ = 1 / ‖L⁻¹‖² and σ_max² ≤ tr G.
+        """
+        most = self.gram.diagonal(dim1=-2, dim2=-1).sum(-1)
+        return torch.where(self.failed, 0, 1 / (self.inverse.square().sum((-2, -1)) * most))
+
+    def surely_above(self, line: float) -> Bool[Tensor, "*batch"]:
+        """Whether all singular values are above ``line`` times the largest, beyond doubt."""
+        return self.spread > 2 * line**2  # twice: rounding of the factor
+
+
+def factorised(gram: Float[Tensor, "*batch side side"]) -> Factor:
+    """The triangular factor of Gram matrices; much faster than their spectrum."""
+    lower, failed = torch.linalg.cholesky_ex(gram)
+    identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device).expand_as(gram)
+    inverse = torch.linalg.solve_triangular(lower, identity, upper=False)
+    return Factor(gram, lower, inverse, failed != 0)
 
 
 def ranks(values: HeadValues, sets: KeySets, tolerance: Tolerance) -> Ranks:
@@ -97,10 +141,8 @@ def ranks(values: HeadValues, sets: KeySets, tolerance: Tolerance) -> Ranks:
                 middle = (start + stop) // 2
                 pending.append((start, middle, open_heads[~settled]))
                 pending.append((middle, stop, open_heads[~settled]))
-        largest = sets.member[int(sets.size.argmax())]
-        spectrum = strengths(largest, every_head)
     least, rank, most = counts.unbind(-1)
-    return Ranks(least, rank, most, spectrum, strengths.grams.get(_name(largest)))
+    return Ranks(least, rank, most, strengths, sets.member[int(sets.size.argmax())])
 
 
 def surely_independent(
@@ -108,23 +150,16 @@ def surely_independent(
 ) -> Bool[Tensor, "*batch"]:
     """Whether the values of all keys, and so of any of them, have full rank beyond doubt.
 
-    For G = VVᵀ, σ_min² ≥ 1 / tr G⁻¹ and σ_max² ≤ tr G. A triangular factor of G gives both much
-    faster than a spectrum; False only means that the spectrum must be computed. Leaving keys out
-    raises σ_min and lowers σ_max, so True holds for every set of keys.
+    A triangular factor of VVᵀ shows it (``Factor.spread``); False only means that the spectrum must
+    be computed. Leaving keys out raises σ_min and lowers σ_max: True holds for every set of keys.
     """
     keys, width = values.shape[-2:]
     line = tolerance.lines(keys)[0]
     if keys > width or keys == 0 or line**2 < 1e3 * EXACT:
         return torch.zeros(values.shape[:-2], dtype=torch.bool, device=values.device)
-    exact = values.to(torch.float64)
-    gram = exact @ exact.mT
-    factor, failed = torch.linalg.cholesky_ex(gram)
-    identity = torch.eye(keys, dtype=torch.float64, device=values.device).expand_as(gram)
-    inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
-    least = 1 / inverse.square().sum((-2, -1))  # tr G⁻¹ = ‖L⁻¹‖²_F
-    most = gram.diagonal(dim1=-2, dim2=-1).sum(-1)
-    sure: Tensor = (failed == 0) & (least > 2 * line**2 * most)  # twice: rounding of the factor
-    return sure
+    exact_values = exact(values)
+    sure = factorised(exact_values @ exact_values.mT).surely_above(line)
+    return sure.to(values.device)
 
 
 def with_ones(values: Float[Tensor, "head key d_head"], sets: KeySets) -> HeadValues:
@@ -142,19 +177,27 @@ def singular_values(
     The eigenvalues of the Gram matrix are much cheaper, but squares of small numbers are lost in
     the rounding of the largest.
     """
-    return _strengths_and_gram(matrix, finest)[0]
+    gram = _gram(matrix, finest)
+    if gram is not None:
+        return _roots(gram)
+    strengths: Tensor = torch.linalg.svdvals(matrix)
+    return strengths
 
 
-def _strengths_and_gram(
+def _gram(
     matrix: Float[Tensor, "*batch row column"], finest: float
-) -> tuple[Float[Tensor, "*batch direction"], Float[Tensor, "*batch side side"] | None]:
-    """Singular values, and the smaller Gram matrix if they come from it."""
+) -> Float[Tensor, "*batch side side"] | None:
+    """The smaller Gram matrix, if squares of singular values are not lost in its rounding."""
     if finest**2 < 1e3 * EXACT or 0 in matrix.shape:
-        return torch.linalg.svdvals(matrix), None
+        return None
     tall = matrix.shape[-2] > matrix.shape[-1]
-    gram = matrix.mT @ matrix if tall else matrix @ matrix.mT
+    return matrix.mT @ matrix if tall else matrix @ matrix.mT
+
+
+def _roots(gram: Float[Tensor, "*batch side side"]) -> Float[Tensor, "*batch side"]:
+    """Singular values from the Gram matrix, in descending order."""
     squares: Tensor = torch.linalg.eigvalsh(gram)
-    return squares.clamp_min(0).sqrt().flip(-1), gram
+    return squares.clamp_min(0).sqrt().flip(-1)
 
 
 def _runs(sets: KeySets, width: int) -> list[tuple[int, int]]:
@@ -168,6 +211,8 @@ def _between(
     sets: KeySets, run: slice, strengths: "_Strengths", tolerance: Tolerance, heads: Tensor
 ) -> tuple[Int[Tensor, "head set 3"], Bool[Tensor, " head"]]:
     """Ranks of a run of sets from its core and its union, and for which heads that settles them."""
+    if run.stop - run.start == 1:
+        return _alone(sets, run.start, strengths, tolerance, heads), torch.ones_like(heads) > 0
     core, union = sets.member[run].all(0), sets.member[run].any(0)
     inner, outer = strengths(core, heads), strengths(union, heads)
     inner_size, outer_size = int(core.sum()), int(union.sum())
@@ -185,6 +230,18 @@ def _between(
     return counts, (same_rank | same_nullity).all(-1)
 
 
+def _alone(
+    sets: KeySets, index: int, strengths: "_Strengths", tolerance: Tolerance, heads: Tensor
+) -> Int[Tensor, "head 1 3"]:
+    """Ranks of one set; where its values are independent beyond doubt, no spectrum is needed."""
+    member, lines = sets.member[index], tolerance.lines(int(sets.size[index]))
+    factor = strengths.factor(member)
+    if factor is not None and bool(factor.surely_above(lines[0]).all()):
+        return torch.full_like(heads, strengths.width).reshape(-1, 1, 1).expand(-1, 1, 3)
+    spectrum = strengths(member, heads)
+    return _above(spectrum, _thresholds(spectrum, lines)).unsqueeze(1)
+
+
 def _thresholds(strengths: Tensor, lines: tuple[float, ...]) -> Tensor:
     """The relative lines of each head, times its largest singular value."""
     largest = strengths[:, :1] if strengths.shape[1] else strengths.new_zeros(len(strengths), 1)
@@ -200,27 +257,45 @@ class _Strengths:
     """Singular values of the values on a set, for some heads; each is computed once."""
 
     def __init__(self, values: HeadValues, tolerance: Tolerance) -> None:
-        self.values, self.tolerance = values, tolerance
+        self.values, self.tolerance, self.width = values, tolerance, values.shape[-1]
         self.known: dict[bytes, tuple[Tensor, Tensor]] = {}
-        self.grams: dict[bytes, Tensor] = {}  # VᵀV of sets with more keys than d, for all heads
+        self.grams: dict[bytes, Tensor | None] = {}  # VᵀV of sets of more keys than V is wide
+        self.factors: dict[bytes, Factor | None] = {}
 
     def __call__(self, member: Bool[Tensor, " key"], heads: Int[Tensor, " head"]) -> Tensor:
         values, name, size = self.values, _name(member), int(member.sum())
         if name not in self.known:
-            blank = values.new_zeros(len(values), min(size, values.shape[-1]))
+            blank = values.new_zeros(len(values), min(size, self.width))
             done = torch.zeros(len(values), dtype=torch.bool, device=values.device)
             self.known[name] = (done, blank)
         done, spectra = self.known[name]
         missing = heads[~done[heads]]
         if len(missing):
-            rows = values if len(missing) == len(values) else values[missing]
-            rows = rows if size == len(member) else rows[:, member]
-            finest = self.tolerance.lines(size)[-1]
-            spectra[missing], gram = _strengths_and_gram(rows, finest)
+            every = len(missing) == len(values)
+            gram = self._gram_of(member) if every and size > self.width else None
+            rows = values if every else values[missing]
+            spectra[missing] = (
+                singular_values(rows[:, member], self.tolerance.lines(size)[-1])
+                if gram is None
+                else _roots(gram)
+            )
             done[missing] = True
-            if gram is not None and len(missing) == len(values) and size > values.shape[-1]:
-                self.grams[name] = gram
         return spectra[heads]
+
+    def factor(self, member: Bool[Tensor, " key"]) -> Factor | None:
+        """VᵀV of all heads on a set, factorised, if it has more keys than V is wide."""
+        name = _name(member)
+        if name not in self.factors:
+            gram = self._gram_of(member) if int(member.sum()) > self.width else None
+            self.factors[name] = None if gram is None else factorised(gram)
+        return self.factors[name]
+
+    def _gram_of(self, member: Bool[Tensor, " key"]) -> Tensor | None:
+        name, size = _name(member), int(member.sum())
+        if name not in self.grams:
+            rows = self.values if size == len(member) else self.values[:, member]
+            self.grams[name] = _gram(rows, self.tolerance.lines(size)[-1])
+        return self.grams[name]
 
 
 def _name(member: Bool[Tensor, " key"]) -> bytes:

@@ -12,9 +12,10 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from exhibit_a.methods.identifiability.key_sets import KeySets
-from exhibit_a.methods.identifiability.ranks import EXACT, HeadMaps, Ranks, Tolerance
+from exhibit_a.methods.identifiability.key_sets import Block, KeySets
+from exhibit_a.methods.identifiability.ranks import EXACT, Factor, HeadMaps, Ranks, Tolerance
 from exhibit_a.methods.identifiability.woodbury import Solver
+from exhibit_a.numerics.exact import exact
 
 WELL_CONDITIONED = {torch.float32: 1e-8, torch.float64: 1e-6}  # smallest pivot of G, against 1
 SAME_SPACE = 1e-6  # how far directions below the tolerance may turn the space that is kept
@@ -29,6 +30,17 @@ class Part:
 
     heads: slice
     rows: slice
+    place: slice | Int[Tensor, " row"]  # of the rows in their maps
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How the rows of a block are projected, by what is known of its key sets."""
+
+    solver: Solver
+    safe: bool  # whether products in the precision of the maps are good enough
+    bound: Bool[Tensor, "distinct set"] | None  # where rows have no null space, if anywhere
+    unsettled: Bool[Tensor, "distinct set"] | None  # where each set has its own basis, if anywhere
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,37 +56,48 @@ class Space:
     settled: Bool[Tensor, "distinct set"]  # whether the values have the rank of the whole there
     blur: Float[Tensor, " distinct"]  # strongest direction dropped over the weakest kept
 
-    def project(self, raw: HeadMaps, solver: Solver, part: Part, effective: HeadMaps) -> None:
-        """Fill ``effective`` for a part of a block, over the keys of its span."""
+    def plan(self, solver: Solver) -> Plan:
+        """How the rows of a block are projected, which is the same for all its parts."""
         block, limit = solver.block, SAFE_GROWTH * self.basis.shape[-1] ** 0.5
-        owner = self.owner[part.heads]
         safe = bool((solver.amplification <= limit).all())  # False for NaN, too
-        exact = raw if safe else raw.to(torch.float64)
-        basis = self.rough[part.heads, block.span] if safe else self.basis[owner][:, block.span]
-        basis = basis.to(exact.dtype)
-        solution = exact @ basis
-        if solver.inverse is not None:
-            solution = solver.coefficients(solution.to(torch.float64), owner, part.rows)  # step 4
-        if safe:
-            torch.matmul(solution.to(raw.dtype), basis.mT, out=effective)
-        else:
-            effective.copy_(solution @ basis.mT)
-        set_of_row = block.set_of_row[part.rows]
-        if not block.sees_all:
-            effective *= self.sets.member[block.sets[set_of_row], block.span]
-        size, rank = self.sets.size[block.sets], self.counted.rank[:, block.sets]
-        free = (rank < size)[owner]
-        if not bool(free.all()):
-            untouched = ~free[:, set_of_row].unsqueeze(-1)
-            effective.copy_(torch.where(untouched, raw, effective))  # step 2
-        line = (self.blur / SAME_SPACE).square().clamp_min(WELL_CONDITIONED[raw.dtype])
+        free = self.counted.rank[:, block.sets] < self.sets.size[block.sets]
+        line = (self.blur / SAME_SPACE).square().clamp_min(WELL_CONDITIONED[self.rough.dtype])
         settled = self.settled[:, block.sets] & (solver.pivots > line.unsqueeze(-1))
-        unsettled = free & ~settled[owner]
+        unsettled = free & ~settled
+        return Plan(
+            solver,
+            safe,
+            bound=None if bool(free.all()) else ~free,
+            unsettled=unsettled if bool(unsettled.any()) else None,
+        )
+
+    def project(self, raw: HeadMaps, plan: Plan, part: Part, effective: HeadMaps) -> None:
+        """Fill ``effective`` for a part of a block, over the keys of its span."""
+        solver, block, owner = plan.solver, plan.solver.block, self.owner[part.heads]
+        weights = raw if plan.safe else exact(raw)
+        span = block.span
+        basis = self.rough[part.heads, span] if plan.safe else exact(self.basis[owner, span])
+        solution = weights @ basis
+        if solver.inverse is not None:
+            solution = solver.coefficients(exact(solution), owner, part.rows)  # step 4
+        if plan.safe:
+            torch.matmul(solution.to(raw.dtype).to(raw.device), basis.mT, out=effective)
+        else:
+            effective.copy_((solution @ basis.mT).to(raw.dtype))
+        if not block.sees_all:
+            effective *= seen_in(self.sets, block, part).to(raw.device)
+        set_of_row = block.set_of_row[part.rows]
+        if plan.bound is not None:
+            untouched = plan.bound[owner][:, set_of_row].unsqueeze(-1).to(raw.device)
+            effective.copy_(torch.where(untouched, raw, effective))  # step 2
+        if plan.unsettled is None:
+            return
+        unsettled = plan.unsettled[owner]
         for place in unsettled.any(0).nonzero().flatten().tolist():  # step 5
             rows = (set_of_row == place).nonzero().flatten()
             heads = unsettled[:, place].nonzero().flatten()
             seen = (owner[heads], int(block.sets[place]))
-            self._row_by_row(raw, effective, seen, block.span, (heads, rows))
+            self._row_by_row(raw, effective, seen, span, (heads, rows))
 
     def _row_by_row(
         self,
@@ -90,9 +113,14 @@ class Space:
         kinds, place = torch.unique(owner, return_inverse=True)
         directions = _leading(self.values[kinds][:, keys], self.counted.rank[kinds, index])[place]
         block = (heads[:, None, None], rows[:, None], keys - span.start)
-        exact = raw[block].to(torch.float64) @ directions @ directions.mT
+        projected = exact(raw[block]) @ directions @ directions.mT
         effective[heads[:, None], rows] = 0  # without a factor, there may be anything
-        effective[block] = exact.to(effective.dtype)
+        effective[block] = projected.to(effective.dtype).to(effective.device)
+
+
+def seen_in(sets: KeySets, block: Block, part: Part) -> Bool[Tensor, "row key"]:
+    """Which keys of the block's span the rows of a part see."""
+    return sets.member[block.sets[block.set_of_row[part.rows]], block.span]
 
 
 def space_of(
@@ -101,16 +129,18 @@ def space_of(
     sets: KeySets,
     counted: Ranks,
     tolerance: Tolerance,
-    dtype: torch.dtype,
+    maps: HeadMaps,
 ) -> Space:
-    """The space of the values on all keys that are seen, for maps in ``dtype`` (step 3)."""
+    """The space of the values on all keys that are seen, for such maps (step 3)."""
+    dtype = maps.dtype
     seen, widest = sets.everything, int(sets.size.argmax())
     rank, blur = counted.rank[:, widest], values.new_zeros(len(values))
     whole = values if bool(seen.all()) else values[:, seen]
     one_sees_all = bool((sets.member[widest] == seen).all())
     full = one_sees_all and bool((rank == values.shape[-1]).all())
-    if full and counted.gram is not None and _well_spread(counted.spectrum, dtype):
-        columns = _by_cholesky(whole, counted.gram, dtype if len(sets) == 1 else whole.dtype)
+    factor = counted.factor if full else None
+    if factor is not None and _well_spread(factor, dtype):
+        columns = _by_cholesky(whole, factor, dtype if len(sets) == 1 else whole.dtype)
     else:
         columns, mixing = torch.linalg.qr(whole)
     if not full:
@@ -127,35 +157,31 @@ def space_of(
         basis = values.new_zeros(*values.shape[:2], columns.shape[-1])
         basis[:, seen] = columns
     settled = counted.rank == rank.unsqueeze(-1)
-    rough = basis.to(dtype)
+    rough = basis.to(dtype).to(maps.device)
     rough = rough if len(rough) == len(owner) else rough[owner]
     return Space(values, owner, sets, counted, basis, rough, settled, blur)
 
 
 def _by_cholesky(
-    values: Distinct, gram: Float[Tensor, "distinct width width"], dtype: torch.dtype
+    values: Distinct, factor: Factor, dtype: torch.dtype
 ) -> Float[Tensor, "distinct key width"]:
     """B from VᵀV = LLᵀ and V = B Lᵀ; in ``dtype`` where that adds little to its own rounding.
 
     The columns of V add to the rounding of B by √Σ Gₖₖ(G⁻¹)ₖₖ, which is √width where they are
     orthogonal, whatever their lengths.
     """
-    factor = torch.linalg.cholesky(gram)
-    identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    inverse = torch.linalg.solve_triangular(factor, identity.expand_as(gram), upper=False)
-    lengths = gram.diagonal(dim1=-2, dim2=-1)
-    growth = (lengths * inverse.square().sum(-2)).sum(-1).sqrt()
-    if bool((growth <= SAFE_GROWTH * gram.shape[-1] ** 0.5).all()):
-        product: Tensor = values.to(dtype) @ inverse.to(dtype).mT
+    lengths = factor.gram.diagonal(dim1=-2, dim2=-1)
+    growth = (lengths * factor.inverse.square().sum(-2)).sum(-1).sqrt()
+    if bool((growth <= SAFE_GROWTH * values.shape[-1] ** 0.5).all()):
+        product: Tensor = values.to(dtype) @ factor.inverse.to(dtype).mT
         return product
-    columns: Tensor = torch.linalg.solve_triangular(factor, values.mT, upper=False).mT
+    columns: Tensor = torch.linalg.solve_triangular(factor.lower, values.mT, upper=False).mT
     return columns
 
 
-def _well_spread(spectrum: Float[Tensor, "distinct direction"], dtype: torch.dtype) -> bool:
+def _well_spread(factor: Factor, dtype: torch.dtype) -> bool:
     """Whether the Gram matrix, with squares of the spectrum, still has the digits of ``dtype``."""
-    squares = (spectrum[:, -1] / spectrum[:, 0]).square()
-    return bool((squares * torch.finfo(dtype).eps > 8 * EXACT).all())
+    return bool((factor.spread * torch.finfo(dtype).eps > 8 * EXACT).all())
 
 
 def _leading(

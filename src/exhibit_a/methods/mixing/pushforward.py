@@ -27,6 +27,7 @@ from exhibit_a.errors import BrokenInvariantError, NotComputableError, first_lin
 from exhibit_a.methods.mixing.folding import Fold, side_by_side
 from exhibit_a.methods.mixing.probing import Tangents
 from exhibit_a.methods.mixing.tangent_kernels import FirstOrder
+from exhibit_a.numerics.exact import exact
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Context
 from exhibit_a.subject.anatomy import first_hidden
@@ -266,9 +267,9 @@ def _adjoint_gap(
     gradient: Tensor, stand_ins: tuple[Tensor, ...], probe: Tangents, pushed: list[Tensor]
 ) -> float:
     """How far ⟨Jᵀu, v⟩ is from ⟨u, Jv⟩, relative to the size of the vectors."""
-    backwards = (gradient.double().sum(0) * probe.double()).sum((1, 2))
+    backwards = (exact(gradient).sum(0) * exact(probe)).sum((1, 2))
     terms = [
-        (stand_in.detach().double() * derivative.double()).flatten(1)
+        (exact(stand_in.detach()) * exact(derivative)).flatten(1)
         for stand_in, derivative in zip(stand_ins, pushed, strict=True)
     ]
     forwards = torch.stack([term.sum(1) for term in terms]).sum(0)

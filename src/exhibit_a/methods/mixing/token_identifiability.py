@@ -42,6 +42,7 @@ from exhibit_a.methods.mixing.token_task import (
     scored,
 )
 from exhibit_a.methods.registry import Cost, method
+from exhibit_a.numerics.exact import exact
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import Options
 from exhibit_a.subject.subject import Subject
@@ -81,7 +82,7 @@ class TokenIdentifiability(Result):
 @method(
     question="Can a token be found again from its hidden vector?",
     needs=("text",),
-    cost=Cost(forwards=6, states=1),
+    cost=Cost(forwards=1, states=1),
     command="tokens",
     defaults={"maps": ("identity", "linear")},
 )
@@ -163,7 +164,7 @@ def _test_checks(score: Score, learned: Sequence[str]) -> dict[str, int | float 
     if learned:
         bounds = torch.stack([score.intervals()[CONTROL + name] for name in learned])
         inside = (bounds[..., 0] <= score.chance) & (score.chance <= bounds[..., 1])
-        at_chance = float(inside.double().mean())
+        at_chance = float(exact(inside).mean())
     return {
         "test_texts": score.texts,
         "test_words": score.counts["words"],

@@ -20,6 +20,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from exhibit_a.methods.mixing.token_search import Metric
+from exhibit_a.numerics.exact import exact
 from exhibit_a.numerics.seeds import generator
 
 HiddenRows = Float[Tensor, "layer row d_model"]
@@ -47,7 +48,7 @@ class Moments:
 
     def add(self, hidden: HiddenRows, targets: Float[Tensor, "target row d_input"]) -> None:
         """Add some rows."""
-        hidden, targets = hidden.double().cpu(), targets.double().cpu()
+        hidden, targets = exact(hidden).cpu(), exact(targets).cpu()
         self.count += hidden.shape[1]
         self.hidden += hidden.sum(1)
         self.gram += hidden.mT @ hidden

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from exhibit_a.numerics.exact import exact
 from exhibit_a.numerics.seeds import generator
 
 REPLICATES = 500
@@ -85,7 +86,7 @@ def score_candidates(
         (overall == 1) * (words | special),
         (overall == 1) * special,
     ]
-    return torch.stack([statistic.double().sum(1) for statistic in statistics])
+    return torch.stack([exact(statistic).sum(1) for statistic in statistics])
 
 
 def _nearness(a: Tensor, b: Tensor) -> Tensor:
@@ -107,12 +108,10 @@ class Score:
 
     def add(self, hits: Float[Tensor, "statistic map layer text"], words: Tensor) -> None:
         """Add the sums of some texts, and their numbers of words."""
-        weights = torch.poisson(
-            torch.ones(REPLICATES, len(words)), generator=self.chance_of
-        ).double()
+        weights = exact(torch.poisson(torch.ones(REPLICATES, len(words)), generator=self.chance_of))
         self.sums += hits.sum(-1)
         self.replicates += torch.einsum("mlt,rt->rml", hits[0], weights)
-        self.replicate_words += weights @ words.double()
+        self.replicate_words += weights @ exact(words)
         self.texts += len(words)
 
     @property

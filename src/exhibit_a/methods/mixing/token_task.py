@@ -6,7 +6,7 @@ candidates (2), and the control is asked for its own training words (3).
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -32,12 +32,14 @@ from exhibit_a.methods.mixing.token_search import (
     cosine,
     score_candidates,
 )
-from exhibit_a.methods.mixing.token_states import Split, StateBatch, Texts, states
+from exhibit_a.methods.mixing.token_states import SPLITS, Split, StateBatch, Texts, states
+from exhibit_a.numerics.exact import exact
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.subject.subject import Subject
 
 CandidateSet = Literal["sequence", "dataset", "vocab"]
 POOL = 8192  # tokens that represent all tokens of a data set
+HELD = 2**28  # bytes of hidden states that are kept; with more texts, they are run again
 MEMORISED = 4096  # training words of which it is asked whether the control memorised them
 
 Map = Callable[[Float[Tensor, "layer row d_model"]], Predicted]
@@ -56,10 +58,20 @@ class TokenTask:
     seed: int
     top: int
     vocabulary: Float[Tensor, "word d_input"] | None
+    known: dict[Split, list[StateBatch]] = field(default_factory=dict)  # splits that were run
 
     def batches(self, split: Split) -> Iterator[StateBatch]:
-        """The states of the texts of one split."""
-        yield from states(self.subject, self.data.split(split))
+        """The states of the texts of one split; few are kept, so that they are run only once."""
+        if split in self.known:
+            yield from self.known[split]
+            return
+        kept, room = list[StateBatch](), HELD * SPLITS[split]
+        for batch in states(self.subject, self.data.split(split)):
+            room -= batch.hidden.nbytes
+            kept = [*kept, batch] if room >= 0 else []
+            yield batch
+        if room >= 0:
+            self.known[split] = kept
 
     def wanted(self, batch: StateBatch) -> Float[Tensor, "text token d_input"]:
         """The vectors that are to be found again."""
@@ -82,10 +94,10 @@ class TokenTask:
 
     def controlled(self, split: Split) -> Iterator[tuple[StateBatch, Float[Tensor, "row d_input"]]]:
         """The states of one split, and for each real token the vector its control is fitted to."""
-        chance = generator(self.seed + 1)
+        chance, words = generator(self.seed + 1), self.unrelated
         for batch in self.batches(split):
-            drawn = torch.randint(len(self.unrelated), (int(batch.real.sum()),), generator=chance)
-            yield batch, self.unrelated[drawn]
+            drawn = torch.randint(len(words), (int(batch.real.sum()),), generator=chance)
+            yield batch, words[drawn]
 
 
 def fitted_maps(
@@ -157,7 +169,7 @@ def scored(task: TokenTask, maps: dict[str, Map]) -> Score:
             hits.append(torch.stack(by_layer, 1))
         score.add(torch.stack(hits, 1).cpu(), words.sum(1).cpu())
         among = 1 + candidates.rivals(words).sum(-1)
-        score.chance_sum += float((words.double() / among).sum())
+        score.chance_sum += float((exact(words) / exact(among)).sum())
         score.counts["words"] += int(words.sum())
         score.counts["all"] += int(batch.real.sum())
         score.counts["special"] += int(special.sum())
@@ -187,7 +199,7 @@ def memorised(task: TokenTask, controls: dict[str, Map]) -> tuple[ByLayer, float
                 near = _nearness(apply(hidden), targets, task.metric)
                 right = near.diagonal(dim1=1, dim2=2)
                 rivals = near.masked_fill(twins, -torch.inf).amax(2)
-                hits[name] = hits.get(name, 0) + (right > rivals).double().sum(1).cpu()
+                hits[name] = hits.get(name, 0) + exact(right > rivals).sum(1).cpu()
         count += sum(sizes)
         if count >= MEMORISED:
             break
