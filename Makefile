@@ -24,7 +24,7 @@ export NO_MKDOCS_2_WARNING = 1
 # What was compiled is kept: else every worker and every command that a test starts does it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo viewer test slow cover plain release check format fuzz trust bench families models claims studies docs map notebooks clean
+.PHONY: demo viewer test slow cover plain release runners check format fuzz trust bench families models claims studies docs map notebooks clean
 
 demo: $(RUNS)  ## explain a sentence with the embedded model
 	mkdir -p build
@@ -73,6 +73,15 @@ release:  ## wheel and source archive into dist/, checked, installed alone, and 
 	  (cd $(RELEASE) && new/bin/python ../../tests/plain/paper.py ../../docs/for-authors.md) || exit 1; \
 	done
 
+# Tried on Linux with pipx 1.x and uv 0.13. Both fetch torch: UV_FIND_LINKS and PIP_FIND_LINKS name a folder with wheels.
+runners:  ## the wheel in dist/ by `pipx run` and by `uvx`, without installing it
+	test -e $(RELEASE)/tools || $(PYTHON) -m venv $(RELEASE)/tools
+	$(RELEASE)/tools/bin/pip install --quiet --disable-pip-version-check pipx uv
+	$(RELEASE)/tools/bin/pipx run --pip-args "--constraint $(CURDIR)/constraints.txt" --spec dist/*.whl \
+	  exhibit-a explain --no-html $(REVIEW)
+	$(RELEASE)/tools/bin/uvx --constraints constraints.txt --from dist/*.whl \
+	  exhibit-a explain --no-html $(REVIEW)
+
 check: $(READY)  ## format, lint, types, import direction
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -120,6 +129,7 @@ map: $(READY)  ## the architecture page, the tables of methods and the list of l
 	$(BIN)/python docs/making/methods.py
 	$(BIN)/python docs/making/tables.py
 	$(BIN)/python docs/making/glossary.py
+	$(BIN)/python docs/making/gallery.py
 	$(BIN)/python docs/making/verdict.py
 	$(BIN)/python docs/making/context.py
 	$(BIN)/python docs/making/claims.py

@@ -79,11 +79,12 @@ def gallery(browser: Browser, figures: Path) -> None:
     assert spec.loader is not None
     pages = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(pages)
-    for name, page in pages.made().items():
-        for view, how in VIEWS.items():
-            if name != "compared" or view == "desktop":
-                picture = taken(browser, page, how, ready="footer")
-                keep(figures / f"gallery-{name}-{view}.png", picture, SMALLER, 640)
+    made = pages.made()
+    for shown in pages.SHOWN:
+        name = shown.maker.__name__
+        for view in ("desktop", *shown.views):
+            picture = taken(browser, made[name], VIEWS[view], ready="footer")
+            keep(figures / f"gallery-{name}-{view}.png", picture, SMALLER, 640)
 
 
 def verdict(browser: Browser, figures: Path) -> None:

@@ -28,12 +28,13 @@ class FieldComments(Extension):
         """Look at the line on which the field is declared, and at those before it."""
         if attr.docstring is None and attr.lineno and attr.parent and attr.parent.is_class:
             lines = attr.lines_collection[attr.filepath]
-            if told := _comment(lines, attr.lineno - 1):
+            if told := comment_on(lines, attr.lineno - 1):
                 text = f"{told[0].upper()}{told[1:]}".rstrip(".")
                 attr.docstring = Docstring(f"{text}.", parent=attr)
 
 
-def _comment(lines: list[str], place: int) -> str:
+def comment_on(lines: list[str], place: int) -> str:
+    """What is written beside a line, or in the lines above it."""
     if beside := BESIDE.search(lines[place]):
         return beside[1]
     told: list[str] = []

@@ -2,16 +2,19 @@
 
 ``make map`` runs it; a test sees that both are what the registry says. In README.md the questions
 stand between ``<!-- methods -->`` and ``<!-- /methods -->``: those of ASKED_FIRST, in their order.
+The models inside the package stand between ``<!-- models -->`` and ``<!-- /models -->``.
 """
 
 import re
 from pathlib import Path
 
+from exhibit_a.embedded.weights import embedded_names
 from exhibit_a.methods.source import Declaration, declared
 
 ROOT = Path(__file__).parents[2]
 README, PAGE = ROOT / "README.md", ROOT / "docs/methods.md"
 BETWEEN = re.compile(r"(<!-- methods -->\n).*?(<!-- /methods -->)", re.S)
+MODELS = re.compile(r"(<!-- models -->\n).*?(<!-- /models -->)", re.S)
 ASKED_FIRST = (
     *("trial", "pictures", "effective_attention", "attention_identifiability"),
     *("self_attribution", "attribution_tree", "context_attribution", "hidden_attribution"),
@@ -68,9 +71,14 @@ def page() -> str:
 
 
 def readme() -> str:
-    """README.md with the questions of today."""
+    """README.md with the questions and the models of today."""
     asked = f"{table(ASKED_FIRST)}{COMPARED}\n"
-    return BETWEEN.sub(lambda m: m[1] + asked + m[2], README.read_text("utf-8"))
+    text = BETWEEN.sub(lambda m: m[1] + asked + m[2], README.read_text("utf-8"))
+    *cards, last = [
+        f"[`{name}`](src/exhibit_a/embedded/{name}/README.md)" for name in embedded_names()
+    ]
+    inside = f"Inside are small models: {', '.join(cards)} and\n{last}. Their cards say what they are for.\n"
+    return MODELS.sub(lambda m: m[1] + inside + m[2], text)
 
 
 if __name__ == "__main__":

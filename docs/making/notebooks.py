@@ -1,12 +1,13 @@
 """Run the tutorial notebooks again, from top to bottom, and keep what they said.
 
-    python docs/making/notebooks.py
+    python docs/making/notebooks.py [NAME …]
 
 Each runs in an empty folder with one thread. What differs from run to run without meaning anything
 (times, execution counts of other runs) is not kept.
 """
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -43,9 +44,10 @@ def executed(path: Path) -> nbformat.NotebookNode:
 
 
 def main() -> None:
-    """Run every notebook and write it back."""
+    """Run every notebook, or those of some names, and write it back."""
     for path in sorted(FOLDER.glob("*.ipynb")):
-        nbformat.write(executed(path), path)
+        if path.stem in sys.argv[1:] or not sys.argv[1:]:
+            nbformat.write(executed(path), path)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,11 @@ def __dir__() -> list[str]:
 
 def _public(name: str) -> object:
     """The public name, when the first one is asked for; lazy_loader takes over from here."""
+    from importlib.metadata import version
+
     import lazy_loader
 
     find, listed, names = lazy_loader.attach_stub(__name__, __file__)
-    globals().update(_public=find, __getattr__=find, __dir__=listed, __all__=names)
-    return names if name == "__all__" else find(name)
+    plain = {"__all__": names, "__version__": version("exhibit-a")}
+    globals().update(plain, _public=find, __getattr__=find, __dir__=listed)
+    return plain[name] if name in plain else find(name)

@@ -96,3 +96,5 @@ from .trials.trial import Trial as Trial
 from .trials.trial import trial as trial
 from .trials.verdict import HeadVerdict as HeadVerdict
 from .trials.verdict import Thresholds as Thresholds
+
+__version__: str

@@ -215,6 +215,31 @@ def test_streamed_statistics_are_those_of_all_numbers_at_once():
     np.testing.assert_allclose(width, 1.96 * error, rtol=0.25)
 
 
+def test_quantiles_of_counts_and_of_yes_or_no_are_exact():
+    chance = np.random.default_rng(0)
+    rows = np.stack([chance.random(200) < 0.8, chance.integers(-49, 50, 200)], 1).astype(float)
+    rows[:3, 1] = np.nan
+    stream = Stream(2)
+    stream.add(rows, poisson_weights([f"e{i}" for i in range(200)]))
+    for share in (0.05, 0.25, 0.5, 0.75, 0.95):
+        exact = np.nanquantile(rows, share, axis=0, method="lower")
+        assert stream.quantile(share).tolist() == exact.tolist()
+
+
+def test_a_share_that_is_mostly_one_has_the_median_one():
+    chance = np.random.default_rng(0)
+    rows = np.where(chance.random((300, 1)) < 0.6, 1 - 1e-8, chance.random((300, 1)) * 0.99)
+    rows[7], rows[8] = np.nan, np.inf
+    stream = Stream(1)
+    for start in range(0, 300, 64):
+        part = slice(start, start + 64)
+        stream.add(rows[part], poisson_weights([f"e{i}" for i in range(300)][part]))
+    exact = np.quantile(rows[np.isfinite(rows)], [0.05, 0.25, 0.5, 0.95], method="lower")
+    found = [float(stream.quantile(share)[0]) for share in (0.05, 0.25, 0.5, 0.95)]
+    assert found[2:] == exact[2:].tolist() == [1 - 1e-8] * 2
+    np.testing.assert_allclose(found[:2], exact[:2], rtol=0.0101)
+
+
 def test_intervals_do_not_depend_on_the_order_of_the_examples():
     ids = [f"e{i}" for i in range(300)]
     weights = poisson_weights(ids)

@@ -22,6 +22,10 @@ MADE = {  # what a script writes, and lines that must stand there
     "methods": (),
     "tables": ("| `SelfAttribution` | `scores` | site, head, query, key |",),
     "glossary": (),
+    "gallery": tuple(
+        f"(gallery/{name}.html)"
+        for name in ("classifier", "pair", "causal", "translation", "image", "compared")
+    ),
     "licences": tuple(
         f"\n| {name} | "
         for name in ("torch", "transformers", "rich", "captum", "starlette", "pytest")

@@ -274,6 +274,23 @@ def test_occlusion_is_leave_one_out(answered):
         )
 
 
+@pytest.mark.parametrize("how", ["delete", "pad"])
+def test_what_was_written_stays_when_the_source_is_shortened(how):
+    trace = trace_of("bart")
+    target = choose_target(trace)
+    found = companions(trace, methods=["occlusion"], target=target, erase=how)["occlusion"]
+    for place in removable(trace).nonzero()[:, 0].tolist():
+        kept = torch.arange(len(trace.tokens)) != place
+        mask = trace.inputs.get("attention_mask", torch.ones_like(trace.inputs["input_ids"]))
+        shorter = {"input_ids": trace.inputs["input_ids"][:, kept], "attention_mask": mask[:, kept]}
+        if how == "pad":
+            shorter = {"attention_mask": mask * kept}
+        without = float(target(capture(trace.subject, dict(trace.inputs) | shorter).output))
+        assert_close(
+            float(found.scores[place]), float(target(trace.output)) - without, rtol=1e-4, atol=1e-5
+        )
+
+
 def test_integrated_gradients_are_complete(answered):
     trace, found = answered
     result = found["integrated_gradients"]
@@ -335,7 +352,8 @@ def test_one_written_token_carries_the_whole_change():
 
 def test_what_does_not_apply_is_left_out_with_its_reason():
     found = companions(trace_of("bart"))
-    assert set(found) == {"gradient_input", "integrated_gradients"}
+    on_the_input = {"gradient_input", "integrated_gradients", "occlusion", "lime", "kernel_shap"}
+    assert set(found) == on_the_input
     reasons = found["gradient_input"].checks["left out"]
     assert "two stacks" in reasons["rollout"]
     with pytest.raises(NotComputableError, match="two stacks"):

@@ -3,21 +3,16 @@
 import csv
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from playwright.sync_api import TimeoutError as Late
+from support.axe import examined_by_axe
 from support.cases import TEXT, large_trial
 from support.chromium import visit
 
 import exhibit_a as xa
 
-ROOT = Path(__file__).parents[2]
-AXE = ROOT / "viewer" / "node_modules" / "axe-core" / "axe.min.js"
-SERIOUS = """async () => (await axe.run(document, {resultTypes: ['violations']})).violations
-  .filter(found => ['serious', 'critical'].includes(found.impact))
-  .map(found => [found.id, ...found.nodes.slice(0, 3).map(node => node.html.slice(0, 120))])"""
 TIMED = """async ({run, ready}) => {
   const root = document.querySelector('[data-exhibit-a]').shadowRoot;
   const ask = new Function('root', run), met = new Function('root', `return ${ready}`);
@@ -292,13 +287,6 @@ def test_movement_is_left_out_where_it_is_not_wanted(browser, address):
         assert moving == 0
 
 
-def examined_by_axe(seen):
-    if not AXE.exists():
-        pytest.skip("axe-core is not installed: make viewer")
-    seen.page.evaluate(AXE.read_text("utf-8"))
-    return seen.page.evaluate(SERIOUS)
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_axe_finds_nothing_serious(browser, address, scheme, width):
@@ -315,6 +303,11 @@ def test_axe_finds_nothing_serious_in_other_pages(browser, tiny, tmp_path):
         tiny.effective,
         tiny.tree,
         tiny.pictures,
+        tiny.attribution,
+        tiny.reliance,
+        tiny.hidden,
+        tiny.mixing,
+        tiny.identifiability,
     ]
     for result in results:
         with visit(browser, result.html(tmp_path / "page.html").as_uri()) as seen:
@@ -332,6 +325,7 @@ def test_two_results_are_linked_and_their_difference_is_drawn(browser, tiny, tmp
         seen.settle()
         assert " ".join(seen.text("h1 >> nth=0").split()) == compared.sentence
         assert "before" in seen.text(".half >> nth=0")
+        assert "moved" in seen.text(".changed-heads thead")
         seen[".changed-heads tbody tr"].nth(3).click()
         seen.settle()
         names = [seen[".head-name"].nth(place).inner_text().split("\n")[0] for place in range(3)]
@@ -357,6 +351,7 @@ def test_a_comparison_of_different_texts_aligns_their_words(browser, tmp_path):
         assert ["film", "film"] in columns
         assert ["fine", "·"] in columns or ["fine", "very"] in columns
         assert seen[".difference"].count() == 0  # other shapes
+        assert "moved" not in seen.text(".changed-heads thead")  # other tokens
         assert seen.complaints == []
 
 

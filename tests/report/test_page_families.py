@@ -1,6 +1,7 @@
 """The page of every kind of model: what attends to itself, what crosses over, what sees."""
 
 import pytest
+from support.axe import examined_by_axe
 from support.chromium import visit
 from support.subjects import subject_of
 from support.words import tokenizer
@@ -8,6 +9,7 @@ from support.zoo import FAMILIES
 
 import exhibit_a as xa
 
+KINDS = {"llama": {}, "bart": {"color_scheme": "dark"}, "vit": {"width": 390}}
 MODES = ("raw", "effective", "attribution", "difference")
 MORE = ("gpt2", "t5", "whisper")
 TEXT = "the plot is not great but acting saves it . really a very fine film , not dull"
@@ -43,6 +45,15 @@ def test_a_page_shows_every_kind_of_model(browser, family, tmp_path):
     assert trial.advice in summary
     assert trial.verdict in summary
     assert all(name in summary for name in trial.answer)
+
+
+@pytest.mark.parametrize("family", KINDS)
+def test_axe_finds_nothing_serious_in_any_kind_of_page(browser, family, tmp_path):
+    trial = xa.trial(subject_of(family), FAMILIES[family].inputs(), probes=2)
+    with visit(browser, trial.html(tmp_path / "page.html").as_uri(), **KINDS[family]) as seen:
+        seen.page.wait_for_selector("canvas[data-shown]")
+        seen.settle()
+        assert examined_by_axe(seen) == []
 
 
 def test_a_translation_names_the_words_of_both_sides(browser, tmp_path):

@@ -27,6 +27,7 @@ from exhibit_a.report.terminal import GLYPHS, say, show, timing
 from exhibit_a.subject.subject import load
 from exhibit_a.trials.sentences import percent_text
 
+METRICS = ("comprehensiveness", "sufficiency", "deletion", "insertion", "leave_one_out", "flips")
 LONG = "the plot is not great but acting saves it . really a very fine film , not dull"
 
 
@@ -233,3 +234,22 @@ def test_a_table_with_room_has_every_row_in_one_line():
 def test_no_rows_are_a_title(capsys):
     Console().print(table("nothing trial", [], width=80))
     assert capsys.readouterr().out.split() == ["nothing", "trial"]
+
+
+def test_a_number_and_its_interval_stand_in_one_table():
+    rows = [{"attribution": "raw"} | dict.fromkeys(METRICS, (0.315, 0.128, 0.527))]
+    file = io.StringIO()
+    say(table("faithfulness", rows, width=80), console=Console(file=file, width=80))
+    ruled = [line for line in file.getvalue().splitlines() if line.startswith("raw")]
+    assert len(ruled) > 1  # too wide for one table
+    assert all(
+        line.split()[1:] == ["0.315", "0.128", "0.527"] * (len(line.split()) // 3) for line in ruled
+    )
+
+
+def test_a_column_without_numbers_is_left_out():
+    rows = [{"head": "layer 0, head 1", "share": 0.25, "moved": None}]
+    file = io.StringIO()
+    say(table("heads", rows, width=80), console=Console(file=file, width=80))
+    assert "share" in file.getvalue()
+    assert "moved" not in file.getvalue()

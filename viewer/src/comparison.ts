@@ -162,7 +162,8 @@ function headsView(context: Context, comparison: Comparison, side: Context): HTM
     return Math.abs((second ?? 0) - (first ?? 0)) + (one === two ? 0 : 1e-6);
   };
   const order = comparison.heads.map((_, place) => place).sort((one, two) => changed(two) - changed(one));
-  const columns = ["head", "first", "second", "first share", "second share", "difference", "moved"];
+  const sameTokens = comparison.moved.some((moved) => moved !== null);
+  const columns = ["head", "first", "second", "first share", "second share", "difference", ...(sameTokens ? ["moved"] : [])];
   const helps = [
     "",
     "Verdict on the head in the first.",
@@ -170,12 +171,13 @@ function headsView(context: Context, comparison: Comparison, side: Context): HTM
     "The head’s share of the margin in the first.",
     "The head’s share of the margin in the second.",
     "The second share less the first.",
-    "How far its attention moved: half the sum of absolute differences of a row, mean over rows; only where both read the same tokens.",
+    "How far its attention moved: half the sum of absolute differences of a row, mean over rows.",
   ];
   const rows = order.map((place): Cell[] => {
     const [name, one, two, first, second] = comparison.heads[place];
     const gap = first === null || second === null ? null : second - first;
-    return [name, one, one === two ? two : `→ ${two}`, first, second, gap, comparison.moved[place]];
+    const moved = sameTokens ? [comparison.moved[place]] : [];
+    return [name, one, one === two ? two : `→ ${two}`, first, second, gap, ...moved];
   });
   const choose = (row: number) => side.store.set({ head: order[row] });
   const { element } = sortable(context, "heads compared", columns, rows, helps, choose);

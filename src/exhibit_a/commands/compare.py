@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from exhibit_a.trials.comparison import Comparison
 
 RESULT = ".safetensors"
+SHOWN = 20  # words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +32,24 @@ class Compare(WithModel, WithPage):
         if page is not None:
             compared.html(page)
         self.answer(compared)
+        if compared.words and not self.json:
+            self._print_words(compared)
         if page is not None and not self.json:
             from exhibit_a.commands.screen import print_written
 
             print_written((page,))
+
+    def _print_words(self, compared: "Comparison") -> None:
+        from dataclasses import asdict
+
+        from exhibit_a.commands.screen import print_table
+
+        words = compared.words
+        changes = [abs((word.second_score or 0.0) - (word.first_score or 0.0)) for word in words]
+        ranked = sorted(range(len(words)), key=lambda place: -changes[place])
+        shown = [asdict(words[place]) for place in sorted(ranked[:SHOWN])]
+        part = f", the {len(shown)} that changed most of {len(words)}" if len(words) > SHOWN else ""
+        print_table(f"what each answer took from each word{part}", shown)
 
     def files(self) -> dict[str, Path]:
         """Saved results are not to be written over."""

@@ -61,12 +61,30 @@ def present(
         }
         print_json(plain(about))
         return
+    print_table(summary.title, summary.rows)
+    for line in doubts(result.checks):
+        console().print(line, style="dim")
+    print_written(written)
+
+
+def doubts(checks: Facts) -> list[str]:
+    """A line for each check; what two results say of the same stands in one.
+
+    >>> doubts({"adjoint_gap": 0.25, "first, points": 5, "second, points": 25})
+    ['adjoint gap: 0.250', 'points: 5 and 25']
+    """
     from exhibit_a.report.table import cell
 
-    print_table(summary.title, summary.rows)
-    for name, value in result.checks.items():
-        console().print(f"{name}: {cell(value)}", style="dim")
-    print_written(written)
+    texts = {name.replace("_", " "): cell(value) for name, value in checks.items()}
+    lines = list[str]()
+    for name, text in texts.items():
+        side, _, check = name.partition(", ")
+        other = texts.get(f"second, {check}") if side == "first" else None
+        if other is not None:
+            lines.append(f"{check}: {text}" + (" in both" if other == text else f" and {other}"))
+        elif side != "second" or f"first, {check}" not in texts:
+            lines.append(f"{name}: {text or 'none'}")
+    return lines
 
 
 def save_figure(result: "Result", path: Path, by: str | None = None) -> None:

@@ -4,7 +4,9 @@ For every number, over examples (and for numbers of heads: for each site and hea
 
 1. count, mean and variance, joined shard by shard (Chan, Golub & LeVeque, 1983);
 2. quantiles from a histogram whose buckets grow by a fixed factor, so that every quantile is within
-   1 % of its true value (Masson, Rim & Lee, 2019, DDSketch); sizes below 1e-6 count as zero;
+   1 % of its true value (Masson, Rim & Lee, 2019, DDSketch); sizes below 1e-6 count as zero. It is
+   exact where 1 % is less than half a step, as of counts below 50, and where it is the least or
+   the largest number of all: a share that is 1 for most examples has the median 1;
 3. a 95 % interval of the mean by the Poisson bootstrap: in replicate b an example counts as often
    as a Poisson(1) number says, and that number comes from a hash of the example's id. So intervals
    do not depend on the order of the examples or on the engine, and two runs over the same examples
@@ -28,6 +30,8 @@ INTERVAL = (0.025, 0.975)
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 ACCURACY = 0.01  # of quantiles, relative
 SMALLEST, LARGEST = 1e-6, 1e6
+NEAR = 1e-6  # relative: rounding alone does not make two numbers
+ROUNDED = 0.5 / ACCURACY  # whole numbers below it are nearer to their quantile than any other
 
 _GROWTH = np.log((1 + ACCURACY) / (1 - ACCURACY))
 _SIDE = int(np.ceil(np.log(LARGEST / SMALLEST) / _GROWTH)) + 1  # buckets for each sign
@@ -66,13 +70,18 @@ class Stream:
     scatter: Numbers = field(init=False)
     low: Numbers = field(init=False)
     high: Numbers = field(init=False)
+    least: Numbers = field(init=False)  # how many numbers are the lowest
+    most: Numbers = field(init=False)  # and how many the highest
+    whole: Numbers = field(init=False)  # has it no fractions?
     buckets: Numbers = field(init=False)
     weighted: torch.Tensor = field(init=False)
     weight: torch.Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         self.count, self.mean, self.scatter = (np.zeros(self.columns) for _ in range(3))
+        self.least, self.most = np.zeros(self.columns), np.zeros(self.columns)
         self.low, self.high = np.full(self.columns, np.inf), np.full(self.columns, -np.inf)
+        self.whole = np.ones(self.columns, dtype=bool)
         self.buckets = np.zeros((self.columns, _WIDTH), dtype=np.int64)
         self.weighted = torch.zeros(REPLICATES, self.columns, dtype=torch.float64)
         self.weight = torch.zeros_like(self.weighted)
@@ -89,8 +98,12 @@ class Stream:
         self.scatter += scatter + step**2 * self.count * count / total
         self.mean += step * count / total
         self.count += count
-        self.low = np.minimum(self.low, np.where(finite, rows, np.inf).min(0, initial=np.inf))
-        self.high = np.maximum(self.high, np.where(finite, rows, -np.inf).max(0, initial=-np.inf))
+        low = np.minimum(self.low, np.where(finite, rows, np.inf).min(0, initial=np.inf))
+        high = np.maximum(self.high, np.where(finite, rows, -np.inf).max(0, initial=-np.inf))
+        self.least = _copies(rows, low) + np.where(_near(self.low, low), self.least, 0)
+        self.most = _copies(rows, high) + np.where(_near(self.high, high), self.most, 0)
+        self.low, self.high = low, high
+        self.whole &= (values == np.rint(values)).all(0)
         column = np.broadcast_to(np.arange(self.columns), rows.shape)[finite]
         np.add.at(self.buckets, (column, _bucket(rows[finite])), 1)
         with one_thread():
@@ -109,6 +122,10 @@ class Stream:
         below = self.buckets.cumsum(1)
         bucket = (below > rank[:, None]).argmax(1)
         centre = np.clip(_centre(bucket), self.low, self.high)
+        centre = np.where(self.whole & (np.abs(centre) < ROUNDED), np.rint(centre), centre)
+        place = np.floor(rank)
+        centre = np.where(place >= self.count - self.most, self.high, centre)
+        centre = np.where(place < self.least, self.low, centre)
         return np.where(self.count > 0, centre, np.nan)
 
     def summary(self) -> dict[str, Numbers]:
@@ -128,6 +145,17 @@ class Stream:
             **{f"q{round(100 * share):02d}": self.quantile(share) for share in QUANTILES},
             "maximum": np.where(counted, self.high, np.nan),
         }
+
+
+def _near(numbers: Numbers, extreme: Numbers) -> Numbers:
+    near: Numbers = np.isclose(numbers, extreme, rtol=NEAR, atol=0.0)
+    return near
+
+
+def _copies(rows: Numbers, extreme: Numbers) -> Numbers:
+    """How many numbers of each column are its extreme, up to rounding; infinite ones are none."""
+    copies: Numbers = (_near(rows, extreme) & np.isfinite(rows)).sum(0)
+    return copies
 
 
 def _bucket(numbers: Numbers) -> Numbers:

@@ -21,6 +21,7 @@ from exhibit_a.subject.guard import frozen_eval, without_cache
 from exhibit_a.subject.images import PIXELS
 from exhibit_a.subject.modes import method_modes
 from exhibit_a.subject.observing import causal_and_window
+from exhibit_a.subject.prompts import goes_on
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap, attention_implementation
 from exhibit_a.trace.answers import require_distribution
@@ -264,6 +265,10 @@ def _classes(subject: Subject) -> str | None:
     return _text(subject)
 
 
+def _an_answer(subject: Subject) -> str | None:
+    return None if goes_on(subject) else "only a language model goes on with a text"
+
+
 def _projections(subject: Subject) -> str | None:
     if all(site.projection is None for site in subject.anatomy.sites):
         return "no output projection was found, so heads cannot be taken apart"
@@ -287,6 +292,7 @@ NEEDS: dict[str, Callable[[Subject], str | None]] = {
     "classes": _classes,
     "text": _text,
     "projection": _projections,
+    "answer": _an_answer,
 }
 
 

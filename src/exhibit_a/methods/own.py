@@ -50,7 +50,7 @@ class TokenAttribution(Result):
     }
     method: str
     target: str
-    scores: Scores
+    scores: Scores  # of each token
     standard_error: Scores | None = None  # of the scores, where they are estimates
 
 
@@ -60,7 +60,7 @@ class HeadMaps(SiteResult):
 
     unit_rules: ClassVar[dict[str, Rule]] = {"maps": "map", "sequences": "names"}
     method: str
-    maps: tuple[SiteMap, ...]
+    maps: tuple[SiteMap, ...]  # what the function gave
 
 
 def register(

@@ -40,7 +40,7 @@ YOURS = "yours"  # the room of methods that are not ours
 Gives = Literal["result", "tokens", "maps"]
 Need = Literal[
     "attention", "values", "hidden", "keys", "target", "distribution", "classes", "text",
-    "projection",
+    "projection", "answer",
 ]  # fmt: skip
 
 

@@ -9,7 +9,14 @@ from collections.abc import Sequence
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.explanation.pictures import LABELS, Picture, Pictures
 from exhibit_a.subject.site_names import heads_by_layer
-from exhibit_a.trials.sentences import CANCELS, answer_name, cancels, has_probability, level
+from exhibit_a.trials.sentences import (
+    CANCELS,
+    answer_name,
+    cancels,
+    has_probability,
+    level,
+    mentioned,
+)
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import HeadVerdict
 
@@ -26,15 +33,16 @@ def reliance_sentences(reliance: Reliance, answer: dict[str, float]) -> list[str
         return [
             f"The model answers {now}.",
             f"If no head could choose where to look, it would answer {even}.",
-            f"If the weights were dealt out to the words at random: {after} on average.",
+            f"If the weights were dealt out at random: {after} on average.",
         ]
+    again = mentioned(reliance)
     top = max(answer, key=lambda label: answer[label], default="")
     return [
         f"The model says {name} with probability {now}."
         if name == top
         else f"The model gives {name} the probability {now}.",
         f"If no head could choose where to look, {_without_choice(reliance, answer)}.",
-        f"If the weights were dealt out to the words at random, {name} would have {after}.",
+        f"If the weights were dealt out at random, {again} would have {after}.",
     ]
 
 
@@ -45,7 +53,7 @@ def _without_choice(reliance: Reliance, answer: dict[str, float]) -> str:
     if name in answer and len(others) == 1 and reliance.margin > 0 > reliance.even_margin:
         return f"it would say {others[0]} ({name}: {even})"
     kept = "still have" if reliance.margin > 0 and reliance.even_margin > 0 else "have"
-    return f"{name} would {kept} {even}"
+    return f"{mentioned(reliance)} would {kept} {even}"
 
 
 def carrying_heads(trial: Trial) -> list[tuple[int, int]]:
@@ -72,7 +80,7 @@ def carriers_sentence(trial: Trial) -> str:
     names = heads_by_layer(trial.sites, carriers.heads[:NAMED])
     more = f" and {count - NAMED} more" if count > NAMED else ""
     which = "This head carries" if count == 1 else f"These {count} heads carry"
-    what = "the answer" if not has_probability(reliance) else answer_name(reliance)
+    what = "the answer" if not has_probability(reliance) else mentioned(reliance)
     now, kept, random = (
         level(reliance, reliance.margin - loss)
         for loss in (0.0, carriers.loss, carriers.random_loss)

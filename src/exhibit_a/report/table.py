@@ -2,12 +2,13 @@
 
 Headings break at their underscores, tuples after their commas, and words where a line is too short
 for them. A number never breaks. Columns for which there is no room go into a second table below,
-which repeats the names of the rows.
+which repeats the names of the rows; a number and its interval stay together. A column with nothing
+in any row is left out.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import groupby, takewhile
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -29,8 +30,8 @@ SHORT = {"effective": "eff.", "comprehensiveness": "compre-\nhensiveness"}
 def cell(value: object) -> str:
     """A value in a few letters.
 
-    >>> cell(0.123456), cell(None), cell((True, 1e-5))
-    ('0.123', '–', 'yes, 1e-05')
+    >>> cell(0.123456), cell(0.00012345), cell(0.0), cell(None), cell((True, 1e-5))
+    ('0.123', '0.00012', '0', '–', 'yes, 1e-05')
     >>> cell("\x1b[2J")
     '\\\\x1b[2J'
     """
@@ -39,7 +40,7 @@ def cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.4g}" if abs(value) < 1e-3 and value else f"{value:.3f}"
+        return f"{value:.2g}" if abs(value) < 1e-3 else f"{value:.3f}"
     if isinstance(value, tuple | list):
         return ", ".join(map(cell, value))
     return visible(str(value), lines=False)
@@ -52,6 +53,7 @@ class Column:
     heading: str
     cells: tuple[str, ...]
     has_words: bool
+    of: str  # what the row calls it: a number and its interval are columns of one value
 
     def least(self, longest_word: int) -> int:
         """Room for its numbers, and for as much of a word as is granted."""
@@ -73,9 +75,10 @@ def table(
 ) -> RenderableType:
     """The rows under their headings, in as many tables as it takes; ``text_of`` writes a value."""
     columns = [
-        _column(heading, values, text_of)
+        _column(heading, values, text_of, name)
         for name in (rows[0] if rows else ())
         for heading, values in split_intervals(name, [row[name] for row in rows])
+        if any(value is not None for value in values)
     ]
     tables = (_drawn(side_by_side, width) for side_by_side in _split(columns, width))
     return Group(words(title, style="table.title"), *tables)
@@ -103,22 +106,24 @@ def longest(texts: Iterable[str]) -> int:
     return max((cell_len(word) for text in texts for word in text.split()), default=0)
 
 
-def _column(name: str, values: list[Cell], text_of: Callable[[Cell], str]) -> Column:
-    heading = visible(name, lines=False).replace("_", "\n")
+def _column(title: str, values: list[Cell], text_of: Callable[[Cell], str], of: str) -> Column:
+    heading = visible(title, lines=False).replace("_", "\n")
     for word, short in SHORT.items():
         heading = heading.replace(word, short)
     has_words = any(isinstance(value, str) for value in values)
-    return Column(heading, tuple(map(text_of, values)), has_words)
+    return Column(heading, tuple(map(text_of, values)), has_words, of)
 
 
 def _split(columns: list[Column], width: int) -> list[list[Column]]:
     """Columns that fit side by side, table by table; each begins with the names of the rows."""
     names = list(takewhile(lambda column: column.has_words, columns)) or columns[:1]
     tables: list[list[Column]] = []
-    for column in columns[len(names) :]:
-        if not tables or sum(_leasts([*tables[-1], column], width)) + len(tables[-1]) > width:
+    for _, group in groupby(columns[len(names) :], lambda column: column.of):
+        together = list(group)
+        wider = [*tables[-1], *together] if tables else together
+        if not tables or sum(_leasts(wider, width)) + len(wider) - 1 > width:
             tables.append([*names])
-        tables[-1].append(column)
+        tables[-1] += together
     return tables or [names] * bool(names)
 
 

@@ -36,13 +36,14 @@ from exhibit_a.subject.site_names import head_name, layer_name
 from exhibit_a.trace.units import Asked
 from exhibit_a.trials.sentences import percent_text
 from exhibit_a.trials.trial import Trial
-from exhibit_a.trials.verdict import UNDETERMINED, WORDS
+from exhibit_a.trials.verdict import UNDETERMINED, WORDS, HeadVerdict
 
 SHOWN_HEADS = 5
 PICTURE_WORDS = 3  # first words of a picture that are named
 NAMED_TOKENS = 4  # named with their number, for and against
 SPREAD_UP_TO = 32  # heads; more stand without a space between them
 TREE_LINES = 24
+LONGEST_NAME = 18  # of a head, in the table of heads
 
 GLYPHS = dict(zip(WORDS, "■≠×·?", strict=True))
 
@@ -239,7 +240,7 @@ def _heads(trial: Trial) -> RenderableType:
     heads = most_important(trial)[:SHOWN_HEADS]
     for head in heads:
         table.add_row(
-            head_name(trial.sites, head.site, head.head),
+            _head(trial, head),
             Text(f"{GLYPHS[head.word]} {head.word}", style=OF_WORD[head.word]),
             *(_part(of_margin(trial, share)) for share in (head.reliance, head.one_head)),
             "yes" if head.shared else "no",
@@ -252,6 +253,12 @@ def _heads(trial: Trial) -> RenderableType:
     return Group(
         table, means, *([_listed(f"?: {reason}" for reason in reasons)] if unclear else [])
     )
+
+
+def _head(trial: Trial, head: HeadVerdict) -> str:
+    """Its name; in two lines where that is long, so that no number beside it is cut."""
+    name = head_name(trial.sites, head.site, head.head)
+    return name if len(name) <= LONGEST_NAME else name.replace(", head", ",\nhead")
 
 
 def _number(value: float | None, form: str) -> str:

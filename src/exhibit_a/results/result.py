@@ -55,6 +55,7 @@ class Result:
 
     kinds: ClassVar[dict[str, type["Result"]]] = {}
     unit_rules: ClassVar[dict[str, Rule]] = {}  # what becomes of a field over words
+    columns: ClassVar[dict[str, str]] = {}  # of ``to_pandas`` where it is no long table, and why
     token_axes: ClassVar[tuple[str, ...]] = TOKEN_AXES
     tokens: tuple[str, ...] | None = None
     provenance: Provenance
@@ -120,7 +121,7 @@ class Result:
         provider("screen")(self, by=by)
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """All tensors as one long table: field, a column per axis, value.
+        """All tensors as one long table: field, a column per axis, value (docs/tables.md).
 
         Axes are positions; where a token stands at the position, ``<axis>_token`` names it. Values
         keep their dtype when all fields share it and are float64 otherwise.

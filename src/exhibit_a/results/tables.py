@@ -5,7 +5,7 @@ each number, a data set one variable for each field.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, get_args, get_origin, get_type_hints
@@ -54,6 +54,14 @@ def long_table(result: "Result") -> "pandas.DataFrame":
             table[axis] = table[axis].astype("Int64")  # integers, also where a field lacks the axis
     named = [column for axis in axes for column in (axis, f"{axis}_token") if column in table]
     return table[["field", *named, "value"]]
+
+
+def record_table(
+    rows: Iterable[Mapping[str, object]], columns: Iterable[str] = ()
+) -> "pandas.DataFrame":
+    """One row for each record; columns that are named are there even without any rows."""
+    table: pandas.DataFrame = extra("pandas").DataFrame(list(rows), columns=list(columns) or None)
+    return table
 
 
 def data_set(result: "Result") -> "xarray.Dataset":

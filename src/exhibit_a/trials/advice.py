@@ -6,13 +6,15 @@ Where they were not, the verdict still says whether a map of attention can speak
 
 from typing import TYPE_CHECKING
 
+from exhibit_a.subject.site_names import heads_by_layer
 from exhibit_a.trials.verdict import CONTESTED, EVIDENCE, MISLEADING, NO_EFFECT
 
 if TYPE_CHECKING:
     from exhibit_a.trials.examination import Examination
 
+FEW = 3  # heads that are named
 _WITHOUT_PICTURES = {
-    EVIDENCE: "A map of {heads} can be shown for this answer: it rests on where they look.",
+    EVIDENCE: "Maps of {heads} can be shown for this answer: it rests on where they look.",
     CONTESTED: (
         "Do not show raw attention for this answer: other weights would have given the same. Show "
         "the effective attention of {heads}."
@@ -28,16 +30,21 @@ _WITHOUT_PICTURES = {
 }
 
 
-def advice_for(word: str, examined: "Examination") -> str:
-    """The advice for a text whose verdict is ``word``, in a sentence or two."""
+def advice_for(word: str, examined: "Examination", least: float) -> str:
+    """The advice for a text whose verdict is ``word``, in a sentence or two.
+
+    Args:
+        word: the verdict.
+        examined: all that is known of the text.
+        least: the part of its margin that the answer must owe to all heads for a few to carry it.
+    """
     if examined.pictures is not None:
         return examined.pictures.advice
-    carriers = examined.carriers
-    named = "the heads that carry it"
-    if carriers is not None and 0 < len(carriers.heads) <= 3:
-        sites = examined.trace.sites
-        listed = [f"layer {sites[site].layer}, head {head}" for site, head in carriers.heads]
-        named = "; ".join(listed)
+    carriers, reliance = examined.carriers, examined.reliance
+    carried = reliance is not None and abs(reliance.whole) >= least * reliance.size
+    named = f"the heads whose verdict is {word}"
+    if carried and carriers is not None and 0 < len(carriers.heads) <= FEW:
+        named = heads_by_layer(examined.trace.sites, carriers.heads)
     unknown = (
         "Do not show an attention map for this answer: whether it rests on where attention looks "
         "is not determined."

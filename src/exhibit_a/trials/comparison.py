@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 
 from exhibit_a.errors import BadRequestError, require_choice
-from exhibit_a.extras import extra
 from exhibit_a.numerics.exact import exact
 from exhibit_a.results.result import Result
-from exhibit_a.results.tables import leaves
+from exhibit_a.results.tables import leaves, record_table
 from exhibit_a.shapes import Options
 from exhibit_a.subject.anatomy import main_stack
 from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.site_names import head_name
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.units import units_of
+from exhibit_a.trials.sentences import percent_text
 from exhibit_a.trials.trial import Trial, trial
 
 if TYPE_CHECKING:
@@ -40,44 +40,44 @@ ComparisonTable = Literal["heads", "words", "answers", "tensors"]
 class AnswerChange:
     """A label, and its share in both answers; None where one does not name it."""
 
-    label: str
-    first: float | None
-    second: float | None
+    label: str  # a class, or a token of the answer
+    first: float | None  # its probability in the first
+    second: float | None  # and in the second
 
 
 @dataclass(frozen=True)
 class WordChange:
     """A word of both texts, or of one of them, and what each answer took from it."""
 
-    first: str | None
-    second: str | None
-    first_score: float | None
-    second_score: float | None
+    first: str | None  # the word in the first text
+    second: str | None  # the word in the second
+    first_score: float | None  # what the first answer took from it
+    second_score: float | None  # what the second took
 
 
 @dataclass(frozen=True)
 class HeadChange:
     """A head of both models: its verdicts, its shares of the margin, how far its map moved."""
 
-    site: int
+    site: int  # attention layer, counted through the model
     head: int
-    name: str
-    first: str
-    second: str
-    first_share: float | None
-    second_share: float | None
-    moved: float | None  # None where the two did not read the same tokens
+    name: str  # as people read it
+    first: str  # verdict in the first
+    second: str  # verdict in the second
+    first_share: float | None  # of the margin, in the first
+    second_share: float | None  # of the margin, in the second
+    moved: float | None  # weight that lies elsewhere in the second; nothing for other tokens
 
 
 @dataclass(frozen=True)
 class TensorChange:
     """A tensor of both results, and how far its entries differ."""
 
-    field: str
-    place: str
-    entries: int
-    largest: float
-    mean: float
+    field: str  # of both results
+    place: str  # of the tensor in the field
+    entries: int  # how many numbers
+    largest: float  # absolute difference
+    mean: float  # absolute difference
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -102,8 +102,7 @@ class Comparison(Result):
         if what:
             require_choice("table", what, get_args(ComparisonTable))
         rows = tables[what] if what else next(filter(None, tables.values()), ())
-        table: pandas.DataFrame = extra("pandas").DataFrame([asdict(row) for row in rows])
-        return table
+        return record_table(asdict(row) for row in rows)
 
     def summary(self) -> str:
         """What differs, in a paragraph."""
@@ -326,11 +325,15 @@ def _sentence(answers: tuple[AnswerChange, ...], heads: tuple[HeadChange, ...]) 
         return " ".join((*sentences, "The models have different heads, so heads are not compared."))
     other = [head for head in heads if head.first != head.second]
     sentences.append(f"{len(other)} of {len(heads)} heads have another verdict.")
-    known = [head for head in heads if None not in (head.first_share, head.second_share)]
-    if known:
-        most = max(known, key=lambda head: abs(head.second_share - head.first_share))  # type: ignore[operator]
+    shares = [
+        (head.first_share, head.second_share, head.name)
+        for head in heads
+        if head.first_share is not None and head.second_share is not None
+    ]
+    if shares:
+        before, after, name = max(shares, key=lambda share: abs(share[1] - share[0]))
         sentences.append(
-            f"The share of the margin changes most in {most.name}: "
-            f"from {most.first_share:+.0%} to {most.second_share:+.0%}."
+            f"The share of the margin changes most in {name}: "
+            f"from {percent_text(before)} to {percent_text(after)}."
         )
     return " ".join(sentences)

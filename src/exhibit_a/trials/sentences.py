@@ -84,6 +84,15 @@ def answer_name(reliance: Reliance) -> str:
     )
 
 
+def mentioned(reliance: Reliance) -> str:
+    """The answer where it was named before: a whole sentence is not said twice.
+
+    >>> mentioned(xa.reliance(trace))
+    'positive'
+    """
+    return "it" if reliance.target.endswith(SEVERAL) else answer_name(reliance)
+
+
 def fall(reliance: Reliance, margin: float) -> str:
     """What the answer becomes, from what it is to another margin, and that as a part of it."""
     what = "its probability" if has_probability(reliance) else "it"

@@ -12,7 +12,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError, require_choice
-from exhibit_a.extras import extra
 from exhibit_a.methods.attribution.head_company import TOKENS_AT_ONCE
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
@@ -27,6 +26,7 @@ from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.plain import Stored
 from exhibit_a.results.result import SiteResult
+from exhibit_a.results.tables import record_table
 from exhibit_a.shapes import Options, SiteMap, SiteValues
 from exhibit_a.subject.anatomy import Site, key_stack, main_stack
 from exhibit_a.subject.subject import Subject
@@ -65,10 +65,10 @@ class Trial(SiteResult):
         "reliance": "result",
         "sequences": "names",
     }
-    special: Bool[Tensor, " token"]
+    special: Bool[Tensor, " token"]  # tokens that the tokenizer added
     target: str  # empty where the model answers with hidden states
     answer: dict[str, float]  # probability of each label, or of the likeliest next tokens
-    attention: tuple[SiteMap, ...]
+    attention: tuple[SiteMap, ...]  # the weights of the model
     values: tuple[SiteValues, ...]  # of the heads that own values; query heads share them in order
     effective: EffectiveAttention | None
     identifiability: AttentionIdentifiability | None
@@ -117,9 +117,7 @@ class Trial(SiteResult):
         require_choice("table", what, get_args(TableOf))
         if what == "long":
             return super().to_pandas()
-        rows = _head_rows(self) if what == "heads" else _picture_rows(self)
-        table: pandas.DataFrame = extra("pandas").DataFrame(rows)
-        return table
+        return record_table(_head_rows(self) if what == "heads" else _picture_rows(self))
 
     def of(self, site: int, head: int) -> HeadVerdict:
         """The verdict on one head."""
@@ -222,7 +220,7 @@ def _judged(examined: Examination, stages: Stages, thresholds: Thresholds, how: 
         reliance=relied,
         pictures=examined.pictures,
         carriers=examined.carriers,
-        advice=advice_for(word, examined),
+        advice=advice_for(word, examined, thresholds.whole),
         thresholds=thresholds,
         verdicts=verdicts,
         word=word,

@@ -239,7 +239,7 @@ def judge_text(
         )
     if cancels(reliance, limits.whole):
         dealt = fall(reliance, reliance.permuted_margin)
-        moved += f", because {CANCELS}; with its weights dealt out to the words at random, {dealt}"
+        moved += f", because {CANCELS}; with its weights dealt out at random, {dealt}"
     shares = ", ".join(f"{part:.0%} {_OF[each]}" for each, part in parts.items() if part >= 0.005)
     return word, f"{_MEANS[word]} {moved}. Of what heads add or take, {shares}."
 

@@ -87,8 +87,8 @@ class ContextAttribution(Result):
     passages: tuple[str, ...]
     sentences: tuple[str, ...]
     passage_of: tuple[int, ...]  # for every sentence
-    scores: dict[str, PassageScores]
-    sentence_scores: dict[str, SentenceScores]
+    scores: dict[str, PassageScores]  # of each passage, by method
+    sentence_scores: dict[str, SentenceScores]  # of each sentence, by method
     leave_one_out: PassageScores  # what the answer loses without each passage
     regression: PassageScores | None  # what each passage adds, over random halves
     predicts: dict[str, float]  # rank correlation with the answers to random halves, by method
@@ -177,7 +177,7 @@ class ContextAttribution(Result):
 
 @method(
     question="Which passage did the answer rest on?",
-    needs=("attention", "values", "hidden", "target", "text"),
+    needs=("attention", "values", "hidden", "target", "text", "answer"),
     cost=Cost(forwards=100, per_layer=12, backwards=True, maps=4),
     command="context",
 )

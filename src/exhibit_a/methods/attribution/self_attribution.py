@@ -35,6 +35,7 @@ from exhibit_a.methods.registry import method, rows_of
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteHeads, SiteMap
+from exhibit_a.subject.site_names import layer_name
 from exhibit_a.trace.batches import of_one
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.passes import answering_from
@@ -51,10 +52,10 @@ class SelfAttribution(SiteResult):
     """
 
     unit_rules: ClassVar[dict[str, Rule]] = {"scores": "sum", "sequences": "names"}
-    scores: tuple[SiteMap, ...]
-    change: Float[Tensor, " site"]
-    gap: Float[Tensor, " site"]
-    points: Int[Tensor, " site"]
+    scores: tuple[SiteMap, ...]  # what the answer owes to each edge
+    change: Float[Tensor, " site"]  # of the answer, from no attention to all of it
+    gap: Float[Tensor, " site"]  # between the change and the sum of scores
+    points: Int[Tensor, " site"]  # at which gradients were taken
     target: str
     reasons: tuple[str, ...] = ()  # for every site: why it is incomplete, or nothing
 
@@ -174,7 +175,7 @@ def self_attribution(
         provenance=subject.provenance(
             "self_attribution", target=str(chosen), rule=rule, steps=steps, tolerance=tolerance
         ),
-        checks=_checks(integrals, subject.anatomy.parity, tolerance),
+        checks=_checks(integrals, trace, tolerance),
         scores=tuple(integral.scores[0] for integral in integrals),
         change=torch.cat([integral.change for integral in integrals]),
         gap=torch.cat([integral.gap for integral in integrals]),
@@ -186,11 +187,11 @@ def self_attribution(
     )
 
 
-def _checks(integrals: list[SiteIntegral], parity: float, tolerance: float) -> dict[str, object]:
+def _checks(integrals: list[SiteIntegral], trace: Trace, tolerance: float) -> dict[str, object]:
     """How complete the attribution is, site by site where it is not."""
     reasons = {site: path.reasons[0] for site, path in enumerate(integrals) if path.reasons[0]}
     checks: dict[str, object] = {
-        "parity": parity,
+        "parity": trace.subject.anatomy.parity,
         "largest gap": float(torch.cat([integral.gap for integral in integrals]).amax()),
         "largest gap as a share of the change": float(
             torch.cat([integral.share for integral in integrals]).amax()
@@ -199,7 +200,8 @@ def _checks(integrals: list[SiteIntegral], parity: float, tolerance: float) -> d
         "most points": int(torch.cat([integral.points for integral in integrals]).amax()),
     }
     if reasons:
-        sentences = "; ".join(f"site {site}: {reason}" for site, reason in reasons.items())
+        names = {site: layer_name(trace.sites[site], trace.sites) for site in reasons}
+        sentences = "; ".join(f"{names[site]}: {reason}" for site, reason in reasons.items())
         checks["incomplete sites"] = tuple(reasons)
         checks["completeness"] = f"does not hold everywhere. {sentences[0].upper()}{sentences[1:]}"
     return checks

@@ -21,7 +21,7 @@ import json
 import math
 from dataclasses import asdict, dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -36,10 +36,12 @@ from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.registry import method
 from exhibit_a.results.over_units import said
 from exhibit_a.results.result import Result
+from exhibit_a.results.tables import record_table
 from exhibit_a.trace.units import Asked, units_of
 
 if TYPE_CHECKING:
     import networkx
+    import pandas
 
 Algorithm = Literal["greedy", "exact"]
 SECONDS = 20.0  # after which the best tree found so far is taken, and the check says so
@@ -64,6 +66,14 @@ class TreeEdge:
 class AttributionTree(Result):
     """How the words reached the answer, as edges between the positions of one sequence."""
 
+    columns: ClassVar[dict[str, str]] = {
+        "layer": "in which the child entered the tree",
+        "parent": "position that looked, nearer to the answer",
+        "parent_token": "its token",
+        "child": "position that was looked at",
+        "child_token": "its token",
+        "score": "what the answer owes to the edge",
+    }
     root: int
     reader: int | None  # where the answer is read, if at one position
     edges: tuple[TreeEdge, ...]
@@ -120,6 +130,15 @@ class AttributionTree(Result):
 
         draw(self.root, "")
         return "\n".join(lines)
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """One row for each edge of the tree."""
+        rows = [
+            asdict(edge)
+            | {"parent_token": self._name(edge.parent), "child_token": self._name(edge.child)}
+            for edge in self.edges
+        ]
+        return record_table(rows, self.columns)
 
     def to_networkx(self) -> "networkx.DiGraph":
         """The tree as a directed graph; nodes carry their token, edges their layer and score."""

@@ -81,8 +81,8 @@ class AdversarialAttention(Result):
     free: Float[Tensor, " condition"]  # at_answer of a map with exactly the same head outputs
     maps: tuple[SiteMap, ...]  # the adversary of each site alone
     rows: tuple[SiteRows, ...]  # its divergence, row by row
-    maps_together: tuple[SiteMap, ...]
-    rows_together: tuple[SiteRows, ...]
+    maps_together: tuple[SiteMap, ...]  # the adversaries of all sites together
+    rows_together: tuple[SiteRows, ...]  # their divergence, row by row
 
 
 @method(

@@ -55,12 +55,13 @@ class AdversarialKeys(Result):
     """What other keys do to the answers, on examples that no MLP was trained on."""
 
     conditions: tuple[str, ...]
-    accuracy: Float[Tensor, " condition"]
-    accuracy_interval: Float[Tensor, "condition bound"]
+    accuracy: Float[Tensor, " condition"]  # with these keys
+    accuracy_interval: Float[Tensor, "condition bound"]  # 95 %
     agreement: Float[Tensor, " condition"]  # with the model's own answer
     key_distance: Float[Tensor, "condition site"]  # root mean square over key entries
     shift_free_distance: Float[Tensor, "condition site"]  # the same without the common shift
     divergence: Float[Tensor, "condition site"]  # of attention maps, mean over heads and rows
+    # of training: the terms of the loss, step by step
     curves: dict[str, Float[Tensor, "step term"]] = field(metadata={"over": "condition"})
     terms: tuple[str, ...] = ("cross-entropy", "log squared distance")
 

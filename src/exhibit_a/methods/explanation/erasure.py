@@ -7,9 +7,10 @@ A token can be taken away in three ways, and a result always says which one was 
 ``pad``     the token stays where it is, but no other position may look at it.
 
 What the tokenizer itself added ([CLS], [SEP], …) is never taken away, nor the token after which a
-language model goes on. Answers are compared as distributions: over the classes, or over the next
-token. Where a gradient is needed, it is taken by the input of the first layer and not by the word
-embeddings: a norm right after the embeddings makes input times gradient zero for every model.
+language model goes on, nor what the decoder of a model with two stacks was given. Answers are
+compared as distributions: over the classes, or over the next token. Where a gradient is needed, it
+is taken by the input of the first layer and not by the word embeddings: a norm right after the
+embeddings makes input times gradient zero for every model.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +37,8 @@ from exhibit_a.trace.targets import Target
 Lengths = Int[Tensor, " row"]
 Reader = Callable[[HasLogits, Lengths], Tensor]  # to a number, or several, for every row
 Erase = Literal["delete", "mask", "pad"]
+DECODER = "decoder_"  # how the inputs of the second stack are called
+DECODER_IDS = "decoder_input_ids"
 
 
 def cut_short(subject: Subject, lengths: Int[Tensor, " text"]) -> int:
@@ -80,7 +83,10 @@ def erased(
     rows = {k: v for k, v in encoding.items() if isinstance(v, Tensor) and v.ndim == 2}
     removed = removed.to(subject.device)
     if erase == "delete":
-        return {name: row[:, ~removed] for name, row in rows.items()}
+        return {
+            name: row if name.startswith(DECODER) else row[:, ~removed]
+            for name, row in rows.items()
+        }
     if erase == "mask":
         mask = subject.tokenizer.mask_token_id
         return {**rows, "input_ids": rows["input_ids"].masked_fill(removed, mask)}
@@ -117,15 +123,19 @@ def ids_of(encoding: Inputs) -> tuple[int, ...]:
 def moving_with_the_end(trace: Trace, target: Target) -> Callable[[Lengths], Lengths | None]:
     """Where the target is read in shortened texts, by their lengths: as far from the end as here.
 
-    An answer whose place would move otherwise when tokens are taken away is refused.
+    What a decoder writes stays where it is, however much of the source is gone. An answer whose
+    place would move otherwise when tokens are taken away is refused.
     """
     if target.position is None:
         return lambda _: None
+    written = target.position
+    if DECODER_IDS in trace.inputs:
+        return lambda lengths: torch.full_like(lengths, written)
     last = int(trace.real.nonzero()[-1])
     read = last if trace.reply is None else trace.reply.position
-    if "decoder_input_ids" in trace.inputs or target.position < read:
+    if written < read:
         raise NotComputableError("Taking tokens away would move the position that is explained.")
-    back = last + 1 - target.position
+    back = last + 1 - written
     return lambda lengths: lengths - back
 
 

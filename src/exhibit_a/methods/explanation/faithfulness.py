@@ -83,11 +83,14 @@ class Faithfulness(Result):
     metrics: tuple[str, ...] = METRICS
     fractions: tuple[float, ...] = FRACTIONS
     erase: str
-    mean: Float[Tensor, "attribution metric"]
-    interval: Float[Tensor, "attribution metric bound"]
+    mean: Float[Tensor, "attribution metric"]  # over the examples
+    interval: Float[Tensor, "attribution metric bound"]  # 95 %, of the mean
     p_value: Float[Tensor, "attribution metric"]  # of the difference from random
+    # of each example
     scores: dict[str, Float[Tensor, "example metric"]] = field(metadata={"over": "attribution"})
+    # probability of the answer while the first tokens leave
     deletion: dict[str, Float[Tensor, "example fraction"]] = field(metadata={"over": "attribution"})
+    # probability of the answer while only the first tokens are there
     insertion: dict[str, Float[Tensor, "example fraction"]] = field(
         metadata={"over": "attribution"}
     )

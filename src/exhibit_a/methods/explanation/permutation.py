@@ -74,23 +74,23 @@ class PermutationTest(Result):
     scope: str
     conditions: tuple[str, ...]  # one site each, then all of them together
     change: Numbers  # total variation of the answer
-    flipped: Marks
-    correct: Marks
-    own_correct: Bool[Tensor, " example"]
-    uniform_change: Float[Tensor, "condition example"]
-    uniform_correct: Bool[Tensor, "condition example"]
+    flipped: Marks  # is it another class?
+    correct: Marks  # is it the right class?
+    own_correct: Bool[Tensor, " example"]  # is it, unshuffled?
+    uniform_change: Float[Tensor, "condition example"]  # change, with even rows instead
+    uniform_correct: Bool[Tensor, "condition example"]  # right class, with even rows instead
     own_accuracy: float
-    own_accuracy_interval: Float[Tensor, " bound"]
-    accuracy: Float[Tensor, " condition"]
-    accuracy_interval: Float[Tensor, "condition bound"]
+    own_accuracy_interval: Float[Tensor, " bound"]  # 95 %, unshuffled
+    accuracy: Float[Tensor, " condition"]  # mean over repeats
+    accuracy_interval: Float[Tensor, "condition bound"]  # 95 %
     drop: Float[Tensor, " condition"]  # own accuracy minus accuracy
-    drop_interval: Float[Tensor, "condition bound"]
+    drop_interval: Float[Tensor, "condition bound"]  # 95 %
     p_value: Float[Tensor, " condition"]  # of the drop, by sign flips over examples
-    mean_change: Float[Tensor, " condition"]
-    mean_change_interval: Float[Tensor, "condition bound"]
-    flip_rate: Float[Tensor, " condition"]
-    uniform_accuracy: Float[Tensor, " condition"]
-    uniform_accuracy_interval: Float[Tensor, "condition bound"]
+    mean_change: Float[Tensor, " condition"]  # over repeats and examples
+    mean_change_interval: Float[Tensor, "condition bound"]  # 95 %
+    flip_rate: Float[Tensor, " condition"]  # share of answers that became another class
+    uniform_accuracy: Float[Tensor, " condition"]  # with even rows instead
+    uniform_accuracy_interval: Float[Tensor, "condition bound"]  # 95 %
 
 
 @method(

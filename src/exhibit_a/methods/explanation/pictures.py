@@ -87,18 +87,18 @@ FIRST_LOOK = 60  # shortened texts after which an answer that never moved is kno
 class Picture:
     """One picture of a text, and whether it may be shown."""
 
-    name: str
-    label: str
-    words: tuple[str, ...]
-    scores: Float[Tensor, " word"]
+    name: str  # of the method, in Python
+    label: str  # the same for people
+    words: tuple[str, ...]  # of the text
+    scores: Float[Tensor, " word"]  # the shade of each word
     loss: float  # of the answer's margin without its first words, mean over the cuts
-    probability_loss: float
+    probability_loss: float  # the same of the answer's probability
     percentile: float  # share of random orders that lose less
-    p_value: float
+    p_value: float  # the chance that a random order loses as much
     adjusted: float  # the p-value with the number of pictures taken into account
     rank: int  # among the pictures, by loss, from 1
     advice: str  # show, caution, do not show
-    reason: str
+    reason: str  # for the advice
 
     @property
     def ranking(self) -> list[int]:
@@ -117,14 +117,14 @@ class Pictures(Result, Mapping[str, Picture]):
     sizes: tuple[int, ...]  # words deleted at each cut
     margin: float  # of the answer to the whole text
     probability: float
-    scores: Float[Tensor, "picture word"]
+    scores: Float[Tensor, "picture word"]  # the shade of each word
     margins: Float[Tensor, "picture cut"]  # without the first words of each picture
-    probabilities: Float[Tensor, "picture cut"]
+    probabilities: Float[Tensor, "picture cut"]  # of the answer, without the first words
     random_margins: Float[Tensor, "order cut"]  # without the first words of random orders
-    loss: Float[Tensor, " picture"]
-    percentile: Float[Tensor, " picture"]
-    p_value: Float[Tensor, " picture"]
-    adjusted: Float[Tensor, " picture"]
+    loss: Float[Tensor, " picture"]  # of margin, mean over the cuts
+    percentile: Float[Tensor, " picture"]  # share of random orders that lose less
+    p_value: Float[Tensor, " picture"]  # the chance that a random order loses as much
+    adjusted: Float[Tensor, " picture"]  # the p-value for so many pictures
     advices: tuple[str, ...]
     reasons: tuple[str, ...]
     advice: str  # one sentence for the person who must decide

@@ -52,11 +52,11 @@ Kept = Float[Tensor, "#example site head"]  # 1 or 0; one row stands for all exa
 class PruningCurve(Result):
     """Accuracy as heads are silenced, with 95 % intervals."""
 
-    fraction: Float[Tensor, " point"]
+    fraction: Float[Tensor, " point"]  # of the heads
     removed: Int[Tensor, " point"]  # how many heads
-    accuracy: Float[Tensor, " point"]
-    interval: Float[Tensor, "point bound"]
-    loss: Float[Tensor, " point"]
+    accuracy: Float[Tensor, " point"]  # without them
+    interval: Float[Tensor, "point bound"]  # 95 %
+    loss: Float[Tensor, " point"]  # cross-entropy without them
     order: str
     measure: str  # that ranked the heads
 

@@ -63,8 +63,8 @@ COPIED_TOKENS = 4096  # in one replay without a backward pass
 class HeadImportance(Result):
     """How much every head matters, by one measure. What a site does not have is NaN."""
 
-    scores: HeadTable
-    standard_error: HeadTable
+    scores: HeadTable  # of each head, larger for what is needed more
+    standard_error: HeadTable  # over the examples
     details: dict[str, HeadTable]  # the same heads by related measures
     measure: str
     examples: int
@@ -96,8 +96,8 @@ def with_measure(stored: Stored) -> Stored:
 class HeadSimilarity(Result):
     """Whether two tasks need the same heads."""
 
-    first: HeadTable
-    second: HeadTable
+    first: HeadTable  # importance for the first task
+    second: HeadTable  # importance for the second
     pearson: float
     interval: tuple[float, float]  # of the correlation, 95 %
     spearman: float

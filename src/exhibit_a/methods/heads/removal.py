@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from operator import eq
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
@@ -34,6 +35,7 @@ from exhibit_a.methods.heads.head_weights import Change, observe_feeding, plan_r
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.exact import exact
 from exhibit_a.results.result import Result
+from exhibit_a.results.tables import record_table
 from exhibit_a.shapes import Inputs
 from exhibit_a.subject.anatomy import Site, check_site
 from exhibit_a.subject.encoding import probe
@@ -44,6 +46,9 @@ from exhibit_a.subject.sources import moved
 from exhibit_a.subject.subject import Subject, examine
 from exhibit_a.subject.tap import AttentionCall, Tap, attention_implementation
 from exhibit_a.trace.batches import KeptHeads, Source, encoded, kept_but, padded_groups
+
+if TYPE_CHECKING:
+    import pandas
 
 ROUNDING = 8.0  # sums in another order may differ by this much more than parity allows
 MOST_TRIALS = 256
@@ -61,6 +66,11 @@ Shapes = dict[int, tuple[int, int, int]]  # by site: heads, heads that own value
 class Pruning(Result):
     """What removing heads saved: weights, time, and how exactly the answers are kept."""
 
+    columns: ClassVar[dict[str, str]] = {
+        "model": "as it was, or without the heads",
+        "parameters": "numbers in its weights",
+        "seconds": "for one pass over the examples, the best of several",
+    }
     heads: tuple[tuple[int, int], ...]
     parameters: tuple[int, int]  # before and after
     seconds: tuple[float, float]  # for one pass over the examples, the best of several
@@ -71,6 +81,12 @@ class Pruning(Result):
     def speed_up(self) -> float:
         """How many times faster the pruned model is."""
         return self.seconds[0] / self.seconds[1]
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """One row for the model as it was, and one for the model without the heads."""
+        names = ("as it was", "without the heads")
+        measured = zip(names, self.parameters, self.seconds, strict=True)
+        return record_table([dict(zip(self.columns, row, strict=True)) for row in measured])
 
 
 @method(

@@ -45,7 +45,7 @@ Numbers = dict[str, Tensor]
 class SinkDiagnosis(SiteResult):
     """For every head the token that it looks at most, and what that does."""
 
-    key: tuple[Int[Tensor, " _head"], ...]
+    key: tuple[Int[Tensor, " _head"], ...]  # the position that gets most weight
     weight: tuple[SiteHeads, ...]  # mean over the rows that may see it
     length: tuple[SiteHeads, ...]  # of its vector, beside the median of the others
     output_share: tuple[SiteHeads, ...]  # mean part of the head's output

@@ -36,11 +36,11 @@ class AlternativeAttention(Result):
     site: int
     head: int
     query: int
-    row: Row
-    low: Row
-    high: Row
-    alternatives: Float[Tensor, "sample key"]
-    farthest: Row
+    row: Row  # the weights of the model
+    low: Row  # least weight of the key in any valid row
+    high: Row  # most weight of the key in any valid row
+    alternatives: Float[Tensor, "sample key"]  # valid rows, at random
+    farthest: Row  # the valid row farthest from the model's
     distance: float  # total variation between the row and the farthest alternative found
     freedom: int  # dimensions in which the row can move
     identifiable: bool

@@ -38,9 +38,9 @@ SHORTEST = 4  # tokens; below, a text is all special tokens
 class AttentionIdentifiability(Result):
     """Dimensions left to every row under each demand; −1 marks rows of padding."""
 
-    same_output: tuple[SiteCounts, ...]
-    same_sum: tuple[SiteCounts, ...]
-    not_negative: tuple[SiteCounts, ...]
+    same_output: tuple[SiteCounts, ...]  # free dimensions of rows with the same output
+    same_sum: tuple[SiteCounts, ...]  # of rows that also sum to one
+    not_negative: tuple[SiteCounts, ...]  # of rows that are also nowhere negative
     generated: tuple[SiteCounts | None, ...]  # None where keys cannot be seen
     reach: tuple[SiteCounts | None, ...]  # dimensions in which the keys can move the row
     visibility: tuple[SiteRows | None, ...]  # least visible such move over the most visible one
@@ -110,13 +110,13 @@ class IdentifiabilityByLength(Result):
     """What happens to attention as one text gets longer: means over the heads of every site."""
 
     lengths: tuple[int, ...]
-    pearson: Float[Tensor, "length site"]
-    null_fraction: Float[Tensor, "length site"]
-    nullity: Float[Tensor, "length site"]
-    special_raw: Float[Tensor, "length site"]
-    special_effective: Float[Tensor, "length site"]
-    first_raw: Float[Tensor, "length site"]
-    first_effective: Float[Tensor, "length site"]
+    pearson: Float[Tensor, "length site"]  # of raw and effective weights
+    null_fraction: Float[Tensor, "length site"]  # of the rows, mean
+    nullity: Float[Tensor, "length site"]  # dimensions that the output cannot show, mean
+    special_raw: Float[Tensor, "length site"]  # weight on special tokens
+    special_effective: Float[Tensor, "length site"]  # the same of effective weights
+    first_raw: Float[Tensor, "length site"]  # weight on the first token
+    first_effective: Float[Tensor, "length site"]  # the same of effective weights
     d_head: tuple[int, ...]  # of every site
 
 

@@ -67,18 +67,18 @@ class EffectiveAttention(SiteResult):
         "rtol": "largest",
         "sequences": "names",
     }
-    raw: tuple[SiteMap, ...]
-    effective: tuple[SiteMap, ...]
-    rank: tuple[SiteCounts, ...]
-    nullity: tuple[SiteCounts, ...]
+    raw: tuple[SiteMap, ...]  # the weights of the model
+    effective: tuple[SiteMap, ...]  # their part that can reach the output
+    rank: tuple[SiteCounts, ...]  # of the values that the row can see
+    nullity: tuple[SiteCounts, ...]  # dimensions that the output cannot show
     verdict: tuple[SiteCounts, ...]  # 0 identifiable, 1 borderline, 2 not
     null_fraction: tuple[SiteRows, ...]  # length of the null part over the length of the row
     moved: tuple[SiteRows, ...]  # half the sum of |raw − effective|
-    pearson: tuple[SiteHeads, ...]
+    pearson: tuple[SiteHeads, ...]  # of raw and effective weights
     special_raw: tuple[SiteHeads, ...]  # share of weight on special tokens, mean over rows
-    special_effective: tuple[SiteHeads, ...]
+    special_effective: tuple[SiteHeads, ...]  # the same of effective weights
     first_raw: tuple[SiteHeads, ...]  # share of weight on the first token
-    first_effective: tuple[SiteHeads, ...]
+    first_effective: tuple[SiteHeads, ...]  # the same of effective weights
     spectrum: tuple[Float[Tensor, "_head _direction"], ...]  # of the values the widest row sees
     rtol: tuple[Float[Tensor, " _query"], ...]  # of each row, relative to its largest value
 

@@ -45,10 +45,10 @@ class HeadMixing(Result):
     """Attention and input contribution of every head, and how far they agree."""
 
     unit_rules: ClassVar[Rules] = {"attention": "map", "contribution": "map", "sequences": "names"}
-    attention: tuple[SiteMap, ...]
-    contribution: tuple[SiteMap, ...]
+    attention: tuple[SiteMap, ...]  # the weights of the model
+    contribution: tuple[SiteMap, ...]  # share of each input in what the head gives a query
     pearson: tuple[SiteHeads, ...]  # 1: the head takes from where it looks
-    spearman: tuple[SiteHeads, ...]
+    spearman: tuple[SiteHeads, ...]  # the same of ranks
     jensen_shannon: tuple[SiteHeads, ...]  # as a share of the most there is
     total_variation: tuple[SiteHeads, ...]  # the share of weight that lies elsewhere
     layer: tuple[int, ...]  # of each site, within its stack

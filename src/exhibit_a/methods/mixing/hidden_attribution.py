@@ -61,10 +61,10 @@ class HiddenAttribution(Result):
         "special": "all",
         "source_tokens": "names",
     }
-    norms: Mixing
-    contribution: Mixing
+    norms: Mixing  # of the Jacobian of the target's vector by the source's input
+    contribution: Mixing  # the same as shares that sum to one
     standard_error: Mixing  # of the contribution; zero in exact mode
-    special: Bool[Tensor, " target"]
+    special: Bool[Tensor, " target"]  # tokens that the tokenizer added
     stack: str
     source: str
     source_tokens: tuple[str, ...]

@@ -65,7 +65,7 @@ class TokenIdentifiability(Result):
     with_special: ByLayer  # all tokens among all tokens
     special_only: ByLayer  # special tokens among all tokens
     control: ByLayer  # the rate of maps fitted to other tokens' vectors
-    control_interval: Bounds
+    control_interval: Bounds  # 95 %
     chance: float
     metric: str
     candidates: str

@@ -17,6 +17,7 @@ patterns of the largest raw attention between words instead of the largest attri
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -32,10 +33,14 @@ from exhibit_a.numerics.intervals import wilson
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.progress import Progress
 from exhibit_a.results.result import Result
+from exhibit_a.results.tables import record_table
 from exhibit_a.shapes import Inputs
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import logits_at
 from exhibit_a.trace.batches import Source, answers_of, encoded, grouped, run, stand_alone
+
+if TYPE_CHECKING:
+    import pandas
 
 WEAK = 0.2  # a second pair below this share of the first is left out
 FAINT = 0.02  # patterns whose two scores are below this together are not kept
@@ -46,9 +51,38 @@ RANDOM_DRAWS = 5
 class Triggers(Result):
     """Patterns by attribution, strongest first, and by raw attention for comparison."""
 
+    columns: ClassVar[dict[str, str]] = {
+        "by": "what found the pattern: attribution or raw attention",
+        "pattern": "its tokens, in their order",
+        "first_score": "of the stronger of its two edges",
+        "second_score": "of the other",
+        "site": "attention layer of the edges",
+        "head": "their head",
+        "label": "class that the model gave the example",
+        "example": "id of the example that it was found in",
+    }
     patterns: tuple[Pattern, ...]
     by_attention: tuple[Pattern, ...]
     labels: tuple[str, ...]
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """One row for each pattern, those by attribution first."""
+        found = {"attribution": self.patterns, "attention": self.by_attention}
+        rows = [
+            {
+                "by": way,
+                "pattern": pattern.text,
+                "first_score": pattern.scores[0],
+                "second_score": pattern.scores[1],
+                "site": pattern.site,
+                "head": pattern.head,
+                "label": self.labels[pattern.predicted],
+                "example": pattern.example,
+            }
+            for way, patterns in found.items()
+            for pattern in patterns
+        ]
+        return record_table(rows, self.columns)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -58,13 +92,13 @@ class Attack(Result):
     A pattern is meant to pull examples of the other classes to the one it was found in.
     """
 
-    before: Float[Tensor, " label"]
-    after: Float[Tensor, "pattern label"]
+    before: Float[Tensor, " label"]  # accuracy on the examples of each class
+    after: Float[Tensor, "pattern label"]  # the same with the pattern put in
     interval: Float[Tensor, "pattern label bound"]  # 95 %, of ``after``
     random: Float[Tensor, "pattern label"]  # tokens at random in the same places, mean of draws
     random_spread: Float[Tensor, "pattern label"]  # standard deviation over the draws
     attention: Float[Tensor, "pattern label"]  # patterns of the strongest raw attention
-    counts: Int[Tensor, " label"]
+    counts: Int[Tensor, " label"]  # examples of each class
     patterns: tuple[Pattern, ...]
     attention_patterns: tuple[Pattern, ...]
     labels: tuple[str, ...]
