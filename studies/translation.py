@@ -46,7 +46,7 @@ class Recipe:
 
 RECURRENT = {"vocab_size": 5000, "d_model": 256, "dropout": 0.2}
 SHORT = {
-    "epochs": 22,
+    "epochs": 14,
     "batch_tokens": 1500,
     "learning_rate": 2e-3,
     "warmup": 400,
