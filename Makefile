@@ -73,7 +73,7 @@ release:  ## wheel and source archive into dist/, checked, installed alone, and 
 	  (cd $(RELEASE) && new/bin/python ../../tests/plain/paper.py ../../docs/for-authors.md) || exit 1; \
 	done
 
-# Tried on Linux with pipx 1.x and uv 0.13. Both fetch torch: UV_FIND_LINKS and PIP_FIND_LINKS name a folder with wheels.
+# Tried on Linux with pipx 1.18 and uv 0.13. Both fetch torch: UV_FIND_LINKS and PIP_FIND_LINKS name a folder with wheels.
 runners:  ## the wheel in dist/ by `pipx run` and by `uvx`, without installing it
 	test -e $(RELEASE)/tools || $(PYTHON) -m venv $(RELEASE)/tools
 	$(RELEASE)/tools/bin/pip install --quiet --disable-pip-version-check pipx uv

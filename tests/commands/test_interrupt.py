@@ -54,7 +54,8 @@ print(*sorted(set(sys.modules) - before))
 def test_nearly_nothing_is_imported_before_the_handler_is_there():
     """What comes before it, after the interpreter and the installed script, shows a traceback."""
     done = subprocess.run([sys.executable, "-c", BEFORE], capture_output=True, encoding="utf-8")
-    assert set(done.stdout.split()) == {"exhibit_a", "exhibit_a.commands", START, "signal"}
+    built_in = {"signal", "atexit", "gc"}  # parts of the interpreter: no file is read for them
+    assert set(done.stdout.split()) == {"exhibit_a", "exhibit_a.commands", START} | built_in
 
 
 SWALLOWED = """

@@ -38,7 +38,7 @@ def test_the_doctor_speaks_to_machines(capsys, folder):
     assert (told["tap"], told["parity"], told["identifiable_up_to"]) == ("registry", 0.0, 8)
     assert sum(told["answer"].values()) == pytest.approx(1)
     refused = {m["method"]: m["reason"] for m in told["methods"] if not m["applies"]}
-    assert refused == {}
+    assert refused == {"context_attribution": "only a language model goes on with a text"}
 
 
 def test_the_doctor_says_why_a_method_does_not_apply(capsys, tmp_path):

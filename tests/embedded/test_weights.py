@@ -124,7 +124,7 @@ def test_the_card_names_the_licences_of_the_data(name):
     card = (EMBEDDED / name / "README.md").read_text(encoding="utf-8")
     (data,) = re.findall(r"^\* Data: (.*)$", card, re.MULTILINE)
     (licences,) = re.findall(r"^\* Licences of the data: (.*)$", card, re.MULTILINE)
-    collections = set(re.findall(r"\b(SST|SNLI|MNLI|TinyStories)\b", data))
+    collections = set(re.findall(r"\b(SST|SNLI|MNLI|TinyStories|Multi30k)\b", data))
     assert collections
     assert all(name in licences for name in collections)
 

@@ -11,6 +11,7 @@ from exhibit_a.errors import BadRequestError
 from exhibit_a.progress import duration
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
 
     from exhibit_a.methods.doctor import Diagnosis
@@ -180,8 +181,9 @@ def _body(diagnosis: "Diagnosis") -> "Table":
     return table
 
 
-def _methods(diagnosis: "Diagnosis") -> "Table":
-    """What may be asked, and the estimated cost."""
+def _methods(diagnosis: "Diagnosis") -> "Group":
+    """What may be asked, and the estimated cost; notes stand below, where they have room."""
+    from rich.console import Group
     from rich.table import Table
 
     table = Table(
@@ -189,8 +191,7 @@ def _methods(diagnosis: "Diagnosis") -> "Table":
         f"(one pass took {diagnosis.pass_seconds:.3f} s)"
     )
     table.title_justify = "left"
-    notes = ["note"] if any(row.reason for row in diagnosis.methods) else []
-    for name in ("method", "applies", "passes", "about", "keeps", "peak", *notes):
+    for name in ("method", "applies", "passes", "about", "keeps", "peak"):
         numeric = name in ("passes", "about", "keeps", "peak")
         table.add_column(name, justify="right" if numeric else "left")
     for row in diagnosis.methods:
@@ -201,9 +202,8 @@ def _methods(diagnosis: "Diagnosis") -> "Table":
             "" if row.seconds is None else duration(row.seconds),
             "" if row.megabytes is None else f"{row.megabytes:.1f} MB",
             "" if row.peak_megabytes is None else f"{row.peak_megabytes:.1f} MB",
-            *([row.reason] if notes else []),
         )
-    return table
+    return Group(table, *(f"{row.method}: {row.reason}" for row in diagnosis.methods if row.reason))
 
 
 def _rows(count: int | None) -> str:
