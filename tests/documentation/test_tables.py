@@ -17,13 +17,8 @@ QUICK = {"effective_attention", "attribution_tree", "hidden_attribution"}
 
 
 @pytest.fixture(scope="module")
-def subject():
-    return fresh_subject()
-
-
-@pytest.fixture(scope="module")
-def trace(subject):
-    return xa.capture(subject, TEXT, keep=KEPT)
+def trace():
+    return xa.capture(fresh_subject(), TEXT, keep=KEPT)
 
 
 def documented(*first):
@@ -36,8 +31,8 @@ def documented(*first):
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in methods()]
 )
-def test_a_result_has_the_columns_that_are_documented(name, subject, trace):
-    given = works(subject, trace)[name]()
+def test_a_result_has_the_columns_that_are_documented(name, trace):
+    given = works(trace.subject, trace)[name]()
     results = given.values() if name == "companions" else [given]
     for result in (one for one in results if isinstance(one, Result)):
         table = result.to_pandas(what="long") if name == "trial" else result.to_pandas()

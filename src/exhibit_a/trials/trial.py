@@ -124,17 +124,14 @@ class Trial(SiteResult):
         return next(v for v in self.verdicts if (v.site, v.head) == (site, head))
 
 
+COST = Cost(
+    150, per_layer=20, algebra_per_token=20, maps=5, states=34, most=400, at_once=TOKENS_AT_ONCE
+)
+
+
 @method(
     question="Is the attention on this text evidence of what the model did?",
-    cost=Cost(
-        forwards=150,
-        per_layer=20,
-        algebra_per_token=20,
-        maps=5,
-        states=34,
-        at_once=TOKENS_AT_ONCE,
-        most=400,
-    ),
+    cost=COST,
     command="explain",
 )
 def trial(

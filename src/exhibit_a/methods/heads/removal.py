@@ -66,16 +66,16 @@ Shapes = dict[int, tuple[int, int, int]]  # by site: heads, heads that own value
 class Pruning(Result):
     """What removing heads saved: weights, time, and how exactly the answers are kept."""
 
-    columns: ClassVar[dict[str, str]] = {
-        "model": "as it was, or without the heads",
-        "parameters": "numbers in its weights",
-        "seconds": "for one pass over the examples, the best of several",
-    }
     heads: tuple[tuple[int, int], ...]
     parameters: tuple[int, int]  # before and after
     seconds: tuple[float, float]  # for one pass over the examples, the best of several
     difference: float  # largest, between the answers of the silenced and the pruned model
     saves: bool
+    columns: ClassVar[dict[str, str]] = {
+        "model": "as it was, or without the heads",
+        "parameters": "numbers in its weights",
+        "seconds": "for one pass over the examples, the best of several",
+    }
 
     @property
     def speed_up(self) -> float:

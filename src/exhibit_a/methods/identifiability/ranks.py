@@ -94,7 +94,10 @@ class Ranks:
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """A Gram matrix G = LLᵀ for every head, and L⁻¹."""
+    """A Gram matrix G = LLᵀ for every head, and L⁻¹.
+
+    ``failed`` marks the heads whose matrix has lost too many digits to be factorised.
+    """
 
     gram: Float[Tensor, "*batch side side"]
     lower: Float[Tensor, "*batch side side"]

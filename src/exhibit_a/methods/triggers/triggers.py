@@ -51,6 +51,9 @@ RANDOM_DRAWS = 5
 class Triggers(Result):
     """Patterns by attribution, strongest first, and by raw attention for comparison."""
 
+    patterns: tuple[Pattern, ...]
+    by_attention: tuple[Pattern, ...]
+    labels: tuple[str, ...]
     columns: ClassVar[dict[str, str]] = {
         "by": "what found the pattern: attribution or raw attention",
         "pattern": "its tokens, in their order",
@@ -61,9 +64,6 @@ class Triggers(Result):
         "label": "class that the model gave the example",
         "example": "id of the example that it was found in",
     }
-    patterns: tuple[Pattern, ...]
-    by_attention: tuple[Pattern, ...]
-    labels: tuple[str, ...]
 
     def to_pandas(self) -> "pandas.DataFrame":
         """One row for each pattern, those by attribution first."""
