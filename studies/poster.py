@@ -9,7 +9,7 @@ labels. 1.5-entmax (Peters et al., 2019) gives weights that can be exactly zero:
 
 from typing import Any
 
-import torch
+from entmax import entmax15
 from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForSequenceClassification
 from transformers.masking_utils import create_bidirectional_mask
@@ -53,21 +53,8 @@ def eager_attention_forward(
     scores = query @ key.mT * scaling
     if attention_mask is not None:
         scores = scores + attention_mask
-    weights = entmax(scores) if module.config.normaliser == "entmax" else scores.softmax(-1)
+    weights = entmax15(scores) if module.config.normaliser == "entmax" else scores.softmax(-1)
     return (weights @ value).transpose(1, 2).contiguous(), weights
-
-
-def entmax(scores: Tensor) -> Tensor:
-    """1.5-entmax along the last axis, exactly: of the k largest scores, τ solves a quadratic."""
-    halves = (scores - scores.amax(-1, keepdim=True)) / 2
-    halves = halves.clamp_min(-2.0)  # below −1 nothing has weight; a mask must not overflow
-    largest = halves.sort(-1, descending=True).values
-    count = torch.arange(1, scores.shape[-1] + 1, device=scores.device)
-    mean = largest.cumsum(-1) / count
-    spread = largest.square().cumsum(-1) - count * mean.square()
-    threshold = mean - ((1 - spread) / count).clamp_min(0).sqrt()
-    chosen = (threshold <= largest).sum(-1, keepdim=True) - 1
-    return (halves - threshold.gather(-1, chosen)).clamp_min(0).square()
 
 
 class PosterAttention(MultiHeadAttention):

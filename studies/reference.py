@@ -1,7 +1,7 @@
 """What do the reference models say about attention? The numbers of docs/models.md.
 
     python studies/reference.py bleu           --data DATA --work FOLDER
-    python studies/reference.py alignments     --data DATA --work FOLDER [--count 20]
+    python studies/reference.py alignments     --data DATA [--count 20]
     python studies/reference.py identifiable   --data DATA --work FOLDER
     python studies/reference.py jain-wallace   --data DATA --work FOLDER [--count 100]
     python studies/reference.py poster         --data DATA --work FOLDER
@@ -9,8 +9,9 @@
 
 ``bleu``          three translators (`translation.py` trains them in FOLDER): BLEU with beams, by
                   length of the source, cost of the training, and paired bootstrap
-``alignments``    attention, effective attention, self-attribution and reliance of both translators
-                  against gold links, beside a diagonal; domains differ: parliament and brochures
+``alignments``    attention, effective attention, self-attribution and reliance of both embedded
+                  translators against gold links, beside a diagonal; domains differ: parliament
+                  and brochures
 ``identifiable``  SST-2 from nothing: heads side by side or added, seven widths of keys, 3 seeds
 ``jain-wallace``  a BiLSTM with one attention row beside `sentiment`: Kendall τ with gradients and
                   leave-one-out, permutations, the exact adversary
@@ -52,6 +53,7 @@ DATA = Path("docs/data")
 BUCKETS = (0, 8, 12, 16, 24, 1000)  # words of the source
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 SEEDS = (0, 1, 2)
+RESAMPLES = 1000  # of the sentences, for the difference of two translators
 LONGEST = 40  # words of a pair whose alignment is looked at
 Row = dict[str, Any]
 
@@ -86,7 +88,8 @@ Work = Iterable[tuple[str, Callable[[], Row]]]
 
 
 def bleu(options: Any) -> Work:
-    there = [name for name in RECIPES if (options.work / name).is_dir()]
+    known = finished(options.out / "reference-bleu.jsonl")
+    there = [name for name in RECIPES if name in known or (options.work / name).is_dir()]
     for name in there:
         yield name, lambda name=name: one_translator(options, name)
     for first, second in pairwise(there):
@@ -131,15 +134,40 @@ def bootstrapped(options: Any, first: str, second: str) -> Row:
         "scores": [result.score for result in scores["BLEU"]],
         "intervals": [result.ci for result in scores["BLEU"]],
         "p_value": scores["BLEU"][1].p_value,
+        "difference": {"interval": of_difference(*(text for _, text in systems), references[0])},
     }
+
+
+def of_difference(first: list[str], second: list[str], references: list[str]) -> list[float]:
+    """The 95 % interval of how far the first is ahead: the same sentences drawn for both.
+
+    BLEU is made of counts that add up over sentences, so a sentence is read once.
+    """
+    seeded = torch.Generator().manual_seed(0)
+    drawn = torch.randint(len(references), (RESAMPLES, len(references)), generator=seeded)
+    scores = [resampled(written, references, drawn) for written in (first, second)]
+    ahead = torch.tensor(scores, dtype=torch.float64)
+    ends = (ahead[0] - ahead[1]).quantile(torch.tensor([0.025, 0.975]).double())
+    return ends.tolist()
+
+
+def resampled(written: list[str], references: list[str], drawn: torch.Tensor) -> list[float]:
+    """BLEU of each draw of sentences."""
+    metric = extra("sacrebleu.metrics").BLEU()
+    counts = []
+    for text, gold in zip(written, references, strict=True):
+        found = metric.corpus_score([text], [[gold]])
+        counts.append([*found.counts, *found.totals, found.sys_len, found.ref_len])
+    totals = torch.tensor(counts)[drawn].sum(1).tolist()
+    return [metric.compute_bleu(row[:4], row[4:8], *row[8:]).score for row in totals]
 
 
 # b. alignments
 
 
 def alignments(options: Any) -> Work:
-    for name in ("transformer", "additive"):
-        subject = xa.load(str(options.work / name))
+    for name, embedded in (("transformer", "translation"), ("additive", "translation-additive")):
+        subject = xa.load(embedded)
         for file in sorted((options.data / "align-de-en").glob("*.tsv")):
             short = [g for g in read_gold(file) if _longest(g) <= LONGEST and g.sure]
             for number, gold in enumerate(short[: options.count]):

@@ -100,19 +100,16 @@ def complexity(file: Path, path: Path) -> None:
 
 
 def translators(file: Path, path: Path) -> None:
-    """Is the Transformer ahead of the recurrent translator? Paired bootstrap of sacrebleu."""
+    """Is the Transformer ahead of the recurrent translator? Paired bootstrap over sentences."""
     rows = {row["key"]: row for row in words.rows(file)}
     if "transformer and additive" not in rows:
         return
     row, command = rows["transformer and additive"], f"{REFERENCE} bleu --data DATA --work WORK"
     ledger = Ledger(path, "both trained on Multi30k", "Multi30k test 2016", command)
-    means = [
-        {"mean": score, "interval": (score - half, score + half)}
-        for score, half in zip(row["scores"], row["intervals"], strict=True)
-    ]
-    value, ends = difference(*means)
+    transformer, additive = row["scores"]
     title = "BLEU of the Transformer less that of the recurrent translator, Multi30k"
-    ledger.write(title, value, ends, 1000, "sentences")
+    count = len(rows["transformer"]["translations"])
+    ledger.write(title, transformer - additive, row["difference"]["interval"], count, "sentences")
 
 
 def keys_and_heads(file: Path, path: Path) -> None:

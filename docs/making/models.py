@@ -10,12 +10,14 @@ that has not been run is named as such. Pictures are drawn from the embedded mod
 import json
 import re
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
 
 import torch
+from scipy import stats
 
 from exhibit_a.numerics.intervals import wilson
 
@@ -104,9 +106,11 @@ def bleu() -> str:
                 f"{s:.1f} ± {c:.1f}" for s, c in zip(row["scores"], row["intervals"], strict=True)
             ]
             first, second = key.split(" and ")
+            low, high = row["difference"]["interval"]
             said += (
                 f"\n\n{TITLES[first]} beside {TITLES[second]}: {ends[0]} and {ends[1]} (95 %, "
-                f"bootstrap over sentences), p = {row['p_value']:.3f}."
+                f"bootstrap over sentences), p = {row['p_value']:.3f}; with the same sentences drawn "
+                f"for both, the first is ahead by {low:.1f} to {high:.1f}."
             )
     return said
 
@@ -181,13 +185,43 @@ def identifiable() -> str:
                 continue
             count = part[0]["examples"] * len(part)
             share = mean(row["accuracy"] for row in part)
-            low, high = wilson(torch.tensor(share * count), count).tolist()
+            low, high = wilson(torch.tensor(share), count).tolist()
             unique = [mean(row["unique"][place] for row in part) for place in (0, -1)]
             cells = [heads, str(width), str(len(part)), f"{share:.3f} ({low:.3f} – {high:.3f})"]
             cells.append(f"{mean(row['ranks_as_predicted'] for row in part):.0%}")
-            body.append([*cells, *(f"{alone:.0%}" for alone in unique)])
+            words = Counter(word for row in part for word in row["verdicts"])
+            verdicts = ", ".join(f"{count} {word}" for word, count in words.most_common())
+            body.append([*cells, *(f"{alone:.0%}" for alone in unique), verdicts])
     head = ["heads", "d_k", "seeds", "accuracy (95 %)", "ranks as predicted"]
-    return table([*head, "unique rows, same output", "unique rows, made by the keys"], body)
+    head += ["unique rows, same output", "unique rows, made by the keys", "verdicts of three texts"]
+    return table(head, body) + differences(lines)
+
+
+def differences(lines: Iterable[dict[str, Any]]) -> str:
+    """Are heads that are added as good, and narrow keys? Paired by width and seed."""
+    by = {(row["heads"], row["d_key"], row["seed"]): row["accuracy"] for row in lines}
+    pairs = {
+        "Heads that are added less heads side by side": [
+            (by["add", width, seed], by["con", width, seed])
+            for way, width, seed in by
+            if way == "con" and ("add", width, seed) in by
+        ],
+        "Keys of width 4 less keys of width 64": [
+            (by[way, 4, seed], by[way, 64, seed])
+            for way, width, seed in by
+            if width == 64 and (way, 4, seed) in by
+        ],
+    }
+    said = ""
+    for title, both in pairs.items():
+        if len(both) > 1:
+            less = [first - second for first, second in both]
+            half = stats.t.ppf(0.975, len(less) - 1) * stdev(less) / len(less) ** 0.5
+            said += (
+                f"\n\n{title}: accuracy {mean(less):+.3f} ({mean(less) - half:+.3f} to "
+                f"{mean(less) + half:+.3f}, 95 %, {len(less)} pairs of models)."
+            )
+    return said
 
 
 def jain_wallace() -> str:
@@ -252,11 +286,16 @@ def draw() -> None:
     for name, (model, text) in PICTURES.items():
         if model not in embedded_names():
             continue
-        trace = xa.capture(xa.load(model), text)
+        subject = xa.load(model)
+        trace = xa.capture(subject, text)
         cross = [n for n, site in enumerate(trace.sites) if site.kind == "cross"]
         site = cross[-1] if cross else len(trace.sites) // 2
         heads = trace.attention[site][:4]
-        names = trace.queries_of(site).tokens, trace.keys_of(site).tokens
+        rows, columns = trace.queries_of(site).tokens, trace.keys_of(site).tokens
+        if cross:  # a row of a translator is named by the word that it is about to write
+            rows = [*rows[1:], subject.tokenizer.eos_token]
+        spell = subject.tokenizer.convert_tokens_to_string
+        names = [[spell([token]).strip() or token for token in each] for each in (rows, columns)]
         figure, axes = plt.subplots(1, len(heads), figsize=(3.2 * len(heads), 3), squeeze=False)
         for axis, weights in zip(axes[0], heads, strict=True):
             axis.imshow(weights, cmap="Greys", vmin=0)
