@@ -120,6 +120,7 @@ studies: $(READY)  ## measure every claim at full size, for hours; stop it and s
 	  $(BIN)/python studies/tasks.py $$part --data $(DATA) --work $(WORK)/tasks || exit 1; \
 	done
 	$(BIN)/python docs/making/claims.py
+	$(BIN)/python docs/making/measured.py
 
 docs: $(READY)  ## the documentation as a site, into site/index.html
 	$(BIN)/mkdocs build --quiet --strict
@@ -133,6 +134,7 @@ map: $(READY)  ## the architecture page, the tables of methods and the list of l
 	$(BIN)/python docs/making/verdict.py
 	$(BIN)/python docs/making/context.py
 	$(BIN)/python docs/making/claims.py
+	$(BIN)/python docs/making/measured.py
 	$(BIN)/python docs/making/models.py
 	$(BIN)/python docs/making/speed.py
 	$(BIN)/python docs/making/licences.py
