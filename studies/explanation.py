@@ -15,6 +15,7 @@ faithfulness  every attribution of the package against random rankings
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import torch
 import transformers
 from drawing import save_in
 from ledger import Ledger, add_option
+from tables import FILE, keep
 
 from exhibit_a.examples import Example, read_examples
 from exhibit_a.methods.explanation.adversarial import adversarial_attention
@@ -128,10 +130,10 @@ def faithful(subject: Subject, dev: list[Example], options: Any) -> None:
 
 def report(subject: Subject, dev: list[Example], options: Any) -> None:  # noqa: ARG001
     asked = [part for part in options.parts if part != "report"] or list(PARTS)
-    for what, scope, _ in SHUFFLES:
-        path = options.out / f"permutation-{what}-{scope}.safetensors"
-        if path.exists() and "permutation" in asked:
-            _report_permutation(read(path), options)
+    paths = [options.out / f"permutation-{what}-{scope}.safetensors" for what, scope, _ in SHUFFLES]
+    results = [read(path) for path in paths if path.exists()]
+    if results and "permutation" in asked:
+        _report_permutation(results, options)
     if "adversary" in asked and (rows := _lines(options.out)):
         _report_adversary(rows, options)
     if (options.out / "keys.safetensors").exists() and "keys" in asked:
@@ -147,23 +149,55 @@ def _lines(folder: Path) -> list[Any]:
     return [json.loads(line) for path in files for line in path.open()]
 
 
-def _report_permutation(found: Any, options: Any) -> None:
-    own, ends = found.own_accuracy, found.own_accuracy_interval.tolist()
-    print(f"\n### {found.what}, one permutation for each {found.scope}; {_doubts(found)}")
-    print(f"\nAs trained: accuracy {own:.3f} [{ends[0]:.3f}, {ends[1]:.3f}]\n")
-    print("| shuffled | accuracy | 95 % | drop | p | TVD | flips | uniform: accuracy | 95 % |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    for i, name in enumerate(found.conditions):
-        low, high = found.accuracy_interval[i].tolist()
-        flat_low, flat_high = found.uniform_accuracy_interval[i].tolist()
-        print(
-            f"| {name} | {found.accuracy[i]:.3f} | {low:.3f}–{high:.3f} | {found.drop[i]:+.3f} | "
-            f"{found.p_value[i]:.4f} | {found.mean_change[i]:.3f} | {found.flip_rate[i]:.3f} | "
-            f"{found.uniform_accuracy[i]:.3f} | {flat_low:.3f}–{flat_high:.3f} |"
-        )
-    _draw(found.plot(), f"permutation-{found.what}", options)
-    if found.what == "keys":
-        _write_permutation(found, _ledger(options))
+def _report_permutation(results: list[Any], options: Any) -> None:
+    """The losses under each way to shuffle; the first of them row by row, in full."""
+    for found in results:
+        ends = found.own_accuracy_interval.tolist()
+        print(f"\n### {found.what}, one permutation for each {found.scope}; {_doubts(found)}")
+        print(f"As trained: accuracy {_short(found.own_accuracy)} ({_span(ends)})")
+        _draw(found.plot(), f"permutation-{found.what}", options)
+        if found.what == "keys":
+            _write_permutation(found, _ledger(options))
+        if found.what == "attention":
+            heading = ("shuffled", "accuracy", "95 %", "drop", "p", "answer moved by (TVD)")
+            heading += ("flipped", "uniform: accuracy", "95 %")
+            rows = [_shuffled_row(found, place) for place in range(len(found.conditions))]
+            _keep("rows", heading, rows, options)
+    names = [name.removeprefix("layer ") for name in results[0].conditions]
+    rows = [
+        (f"{found.what}, each {found.scope}", *map(_short, found.accuracy)) for found in results
+    ]
+    _keep("shuffles", ("what, scope", *names), rows, options)
+
+
+def _shuffled_row(found: Any, place: int) -> tuple[str, ...]:
+    return (
+        found.conditions[place],
+        _short(found.accuracy[place]),
+        _span(found.accuracy_interval[place]),
+        _short(found.drop[place]),
+        f"{found.p_value[place]:.2g}",
+        _short(found.mean_change[place]),
+        f"{found.flip_rate[place]:.1%}".replace("%", " %"),
+        _short(found.uniform_accuracy[place]),
+        _span(found.uniform_accuracy_interval[place]),
+    )
+
+
+def _keep(name: str, heading: Sequence[str], rows: Sequence[Sequence[str]], options: Any) -> None:
+    """A table of docs/explanation.md, if all sentences were asked; else only on the screen."""
+    path = FILE if options.sentences is None else options.out / "tables.jsonl"
+    keep(f"explanation-{name}", heading, rows, path)
+
+
+def _short(number: Any) -> str:
+    """Three digits, without the zero before the point, as the pages write shares."""
+    return f"{float(number):.3f}".replace("0.", ".", 1).replace("-", "−")
+
+
+def _span(ends: Any) -> str:
+    low, high = ends
+    return f"{_short(low)}–{_short(high)}"
 
 
 def _ledger(options: Any) -> Ledger:
@@ -192,15 +226,14 @@ def _report_adversary(rows: list[Any], options: Any) -> None:
     _ledger(options).mean(name, far[:, -1])
     print(f"\n### adversarial attention, ε = {EPSILON}, {len(rows)} sentences")
     print(f"\nLargest change of an answer in a plain run: {worst:.4f}. ln 2 = {FARTHEST:.3f}\n")
-    print("| changed | JSD, mean | 10 % | median | 90 % | of the bound | at the answer's row |")
-    print("|---|---|---|---|---|---|---|")
+    rows_of_table = []
     for i, name in enumerate(names):
-        low, middle, high = far[:, i].quantile(torch.tensor([0.1, 0.5, 0.9])).tolist()
-        share = float((far[:, i] / bound[:, i]).mean())
-        print(
-            f"| {name} | {far[:, i].mean():.3f} | {low:.3f} | {middle:.3f} | {high:.3f} | "
-            f"{share:.0%} | {read_at[:, i].mean():.3f} |"
-        )
+        spread = far[:, i].quantile(torch.tensor([0.1, 0.5, 0.9]))
+        share = f"{float((far[:, i] / bound[:, i]).mean()):.0%}".replace("%", " %")
+        cells = (far[:, i].mean(), *spread)
+        rows_of_table.append((name, *map(_short, cells), share, _short(read_at[:, i].mean())))
+    heading = ("changed", "JSD, mean", "10 %", "median", "90 %", "of what is possible")
+    _keep("adversary", (*heading, "at the answer's row"), rows_of_table, options)
     figure = matplotlib.figure.Figure(figsize=(7, 3.2), layout="constrained")
     axes = figure.subplots()
     sites = [far[:, i].tolist() for i in range(len(names))]
@@ -212,16 +245,21 @@ def _report_adversary(rows: list[Any], options: Any) -> None:
 
 
 def _report_keys(found: Any, options: Any) -> None:
-    print(f"\n### adversarial keys; {_doubts(found)}\n")
-    print("| keys | accuracy | 95 % | agreement | distance | without the shift | JSD of maps |")
-    print("|---|---|---|---|---|---|---|")
-    for i, name in enumerate(found.conditions):
-        low, high = found.accuracy_interval[i].tolist()
-        print(
-            f"| {name} | {found.accuracy[i]:.3f} | {low:.3f}–{high:.3f} | "
-            f"{found.agreement[i]:.3f} | {found.key_distance[i].mean():.3g} | "
-            f"{found.shift_free_distance[i].mean():.3g} | {found.divergence[i].mean():.3f} |"
+    print(f"\n### adversarial keys; {_doubts(found)}")
+    rows = [
+        (
+            name,
+            _short(found.accuracy[i]),
+            _span(found.accuracy_interval[i]),
+            _short(found.agreement[i]),
+            f"{found.key_distance[i].mean():.3g}",
+            f"{found.shift_free_distance[i].mean():.3g}",
+            _short(found.divergence[i].mean()),
         )
+        for i, name in enumerate(found.conditions)
+    ]
+    heading = ("keys", "accuracy", "95 %", "agrees with the model", "distance")
+    _keep("keys", (*heading, "without the shift", "JSD of the maps"), rows, options)
     ends = {name: curve[[0, -1]].tolist() for name, curve in found.curves.items()}
     print(f"\nFirst and last step (cross-entropy, log squared distance): {ends}")
     _write_keys(found, _ledger(options))
@@ -257,15 +295,19 @@ def _report_faithfulness(chunks: list[Any], options: Any) -> None:
         agreed = values[names.index("raw"), METRICS.index("leave_one_out")]
         name = "Kendall's tau of raw attention with leaving words out"
         _ledger(options).mean(name, agreed)
-    print(f"| attribution | {' | '.join(METRICS)} |\n|---{'|---' * len(METRICS)}|")
-    order = mean[:, 0].argsort(descending=True).tolist()
-    for i in order:
+    rows = []
+    for i in mean[:, 0].argsort(descending=True).tolist():
         cells = [
-            f"{mean[i, j]:.3f} [{ends[i, j, 0]:.3f}, {ends[i, j, 1]:.3f}]"
+            _short(mean[i, j])
+            + (f" ({_span(ends[i, j])})" if j == 0 else "")
             + ("" if names[i] == RANDOM or p_value[i, j] < 0.01 else " ~")
             for j in range(len(METRICS))
         ]
-        print(f"| {names[i]} | {' | '.join(cells)} |")
+        rows.append((f"*{RANDOM}*" if names[i] == RANDOM else f"`{names[i]}`", *cells))
+    titles = [
+        metric.replace("_", " ").replace("leave one out", "leave-one-out") for metric in METRICS
+    ]
+    _keep("faithfulness", ("attribution", *titles), rows, options)
     print("\n~ not different from random at p < 0.01 (sign flips over sentences)")
     merged = chunks[0].__class__(
         **{name: getattr(chunks[0], name) for name in ("provenance", "attributions", "erase")},
