@@ -36,7 +36,7 @@ from exhibit_a.methods.registry import Cost
 from exhibit_a.numerics import paths
 from exhibit_a.numerics.exact import exact, returned
 from exhibit_a.numerics.memory import BACKWARDS, free_bytes
-from exhibit_a.numerics.paths import ROUGH, climb
+from exhibit_a.numerics.panels import ROUGH, climb
 from exhibit_a.shapes import Context, HasLogits, Scores
 from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.answers import distribution_at
