@@ -13,7 +13,8 @@ import exhibit_a as xa
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.explanation.advice import COUNTS, SURVIVES
 from exhibit_a.methods.explanation.erasure import erased
-from exhibit_a.methods.explanation.pictures import UNMOVED, USUAL
+from exhibit_a.methods.explanation.heat_maps import USUAL
+from exhibit_a.methods.explanation.pictures import UNMOVED
 from exhibit_a.methods.explanation.words import words_of
 
 MIXED = "the plot is thin and the jokes are old , but the cast is a joy"

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from exhibit_a.corpus.findings import Findings, listed
 from exhibit_a.methods.attribution.reliance import Reliance
-from exhibit_a.methods.explanation.pictures import USUAL
+from exhibit_a.methods.explanation.heat_maps import USUAL
 from exhibit_a.methods.own import HeadMaps, TokenAttribution, result_of
 from exhibit_a.methods.registry import Method, find
 from exhibit_a.numerics.exact import exact

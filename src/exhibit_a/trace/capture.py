@@ -35,7 +35,8 @@ from exhibit_a.subject.guard import frozen_eval, without_cache
 from exhibit_a.subject.images import Scene, pixels_of
 from exhibit_a.subject.modes import usual_modes
 from exhibit_a.subject.observing import observe
-from exhibit_a.subject.prompts import Prompt, Reply, Span, prompted
+from exhibit_a.subject.prompts import Prompt, Reply, prompted
+from exhibit_a.subject.spans import Span
 from exhibit_a.subject.subject import TAPS, Subject
 from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.budget import require_room
