@@ -26,6 +26,7 @@ from numpy.polynomial import legendre
 from torch import Tensor
 
 from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.quadrature import Rule, gauss
 
 ORDER = 5  # odd: the middle point is where a panel is halved
 ROUGH = 5.0  # points inside a panel may miss F by this much more than its end
@@ -65,12 +66,12 @@ class Stretch:
     @property
     def points(self) -> Float[Tensor, " point"]:
         """The α of its points."""
-        return self.places(_nodes())
+        return self.places(_rule().points)
 
     @property
     def weights(self) -> Float[Tensor, " point"]:
         """What the slope at each of its points counts in the integral over α."""
-        return self.speed(_nodes()) * torch.from_numpy(legendre.leggauss(ORDER)[1] / 2)
+        return self.speed(_rule().points) * _rule().weights
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -108,7 +109,7 @@ class OpenPanel:
         """Two stretches that meet at one of its points, where F is known."""
         stretch, height = self.stretch, self.heights[1 + ORDER // 2]
         if self._spikes():
-            power = stretch.power * log(float(_nodes()[0])) / log(0.5)
+            power = stretch.power * log(float(_rule().points[0])) / log(0.5)
             stretch = replace(stretch, last=1.0, scale=stretch.ends[1], power=power)
             height = self.heights[1]
         middle = (stretch.first + stretch.last) / 2
@@ -124,7 +125,7 @@ class OpenPanel:
 def panel_over(stretch: Stretch, heights: Tensor, slopes: Tensor, integral: Tensor) -> OpenPanel:
     """What the contributions at the points of a stretch add up to, and what they miss."""
     gap = stretch.high - stretch.low - float(stretch.weights @ slopes)
-    climbed = climb(slopes * stretch.speed(_nodes()), ORDER)
+    climbed = climb(slopes * stretch.speed(_rule().points), ORDER)
     bend = float((stretch.low + climbed - heights).abs().amax())
     return OpenPanel(
         stretch,
@@ -184,6 +185,6 @@ def _climbing(count: int) -> Tensor:
 
 
 @cache
-def _nodes() -> Tensor:
-    """The points of a panel, as shares of it."""
-    return torch.from_numpy((legendre.leggauss(ORDER)[0] + 1) / 2)
+def _rule() -> Rule:
+    """The points of a panel, as shares of it, and their weights."""
+    return gauss(ORDER)
