@@ -78,10 +78,10 @@ def prompted(
         require_language_model(subject, "An answer")
         prompt = _plain(subject, text, pair, truncate)
     if answer is not None:
-        said = answer if isinstance(answer, str) else None
-        return _answered(subject, prompt, _answer_ids(subject, prompt, answer), truncate, said)
+        written = answer if isinstance(answer, str) else None
+        return _answered(subject, prompt, _answer_ids(subject, prompt, answer), truncate, written)
     if generate is not None:
-        return _answered(subject, prompt, _said(subject, prompt, generate), truncate)
+        return _answered(subject, prompt, _generated_answer(subject, prompt, generate), truncate)
     _require_length(subject, len(prompt.ids), "The conversation")
     texts = {"input_ids": () if prompt.text is None else (prompt.text,)}
     return Prompt(_inputs(subject, prompt.ids), prompt.spans, texts=texts)
@@ -165,7 +165,7 @@ def _answer_ids(subject: Subject, prompt: Question, answer: str | Ids) -> Ids:
     return ids
 
 
-def _said(subject: Subject, prompt: Question, count: int) -> Ids:
+def _generated_answer(subject: Subject, prompt: Question, count: int) -> Ids:
     """What the model goes on with by itself, without the token that ends it."""
     if not subject.model.can_generate():
         raise BadRequestError(
@@ -173,14 +173,14 @@ def _said(subject: Subject, prompt: Question, count: int) -> Ids:
         )
     _require_length(subject, len(prompt.ids) + count, "The prompt with its answer")
     ids = generated(subject.model, _inputs(subject, prompt.ids), count)[0]
-    said = ids[len(prompt.ids) :].tolist()
+    answer = ids[len(prompt.ids) :].tolist()
     stated = getattr(subject.model.generation_config, "eos_token_id", None)
     ends = stated if isinstance(stated, list) else [stated]
-    while said and said[-1] in ends:
-        said.pop()
-    if not said:
+    while answer and answer[-1] in ends:
+        answer.pop()
+    if not answer:
         raise BadRequestError("The model ends at once: it generates no answer to this prompt.")
-    return tuple(said)
+    return tuple(answer)
 
 
 def generated(model: PreTrainedModel, inputs: Inputs, count: int) -> Tensor:
@@ -191,7 +191,7 @@ def generated(model: PreTrainedModel, inputs: Inputs, count: int) -> Tensor:
 
 
 def _answered(
-    subject: Subject, prompt: Question, answer: Ids, truncate: bool, said: str | None = None
+    subject: Subject, prompt: Question, answer: Ids, truncate: bool, written: str | None = None
 ) -> Prompt:
     """Prompt and answer in one; a prompt that is too long loses its end, if that was allowed."""
     ids, limit = prompt.ids, subject.anatomy.max_length
@@ -202,11 +202,12 @@ def _answered(
     spans = [Span(s.kind, s.name, s.start, min(s.stop, start)) for s in prompt.spans]
     tokenizer = subject.tokenizer
     text = str(list(answer)) if tokenizer is None else tokenizer.decode(list(answer))
+    read = () if prompt.text is None else (prompt.text, text if written is None else written)
     return Prompt(
         _inputs(subject, ids + answer),
         (*spans, Span("answer", "", start, stop)),
         Reply(answer, start - 1, text),
-        {"input_ids": () if prompt.text is None else (prompt.text, text if said is None else said)},
+        {"input_ids": read},
     )
 
 
@@ -243,8 +244,10 @@ def _with_decoder(
         if whole.shape[1] < 2:
             return Prompt({**inputs, "decoder_input_ids": whole})
         reads, ids = whole[:, :-1], whole[:, 1:]  # the last one is never an input
-    said = tuple(ids[0].tolist())
-    return Prompt({**inputs, "decoder_input_ids": reads}, (), Reply(said, 0, _read(subject, said)))
+    reply = tuple(ids[0].tolist())
+    return Prompt(
+        {**inputs, "decoder_input_ids": reads}, (), Reply(reply, 0, _read(subject, reply))
+    )
 
 
 def _decoder_target(subject: Subject, answer: str | Ids) -> tuple[Tensor, int]:

@@ -88,9 +88,9 @@ class HeadShares:
         """Whether the answer in company is the one that the text got by itself."""
         if len(self.game.company) == 1:
             return True
-        own = float(reached(self.game.trace, self.game.target))
+        alone = float(reached(self.game.trace, self.game.target))
         noise: float = torch.finfo(self.game.trace.subject.model.dtype).eps ** 0.5
-        return abs(own - self.margin) <= noise * max(1.0, abs(own))
+        return abs(alone - self.margin) <= noise * max(1.0, abs(alone))
 
     def take(self, path: PathIntegral) -> None:
         """Take the path, and share out what it jumps over."""
@@ -116,8 +116,8 @@ class HeadShares:
         """What the rows of every head say, site by site."""
         game, slopes = self.game, _unflattened(self.path.integral, self.game.own)
         return [
-            along_rows(own, game.even(site), slopes[site], game.trace.visible[site])
-            for site, own in enumerate(game.own)
+            along_rows(maps, game.even(site), slopes[site], game.trace.visible[site])
+            for site, maps in enumerate(game.own)
         ]
 
     @property
@@ -221,8 +221,10 @@ def _measured_together(
     ends = torch.stack([games[0].setting(), games[0].setting(rest=0.0)])
     reached_ends = company.play(every.repeat_interleave(2), ends.repeat(len(texts), 1)).margins
     works = [
-        HeadShares(game, options, (own, even))
-        for game, (own, even) in zip(games, reached_ends.reshape(-1, 2).tolist(), strict=True)
+        HeadShares(game, options, (margin, even_margin))
+        for game, (margin, even_margin) in zip(
+            games, reached_ends.reshape(-1, 2).tolist(), strict=True
+        )
     ]
     calm = [place for place, work in enumerate(works) if work.undisturbed]
     if len(calm) < len(works):
@@ -274,13 +276,13 @@ def joint_paths(works: Sequence[HeadShares]) -> list[PathIntegral]:
 def edges_along(game: HeadGame, path: PathIntegral) -> Iterator[SiteMap]:
     """What each edge added along the path, site by site."""
     slopes = _unflattened(path.integral, game.own)
-    for site, own in enumerate(game.own):
-        yield (own - game.even(site)) * slopes[site]
+    for site, maps in enumerate(game.own):
+        yield (maps - game.even(site)) * slopes[site]
 
 
 def _flat(maps: tuple[SiteMap, ...], like: tuple[SiteMap, ...]) -> Float[Tensor, " edge"]:
     """Maps as one row of numbers, without what was padded."""
-    sizes = [own.shape[1:] for own in like]
+    sizes = [site.shape[1:] for site in like]
     cut = [m[:, :queries, :keys] for m, (queries, keys) in zip(maps, sizes, strict=True)]
     return torch.cat([site.flatten() for site in cut])
 

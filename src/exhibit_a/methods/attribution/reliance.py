@@ -107,8 +107,8 @@ def token_scores(trace: Trace, target: Target, *, points: int = POINTS) -> Float
     """
     sites = one_stack(trace)
     (game,) = games_of([trace], [margin_of(target)])
-    own, even = game.margins(torch.stack([game.setting(), game.setting(rest=0.0)])).tolist()
-    (path,) = joint_paths([HeadShares(game, Options("path", points), (own, even))])
+    ends = game.margins(torch.stack([game.setting(), game.setting(rest=0.0)])).tolist()
+    (path,) = joint_paths([HeadShares(game, Options("path", points), (ends[0], ends[1]))])
     edges = list(edges_along(game, path))
     return torch.stack([edges[site.index].sum((0, 1)) for site in sites]).sum(0).cpu()
 
