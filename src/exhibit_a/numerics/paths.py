@@ -156,7 +156,9 @@ def integrate(
     """
     summed = _summing(evaluate, slope or _sum)
     (path,) = integrate_together(
-        lambda asked: [summed(*one[1:]) for one in asked], [ends], [limits]
+        lambda asked: [summed(request.alphas, request.weights) for request in asked],
+        [ends],
+        [limits],
     )
     look = heights or (lambda alphas: evaluate(alphas)[0])
     located = [_located(jump, look) for jump in path.jumps]

@@ -70,12 +70,12 @@ class ContextPrompt:
     def sentences(self) -> tuple[Sentence, ...]:
         """The sentences of all passages, where they stand when all are written."""
         start, _ = self._around()
-        place, found = len(start), []
+        place, sentences = len(start), []
         for number, passage in enumerate(self.passages):
             for low, high in sentence_spans(passage):
-                found.append(Sentence(number, passage[low:high], place + low, place + high))
+                sentences.append(Sentence(number, passage[low:high], place + low, place + high))
             place += len(passage) + len(BETWEEN)
-        return tuple(found)
+        return tuple(sentences)
 
     @cached_property
     def sentence_of_token(self) -> tuple[int | None, ...]:
