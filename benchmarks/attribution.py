@@ -28,8 +28,8 @@ import transformers
 from captum.attr import IntegratedGradients
 from torch import Tensor
 
-from exhibit_a.methods.attribution.path_integral import Rule, left, riemann
 from exhibit_a.methods.attribution.self_attribution import self_attribution
+from exhibit_a.numerics.quadrature import Rule, left, riemann
 from exhibit_a.subject.subject import Subject, load
 from exhibit_a.trace import edits
 from exhibit_a.trace.capture import Trace, capture

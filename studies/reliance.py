@@ -33,7 +33,8 @@ import exhibit_a as xa
 from exhibit_a.corpus.tasks import TOGETHER
 from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
 from exhibit_a.methods.attribution.head_orders import coalitions, orders
-from exhibit_a.methods.attribution.reliance import FEW, relied_together
+from exhibit_a.methods.attribution.head_shares import FEW
+from exhibit_a.methods.attribution.reliance import relied_together
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.trace.targets import chosen_target
 

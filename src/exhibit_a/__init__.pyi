@@ -41,8 +41,8 @@ from .methods.heads.importance import head_importance as head_importance
 from .methods.heads.importance import head_similarity as head_similarity
 from .methods.heads.patching import HeadPatching as HeadPatching
 from .methods.heads.patching import head_patching as head_patching
-from .methods.heads.removal import Pruning as Pruning
-from .methods.heads.removal import measure_pruning as measure_pruning
+from .methods.heads.pruning import Pruning as Pruning
+from .methods.heads.pruning import measure_pruning as measure_pruning
 from .methods.heads.removal import prune as prune
 from .methods.heads.sinks import SinkDiagnosis as SinkDiagnosis
 from .methods.heads.sinks import sink_diagnosis as sink_diagnosis

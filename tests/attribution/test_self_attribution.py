@@ -16,6 +16,7 @@ from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.attribution import path_integral as paths
 from exhibit_a.methods.attribution import self_attribution as module
 from exhibit_a.methods.attribution.self_attribution import self_attribution
+from exhibit_a.numerics.quadrature import gauss, left
 from exhibit_a.results.store import read
 from exhibit_a.subject.subject import load
 from exhibit_a.trace import edits
@@ -76,7 +77,7 @@ def test_the_gap_closes_at_the_rate_of_gauss():
 
 @pytest.mark.parametrize("name", ["bert", "llama", "t5", "vit", "deberta"])
 def test_scaling_the_context_is_scaling_the_attention(name):
-    trace, rule = trace_of(name), paths.gauss(4)
+    trace, rule = trace_of(name), gauss(4)
     target = choose_target(trace, scale="logit")
     found = self_attribution(trace, target=target, steps=4)
     for site in range(len(trace.sites)):
@@ -88,7 +89,7 @@ def test_the_released_rule_is_direct_autograd_on_the_scaled_map():
     trace = trace_of("bert")
     found = self_attribution(trace, rule="left", steps=64)
     for site in range(len(trace.sites)):
-        reference = by_scaling_attention(trace, site, paths.left(64), choose_target(trace))
+        reference = by_scaling_attention(trace, site, left(64), choose_target(trace))
         assert_close(found.scores[site], reference, rtol=0, atol=1e-6)
 
 

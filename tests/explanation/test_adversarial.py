@@ -121,7 +121,7 @@ def test_a_linear_read_out_is_solved_exactly(one_look):
 def test_the_search_finds_nothing_better_than_the_exact_optimum(one_look, monkeypatch):
     trace = capture(one_look, "w1 w2 w3 w4 w5 w6")
     exact = adversarial_attention(trace, epsilon=0.02)
-    search = "exhibit_a.methods.explanation.adversarial._AdversarySearch"
+    search = "exhibit_a.methods.explanation.adversary_search.AdversarySearch"
     monkeypatch.setattr(f"{search}.exact_optimum", lambda *_: None)
     searched = adversarial_attention(trace, epsilon=0.02, steps=150)
     assert searched.exact.tolist() == [0.0]

@@ -10,10 +10,10 @@ from support.passes import counting
 from support.subjects import subject_of, trace_of
 
 import exhibit_a as xa
-from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.errors import NotComputableError
 from exhibit_a.methods.explanation.advice import COUNTS, SURVIVES
 from exhibit_a.methods.explanation.erasure import erased
-from exhibit_a.methods.explanation.pictures import UNMOVED, USUAL
+from exhibit_a.methods.explanation.pictures import UNMOVED
 from exhibit_a.methods.explanation.words import words_of
 
 MIXED = "the plot is thin and the jokes are old , but the cast is a joy"
@@ -176,14 +176,6 @@ def test_pairs_are_judged():
     assert len(xa.pictures(trace, methods=["raw"]).words) == 10
 
 
-def test_the_usual_pictures_are_drawn(sentiment):
-    result = xa.pictures(xa.capture(sentiment, MIXED))
-    assert tuple(result) == USUAL
-    assert result["one_head"].label.startswith("head ")
-    assert result["raw"].label == "last-layer attention"
-    assert result.passes <= 250
-
-
 def test_sub_words_add_up(sentiment):
     trace = xa.capture(sentiment, "an unflinchingly honest film about people and their fears")
     own = torch.rand(len(trace.tokens))
@@ -209,16 +201,6 @@ def test_results_are_saved_and_tabled(mixed, tmp_path):
     table = result.to_pandas()
     rows = table[(table.field == "scores") & (table.picture_token == "raw")]
     assert tuple(rows.word_token) == result.words
-
-
-def test_bad_requests_are_one_clear_line(mixed):
-    trace, _, _ = mixed
-    with pytest.raises(BadRequestError, match=r"picture.*'gnorm'"):
-        xa.pictures(trace, methods=["gnorm"])
-    with pytest.raises(BadRequestError, match="No picture was named"):
-        xa.pictures(trace, methods=[])
-    with pytest.raises(BadRequestError, match="'own' has"):
-        xa.pictures(trace, methods={"own": torch.ones(3)})
 
 
 @pytest.mark.parametrize("family", ["bart", "vit"])

@@ -11,7 +11,8 @@ from torch.testing import assert_close
 from exhibit_a.errors import BadRequestError, UnsupportedModelError
 from exhibit_a.methods.heads.curve import effectiveness, pruning_curve
 from exhibit_a.methods.heads.importance import head_importance, importance_by_example
-from exhibit_a.methods.heads.removal import measure_pruning, prune
+from exhibit_a.methods.heads.pruning import measure_pruning
+from exhibit_a.methods.heads.removal import prune
 from exhibit_a.numerics.intervals import wilson
 from exhibit_a.report.figures import plot_curves
 from exhibit_a.results.store import read

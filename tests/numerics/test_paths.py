@@ -5,7 +5,7 @@ import weakref
 import pytest
 import torch
 
-from exhibit_a.numerics import paths
+from exhibit_a.numerics.panels import OpenPanel
 from exhibit_a.numerics.paths import Limits, PathIntegral, integrate, integrate_together
 
 
@@ -57,7 +57,7 @@ def test_a_spike_at_the_start_closes_within_the_budget(width):
 
 
 def test_without_the_substitution_the_spike_would_not_close(monkeypatch):
-    monkeypatch.setattr(paths._OpenPanel, "_spikes", lambda self: False)
+    monkeypatch.setattr(OpenPanel, "_spikes", lambda self: False)
     assert not walk(spike(1e-4)).complete
 
 

@@ -29,7 +29,8 @@ from exhibit_a.methods.explanation.pictures import pictures
 from exhibit_a.methods.heads.curve import pruning_curve
 from exhibit_a.methods.heads.importance import head_importance, head_similarity
 from exhibit_a.methods.heads.patching import head_patching
-from exhibit_a.methods.heads.removal import measure_pruning, prune
+from exhibit_a.methods.heads.pruning import measure_pruning
+from exhibit_a.methods.heads.removal import prune
 from exhibit_a.methods.heads.sinks import sink_diagnosis
 from exhibit_a.methods.identifiability.alternatives import alternative_attention
 from exhibit_a.methods.identifiability.counts import (

@@ -1,4 +1,4 @@
-"""One pass remembered: what is kept, how positions are named, what is refused."""
+"""One pass remembered: what is kept, and what is refused."""
 
 import numpy as np
 import pytest
@@ -56,12 +56,6 @@ def test_a_pair_is_two_texts(reader):
     assert trace.inputs["token_type_ids"][0].tolist() == [0, 0, 0, 0, 1, 1, 1]
 
 
-def test_an_unknown_word_is_not_special(reader):
-    trace = capture(reader, "fine zebra")
-    assert trace.tokens[2] == "[UNK]"
-    assert not trace.special[2]
-
-
 def test_only_what_was_asked_is_kept(reader):
     trace = capture(reader, "fine film", keep=())
     assert not trace.layer_outputs
@@ -111,12 +105,6 @@ def test_a_target_that_is_not_given_is_generated(translator):
         **translator.encode("the plot is dull"), do_sample=False, num_beams=1, max_new_tokens=64
     )
     assert torch.equal(trace.inputs["decoder_input_ids"], said[:, :-1])
-
-
-def test_sound_is_named_by_moments_and_none_of_them_is_special():
-    trace = capture(subject_of("whisper"), FAMILIES["whisper"].inputs())
-    assert trace.sequences["encoder"].tokens == tuple(map(str, range(12)))
-    assert not trace.sequences["encoder"].special.any()
 
 
 def test_images_go_through_their_processor(tmp_path):
@@ -242,16 +230,6 @@ def test_a_convolution_between_two_layers_is_seen():
     assert (trace.hidden[1] - hidden_of_output(trace.layer_outputs[0])[0]).abs().amax() > 0.1
 
 
-def test_keys_from_outside_have_numbers_for_names():
-    model = FAMILIES["bert"].build(is_decoder=True, add_cross_attention=True)
-    states = torch.randn(1, 4, 32, generator=torch.Generator().manual_seed(0))
-    inputs = FAMILIES["bert"].inputs() | {"encoder_hidden_states": states}
-    trace = capture(load(model, tokenizer=tokenizer()), inputs)
-    cross = next(site.index for site in trace.sites if site.kind == "cross")
-    assert trace.keys_of(cross).tokens == ("0", "1", "2", "3")
-    assert len(trace.queries_of(cross).tokens) == 7
-
-
 @pytest.mark.parametrize("family", ["Bart", "T5"])
 def test_a_classifier_of_two_stacks_is_read_as_it_reads_itself(family):
     config = FAMILIES[family.lower()].build().config
@@ -308,10 +286,6 @@ def test_a_text_of_which_nothing_is_left_is_refused():
     subject = load(FAMILIES["gpt2"].build(), tokenizer=silent_tokenizer())
     with pytest.raises(BadRequestError, match="finds nothing to read"):
         capture(subject, "?!")
-
-
-def test_a_mask_that_somebody_wrote_is_not_special(reader):
-    assert capture(reader, "fine [MASK]").special.tolist() == [True, False, False, True]
 
 
 def test_copies_need_no_padding_token():

@@ -141,7 +141,8 @@ class Prune(_Ranking):
         self, subject: "Subject", gone: list[tuple[int, int]], examples: "list[Example]"
     ) -> None:
         """Take heads out of the model, save what is left, and compare."""
-        from exhibit_a.methods.heads.removal import measure_pruning, prune
+        from exhibit_a.methods.heads.pruning import measure_pruning
+        from exhibit_a.methods.heads.removal import prune
         from exhibit_a.results.files import folder_beside, free_folder
         from exhibit_a.training.saving import save_model
 

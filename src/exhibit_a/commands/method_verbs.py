@@ -129,22 +129,22 @@ def _can_be_said(entry: "Option") -> bool:
 
 def _type(entry: "Option") -> object:
     """The type of an option on the command line."""
-    parts = [part for part in (get_args(entry.type) or (entry.type,)) if part is not NoneType]
+    kinds = [kind for kind in (get_args(entry.type) or (entry.type,)) if kind is not NoneType]
     optional = entry.default is None
     if get_origin(entry.type) is Literal or _is_list(entry) or entry.name == "target":
         return str | None if optional else str
     for plain in (bool, float, int):
-        if parts == [plain]:
+        if kinds == [plain]:
             return plain | None if optional else plain
-    if any(part is str or get_origin(part) is Literal for part in parts):
+    if any(kind is str or get_origin(kind) is Literal for kind in kinds):
         return str | None if optional else str
     return None
 
 
 def _is_list(entry: "Option") -> bool:
-    parts = (entry.type, *get_args(entry.type))
+    kinds = (entry.type, *get_args(entry.type))
     return any(
-        "Sequence" in str(get_origin(part)) or get_origin(part) in (list, tuple) for part in parts
+        "Sequence" in str(get_origin(kind)) or get_origin(kind) in (list, tuple) for kind in kinds
     )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from exhibit_a.progress import Bar
     from exhibit_a.results.result import Result
     from exhibit_a.shapes import Options
-    from exhibit_a.subject.prompts import Message
+    from exhibit_a.subject.conversations import Message
     from exhibit_a.subject.subject import Subject
     from exhibit_a.trace.capture import Trace
 
@@ -129,7 +129,7 @@ class OneText(WithModel):
 
     def asked(self) -> "str | list[Message]":
         """The text, or the messages that stand for it."""
-        from exhibit_a.subject.prompts import read_messages
+        from exhibit_a.subject.conversations import read_messages
 
         if self.text is not None and self.messages is None:
             return self.text
@@ -157,7 +157,7 @@ class OneText(WithModel):
         return capture(self.subject(), asked, **options)
 
 
-def read_rows(said: str) -> "str | slice | list[int]":
+def read_rows(text: str) -> "str | slice | list[int]":
     """Rows as they are said: answer, positions with commas between, or start:stop.
 
     >>> read_rows("0,-1"), read_rows("-16:"), read_rows("answer")
@@ -165,19 +165,19 @@ def read_rows(said: str) -> "str | slice | list[int]":
     """
     from exhibit_a.errors import BadRequestError
 
-    if said == "answer":
-        return said
-    parts = said.split(":") if ":" in said else said.split(",")
+    if text == "answer":
+        return text
+    parts = text.split(":") if ":" in text else text.split(",")
     try:
-        numbers = [int(part) if part.strip() else None for part in parts]
+        numbers = [int(number) if number.strip() else None for number in parts]
     except ValueError:
         numbers = []
-    if ":" in said and 2 <= len(numbers) <= 3:
+    if ":" in text and 2 <= len(numbers) <= 3:
         return slice(*numbers)
     places = [number for number in numbers if number is not None]
-    if ":" in said or not places or len(places) < len(numbers):
+    if ":" in text or not places or len(places) < len(numbers):
         raise BadRequestError(
-            f"Rows are answer, positions such as 0,-1 or a range such as -16:, not {said!r}."
+            f"Rows are answer, positions such as 0,-1 or a range such as -16:, not {text!r}."
         )
     return places
 

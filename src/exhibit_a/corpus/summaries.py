@@ -16,7 +16,7 @@ from torch import Tensor
 
 from exhibit_a.corpus.findings import Findings, listed
 from exhibit_a.methods.attribution.reliance import Reliance
-from exhibit_a.methods.explanation.pictures import USUAL
+from exhibit_a.methods.explanation.heat_maps import USUAL
 from exhibit_a.methods.own import HeadMaps, TokenAttribution, result_of
 from exhibit_a.methods.registry import Method, find
 from exhibit_a.numerics.exact import exact
@@ -89,10 +89,10 @@ def summary_of(result: Result) -> TextSummary:
 @summary_of.register
 def _(result: Reliance) -> TextSummary:
     """The shares of the heads, and whether they are to be relied upon."""
-    said = summary_of.dispatch(Result)(result)
+    summary = summary_of.dispatch(Result)(result)
     whole: Numbers = {"whole": result.whole, "determined": float(result.determined)}
     words: Numbers = {"way": result.way, "reason": result.reason}
-    return replace(said, numbers=said.numbers | whole | words)
+    return replace(summary, numbers=summary.numbers | whole | words)
 
 
 @summary_of.register
@@ -112,10 +112,10 @@ def _(result: TokenAttribution) -> TextSummary:
 def _(result: HeadMaps) -> TextSummary:
     """The mean and the largest entry of every head."""
     heads = {
-        "mean": [exact(part).mean((1, 2)) for part in result.maps],
-        "largest": [exact(part).abs().amax((1, 2)) for part in result.maps],
+        "mean": [exact(maps).mean((1, 2)) for maps in result.maps],
+        "largest": [exact(maps).abs().amax((1, 2)) for maps in result.maps],
     }
-    dense = {f"maps/{site}": part for site, part in enumerate(result.maps)}
+    dense = {f"maps/{site}": maps for site, maps in enumerate(result.maps)}
     return TextSummary(heads=heads, dense=dense)
 
 
@@ -171,7 +171,7 @@ def _shown(advice: str | None) -> float | None:
 
 def joined(summaries: Sequence[TextSummary], *, dense: bool) -> Findings:
     """The summaries of several texts as the findings of a batch; what only some have is NaN."""
-    names = list(dict.fromkeys(name for one in summaries for name in one.numbers))
+    names = list(dict.fromkeys(name for summary in summaries for name in summary.numbers))
     return Findings(
         numbers={name: [s.numbers.get(name, float("nan")) for s in summaries] for name in names},
         lists={name: [s.lists[name] for s in summaries] for name in summaries[0].lists},

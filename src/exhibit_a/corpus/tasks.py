@@ -68,10 +68,13 @@ class Texts:
         last = self.special.shape[1] - 1
         if self.subject.anatomy.answers != "tokens":
             return Gold(logits_at(output).argmax(-1, keepdim=True))
-        own = logits_at(output, last).argmax(-1).tolist()
+        predicted = logits_at(output, last).argmax(-1).tolist()
         replies = [prompt.reply for prompt in self.prompts]
         return gold_of_replies(
-            [reply or Reply((said,), last, "") for reply, said in zip(replies, own, strict=True)],
+            [
+                reply or Reply((token,), last, "")
+                for reply, token in zip(replies, predicted, strict=True)
+            ],
             self.subject.device,
         )
 
@@ -233,8 +236,8 @@ def answers(texts: Texts, output: HasLogits) -> Lists:
     if any(prompt.reply for prompt in texts.prompts):
         _, loss = texts.gold(output).right_and_loss(output)
         chance = (-loss).exp()
-        said = zip(texts.prompts, words, strict=True)
-        words = [prompt.reply.text if prompt.reply else word for prompt, word in said]
+        answered = zip(texts.prompts, words, strict=True)
+        words = [prompt.reply.text if prompt.reply else word for prompt, word in answered]
     return {"answer": words, "probability": listed(chance)}
 
 

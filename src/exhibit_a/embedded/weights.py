@@ -54,11 +54,11 @@ def load_embedded(
             f'There is no embedded model "{name}". '
             f"The embedded models: {', '.join(embedded_names(folder)) or 'none'}."
         )
-    own, vocabulary = folder / name, folder / name / VOCABULARY
-    alone = vocabulary.exists() or (own / TOKENIZER).exists()
+    model_folder, vocabulary = folder / name, folder / name / VOCABULARY
+    alone = vocabulary.exists() or (model_folder / TOKENIZER).exists()
     shared = {} if alone else load_file(folder / SHARED)
-    weights = unpack({**shared, **load_file(own / WEIGHTS)})
-    family, config = _family(own)
+    weights = unpack({**shared, **load_file(model_folder / WEIGHTS)})
+    family, config = _family(model_folder)
     with quietly():
         # weights instead of a path: no random initialisation, so the caller's seed is not used up
         model = family.from_pretrained(
@@ -67,7 +67,7 @@ def load_embedded(
         tokenizer = (
             read_vocabulary(vocabulary).tokenizer()
             if vocabulary.exists()
-            else AutoTokenizer.from_pretrained(own if alone else folder)
+            else AutoTokenizer.from_pretrained(model_folder if alone else folder)
         )
     return model.eval(), tokenizer
 

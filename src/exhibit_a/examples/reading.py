@@ -190,8 +190,9 @@ def examples_of_rows(
             continue
         text, pair, label, answer = (None if cell is None else str(cell) for cell in cells)
         example_id = str(number) if identity is None else str(row.get(identity, number))
-        said = answer if answer and answer.strip() else None  # a blank in front of it is part of it
-        example = Example(example_id, str(text), pair, (label or "").strip() or None, said)
+        # a blank in front of an answer is part of it
+        reply = answer if answer and answer.strip() else None
+        example = Example(example_id, str(text), pair, (label or "").strip() or None, reply)
         yield _writable(example, f"{name}, row {number + 1}")
 
 

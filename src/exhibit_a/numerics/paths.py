@@ -3,7 +3,7 @@
 F(α) moves from F(0) to F(1), and its slope is the sum of many contributions,
 dF/dα = Σ_i c_i(α). Their integrals ∫₀¹ c_i dα share F(1) - F(0) among the parts, and the
 fundamental theorem says how well: over any panel [a, b] the shares must add up to F(b) - F(a). So
-every panel knows its own error, wherever F is known at its ends:
+every panel knows its own error, wherever F is known at its ends (``panels.py``):
 
 1. lay one panel of five Gauss–Legendre points over the path;
 2. compare the sum of its shares with F(b) - F(a), and F at its points with where the slopes lead;
@@ -20,24 +20,27 @@ once, and one that misses more than all panels may is split, or is a jump, and n
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
-from itertools import pairwise
 from math import floor as whole
-from math import log, log10
+from math import log10
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.polynomial import legendre
 from torch import Tensor
 
 from exhibit_a.numerics.exact import exact, exact_sum
+from exhibit_a.numerics.panels import (
+    ORDER,
+    OpenPanel,
+    Panel,
+    Stretch,
+    panel_over,
+    side_by_side,
+    total_error,
+    worst_of,
+)
 
-ORDER = 5  # odd: the middle point is where a panel is halved
-ROUGH = 5.0  # points inside a panel may miss F by this much more than its end
 SETTLED = 0.02  # a panel with less than this share of the allowed error is never split again
-NARROWEST = 1e-6  # as a share of its end; single precision sees nothing narrower
 SUDDEN = 0.01  # of the path: F jumps where it moves within less than that
 PROBES, LOOKS = 9, 2  # to say where F jumps: so many values of F, so many times
 
@@ -75,16 +78,6 @@ class Jump(NamedTuple):
         if width < SUDDEN:
             return f"the target jumps by {self.change:.3g} {places}"
         return f"the target, which moves by {self.change:.3g}, is too rough {places}"
-
-
-class Panel(NamedTuple):
-    """A stretch of the path: what F does on it, and what the contributions miss of that."""
-
-    start: float
-    stop: float
-    change: float
-    gap: float
-    error: float  # the gap, or what the points inside miss if that is worse
 
 
 @dataclass(frozen=True)
@@ -163,7 +156,9 @@ def integrate(
     """
     summed = _summing(evaluate, slope or _sum)
     (path,) = integrate_together(
-        lambda asked: [summed(*one[1:]) for one in asked], [ends], [limits]
+        lambda asked: [summed(request.alphas, request.weights) for request in asked],
+        [ends],
+        [limits],
     )
     look = heights or (lambda alphas: evaluate(alphas)[0])
     located = [_located(jump, look) for jump in path.jumps]
@@ -195,96 +190,6 @@ def integrate_together(
     return [walk.finished() for walk in walks]
 
 
-def climb(slopes: Float[Tensor, "*batch point"], count: int) -> Float[Tensor, "*batch point"]:
-    """How far F has risen at each Gauss point, judged by the slopes at all of them.
-
-    The slopes are read as a polynomial in Legendre form, whose terms integrate in closed form:
-    ∫₋₁ˣ P_k = (P_{k+1}(x) - P_{k-1}(x)) / (2k + 1).
-    """
-    slopes = exact(slopes)
-    return slopes @ _climbing(count).to(slopes.device)
-
-
-@cache
-def _climbing(count: int) -> Tensor:
-    points, weights = legendre.leggauss(count)
-    values = legendre.legvander(points, count)  # (point, degree 0 … count)
-    degree = np.arange(count)
-    coefficients = weights[:, None] * values[:, :count] * (2 * degree + 1) / 2
-    below = np.concatenate([-np.ones((count, 1)), values[:, : count - 1]], axis=1)
-    risen = (values[:, 1:] - below) / (2 * degree + 1)
-    return torch.from_numpy(coefficients @ risen.T / 2)
-
-
-@dataclass(frozen=True)
-class _Stretch:
-    """The stretch from t = first to last of the path α = scale · t^power, and F at its ends."""
-
-    first: float
-    last: float
-    scale: float
-    power: float
-    low: float
-    high: float
-
-    def places(self, shares: Tensor) -> Tensor:
-        """The α at which shares of the stretch are done."""
-        return self.scale * self._along(shares) ** self.power
-
-    def speed(self, shares: Tensor) -> Tensor:
-        """How fast α moves there, when the stretch takes one unit of time."""
-        slope = self.scale * self.power * self._along(shares) ** (self.power - 1)
-        return (self.last - self.first) * slope
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The α where it starts and stops."""
-        start, stop = self.places(torch.tensor([0.0, 1.0], dtype=torch.float64)).tolist()
-        return start, stop
-
-    def _along(self, shares: Tensor) -> Tensor:
-        return self.first + (self.last - self.first) * shares
-
-
-@dataclass(frozen=True, eq=False)
-class _OpenPanel:
-    """A panel that may still be split: what it contributes, and F from its start to its stop."""
-
-    stretch: _Stretch
-    integral: Tensor | None  # None where it must be split, or is left out
-    heights: list[float]
-    gap: float
-    error: float
-
-    @property
-    def divisible(self) -> bool:
-        """Whether its halves can be told apart."""
-        start, stop = self.stretch.ends
-        return stop - start > NARROWEST * stop and stop > torch.finfo(torch.float32).tiny
-
-    @property
-    def summary(self) -> Panel:
-        """The panel without its contributions."""
-        change = self.stretch.high - self.stretch.low
-        return Panel(*self.stretch.ends, change, self.gap, self.error)
-
-    def split(self) -> list[_Stretch]:
-        """Two stretches that meet at one of its points, where F is known."""
-        stretch, height = self.stretch, self.heights[1 + ORDER // 2]
-        if self._spikes():
-            power = stretch.power * log(float(_nodes()[0])) / log(0.5)
-            stretch = replace(stretch, last=1.0, scale=stretch.ends[1], power=power)
-            height = self.heights[1]
-        middle = (stretch.first + stretch.last) / 2
-        before = replace(stretch, last=middle, high=height)
-        return [before, replace(stretch, first=middle, low=height)]
-
-    def _spikes(self) -> bool:
-        """Whether it starts at α = 0 and F makes most of its moves before the first point."""
-        moves = [abs(after - before) for before, after in pairwise(self.heights)]
-        return self.stretch.first == 0 and 2 * moves[0] >= sum(moves)
-
-
 class _Walk:
     """One path on its way: what is settled, what is open, and which stretches are wanted next."""
 
@@ -293,8 +198,8 @@ class _Walk:
     ) -> None:
         self.ends, self.limits, self.allowed = ends, limits, limits.error(ends)
         self.jumps_apart = jumps_apart
-        self.wanted = [_Stretch(0.0, 1.0, 1.0, 1.0, *ends)]
-        self.open: list[_OpenPanel] = []
+        self.wanted = [Stretch(0.0, 1.0, 1.0, 1.0, *ends)]
+        self.open: list[OpenPanel] = []
         self.settled: list[Panel] = []
         self.integral = torch.zeros(())
         self.points = 0
@@ -302,19 +207,18 @@ class _Walk:
     @property
     def spare(self) -> float:
         """The error that open panels may have."""
-        return self.allowed - _error(self.settled)
+        return self.allowed - total_error(self.settled)
 
     @property
-    def next(self) -> list[_Stretch]:
+    def next(self) -> list[Stretch]:
         """The stretches that are asked for together: as many as there is room for."""
         return self.wanted[: max(1, self.limits.held - len(self._holding()))]
 
     def request(self, path: int) -> Request:
         """A panel over each of the next stretches."""
-        alphas = torch.cat([stretch.places(_nodes()) for stretch in self.next])
-        speeds = torch.stack([stretch.speed(_nodes()) for stretch in self.next])
-        weights = speeds * torch.from_numpy(legendre.leggauss(ORDER)[1] / 2)
-        return Request(path, alphas.tolist(), side_by_side([row[None] for row in weights]))
+        alphas = torch.cat([stretch.points for stretch in self.next])
+        weights = side_by_side([stretch.weights[None] for stretch in self.next])
+        return Request(path, alphas.tolist(), weights)
 
     def take(self, sums: Sums) -> None:
         """Take what was asked for, settle what is good enough, and say what is wanted next."""
@@ -326,11 +230,11 @@ class _Walk:
         laid = self.next
         self.wanted = self.wanted[len(laid) :]
         for stretch, *numbers in zip(laid, *by_panel, strict=True):
-            self._keep(_panel(stretch, *numbers))
+            self._keep(panel_over(stretch, *numbers))
         if not self.wanted:
             self.wanted = self._split()
 
-    def _keep(self, panel: _OpenPanel) -> None:
+    def _keep(self, panel: OpenPanel) -> None:
         """Settle a panel, or hold it open; of too many, settle the best or give up the worst."""
         if panel.error <= SETTLED * self.allowed:
             self._settle(panel)
@@ -348,25 +252,25 @@ class _Walk:
             else:
                 self._give_up(worst)
 
-    def _give_up(self, panel: _OpenPanel) -> None:
+    def _give_up(self, panel: OpenPanel) -> None:
         """Forget what a panel contributes."""
         self.open[self.open.index(panel)] = replace(panel, integral=None)
 
-    def _holding(self) -> list[_OpenPanel]:
+    def _holding(self) -> list[OpenPanel]:
         return [panel for panel in self.open if panel.integral is not None]
 
-    def _settle(self, panel: _OpenPanel) -> None:
+    def _settle(self, panel: OpenPanel) -> None:
         self.settled.append(panel.summary)
         self._add(panel)
 
-    def _add(self, panel: _OpenPanel) -> None:
+    def _add(self, panel: OpenPanel) -> None:
         assert panel.integral is not None
         self.integral += panel.integral
 
-    def _split(self) -> list[_Stretch]:
+    def _split(self) -> list[Stretch]:
         """The halves of the worst panels, as many as there are points for; none if all is well."""
-        worst = _worst(self.open, self.spare / 2)
-        if _error(self.open) <= self.spare:
+        worst = worst_of(self.open, self.spare / 2)
+        if total_error(self.open) <= self.spare:
             worst = []
         given_up = [panel for panel in self.open if panel.integral is None and panel not in worst]
         splittable = [panel for panel in (*worst, *given_up) if panel.divisible]
@@ -376,7 +280,7 @@ class _Walk:
 
     def finished(self) -> PathIntegral:
         """The integral, with the stretches that do not close."""
-        missing = _worst(self.open, self.spare)
+        missing = worst_of(self.open, self.spare)
         unresolved = [panel for panel in self.open if panel in missing or panel.integral is None]
         for panel in self.open:
             if not (self.jumps_apart and panel in unresolved):
@@ -386,7 +290,7 @@ class _Walk:
             integral=self.integral,
             change=self.ends[1] - self.ends[0],
             gap=sum(panel.gap for panel in self.settled) + sum(panel.gap for panel in self.open),
-            error=_error(self.settled) + _error(self.open),
+            error=total_error(self.settled) + total_error(self.open),
             allowed=self.allowed,
             points=self.points,
             panels=tuple(sorted(self.settled + summaries)),
@@ -407,32 +311,6 @@ def _located(jump: Jump, heights: Heights) -> tuple[Jump, int]:
     return jump, LOOKS
 
 
-def _panel(stretch: _Stretch, heights: Tensor, slopes: Tensor, integral: Tensor) -> _OpenPanel:
-    """What the contributions at the points of a stretch add up to, and what they miss."""
-    speed = stretch.speed(_nodes())
-    weights = torch.from_numpy(legendre.leggauss(ORDER)[1] / 2) * speed
-    gap = stretch.high - stretch.low - float(weights @ slopes)
-    bend = float((stretch.low + climb(slopes * speed, ORDER) - heights).abs().amax())
-    return _OpenPanel(
-        stretch,
-        integral,
-        [stretch.low, *heights.tolist(), stretch.high],
-        gap,
-        max(abs(gap), bend / ROUGH),
-    )
-
-
-def side_by_side(weights: Sequence[Float[Tensor, "_panel _point"]]) -> Float[Tensor, "panel point"]:
-    """Weights of several panels, each at points of its own, with 0 at those of the others."""
-    panels, points = (sum(each.shape[axis] for each in weights) for axis in (0, 1))
-    spread = torch.zeros(panels, points, dtype=weights[0].dtype)
-    row = column = 0
-    for each in weights:
-        spread[row : row + len(each), column : column + each.shape[1]] = each
-        row, column = row + len(each), column + each.shape[1]
-    return spread
-
-
 def _summing(evaluate: Evaluate, slope: Slope) -> Callable[[list[float], Tensor], Sums]:
     def summed(alphas: list[float], weights: Tensor) -> Sums:
         heights, contributions = evaluate(alphas)
@@ -442,29 +320,8 @@ def _summing(evaluate: Evaluate, slope: Slope) -> Callable[[list[float], Tensor]
     return summed
 
 
-@cache
-def _nodes() -> Tensor:
-    """The points of a panel, as shares of it."""
-    return torch.from_numpy((legendre.leggauss(ORDER)[0] + 1) / 2)
-
-
 def _sum(contributions: Tensor) -> Tensor:
     return exact_sum(contributions.flatten(1), 1)
-
-
-def _error(panels: Sequence[Panel] | Sequence[_OpenPanel]) -> float:
-    return sum(panel.error for panel in panels)
-
-
-def _worst(panels: Sequence[_OpenPanel], allowed: float) -> list[_OpenPanel]:
-    """The panels with the largest errors, without which the others are good enough."""
-    ranked = sorted(panels, key=lambda panel: -panel.error)
-    left = _error(panels)
-    for count, panel in enumerate(ranked):
-        if left <= allowed:
-            return ranked[:count]
-        left -= panel.error
-    return ranked
 
 
 def _joined(panels: Sequence[Panel]) -> list[Jump]:

@@ -97,17 +97,17 @@ def compare(
         seed: of the random orders.
         enough: asked between batches; where it is true, no more orders are drawn.
     """
-    own = _nested(rankings, plan.sizes, losses)
+    ranked = _nested(rankings, plan.sizes, losses)
     if plan.exact:
         random = _all_orders(len(rankings[0]), plan.sizes, losses)
-        p_value = exact(_reaching(own, random)).mean(-1)
+        p_value = exact(_reaching(ranked, random)).mean(-1)
     else:
-        random = _drawn(own, rankings[0], plan, losses, seed, enough)
-        p_value = torch.stack([sequential_p(row) for row in _reaching(own, random)])
-    percentile = exact(~_reaching(own, random)).mean(-1)
-    clearly = own.mean(-1) + CLEARLY * own.mean(-1).abs()
+        random = _drawn(ranked, rankings[0], plan, losses, seed, enough)
+        p_value = torch.stack([sequential_p(row) for row in _reaching(ranked, random)])
+    percentile = exact(~_reaching(ranked, random)).mean(-1)
+    clearly = ranked.mean(-1) + CLEARLY * ranked.mean(-1).abs()
     surpassed = exact(random.mean(-1)[None] > clearly[:, None]).mean(-1)
-    return Comparison(plan, own, random, percentile, surpassed, p_value)
+    return Comparison(plan, ranked, random, percentile, surpassed, p_value)
 
 
 def sequential_p(reached: Tensor) -> Float[Tensor, ""]:
@@ -181,7 +181,7 @@ def _chains(
 
 
 def _drawn(
-    own: Float[Tensor, "ranking cut"],
+    ranked: Float[Tensor, "ranking cut"],
     things: Order,
     plan: Plan,
     losses: Losses,
@@ -195,13 +195,13 @@ def _drawn(
         more = min(BATCH, plan.orders - len(random))
         orders = [torch.randperm(len(things), generator=seeded).tolist() for _ in range(more)]
         random = torch.cat([random, _nested(orders, plan.sizes, losses)])
-        if enough() or bool((_reaching(own, random).sum(-1) >= REACHED).all()):
+        if enough() or bool((_reaching(ranked, random).sum(-1) >= REACHED).all()):
             break
     return random
 
 
-def _reaching(own: Float[Tensor, "ranking cut"], random: Float[Tensor, "order cut"]) -> Tensor:
+def _reaching(losses: Float[Tensor, "ranking cut"], random: Float[Tensor, "order cut"]) -> Tensor:
     """Which random orders lose as much as each ranking, up to rounding."""
-    ranked, drawn = own.mean(-1), random.mean(-1)
+    ranked, drawn = losses.mean(-1), random.mean(-1)
     scale = max(float(ranked.abs().amax()), float(drawn.abs().amax()) if len(drawn) else 0.0)
     return drawn[None] >= ranked[:, None] - EVEN * scale

@@ -7,7 +7,7 @@ carry it: the same sentences on the page, in a terminal and in a notebook.
 from collections.abc import Sequence
 
 from exhibit_a.methods.attribution.reliance import Reliance
-from exhibit_a.methods.explanation.pictures import LABELS, Picture, Pictures
+from exhibit_a.methods.explanation.pictures import Picture, Pictures
 from exhibit_a.subject.site_names import heads_by_layer
 from exhibit_a.trials.sentences import (
     CANCELS,
@@ -110,11 +110,6 @@ def ranked_pictures(pictures: Pictures) -> list[Picture]:
     return sorted(
         pictures.values(), key=lambda picture: (order.index(picture.advice), picture.rank)
     )
-
-
-def method_name(name: str) -> str:
-    """What a person would call a method."""
-    return LABELS.get(name, name.replace("_", " "))
 
 
 def unshaded(trial: Trial) -> str:

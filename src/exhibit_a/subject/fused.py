@@ -141,11 +141,11 @@ def _added(seen: Tensor, like: Tensor) -> Tensor:
     return mask.masked_fill(~seen, torch.finfo(like.dtype).min)
 
 
-def _of_rows(part: object, rows: RowIndex, size: tuple[int, int]) -> object:
+def _of_rows(argument: object, rows: RowIndex, size: tuple[int, int]) -> object:
     """A bias over (query, key) for these rows; anything else as it is."""
-    if isinstance(part, Tensor) and part.ndim == 4 and part.shape[-2:] == size:
-        return part[:, :, rows]
-    return part
+    if isinstance(argument, Tensor) and argument.ndim == 4 and argument.shape[-2:] == size:
+        return argument[:, :, rows]
+    return argument
 
 
 @contextmanager
@@ -161,15 +161,15 @@ def kernels_of(model: PreTrainedModel) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kernel for kernel in kernels if kernel is not None))
 
 
-def _kernel(built_on: str, part: PreTrainedModel) -> str | None:
+def _kernel(built_on: str, model: PreTrainedModel) -> str | None:
     if built_on in FUSED:
         return built_on
-    return SDPA if part._supports_sdpa else None
+    return SDPA if model._supports_sdpa else None
 
 
-def _our_name(built_on: str, part: PreTrainedModel) -> str:
+def _our_name(built_on: str, model: PreTrainedModel) -> str:
     """What stands for the kernel of a part, or for its eager attention where it has none."""
-    kernel = _kernel(built_on, part)
+    kernel = _kernel(built_on, model)
     return NAME if kernel is None else f"{NAME}_{kernel}"
 
 

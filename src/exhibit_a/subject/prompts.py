@@ -2,50 +2,33 @@
 
 A language model reads a prompt and goes on with an answer. Both are given to it at once: the answer
 is a text of ours, or what the model generates, and each of its tokens is predicted from everything
-before it. A conversation is written out by the tokenizer's own chat template; which tokens belong
-to which message is remembered, and what the template adds counts as special.
+before it. A conversation is written out as one text first (``conversations.py``).
 
 Prompt and answer are tokenised apart where tokenising them together would merge them at the border;
 special tokens are added once, in front, and none between the two. A model with two stacks reads the
 prompt in its encoder and the answer in its decoder, after the token that a decoder starts with.
 """
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from pathlib import Path
-from typing import Any, Literal, cast
+from typing import cast
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from exhibit_a.errors import BadRequestError, first_line
+from exhibit_a.errors import BadRequestError
 from exhibit_a.shapes import Inputs
 from exhibit_a.subject.anatomy import ANSWERS
+from exhibit_a.subject.conversations import Message, is_conversation, read_conversation
 from exhibit_a.subject.encoding import Tokenizer, decoder_ids, decoder_limit, require_text
 from exhibit_a.subject.guard import frozen_eval
+from exhibit_a.subject.spans import Ids, Question, Span, ids_of
 from exhibit_a.subject.subject import Subject
 
 GENERATED = 64  # tokens that a model with two stacks generates for itself, at most
-LONGEST_CONVERSATION = 10_000_000  # bytes of a file, more than any model reads
-SPOKEN_BY_MODEL = "assistant"  # the role whose last message is the answer
 
-Ids = tuple[int, ...]
-Characters = tuple[int, int]  # start and stop in a text
-Message = Mapping[str, Any]
 Texts = dict[str, tuple[str, ...]]  # by the name of the ids that were made from them
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Neighbouring tokens of the input that belong together."""
-
-    kind: Literal["text", "message", "answer"]
-    name: str  # the role of a message; empty otherwise
-    start: int
-    stop: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,35 +50,6 @@ class Prompt:
     texts: Texts = field(default_factory=dict)  # as written; of what is no text, none
 
 
-def read_messages(file: Path) -> list[Message]:
-    """The messages of a JSON file: a list of {"role": …, "content": …}."""
-    try:
-        if not file.is_file():  # nobody waits for a pipe to be written to
-            raise OSError("there is no such file")
-        if file.stat().st_size > LONGEST_CONVERSATION:
-            raise OSError(f"it has more than {LONGEST_CONVERSATION:,} bytes")
-        messages = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError) as problem:
-        raise BadRequestError(
-            f"{str(file)!r} holds no messages: {first_line(problem)}"
-        ) from problem
-    if not is_conversation(messages):
-        raise BadRequestError(
-            f'{str(file)!r} holds no messages: a list of {{"role": …, "content": …}} was expected.'
-        )
-    found: list[Message] = messages
-    return found
-
-
-def is_conversation(text: object) -> bool:
-    """Whether messages were given, and not a text, an image or encoded inputs."""
-    return (
-        isinstance(text, list | tuple)
-        and bool(text)
-        and all(isinstance(message, Mapping) for message in text)
-    )
-
-
 def prompted(
     subject: Subject,
     text: object,
@@ -115,29 +69,22 @@ def prompted(
         return replace(_with_decoder(subject, inputs, answer, generate), texts=texts)
     if is_conversation(text):
         require_language_model(subject, "Messages")
-        prompt, answer = _conversation(subject, text, pair, answer, generate)  # type: ignore[arg-type]
+        prompt, answer = read_conversation(
+            subject.tokenizer, cast("Sequence[Message]", text), pair, answer, generate
+        )
     elif answer is None and generate is None:
         return Prompt(subject.encode(text, pair, truncate=truncate), texts=texts)
     else:
         require_language_model(subject, "An answer")
         prompt = _plain(subject, text, pair, truncate)
     if answer is not None:
-        said = answer if isinstance(answer, str) else None
-        return _answered(subject, prompt, _answer_ids(subject, prompt, answer), truncate, said)
+        written = answer if isinstance(answer, str) else None
+        return _answered(subject, prompt, _answer_ids(subject, prompt, answer), truncate, written)
     if generate is not None:
-        return _answered(subject, prompt, _said(subject, prompt, generate), truncate)
+        return _answered(subject, prompt, _generated_answer(subject, prompt, generate), truncate)
     _require_length(subject, len(prompt.ids), "The conversation")
     texts = {"input_ids": () if prompt.text is None else (prompt.text,)}
     return Prompt(_inputs(subject, prompt.ids), prompt.spans, texts=texts)
-
-
-@dataclass(frozen=True, eq=False)
-class _Question:
-    """A prompt without its answer."""
-
-    ids: Ids
-    text: str | None  # as the tokenizer was given it; None where it was encoded already
-    spans: tuple[Span, ...]
 
 
 def _require_one_answer(answer: str | Ids | None, generate: int | None) -> None:
@@ -184,109 +131,21 @@ def _require_length(subject: Subject, count: int, what: str) -> None:
         raise BadRequestError(f"{what} has {count} tokens and the model takes {limit}; shorten it.")
 
 
-def _plain(subject: Subject, text: object, pair: str | None, truncate: bool) -> _Question:
+def _plain(subject: Subject, text: object, pair: str | None, truncate: bool) -> Question:
     """A text, with special tokens in front of it only."""
     inputs = subject.encode(text, pair, truncate=truncate)
     ids = tuple(inputs["input_ids"][0].tolist())
     if not isinstance(text, str):
-        return _Question(ids, None, (Span("text", "", 0, len(ids)),))
+        return Question(ids, None, (Span("text", "", 0, len(ids)),))
     if pair is not None:
         raise BadRequestError("A pair was given with an answer; write both into one prompt.")
-    bare = _ids(subject.tokenizer, text)[: len(ids)]
+    bare = ids_of(subject.tokenizer, text)[: len(ids)]
     start = next((at for at in range(len(ids)) if ids[at : at + len(bare)] == bare), 0)
     stop = min(start + len(bare), len(ids))  # what the tokenizer adds after it would part the two
-    return _Question(ids[:stop], text, (Span("text", "", start, stop),))
+    return Question(ids[:stop], text, (Span("text", "", start, stop),))
 
 
-def _conversation(
-    subject: Subject,
-    messages: Sequence[Message],
-    pair: str | None,
-    answer: str | Ids | None,
-    generate: int | None,
-) -> tuple[_Question, str | Ids | None]:
-    """Messages as one prompt, and the answer: the last of them, where the model speaks it."""
-    if pair is not None:
-        raise BadRequestError("A pair was given with messages; write it into one of them.")
-    for message in messages:
-        _require_message(message)
-    asked = list(messages)
-    if asked[-1]["role"] == SPOKEN_BY_MODEL:
-        if answer is not None or generate is not None:
-            raise BadRequestError(
-                f"The last message is the {SPOKEN_BY_MODEL}'s, which is an answer; give no other."
-            )
-        answer = asked.pop()["content"]
-    if not asked:
-        raise BadRequestError("There is an answer among the messages, but nothing that was asked.")
-    written = written_out(subject.tokenizer, asked)
-    ids, places = with_places(subject.tokenizer, written)
-    return _Question(ids, written, _message_spans(asked, written, places)), answer
-
-
-def _require_message(message: Message) -> None:
-    if not {"role", "content"} <= set(message):
-        raise BadRequestError(
-            f'A message has a "role" and a "content"; found {", ".join(map(str, message)) or "{}"}.'
-        )
-    if not isinstance(message["role"], str):
-        raise BadRequestError(f"The role of a message is a word, not {message['role']!r}.")
-    require_text(message["content"])
-
-
-def written_out(tokenizer: Tokenizer, messages: list[Message]) -> str:
-    """The conversation as the tokenizer's template writes it, up to where the model goes on."""
-    if getattr(tokenizer, "chat_template", None) is None:
-        raise BadRequestError(
-            "Messages were given, but this tokenizer has no chat template; give one text."
-        )
-    try:
-        written: str = tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True
-        )
-    except Exception as problem:  # a template is code of its own, and can fail in any way
-        raise BadRequestError(
-            f"The chat template does not take these messages: {first_line(problem)}"
-        ) from problem
-    return written
-
-
-def _message_spans(
-    messages: Sequence[Message], written: str, places: Sequence[Characters]
-) -> tuple[Span, ...]:
-    """The tokens of every message, found by its words; a template may trim or rewrite them."""
-    spans, reached = [], 0
-    for message in messages:
-        content = message["content"].strip()
-        start = written.find(content, reached)
-        if start < 0:
-            raise BadRequestError(
-                f"The chat template rewrites what the {message['role']} says, so its tokens cannot "
-                "be found again; write the conversation out as one text."
-            )
-        reached = start + len(content)
-        inside = [
-            token for token, (low, high) in enumerate(places) if low < reached and high > start
-        ]
-        spans.append(Span("message", message["role"], inside[0], inside[-1] + 1))
-    return tuple(spans)
-
-
-def with_places(tokenizer: Tokenizer, text: str) -> tuple[Ids, list[Characters]]:
-    """The tokens of a text without special ones, and the characters of each."""
-    if getattr(tokenizer, "is_fast", False):
-        encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-        return tuple(encoded["input_ids"]), list(encoded["offset_mapping"])
-    ids = _ids(tokenizer, text)
-    ends = [len(tokenizer.decode(ids[:count])) for count in range(len(ids) + 1)]
-    return ids, list(pairwise(ends))
-
-
-def _ids(tokenizer: Tokenizer, text: str) -> Ids:
-    return tuple(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
-
-
-def _answer_ids(subject: Subject, prompt: _Question, answer: str | Ids) -> Ids:
+def _answer_ids(subject: Subject, prompt: Question, answer: str | Ids) -> Ids:
     """The tokens of an answer: as they stand after the prompt, or by themselves.
 
     Some tokenizers put a blank in front of every text; after the prompt there is none.
@@ -296,17 +155,17 @@ def _answer_ids(subject: Subject, prompt: _Question, answer: str | Ids) -> Ids:
     if subject.tokenizer is None:
         raise BadRequestError("An answer needs a tokenizer: give load(..., tokenizer=...).")
     if prompt.text is not None:
-        before = _ids(subject.tokenizer, prompt.text)
-        joined = _ids(subject.tokenizer, prompt.text + answer)
+        before = ids_of(subject.tokenizer, prompt.text)
+        joined = ids_of(subject.tokenizer, prompt.text + answer)
         if joined[: len(before)] == before and len(joined) > len(before):
             return joined[len(before) :]
-    ids = _ids(subject.tokenizer, answer)
+    ids = ids_of(subject.tokenizer, answer)
     if not ids:
         raise BadRequestError(f"This tokenizer finds nothing to read in the answer {answer!r}.")
     return ids
 
 
-def _said(subject: Subject, prompt: _Question, count: int) -> Ids:
+def _generated_answer(subject: Subject, prompt: Question, count: int) -> Ids:
     """What the model goes on with by itself, without the token that ends it."""
     if not subject.model.can_generate():
         raise BadRequestError(
@@ -314,14 +173,14 @@ def _said(subject: Subject, prompt: _Question, count: int) -> Ids:
         )
     _require_length(subject, len(prompt.ids) + count, "The prompt with its answer")
     ids = generated(subject.model, _inputs(subject, prompt.ids), count)[0]
-    said = ids[len(prompt.ids) :].tolist()
+    answer = ids[len(prompt.ids) :].tolist()
     stated = getattr(subject.model.generation_config, "eos_token_id", None)
     ends = stated if isinstance(stated, list) else [stated]
-    while said and said[-1] in ends:
-        said.pop()
-    if not said:
+    while answer and answer[-1] in ends:
+        answer.pop()
+    if not answer:
         raise BadRequestError("The model ends at once: it generates no answer to this prompt.")
-    return tuple(said)
+    return tuple(answer)
 
 
 def generated(model: PreTrainedModel, inputs: Inputs, count: int) -> Tensor:
@@ -332,7 +191,7 @@ def generated(model: PreTrainedModel, inputs: Inputs, count: int) -> Tensor:
 
 
 def _answered(
-    subject: Subject, prompt: _Question, answer: Ids, truncate: bool, said: str | None = None
+    subject: Subject, prompt: Question, answer: Ids, truncate: bool, written: str | None = None
 ) -> Prompt:
     """Prompt and answer in one; a prompt that is too long loses its end, if that was allowed."""
     ids, limit = prompt.ids, subject.anatomy.max_length
@@ -343,11 +202,12 @@ def _answered(
     spans = [Span(s.kind, s.name, s.start, min(s.stop, start)) for s in prompt.spans]
     tokenizer = subject.tokenizer
     text = str(list(answer)) if tokenizer is None else tokenizer.decode(list(answer))
+    read = () if prompt.text is None else (prompt.text, text if written is None else written)
     return Prompt(
         _inputs(subject, ids + answer),
         (*spans, Span("answer", "", start, stop)),
         Reply(answer, start - 1, text),
-        {"input_ids": () if prompt.text is None else (prompt.text, text if said is None else said)},
+        {"input_ids": read},
     )
 
 
@@ -384,8 +244,10 @@ def _with_decoder(
         if whole.shape[1] < 2:
             return Prompt({**inputs, "decoder_input_ids": whole})
         reads, ids = whole[:, :-1], whole[:, 1:]  # the last one is never an input
-    said = tuple(ids[0].tolist())
-    return Prompt({**inputs, "decoder_input_ids": reads}, (), Reply(said, 0, _read(subject, said)))
+    reply = tuple(ids[0].tolist())
+    return Prompt(
+        {**inputs, "decoder_input_ids": reads}, (), Reply(reply, 0, _read(subject, reply))
+    )
 
 
 def _decoder_target(subject: Subject, answer: str | Ids) -> tuple[Tensor, int]:

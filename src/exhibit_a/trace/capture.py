@@ -3,7 +3,8 @@
 One forward pass is watched and remembered: the attention of every site, the values it averaged,
 the hidden states between the layers, and the answer. ``keep`` says what of it, because attention
 alone is heads × tokens² for every layer; ``trace.keeping(...)`` runs the pass again and keeps more.
-``rows`` keeps a few rows of attention and forms no others (``rows.py``).
+``rows`` keeps a few rows of attention and forms no others (``rows.py``); what stands at each
+position is named in ``positions.py``.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,24 +30,20 @@ from exhibit_a.shapes import (
     Visible,
 )
 from exhibit_a.subject.anatomy import VISION, key_stack, main_stack
-from exhibit_a.subject.encoding import positions, shapes
+from exhibit_a.subject.encoding import shapes
 from exhibit_a.subject.guard import frozen_eval, without_cache
-from exhibit_a.subject.images import PIXELS, Scene, pixels_of
+from exhibit_a.subject.images import Scene, pixels_of
 from exhibit_a.subject.modes import usual_modes
 from exhibit_a.subject.observing import observe
-from exhibit_a.subject.prompts import Prompt, Reply, Span, prompted
+from exhibit_a.subject.prompts import Prompt, Reply, prompted
+from exhibit_a.subject.spans import Span
 from exhibit_a.subject.subject import TAPS, Subject
 from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.budget import require_room
-from exhibit_a.trace.layout import Layout, Part, read_layout
-from exhibit_a.trace.passes import LATER, AskedPass, Pass, Recorder, checked_keep, run_pass
-from exhibit_a.trace.regions import (
-    Grid,
-    patch_grids,
-    patch_names,
-    seen_everywhere,
-    token_names,
-)
+from exhibit_a.trace.layout import Layout
+from exhibit_a.trace.passes import LATER, Pass, Recorder, checked_keep, run_pass
+from exhibit_a.trace.positions import Positions, named_sequences, naming_masks, unnamed
+from exhibit_a.trace.regions import Grid, patch_grids, seen_everywhere
 from exhibit_a.trace.rows import (
     Lazily,
     RowRecorder,
@@ -56,22 +53,6 @@ from exhibit_a.trace.rows import (
     later_answers,
     written_length,
 )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Positions:
-    """The positions of one stack's input: their names, and which are special or padding."""
-
-    tokens: tuple[str, ...]
-    special: TokenMarks
-    real: TokenMarks
-    layout: Layout | None = None  # where they stand in the text, where there is one
-
-    def part(self, places: tuple[int, ...]) -> "Positions":
-        """Some of the positions."""
-        index = torch.tensor(places, dtype=torch.long)
-        names = tuple(self.tokens[place] for place in places)
-        return Positions(names, self.special[index], self.real[index])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -150,7 +131,7 @@ class Trace(Pass):
     def grids(self) -> dict[str, tuple[Grid, ...]]:
         """For every stack and picture, the position that stands at each row and column of it."""
         first = {site.stack: site for site in reversed(self.sites)}
-        masks = _naming_masks(self.visible, self.asked)
+        masks = naming_masks(self.visible, self.asked)
         seen = {s: seen_everywhere(site, self.sites, masks) for s, site in first.items()}
         return {s: patch_grids(self.subject, self.inputs, s, seen[s]) for s in seen}
 
@@ -204,7 +185,7 @@ class Trace(Pass):
         crossing = self.sites[site].kind == "cross"
         stack = key_stack(self.sites[site], self.sequences)
         if crossing and stack == self.sites[site].stack:
-            return _unnamed(self.visible[site].shape[1])
+            return unnamed(self.visible[site].shape[1])
         return self.sequences[stack]
 
     def rerun(self, keep: tuple[str, ...]) -> "Trace":
@@ -335,7 +316,8 @@ def _run(
     if isinstance(recorder, RowRecorder):
         asked = recorder.asked_pass(subject, first_logit)
     visible = tuple(recorder.visible)
-    sequences = _sequences(subject, prompt, passed, _naming_masks(visible, asked))
+    masks = naming_masks(visible, asked)
+    sequences = named_sequences(subject, prompt, passed["layers"], passed["sites"], masks)
     return Trace(
         **passed,
         sequences=sequences,
@@ -344,16 +326,6 @@ def _run(
         reply=prompt.reply,
         asked=asked,
     )
-
-
-def _naming_masks(
-    visible: tuple[SiteVisible, ...], asked: AskedPass | None
-) -> tuple[SiteVisible, ...]:
-    """Masks of the size of every site, by which positions are counted and named."""
-    if asked is None:
-        return visible
-    known = {size: torch.ones(1, 1).bool().expand(size) for size in set(asked.sizes)}
-    return tuple(known[size] for size in asked.sizes)
 
 
 @contextmanager
@@ -373,98 +345,3 @@ def _uses_unprobed_attention(subject: Subject, inputs: Inputs) -> bool:
     if "input_ids" in inputs and ("pixel_values" in inputs) != (VISION in subject.anatomy.stacks):
         return True
     return "encoder_hidden_states" in inputs and not subject.model.config.is_encoder_decoder
-
-
-def _sequences(
-    subject: Subject, prompt: Prompt, passed: dict[str, Any], visible: Sequence[SiteVisible]
-) -> dict[str, Positions]:
-    """Names and marks for the positions of every stack, in the order they run."""
-    sites, stacks = passed["sites"], [layer.stack for layer in passed["layers"]]
-    decodes = subject.model.config.is_encoder_decoder
-    sequences: dict[str, Positions] = {}
-    for stack in dict.fromkeys(stacks):
-        first = next((site for site in sites if site.stack == stack), None)
-        if first is None:  # nothing attends in it, but it is looked at
-            looking = next(i for i, site in enumerate(sites) if key_stack(site, stacks) == stack)
-            sequences[stack] = _sequence(subject, prompt, stack, visible[looking].mT)
-        elif first.kind == "cross" and not decodes:
-            sequences[stack] = _learnt(visible[sites.index(first)].shape[0])
-        else:
-            seen = seen_everywhere(first, sites, visible)
-            sequences[stack] = _sequence(subject, prompt, stack, seen)
-    return sequences
-
-
-def _sequence(subject: Subject, prompt: Prompt, stack: str, seen: SiteVisible) -> Positions:
-    """Names and marks for the positions of one stack."""
-    inputs = prompt.inputs
-    decodes = stack == "decoder" and subject.model.config.is_encoder_decoder
-    name = "decoder_input_ids" if decodes else "input_ids"
-    tokens, special = _positions(subject, inputs, stack, inputs.get(name), seen)
-    mask = inputs.get("decoder_attention_mask" if decodes else "attention_mask")
-    real = torch.ones(len(tokens), dtype=torch.bool)
-    if mask is not None and mask.shape == (1, len(tokens)):
-        real = mask[0].bool().cpu()
-    layout = None
-    if not stack.startswith(VISION):
-        special = special | _of_template(prompt, len(tokens))
-        marks = tuple((special | ~real).tolist())
-        layout = _layout(subject, prompt, name, tokens, marks)
-    return Positions(tokens, special, real, layout)
-
-
-def _learnt(count: int) -> Positions:
-    """Positions that hold no token: what the model learnt to ask the text."""
-    names = ("[query]",) if count == 1 else tuple(f"[query {i}]" for i in range(count))
-    return Positions(names, torch.zeros(count, dtype=torch.bool), torch.ones(count).bool())
-
-
-def _layout(
-    subject: Subject, prompt: Prompt, name: str, tokens: tuple[str, ...], marks: tuple[bool, ...]
-) -> Layout | None:
-    """Where the tokens stand in the text; pictures among the words are no text."""
-    ids = prompt.inputs.get(name)
-    if ids is None or ids.shape[1] != len(tokens) or "pixel_values" in prompt.inputs:
-        return None
-    texts = prompt.texts.get(name)
-    layout = read_layout(subject.tokenizer, ids[0].tolist(), tokens, marks, texts)
-    if layout is None or name != "input_ids":
-        return layout
-    return replace(layout, parts=_parts(prompt))
-
-
-def _parts(prompt: Prompt) -> dict[str, tuple[Part, ...]]:
-    """The messages of a conversation, the answer to them among these."""
-    if not any(span.kind == "message" for span in prompt.spans):
-        return {}
-    messages = (Part(span.name or span.kind, span.start, span.stop) for span in prompt.spans)
-    return {"message": tuple(messages)}
-
-
-def _of_template(prompt: Prompt, count: int) -> TokenMarks:
-    """The tokens that a chat template wrote around the messages."""
-    marks = torch.zeros(count, dtype=torch.bool)
-    if any(span.kind == "message" for span in prompt.spans):
-        marks[:] = True
-        for span in prompt.spans:
-            marks[span.start : span.stop] = False
-    return marks
-
-
-def _positions(
-    subject: Subject, inputs: Inputs, stack: str, ids: Tensor | None, seen: SiteVisible
-) -> tuple[tuple[str, ...], TokenMarks]:
-    """Names of the positions of a stack, and which are special; a piece of a picture never is."""
-    grids, count = patch_grids(subject, inputs, stack, seen), len(seen)
-    if ids is None or stack.startswith(VISION):
-        return patch_names(grids, count) if PIXELS in inputs else positions(None, None, count)
-    tokens, special = positions(subject.tokenizer, ids[0], count)
-    for grid in grids:
-        special[grid.flatten()] = False
-    return token_names(tokens, grids), special
-
-
-def _unnamed(count: int) -> Positions:
-    """Positions of states that came from outside, of which only the number is known."""
-    tokens, special = positions(None, None, count)
-    return Positions(tokens, special, torch.ones(count, dtype=torch.bool))

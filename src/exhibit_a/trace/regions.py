@@ -72,12 +72,12 @@ def seen_everywhere(
 
 def patch_names(grids: tuple[Grid, ...], count: int) -> tuple[tuple[str, ...], TokenMarks]:
     """Names for the positions of a tower, and which of them are its own and show no patch."""
-    own = torch.ones(count, dtype=torch.bool)
+    special = torch.ones(count, dtype=torch.bool)
     for grid in grids:
-        own[grid.flatten()] = False
-    lone = int(own.sum()) == 1
+        special[grid.flatten()] = False
+    lone = int(special.sum()) == 1
     names = ["[CLS]" if lone else f"[{position}]" for position in range(count)]
-    return tuple(_with_cells(names, grids)), own
+    return tuple(_with_cells(names, grids)), special
 
 
 def token_names(names: tuple[str, ...], grids: tuple[Grid, ...]) -> tuple[str, ...]:

@@ -138,9 +138,9 @@ class _Groups:
             position = self.first[position]
         return position
 
-    def join(self, one: int, other: int) -> None:
+    def join(self, position: int, other: int) -> None:
         """Make one group of two."""
-        first, second = sorted((self.root(one), self.root(other)))
+        first, second = sorted((self.root(position), self.root(other)))
         self.first[second] = first
         if second in self.spans:
             self.reach(first, self.spans.pop(second))
@@ -251,8 +251,10 @@ def named_spans(layout: Layout, by: Asked) -> dict[str, Span]:
             named[f"{name} ({start})" if name in named else name] = (text, start, stop)
     if not named:
         raise BadRequestError(f"No span was given; give some, or one of {', '.join(UNITS)}.")
-    for (name, one), (other, two) in pairwise(sorted(named.items(), key=lambda entry: entry[1])):
-        if one[0] == two[0] and one[2] > two[1]:
+    for (name, span), (other, following) in pairwise(
+        sorted(named.items(), key=lambda entry: entry[1])
+    ):
+        if span[0] == following[0] and span[2] > following[1]:
             raise BadRequestError(f"The spans {name!r} and {other!r} overlap; a token is in one.")
     return named
 

@@ -117,7 +117,7 @@ def _measured(
     schedule: TranslatorSchedule,
 ) -> dict[str, float]:
     """Loss and BLEU of averaged weights on pairs; the model's own weights are back afterwards."""
-    own = {name: weight.clone() for name, weight in _weights(model).items()}
+    current = {name: weight.clone() for name, weight in _weights(model).items()}
     _put(model, averaged)
     model.eval()
     with torch.no_grad():
@@ -126,7 +126,7 @@ def _measured(
             for batch in _batches(ids, schedule, 0)
         ]
     written = translate(model, tokenizer, [source for source, _ in pairs])
-    _put(model, own)
+    _put(model, current)
     if not all(math.isfinite(loss) for loss, _ in losses):
         raise NotComputableError("The loss is no longer a number; lower the learning rate.")
     mean = sum(loss * count for loss, count in losses) / sum(count for _, count in losses)

@@ -87,8 +87,8 @@ def _refined(
         return last
     tried = torch.stack([game.setting(heads[:size]) for size in between])
     enough = reliance.margin - game.margins(tried) >= ENOUGH * reliance.whole
-    found = enough.nonzero().flatten().tolist()
-    return between[found[0]] if found else last
+    places = enough.nonzero().flatten().tolist()
+    return between[places[0]] if places else last
 
 
 def _random_losses(

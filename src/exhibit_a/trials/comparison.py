@@ -145,23 +145,26 @@ def compare(
         names: what the two are called; without, what tells them apart.
         options: what `trial` takes, where texts or models are given.
     """
-    one, two = _examined(first, second, subject, text, options)
-    if type(one) is not type(two):
-        kinds = " and a ".join(type(result).__name__ for result in (one, two))
+    first_result, second_result = _examined(first, second, subject, text, options)
+    if type(first_result) is not type(second_result):
+        kinds = " and a ".join(type(result).__name__ for result in (first_result, second_result))
         raise BadRequestError(f"Only results of one kind can be compared; these are a {kinds}.")
-    called = names or _names(one, two)
+    called = names or _names(first_result, second_result)
     common: Options = {
-        "first": one,
-        "second": two,
+        "first": first_result,
+        "second": second_result,
         "names": called,
-        "provenance": provenance(_model(one, two), "compare", first=called[0], second=called[1]),
-        "checks": _checks(one, two),
+        "provenance": provenance(
+            _model(first_result, second_result), "compare", first=called[0], second=called[1]
+        ),
+        "checks": _checks(first_result, second_result),
     }
-    if isinstance(one, Trial) and isinstance(two, Trial):
-        answers, words, heads = _answers(one, two), _words(one, two), _heads(one, two)
+    if isinstance(first_result, Trial) and isinstance(second_result, Trial):
+        trials = first_result, second_result
+        answers, words, heads = _answers(*trials), _words(*trials), _heads(*trials)
         sentence = _sentence(answers, heads)
         return Comparison(**common, sentence=sentence, answers=answers, words=words, heads=heads)
-    tensors = _tensors(one, two)
+    tensors = _tensors(first_result, second_result)
     largest = max(tensors, key=lambda change: change.largest, default=None)
     sentence = (
         "No tensor of the two has the same shape."
@@ -194,17 +197,17 @@ def _examined(
     raise BadRequestError("Compare two results, two texts or two models (from xa.load).")
 
 
-def _model(one: Result, two: Result) -> str:
-    models = dict.fromkeys((one.provenance.model, two.provenance.model))
+def _model(first: Result, second: Result) -> str:
+    models = dict.fromkeys((first.provenance.model, second.provenance.model))
     return " and ".join(models)
 
 
-def _names(one: Result, two: Result) -> tuple[str, str]:
+def _names(first: Result, second: Result) -> tuple[str, str]:
     """What tells two results apart: their models, else their texts, else their order."""
-    models = one.provenance.model, two.provenance.model
+    models = first.provenance.model, second.provenance.model
     if models[0] != models[1]:
         return models
-    texts = _text(one), _text(two)
+    texts = _text(first), _text(second)
     return texts if texts[0] != texts[1] and all(texts) else ("first", "second")
 
 
@@ -213,26 +216,26 @@ def _text(result: Result) -> str:
     return " ".join(result.tokens or ()) if layout is None else " / ".join(layout.texts)
 
 
-def _checks(one: Result, two: Result) -> Options:
+def _checks(first: Result, second: Result) -> Options:
     """Whether the two are about the same, and the checks of both."""
     return {
-        "same model": one.provenance.model == two.provenance.model,
-        "same tokens": one.tokens == two.tokens,
-        **{f"first, {name}": value for name, value in one.checks.items()},
-        **{f"second, {name}": value for name, value in two.checks.items()},
+        "same model": first.provenance.model == second.provenance.model,
+        "same tokens": first.tokens == second.tokens,
+        **{f"first, {name}": value for name, value in first.checks.items()},
+        **{f"second, {name}": value for name, value in second.checks.items()},
     }
 
 
-def _answers(one: Trial, two: Trial) -> tuple[AnswerChange, ...]:
-    labels = dict.fromkeys((*one.answer, *two.answer))
+def _answers(first: Trial, second: Trial) -> tuple[AnswerChange, ...]:
+    labels = dict.fromkeys((*first.answer, *second.answer))
     return tuple(
-        AnswerChange(label, one.answer.get(label), two.answer.get(label)) for label in labels
+        AnswerChange(label, first.answer.get(label), second.answer.get(label)) for label in labels
     )
 
 
-def _words(one: Trial, two: Trial) -> tuple[WordChange, ...]:
+def _words(first_trial: Trial, second_trial: Trial) -> tuple[WordChange, ...]:
     """Both texts word by word: what they share stands in one row."""
-    first, second = _scored(one), _scored(two)
+    first, second = _scored(first_trial), _scored(second_trial)
     matcher = SequenceMatcher(
         None, [word for word, _ in first], [word for word, _ in second], False
     )
@@ -265,21 +268,22 @@ def _scored(examined: Trial) -> list[tuple[str, float | None]]:
     ]
 
 
-def _heads(one: Trial, two: Trial) -> tuple[HeadChange, ...]:
+def _heads(first: Trial, second: Trial) -> tuple[HeadChange, ...]:
     """The heads, where both models have the same; and how far each moved over the same tokens."""
     shape = [
-        [(site.stack, site.layer, site.kind, site.heads) for site in t.sites] for t in (one, two)
+        [(site.stack, site.layer, site.kind, site.heads) for site in t.sites]
+        for t in (first, second)
     ]
     if shape[0] != shape[1]:
         return ()
     rows = list[HeadChange]()
-    for head in one.verdicts:
-        other = two.of(head.site, head.head)
-        maps = one.attention[head.site][head.head], two.attention[head.site][head.head]
-        same = one.sequences == two.sequences
+    for head in first.verdicts:
+        other = second.of(head.site, head.head)
+        maps = first.attention[head.site][head.head], second.attention[head.site][head.head]
+        same = first.sequences == second.sequences
         moved = float((maps[0] - maps[1]).abs().sum(-1).mean() / 2) if same else None
-        shares = _share(one, head.reliance), _share(two, other.reliance)
-        name = head_name(one.sites, head.site, head.head)
+        shares = _share(first, head.reliance), _share(second, other.reliance)
+        name = head_name(first.sites, head.site, head.head)
         place = (head.site, head.head, name)
         rows.append(HeadChange(*place, head.word, other.word, *shares, moved))
     return tuple(rows)
@@ -292,10 +296,10 @@ def _share(examined: Trial, reliance: float | None) -> float | None:
     return reliance / (examined.reliance.size or 1.0)
 
 
-def _tensors(one: Result, two: Result) -> tuple[TensorChange, ...]:
-    others = {(leaf.field, tuple(leaf.where.items())): leaf.tensor for leaf in leaves(two)}
+def _tensors(first: Result, second: Result) -> tuple[TensorChange, ...]:
+    others = {(leaf.field, tuple(leaf.where.items())): leaf.tensor for leaf in leaves(second)}
     rows = list[TensorChange]()
-    for leaf in leaves(one):
+    for leaf in leaves(first):
         other = others.get((leaf.field, tuple(leaf.where.items())))
         if other is None or other.shape != leaf.tensor.shape or not leaf.tensor.numel():
             continue
@@ -314,13 +318,13 @@ def _sentence(answers: tuple[AnswerChange, ...], heads: tuple[HeadChange, ...]) 
         max(answers, key=lambda answer: getattr(answer, side) or 0.0, default=None)
         for side in ("first", "second")
     ]
-    said = [
+    claims = [
         f"the {side} says {top.label} ({getattr(top, side):.2f})"
         for side, top in zip(("first", "second"), tops, strict=True)
         if top is not None and getattr(top, side) is not None
     ]
     agree = "The answers agree" if tops[0] == tops[1] else "The answers differ"
-    sentences = [f"{agree}: {', '.join(said)}."] if said else []
+    sentences = [f"{agree}: {', '.join(claims)}."] if claims else []
     if not heads:
         return " ".join((*sentences, "The models have different heads, so heads are not compared."))
     other = [head for head in heads if head.first != head.second]

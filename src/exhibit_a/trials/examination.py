@@ -15,7 +15,8 @@ from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
 from exhibit_a.methods.attribution.reliance import Reliance, reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution, self_attribution
 from exhibit_a.methods.attribution.tree import AttributionTree, attribution_tree
-from exhibit_a.methods.explanation.pictures import ONE_HEAD, Limits, Pictures, pictures_knowing
+from exhibit_a.methods.explanation.heat_maps import ONE_HEAD
+from exhibit_a.methods.explanation.pictures import Limits, Pictures, pictures_knowing
 from exhibit_a.methods.identifiability.alternative_maps import AlternativeMaps, alternative_maps
 from exhibit_a.methods.identifiability.counts import (
     AttentionIdentifiability,

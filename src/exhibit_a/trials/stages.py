@@ -75,15 +75,15 @@ def affordable_probes(trace: Trace, wanted: int) -> int:
     Every token is moved in every direction, and each time all tokens are followed.
     """
     weights, tokens = _weights(trace), _tokens(trace)
-    one = weights * tokens**2
+    cost = weights * tokens**2
     wanted = min(wanted, trace.subject.anatomy.d_model)
-    if EFFORT // one < min(wanted, FEWEST):
+    if EFFORT // cost < min(wanted, FEWEST):
         raise NotComputableError(
             f"Following every one of {tokens} tokens through {weights / 1e6:.0f} million weights "
-            f"takes {FEWEST * one:.1e} multiplications or more, beyond the {EFFORT:.1e} that a "
+            f"takes {FEWEST * cost:.1e} multiplications or more, beyond the {EFFORT:.1e} that a "
             "trial allows. Call the method itself on a capture of the text."
         )
-    return min(wanted, EFFORT // one)
+    return min(wanted, EFFORT // cost)
 
 
 def _tokens(trace: Trace) -> int:

@@ -102,10 +102,10 @@ def judge(
     line = limits.carries * reliance.size
     chances = [_chance_of_less(head, line) for head in numbers]
     carrying = discoveries(chances, limits.rate)
-    told = discoveries([1.0 if n.chance is None else n.chance for n in numbers], limits.rate)
+    discovered = discoveries([1.0 if n.chance is None else n.chance for n in numbers], limits.rate)
     return tuple(
         _judged(head, reliance.size, carries, by_chance=not clear, limits=limits)
-        for head, carries, clear in zip(numbers, carrying, told, strict=True)
+        for head, carries, clear in zip(numbers, carrying, discovered, strict=True)
     )
 
 

@@ -22,7 +22,7 @@ class AlongRows(NamedTuple):
     coherence: SiteHeads  # how far the rows speak for the same side as the head
 
 
-def along_rows(own: SiteMap, even: SiteMap, slopes: SiteMap, visible: SiteVisible) -> AlongRows:
+def along_rows(maps: SiteMap, even: SiteMap, slopes: SiteMap, visible: SiteVisible) -> AlongRows:
     """For every head: the null of its share, its alignment, whether it points, and coherently.
 
     A row's share is Σ_k (A − U)_k g_k. Over all permutations of A among the n keys of the row it
@@ -36,19 +36,19 @@ def along_rows(own: SiteMap, even: SiteMap, slopes: SiteMap, visible: SiteVisibl
     speak for one side is another question: the coherence is what those with the sense of the
     head's share contribute, less what the others do, of all. Rows count by what they contribute.
     """
-    seen = visible.to(own.device, own.dtype)
+    seen = visible.to(maps.device, maps.dtype)
     count = seen.sum(-1)
     slopes = slopes * seen
     centred = (slopes - slopes.sum(-1, keepdim=True) / count.clamp_min(1)[:, None]) * seen
-    weights, sizes = (own - even).square().sum(-1), centred.square().sum(-1)
+    weights, sizes = (maps - even).square().sum(-1), centred.square().sum(-1)
     variance = (weights * sizes / (count - 1).clamp_min(1)).sum(-1)
-    tiny = torch.finfo(own.dtype).tiny
-    row_shares = (own * centred).sum(-1)
+    tiny = torch.finfo(maps.dtype).tiny
+    row_shares = (maps * centred).sum(-1)
     share = row_shares.sum(-1)
     alignment = share / (weights * sizes).sqrt().sum(-1).clamp_min(tiny)
-    contributed = own * (slopes - _medians(slopes, seen)) * seen
-    lengths = own.square().sum(-1).sqrt() * contributed.square().sum(-1).sqrt()
-    cosines = (own * contributed).sum(-1) / lengths.clamp_min(tiny) * row_shares.sign()
+    contributed = maps * (slopes - _medians(slopes, seen)) * seen
+    lengths = maps.square().sum(-1).sqrt() * contributed.square().sum(-1).sqrt()
+    cosines = (maps * contributed).sum(-1) / lengths.clamp_min(tiny) * row_shares.sign()
     masses = contributed.abs().sum(-1)
     voices = row_shares.sign() * share.sign()[:, None]
     pointing, coherence = (

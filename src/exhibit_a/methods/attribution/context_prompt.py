@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from exhibit_a.errors import BadRequestError
+from exhibit_a.subject.conversations import written_out
 from exhibit_a.subject.encoding import require_text
-from exhibit_a.subject.prompts import Ids, prompted, with_places, written_out
+from exhibit_a.subject.prompts import prompted
+from exhibit_a.subject.spans import Ids, with_places
 from exhibit_a.subject.subject import Subject
 
 PASSAGES, QUESTION = "{passages}", "{question}"
@@ -68,12 +70,12 @@ class ContextPrompt:
     def sentences(self) -> tuple[Sentence, ...]:
         """The sentences of all passages, where they stand when all are written."""
         start, _ = self._around()
-        place, found = len(start), []
+        place, sentences = len(start), []
         for number, passage in enumerate(self.passages):
             for low, high in sentence_spans(passage):
-                found.append(Sentence(number, passage[low:high], place + low, place + high))
+                sentences.append(Sentence(number, passage[low:high], place + low, place + high))
             place += len(passage) + len(BETWEEN)
-        return tuple(found)
+        return tuple(sentences)
 
     @cached_property
     def sentence_of_token(self) -> tuple[int | None, ...]:

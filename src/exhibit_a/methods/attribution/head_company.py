@@ -58,12 +58,12 @@ class FrozenText:
     def of(cls, trace: Trace, target: Target) -> "FrozenText":
         """The maps of a pass."""
         kept = trace.keeping("attention", "values", "hidden")
-        own = tuple(_wide(maps) for maps in kept.attention)
+        attention = tuple(_wide(maps) for maps in kept.attention)
         level = tuple(
             maps.sum(-1) / seen.sum(-1).clamp_min(1).to(maps)
-            for maps, seen in zip(own, kept.visible, strict=True)
+            for maps, seen in zip(attention, kept.visible, strict=True)
         )
-        return cls(kept, target, own, level)
+        return cls(kept, target, attention, level)
 
     def even(self, site: int) -> SiteMap:
         """The even maps of a site; made when they are used, for all sites are as large as own."""
@@ -178,9 +178,9 @@ class Company:
                 moved = self.frozen(site, places[chunk]) - self.even(site, places[chunk])
                 steep += exact_sum(by_context * (moved @ values), (1, 2, 3)).cpu()
                 for total, row in zip(sums, weights[:, chunk], strict=True):
-                    own = row.nonzero().flatten().to(slope.device)
-                    weighted = by_context[own] * row.to(by_context)[own, None, None, None]
-                    total[site].add_(torch.einsum("chqd,chkd->hqk", weighted, values[own]))
+                    copies = row.nonzero().flatten().to(slope.device)
+                    weighted = by_context[copies] * row.to(by_context)[copies, None, None, None]
+                    total[site].add_(torch.einsum("chqd,chkd->hqk", weighted, values[copies]))
             steepness.append(steep)
         return torch.cat(margins), torch.cat(steepness), sums
 
@@ -262,7 +262,8 @@ def _by_text(targets: Sequence[Target], output: HasLogits, places: RowIndex) -> 
     logits = output.logits
     rows = [(places == place).nonzero().flatten() for place in sorted(set(places.tolist()))]
     numbers = [
-        targets[int(places[own[0]])](_Answers(logits[own.to(logits.device)])) for own in rows
+        targets[int(places[copies[0]])](_Answers(logits[copies.to(logits.device)]))
+        for copies in rows
     ]
     return torch.cat(numbers)[torch.cat(rows).argsort().to(logits.device)]
 

@@ -19,24 +19,23 @@ Where only some rows of attention were kept, their entries alone are formed. All
 add up to its slope times its context, so the sum over all of them needs no map.
 
 The equal steps of the paper (right ends) and of its released code (left ends) are kept for
-comparison.
+comparison (``numerics/quadrature.py``).
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
-from numpy.polynomial import legendre
+from jaxtyping import Bool, Int
 from torch import Tensor
 
-from exhibit_a.errors import BadRequestError, require_choice
+from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.registry import Cost
 from exhibit_a.numerics import paths
 from exhibit_a.numerics.exact import exact, returned
 from exhibit_a.numerics.memory import BACKWARDS, free_bytes
-from exhibit_a.numerics.paths import ROUGH, climb
+from exhibit_a.numerics.panels import ROUGH, climb
+from exhibit_a.numerics.quadrature import Rule, gauss, rule_named
 from exhibit_a.shapes import Context, HasLogits, Scores
 from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.answers import distribution_at
@@ -162,49 +161,6 @@ def attribute(
         integrals.insert(0, integrate(batch, site.index, answer, whole, plan=plan, first=first))
         first = integrals[0].first  # a lower site bends the answer more, never less
     return integrals
-
-
-@dataclass(frozen=True, eq=False)
-class Rule:
-    """Points of [0, 1] and the weight of each; weights sum to one."""
-
-    points: Float[Tensor, " point"]
-    weights: Float[Tensor, " point"]
-
-    def __len__(self) -> int:
-        return len(self.points)
-
-
-def gauss(count: int) -> Rule:
-    """Gauss–Legendre points; good for anything smooth."""
-    points, weights = legendre.leggauss(count)
-    return Rule(torch.from_numpy((points + 1) / 2), torch.from_numpy(weights / 2))
-
-
-def riemann(count: int) -> Rule:
-    """The right ends of equal steps, as in the paper."""
-    return Rule(_equal(count) + 1 / count, torch.full((count,), 1 / count, dtype=torch.double))
-
-
-def left(count: int) -> Rule:
-    """The left ends of equal steps, as in the released code: the start counts, the end does not."""
-    return Rule(_equal(count), torch.full((count,), 1 / count, dtype=torch.double))
-
-
-RuleName = Literal["gauss", "riemann", "left"]
-RULES: dict[str, Callable[[int], Rule]] = {"gauss": gauss, "riemann": riemann, "left": left}
-
-
-def rule_named(name: str, count: int) -> Rule:
-    """The rule of that name with that many points."""
-    require_choice("rule", name, RULES)
-    if count < 1:
-        raise BadRequestError(f"A path needs at least 1 step, {count} were asked for.")
-    return RULES[name](count)
-
-
-def _equal(count: int) -> Tensor:
-    return torch.arange(count, dtype=torch.double) / count
 
 
 class _SiteWork:

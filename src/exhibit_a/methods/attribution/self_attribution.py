@@ -25,13 +25,13 @@ from exhibit_a.errors import NotComputableError
 from exhibit_a.methods.attribution.path_integral import (
     WALK,
     Plan,
-    RuleName,
     SiteIntegral,
     attribute,
     wide,
 )
 from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.methods.registry import method, rows_of
+from exhibit_a.numerics.quadrature import RuleName
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteHeads, SiteMap

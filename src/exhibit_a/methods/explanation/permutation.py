@@ -141,13 +141,13 @@ def permutation_test(
     plans = [Shuffling(what, used_scope, group, seed, longest) for group in conditions(chosen)]
     labelled = data[0].label is not None or prompts[0].reply is not None
     gold = gold_of_examples(subject, data, prompts) if labelled else None
-    own, shuffled = _shuffled_answers(subject, encodings, plans, (repeats, gold), progress)
+    own_right, shuffled = _shuffled_answers(subject, encodings, plans, (repeats, gold), progress)
     checks = _checks(subject, encodings, labelled)
     if used_scope != scope:
         checks["scope"] = f"{used_scope}: {what} are shared by all rows of a head"
     options = {"what": what, "scope": used_scope, "sites": chosen, "repeats": repeats}
     together = (f"all {len(chosen)}",) if len(chosen) > 1 else ()
-    averages = _averages(own, shuffled, seed)
+    averages = _averages(own_right, shuffled, seed)
     if not labelled:
         averages["p_value"] = torch.full_like(averages["p_value"], torch.nan)
     return PermutationTest(
@@ -178,19 +178,19 @@ def _shuffled_answers(
     The last repeat of each plan is the uniform extreme.
     """
     lengths, (repeats, gold) = lengths_of(encodings), asked
-    own = torch.zeros(len(encodings), dtype=torch.bool)
+    own_right = torch.zeros(len(encodings), dtype=torch.bool)
     shape = (len(plans), repeats + 1, len(encodings))
-    found = _Shuffled(*(torch.zeros(shape, dtype=kind) for kind in (torch.float, *MARKS)))
+    shuffled = _Shuffled(*(torch.zeros(shape, dtype=kind) for kind in (torch.float, *MARKS)))
     alone = stand_alone(subject)
     for places in grouped(encodings, TOKENS // repeats, alone=alone, progress=progress):
         batch = run(subject, [encodings[place] for place in places])
         right = None if gold is None else gold.rows(torch.tensor(places))
         rerun = Rerun(batch, lengths[places], places, right)
-        own[places] = rerun.own_right.cpu()
+        own_right[places] = rerun.own_right.cpu()
         for condition, plan in enumerate(plans):
-            for numbers, measured in zip(found, rerun.measure(plan, repeats), strict=True):
+            for numbers, measured in zip(shuffled, rerun.measure(plan, repeats), strict=True):
                 numbers[condition][:, places] = measured.T.to("cpu", numbers.dtype)
-    return own, found
+    return own_right, shuffled
 
 
 def _checks(subject: Subject, encodings: list[Inputs], labelled: bool) -> dict[str, int | str]:
@@ -201,20 +201,20 @@ def _checks(subject: Subject, encodings: list[Inputs], labelled: bool) -> dict[s
     }
 
 
-def _averages(own: Bool[Tensor, " example"], shuffled: _Shuffled, seed: int) -> Options:
+def _averages(own_right: Bool[Tensor, " example"], shuffled: _Shuffled, seed: int) -> Options:
     """Averages over repeats and examples, with their intervals; the last repeat is uniform."""
     change, flipped, correct = shuffled
     right, extreme = correct[:, :-1].float().mean(1), correct[:, -1]
-    lost = own.float() - right
+    lost = own_right.float() - right
     return {
         "change": change[:, :-1],
         "flipped": flipped[:, :-1],
         "correct": correct[:, :-1],
-        "own_correct": own,
+        "own_correct": own_right,
         "uniform_change": change[:, -1],
         "uniform_correct": extreme,
-        "own_accuracy": float(own.float().mean()),
-        "own_accuracy_interval": bootstrap_interval(own.float(), seed=seed),
+        "own_accuracy": float(own_right.float().mean()),
+        "own_accuracy_interval": bootstrap_interval(own_right.float(), seed=seed),
         "accuracy": right.mean(-1),
         "accuracy_interval": bootstrap_interval(right, seed=seed),
         "drop": lost.mean(-1),

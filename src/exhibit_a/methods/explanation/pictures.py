@@ -1,7 +1,8 @@
 """May this heat map be shown?
 
-People show a *picture* of a text: some attention, or some attribution, as shades of its words. A
-picture says which words matter, and that can be tried. For the answer to one text:
+People show a *picture* of a text: some attention, or some attribution, as shades of its words
+(``heat_maps.py``). A picture says which words matter, and that can be tried. For the answer to one
+text:
 
 1. Every picture ranks the words: the scores of a word are those of its sub-words, added up.
 2. The first words of each ranking are deleted at a few cuts. The loss is that of the margin, the
@@ -27,20 +28,12 @@ from jaxtyping import Float
 from scipy.stats import false_discovery_control
 from torch import Tensor
 
-from exhibit_a.errors import (
-    BadRequestError,
-    NotComputableError,
-    UnsupportedModelError,
-    require_choice,
-)
-from exhibit_a.methods.attribution.reliance import Reliance, reliance
-from exhibit_a.methods.attribution.self_attribution import SelfAttribution
+from exhibit_a.errors import NotComputableError
 from exhibit_a.methods.explanation.advice import Judged, sentence, word_for
-from exhibit_a.methods.explanation.flow import one_stack, readout_rows
+from exhibit_a.methods.explanation.heat_maps import Drawing, heat_maps
 from exhibit_a.methods.explanation.shortened import ShortenedTexts
 from exhibit_a.methods.explanation.words import Words, words_of
-from exhibit_a.methods.own import token_scores
-from exhibit_a.methods.registry import Cost, attributions, method, rows_of
+from exhibit_a.methods.registry import Cost, method, rows_of
 from exhibit_a.numerics.random_orders import Comparison, compare, plan_orders
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
@@ -50,31 +43,6 @@ from exhibit_a.trace.units import Asked
 
 Advice = Literal["show", "caution", "do not show"]
 
-ONE_HEAD = "one_head"
-LABELS = {  # what a person who decides would call each picture
-    "raw": "last-layer attention",
-    "mean_attention": "mean attention of all heads",
-    "rollout": "attention rollout",
-    "effective": "effective attention",
-    ONE_HEAD: "the most important head",
-    "attention_gradient": "attention × gradient",
-    "relevance": "attention relevance",
-    "alti": "layer contributions (ALTI)",
-    "self_attribution": "self-attribution",
-    "reliance": "joint attribution",
-    "norm": "vector norms",
-    "norm_residual": "vector norms with residual",
-    "value_zeroing": "value zeroing",
-    "gradient_input": "gradient × input",
-    "integrated_gradients": "integrated gradients",
-    "occlusion": "leave one out",
-    "lime": "LIME",
-    "kernel_shap": "Shapley values",
-    "flow": "attention flow",
-    "hidden_attribution": "hidden token attribution",
-    "contribution_weights": "contribution weights",
-}
-USUAL = tuple(LABELS)[:10]
 PASSES, FEWEST_PASSES = 250, 125  # of shortened texts: at most, and for long texts
 TOKENS = 64_000  # in all shortened texts; fewer passes where they would be more
 WITHIN_LIMITS = 60  # shortened texts, where passes are limited: fewer say nothing
@@ -218,23 +186,24 @@ def pictures_knowing(
     """The pictures of a text, where the results of some methods, by name, are known already."""
     words = words_of(trace)
     texts = ShortenedTexts(trace, chosen, words.places)
-    scores, labels, left_out = _drawn(_Drawing(trace, chosen, results, limits), methods)
-    by_word = torch.stack([_summed(token_scores, words) for token_scores in scores.values()])
+    known_only = () if limits is None else limits.known_only
+    maps = heat_maps(Drawing(trace, chosen, results, known_only), methods)
+    by_word = torch.stack([_summed(token_scores, words) for token_scores in maps.scores.values()])
     rankings = [ranking_of(row) for row in by_word]
     plan = plan_orders(len(words), len(rankings), _budget(trace, limits) - FOR_ADVICE)
     compared = compare(plan, rankings, texts.losses, seed=seed, enough=lambda: _unmoved(texts))
-    judged = _judged(compared, texts, rankings, labels, words)
-    advices, reasons = zip(*(word_for(judged, place) for place in range(len(scores))), strict=True)
+    judged = _judged(compared, texts, rankings, maps.labels, words)
+    advices, reasons = zip(*(word_for(judged, place) for place in range(len(by_word))), strict=True)
     return Pictures(
         tokens=trace.tokens,
         layouts=trace.layouts,
         provenance=trace.subject.provenance(
-            "pictures", seed, target=str(chosen), methods=[*scores]
+            "pictures", seed, target=str(chosen), methods=[*maps.scores]
         ),
-        checks=_checks(words, texts, compared, left_out),
+        checks=_checks(words, texts, compared, maps.left_out),
         words=words.names,
-        names=tuple(scores),
-        labels=tuple(labels.values()),
+        names=tuple(maps.scores),
+        labels=tuple(maps.labels.values()),
         target=str(chosen),
         sizes=plan.sizes,
         margin=texts.margin,
@@ -286,106 +255,6 @@ def _budget(trace: Trace, limits: Limits | None) -> int:
 def _unmoved(texts: ShortenedTexts) -> bool:
     """Whether so many texts were run that an answer which never moved is known not to move."""
     return texts.passes >= FIRST_LOOK and texts.least_kept >= UNMOVED
-
-
-def _drawn(
-    drawing: "_Drawing", methods: Sequence[str] | Mapping[str, Float[Tensor, " token"]] | None
-) -> tuple[dict[str, Tensor], dict[str, str], dict[str, str]]:
-    """The scores of every picture, what it is called, and which could not be drawn and why."""
-    if isinstance(methods, Mapping):
-        given = {name: _checked(name, row, drawing.trace) for name, row in methods.items()}
-        _require_some(given)
-        return given, {name: _label(name) for name in given}, {}
-    names = _names(methods)
-    scores: dict[str, Tensor] = {}
-    labels: dict[str, str] = {}
-    left_out: dict[str, str] = {}
-    for name in names:
-        try:
-            scores[name], labels[name] = drawing.of(name)
-        except (NotComputableError, UnsupportedModelError) as reason:
-            if methods is not None:
-                raise
-            left_out[name] = str(reason)
-    if not scores:
-        raise NotComputableError(f"No picture can be drawn: {next(iter(left_out.values()))}")
-    return scores, labels, left_out
-
-
-class _Drawing:
-    """Draws pictures; what several of them need is computed once."""
-
-    def __init__(
-        self, trace: Trace, target: Target, results: Mapping[str, Result], limits: Limits | None
-    ) -> None:
-        self.trace, self.target, self.results = trace, target, dict(results)
-        self.known = attributions()
-        self.known_only = () if limits is None else limits.known_only
-
-    def of(self, name: str) -> tuple[Tensor, str]:
-        """The scores of a picture, and what it is called."""
-        needed = "reliance" if name == ONE_HEAD else name
-        if name in self.known_only and needed not in self.results:
-            raise NotComputableError(f"It needs {needed.replace('_', '-')}, which was left out.")
-        if name == ONE_HEAD:
-            return self._one_head()
-        if name == "reliance":
-            return self._reliance().token_scores, _label(name)
-        if name == "self_attribution" and isinstance(
-            known := self.results.get(name), SelfAttribution
-        ):
-            sites = [site.index for site in one_stack(self.trace)]
-            return known.by_token(sites), _label(name)
-        scores, _ = token_scores(self.known[name], self.trace, self.target)
-        return scores.detach().cpu(), _label(name)
-
-    def _reliance(self) -> Reliance:
-        one_stack(self.trace)
-        shares = self.results.get("reliance")
-        if not isinstance(shares, Reliance):
-            shares = self.results["reliance"] = reliance(self.trace, target=self.target)
-        return shares
-
-    def _one_head(self) -> tuple[Tensor, str]:
-        """Where the head looks that the answer rests on most."""
-        shares = self._reliance()
-        places = [site.index for site in one_stack(self.trace)]
-        site = max(places, key=lambda place: float(shares.heads[place].amax()))
-        head = int(shares.heads[site].argmax())
-        maps = self.trace.keeping("attention").attention[site][head]
-        scores = readout_rows(self.trace, self.target) @ maps
-        return scores.detach().cpu(), f"head {head} of layer {shares.sites[site].layer}"
-
-
-def _names(methods: Sequence[str] | None) -> list[str]:
-    """The names asked for, each once; the usual ones where none was asked for."""
-    if methods is None:
-        return list(USUAL)
-    names = [methods] if isinstance(methods, str) else list(dict.fromkeys(methods))
-    _require_some(names)
-    known = (*attributions(), ONE_HEAD)
-    for name in names:
-        require_choice("picture", name, known)
-    return names
-
-
-def _require_some(names: Sequence[str] | Mapping[str, Tensor]) -> None:
-    if not names:
-        raise BadRequestError(f"No picture was named; the usual ones are {', '.join(USUAL)}.")
-
-
-def _checked(name: str, scores: Tensor, trace: Trace) -> Tensor:
-    row = torch.as_tensor(scores).detach().cpu()
-    if row.shape != (len(trace.tokens),) or not bool(row.isfinite().all()):
-        raise BadRequestError(
-            f"The picture {name!r} has {tuple(row.shape)} scores for {len(trace.tokens)} tokens, "
-            "or some that are not numbers; give one finite number for each token."
-        )
-    return row
-
-
-def _label(name: str) -> str:
-    return LABELS.get(name, name.replace("_", " "))
 
 
 def _summed(scores: Float[Tensor, " token"], words: Words) -> Float[Tensor, " word"]:

@@ -174,7 +174,7 @@ def _patched(
     drawn = torch.randperm(len(heads), generator=generator(seed))[:verify].tolist()
     effects = tuple(torch.full((site.heads,), torch.nan) for site in trace.sites)
     passed, position = answering_from(trace, target.position)
-    asked, own = replace(target, position=position), float(target(trace.output)[0])
+    asked, answer = replace(target, position=position), float(target(trace.output)[0])
     at_once = max(1, TOKENS_AT_ONCE // len(trace.tokens))
     for site, own_effects in enumerate(effects):
         chosen = torch.tensor(sorted(heads[n][1] for n in drawn if heads[n][0] == site)).long()
@@ -182,7 +182,7 @@ def _patched(
             if len(few):
                 edit = _Patch(site, few.tolist(), outputs[site])
                 reached = asked(replay(passed, edit, copies=len(few)))
-                own_effects[few] = reached.float().cpu() - own
+                own_effects[few] = reached.float().cpu() - answer
     return effects
 
 

@@ -16,13 +16,12 @@ with empty tensors. The given model is never changed.
 """
 
 import copy
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from operator import eq
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
@@ -30,25 +29,21 @@ from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel
 
 from exhibit_a.errors import BadRequestError, UnsupportedModelError, first_line
-from exhibit_a.examples import read_examples
 from exhibit_a.methods.heads.head_weights import Change, observe_feeding, plan_removal, remove
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.exact import exact
-from exhibit_a.results.result import Result
-from exhibit_a.results.tables import record_table
 from exhibit_a.shapes import Inputs
 from exhibit_a.subject.anatomy import Site, check_site
 from exhibit_a.subject.encoding import probe
 from exhibit_a.subject.guard import floating, frozen_eval, without_cache
 from exhibit_a.subject.images import PIXELS
-from exhibit_a.subject.modes import method_modes
 from exhibit_a.subject.sources import moved
 from exhibit_a.subject.subject import Subject, examine
 from exhibit_a.subject.tap import AttentionCall, Tap, attention_implementation
-from exhibit_a.trace.batches import KeptHeads, Source, encoded, kept_but, padded_groups
+from exhibit_a.trace.batches import KeptHeads, kept_but
 
 if TYPE_CHECKING:
-    import pandas
+    pass
 
 ROUNDING = 8.0  # sums in another order may differ by this much more than parity allows
 MOST_TRIALS = 256
@@ -60,33 +55,6 @@ _IMPOSSIBLE = (RuntimeError, ValueError, AttributeError, ZeroDivisionError, Stri
 Heads = Iterable[tuple[int, int]]
 Known = dict[type, tuple[str, ...]]  # the attributes in which a kind of module counts its heads
 Shapes = dict[int, tuple[int, int, int]]  # by site: heads, heads that own values, their width
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Pruning(Result):
-    """What removing heads saved: weights, time, and how exactly the answers are kept."""
-
-    heads: tuple[tuple[int, int], ...]
-    parameters: tuple[int, int]  # before and after
-    seconds: tuple[float, float]  # for one pass over the examples, the best of several
-    difference: float  # largest, between the answers of the silenced and the pruned model
-    saves: bool
-    columns: ClassVar[dict[str, str]] = {
-        "model": "as it was, or without the heads",
-        "parameters": "numbers in its weights",
-        "seconds": "for one pass over the examples, the best of several",
-    }
-
-    @property
-    def speed_up(self) -> float:
-        """How many times faster the pruned model is."""
-        return self.seconds[0] / self.seconds[1]
-
-    def to_pandas(self) -> "pandas.DataFrame":
-        """One row for the model as it was, and one for the model without the heads."""
-        names = ("as it was", "without the heads")
-        measured = zip(names, self.parameters, self.seconds, strict=True)
-        return record_table([dict(zip(self.columns, row, strict=True)) for row in measured])
 
 
 @method(
@@ -121,9 +89,9 @@ def prune(subject: Subject, heads: Heads) -> Subject:
         site = subject.anatomy.sites[first]
         change = plan_removal(site, removed[first], feeding[first])
         remove(model, site, change, feeding[first])
-        wanted = _silenced_answer(subject, inputs, silenced)
+        wanted = silenced_answer(subject, inputs, silenced)
         expected |= dict.fromkeys(sharing, (len(change.queries), len(change.shared), site.d_head))
-        _adapt(smaller, site, change, adapted, partial(_off_by, smaller, inputs, wanted, expected))
+        _adapt(smaller, site, change, adapted, partial(off_by, smaller, inputs, wanted, expected))
     smaller = replace(smaller, anatomy=examine(model, subject.tokenizer, subject.anatomy.tap))
     _check_longer(subject, smaller, silenced)
     problem = _save_problem(smaller, inputs)
@@ -136,53 +104,6 @@ def require_savable(subject: Subject) -> None:
     """Refuse a model whose configuration could not describe it when heads are removed."""
     if _tied(subject):
         _refusing_to_save(TIED)()
-
-
-@method_modes()
-def measure_pruning(
-    subject: Subject, pruned: Subject, heads: Heads, examples: Source, *, repeats: int = 5
-) -> Pruning:
-    """Compare a pruned model with the one it came from, on some examples.
-
-    >>> heads = [(site, head) for site in range(6) for head in range(6)]
-    >>> smaller = xa.prune(subject, heads)
-    >>> pruning = xa.measure_pruning(subject, smaller, heads, examples[:4], repeats=1)
-    >>> pruning.parameters[1] < pruning.parameters[0], pruning.difference < 1e-4
-    (True, True)
-    >>> pruning.heads[:2]
-    ((0, 0), (0, 1))
-
-    Args:
-        pruned: the smaller model.
-        heads: the heads that were removed, as pairs of site and head.
-        repeats: how often each model is timed; the best time counts.
-    """
-    removed = tuple(sorted(set(heads)))
-    inputs = encoded(subject, read_examples(examples))
-    batches = [batch for _, batch in padded_groups(subject, inputs)]
-    worst = max(
-        _off_by(pruned, batch, _silenced_answer(subject, batch, removed)) for batch in batches
-    )
-    models = (subject, pruned)
-    seconds = [torch.inf, torch.inf]
-    for _ in range(repeats):  # in turn, so that a busy machine slows both
-        for place, each in enumerate(models):
-            seconds[place] = min(seconds[place], _seconds(each, batches))
-    counts = [sum(weight.numel() for weight in each.model.parameters()) for each in models]
-    return Pruning(
-        provenance=subject.provenance("prune", heads=list(map(list, removed))),
-        checks={
-            "difference from the silenced model": worst,
-            "examples": len(inputs),
-            "repeats": repeats,
-            "threads": torch.get_num_threads(),
-        },
-        heads=removed,
-        parameters=(counts[0], counts[1]),
-        seconds=(seconds[0], seconds[1]),
-        difference=worst,
-        saves="save_pretrained" not in vars(pruned.model),
-    )
 
 
 def _by_site(subject: Subject, heads: Heads) -> dict[int, list[int]]:
@@ -266,7 +187,7 @@ def _around(model: nn.Module, site: Site) -> list[nn.Module]:
 
 
 @torch.no_grad()
-def _silenced_answer(subject: Subject, inputs: Inputs, heads: Heads) -> list[Tensor]:
+def silenced_answer(subject: Subject, inputs: Inputs, heads: Heads) -> list[Tensor]:
     """What the whole model answers when the heads are silenced."""
     silencing = KeptHeads(kept_but(subject, heads))
     with frozen_eval(subject.model), subject.tapping(silencing):
@@ -274,7 +195,7 @@ def _silenced_answer(subject: Subject, inputs: Inputs, heads: Heads) -> list[Ten
 
 
 @torch.no_grad()
-def _off_by(
+def off_by(
     subject: Subject, inputs: Inputs, wanted: list[Tensor], expected: Shapes | None = None
 ) -> float:
     """How far the model's answer is from the one wanted, at the worst place.
@@ -306,7 +227,7 @@ class _ShapeRecorder(Tap):
 def _check_longer(subject: Subject, smaller: Subject, heads: Heads) -> None:
     """Compare once more on an input twice as long: nothing may have fitted the probe by chance."""
     longer = _longer(probe(subject.model))
-    difference = _off_by(smaller, longer, _silenced_answer(subject, longer, heads))
+    difference = off_by(smaller, longer, silenced_answer(subject, longer, heads))
     if not difference <= ROUNDING * subject.anatomy.tolerance:
         raise UnsupportedModelError(
             f"{type(subject.model).__name__} without these heads is off by {difference:.2g} on a "
@@ -348,7 +269,7 @@ def _save_problem(smaller: Subject, inputs: Inputs) -> str | None:
         with torch.random.fork_rng():  # its first weights are random, and replaced at once
             rebuilt = moved(moved(type(model)(config), model.dtype), model.device)
         rebuilt.load_state_dict(model.state_dict())
-        difference = _off_by(replace(smaller, model=rebuilt), inputs, _plain(smaller, inputs))
+        difference = off_by(replace(smaller, model=rebuilt), inputs, _plain(smaller, inputs))
     except _IMPOSSIBLE as error:
         return f"a model built from it differs ({str(error).strip().splitlines()[-1].strip()})"
     if difference > ROUNDING * smaller.anatomy.tolerance:
@@ -394,13 +315,3 @@ def _refusing_to_save(problem: str) -> Callable[..., None]:
         )
 
     return save_pretrained
-
-
-@torch.no_grad()
-def _seconds(subject: Subject, batches: Sequence[Inputs]) -> float:
-    """How long one pass takes, by the model's own fastest attention."""
-    model, start = subject.model, time.perf_counter()
-    with frozen_eval(model):
-        for inputs in batches:
-            model(**without_cache(model, inputs))
-    return time.perf_counter() - start

@@ -137,16 +137,16 @@ def _move_site(trace: Trace, site: int, wanted: RowMarks) -> tuple[SiteMap, Site
     attention, values = trace.attention[site], trace.values[site]
     if not bool(wanted.any()):
         return attention, torch.zeros(wanted.shape), 0.0
-    own, place = exact(attention), exact_device(attention.device)
+    maps, place = exact(attention), exact_device(attention.device)
 
     def move_head(head: int) -> tuple[Tensor, float]:
         rows = wanted[head].nonzero().flatten().to(place)
         equations = _equations(exact(values[head]))
         left, strength, _ = torch.linalg.svd(equations, full_matrices=False)
         basis = left[:, strength > DEPENDENT * strength[0]]
-        moved_head, worst = own[head].clone(), 0.0
+        moved_head, worst = maps[head].clone(), 0.0
         for run in torch.split(rows, max(1, 2**22 // basis.numel())):
-            row = own[head, run]
+            row = maps[head, run]
             moved = move(row, basis)
             residual = ((moved - row) @ equations).abs().amax(-1)
             kept = residual <= SAME_OUTPUT  # False for NaN, too
@@ -156,7 +156,7 @@ def _move_site(trace: Trace, site: int, wanted: RowMarks) -> tuple[SiteMap, Site
 
     heads = spread(move_head, range(len(attention)), place)
     moved = torch.stack([moved_head for moved_head, _ in heads])
-    distance = 0.5 * (moved - own).abs().sum(-1)
+    distance = 0.5 * (moved - maps).abs().sum(-1)
     dtype = torch.promote_types(attention.dtype, torch.float32)
     moved, distance = moved.to(dtype).to(attention.device), distance.float().to(attention.device)
     return moved, distance, max(worst for _, worst in heads)

@@ -67,7 +67,7 @@ class Triggers(Result):
 
     def to_pandas(self) -> "pandas.DataFrame":
         """One row for each pattern, those by attribution first."""
-        found = {"attribution": self.patterns, "attention": self.by_attention}
+        by_way = {"attribution": self.patterns, "attention": self.by_attention}
         rows = [
             {
                 "by": way,
@@ -79,7 +79,7 @@ class Triggers(Result):
                 "label": self.labels[pattern.predicted],
                 "example": pattern.example,
             }
-            for way, patterns in found.items()
+            for way, patterns in by_way.items()
             for pattern in patterns
         ]
         return record_table(rows, self.columns)

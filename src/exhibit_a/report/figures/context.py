@@ -4,11 +4,11 @@ import torch
 from matplotlib.axes import Axes
 
 from exhibit_a.methods.attribution.context import ContextAttribution
+from exhibit_a.methods.explanation.heat_maps import label_of
 from exhibit_a.report.figures.dispatch import draw
 from exhibit_a.report.figures.drawing import Canvas, name_ticks
 from exhibit_a.report.figures.legends import legend
 from exhibit_a.report.palette import GREY
-from exhibit_a.report.sentences import method_name
 
 NAME = 44  # characters of a passage
 
@@ -36,7 +36,7 @@ def context(result: ContextAttribution, canvas: Canvas) -> Axes:
             heights.tolist(),
             "o",
             ms=4,
-            label=method_name(name),
+            label=label_of(name),
             color=colours[place],
         )
     names = [f"{place + 1}  {passage}" for place, passage in enumerate(result.passages)]

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from exhibit_a.methods.heads.curve import PruningCurve
 from exhibit_a.methods.heads.importance import HeadImportance, HeadSimilarity
 from exhibit_a.methods.heads.patching import HeadPatching
-from exhibit_a.methods.heads.removal import Pruning
+from exhibit_a.methods.heads.pruning import Pruning
 from exhibit_a.methods.heads.sinks import SinkDiagnosis
 from exhibit_a.report.figures.dispatch import draw
 from exhibit_a.report.figures.drawing import Canvas, Size, heat_map, name_ticks, numbers_of

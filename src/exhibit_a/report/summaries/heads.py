@@ -3,7 +3,7 @@
 from exhibit_a.methods.heads.curve import PruningCurve
 from exhibit_a.methods.heads.importance import HeadImportance, HeadSimilarity
 from exhibit_a.methods.heads.patching import HeadPatching
-from exhibit_a.methods.heads.removal import Pruning
+from exhibit_a.methods.heads.pruning import Pruning
 from exhibit_a.methods.heads.sinks import SinkDiagnosis
 from exhibit_a.report.summaries.dispatch import (
     TOP,

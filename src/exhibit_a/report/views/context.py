@@ -3,9 +3,9 @@
 import math
 
 from exhibit_a.methods.attribution.context import ContextAttribution
+from exhibit_a.methods.explanation.heat_maps import label_of
 from exhibit_a.report.header import Panels, Passage, Passages, Table
 from exhibit_a.report.pack import Blocks
-from exhibit_a.report.sentences import method_name
 from exhibit_a.report.views.dispatch import panels_of
 
 
@@ -52,7 +52,7 @@ def _passages(result: ContextAttribution) -> Passages:
     return {
         "question": result.question,
         "answer": result.answer,
-        "methods": [method_name(name) for name in result.sentence_scores],
+        "methods": [label_of(name) for name in result.sentence_scores],
         "passages": passages,
         "caption": (
             "The number in front of a passage is what the answer loses without it, in "
@@ -65,7 +65,7 @@ def _passages(result: ContextAttribution) -> Passages:
 
 def _scores(result: ContextAttribution) -> Table:
     """Every passage by every method and referee."""
-    columns = {method_name(name): scores for name, scores in result.scores.items()}
+    columns = {label_of(name): scores for name, scores in result.scores.items()}
     columns["leave one out"] = result.leave_one_out
     if result.regression is not None:
         columns["regression"] = result.regression
@@ -89,7 +89,7 @@ def _agreement(result: ContextAttribution) -> Table:
         other = referees.get("regression")
         rows.append(
             [
-                method_name(name),
+                label_of(name),
                 alone.spearman,
                 "yes" if alone.same_first else "no",
                 None if other is None else other.spearman,

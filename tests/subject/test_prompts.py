@@ -5,8 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from support.conversations import TALK, talking_subject
 from support.subjects import subject_of
-from support.words import NUMBERED, marked_tokenizer, plain_tokenizer
+from support.words import NUMBERED, marked_tokenizer
 from support.zoo import FAMILIES
 from tokenizers import Tokenizer, models
 from torch.testing import assert_close
@@ -14,26 +15,15 @@ from transformers import PreTrainedTokenizerFast
 
 import exhibit_a as xa
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.subject.prompts import Span
+from exhibit_a.subject.spans import Span
 from exhibit_a.trace.targets import Target, log_odds
 
 PROMPT, ANSWER = "the plot is dull", "but the acting is great"
-TEMPLATE = (
-    "{% for m in messages %}{% if m['role'] == 'pirate' %}{{ raise_exception('no pirates') }}"
-    "{% endif %}very {{ m['content'] }} , {% endfor %}{% if add_generation_prompt %}it {% endif %}"
-)
-TALK = [
-    {"role": "system", "content": "really"},
-    {"role": "user", "content": "a fine film"},
-    {"role": "assistant", "content": "not the plot"},
-]
 
 
 @pytest.fixture(scope="module")
 def speaker():
-    tokenizer = plain_tokenizer()
-    tokenizer.chat_template = TEMPLATE
-    return xa.load(FAMILIES["llama"].build(), tokenizer=tokenizer)
+    return talking_subject()
 
 
 @pytest.fixture(scope="module")
@@ -82,22 +72,6 @@ def test_a_margin_is_between_two_answers(trace):
     assert xa.reliance(trace, target=margin).margin == pytest.approx(float(margin(trace.output)))
     with pytest.raises(BadRequestError, match="between two answers"):
         xa.choose_target(trace, "great", against="great")
-
-
-def test_a_conversation_keeps_its_roles(speaker):
-    trace = xa.capture(speaker, TALK)
-    said = {span.name or span.kind: trace.tokens[span.start : span.stop] for span in trace.spans}
-    assert said == {
-        "system": ("really",),
-        "user": ("a", "fine", "film"),
-        "answer": ("not", "the", "plot"),
-    }
-    added = [token for token, mark in zip(trace.tokens, trace.special, strict=True) if mark]
-    assert added == ["very", ",", "very", ",", "it"]  # the template's, which no method takes away
-    unanswered = xa.capture(speaker, TALK[:2])
-    assert unanswered.reply is None
-    assert unanswered.tokens == trace.tokens[:-3]
-    assert_close(unanswered.output.logits, trace.output.logits[:, :-3])
 
 
 def test_a_generated_answer_is_the_models_own(speaker):
@@ -175,34 +149,23 @@ def test_a_trial_is_about_the_answer(speaker):
 
 
 @pytest.mark.parametrize(
-    ("text", "options", "message"),
+    ("options", "message"),
     [
-        (PROMPT, {"target_text": " "}, "answer is empty"),
-        (PROMPT, {"target_text": "a", "generate": 2}, "choose one"),
-        (PROMPT, {"generate": 0}, "1 or more"),
-        (PROMPT, {"target_text": "dull " * 80}, "has 84 tokens and the model takes 64"),
-        (PROMPT, {"generate": 61}, "has 65 tokens and the model takes 64"),
-        (TALK, {"target_text": "fine"}, "give no other"),
-        (TALK[-1:], {}, "nothing that was asked"),
-        (TALK[:2], {"pair": "fine"}, "A pair was given"),
-        ([{"role": "user"}], {}, 'a "role" and a "content"'),
-        ([{"role": "user", "content": 3}], {}, "Text was expected, int"),
-        ([{"role": "pirate", "content": "a"}], {}, "no pirates"),
+        ({"target_text": " "}, "answer is empty"),
+        ({"target_text": "a", "generate": 2}, "choose one"),
+        ({"generate": 0}, "1 or more"),
+        ({"target_text": "dull " * 80}, "has 84 tokens and the model takes 64"),
+        ({"generate": 61}, "has 65 tokens and the model takes 64"),
     ],
 )
-def test_what_cannot_be_asked_is_said(speaker, text, options, message):
+def test_what_cannot_be_answered_is_said(speaker, options, message):
     with pytest.raises(BadRequestError, match=message):
-        xa.capture(speaker, text, **options)
+        xa.capture(speaker, PROMPT, **options)
 
 
-def test_no_template_no_messages_and_no_answer_without_one(speaker):
-    plain = xa.load(speaker.model, tokenizer=plain_tokenizer())
-    with pytest.raises(BadRequestError, match="no chat template"):
-        xa.capture(plain, TALK)
+def test_a_trace_without_an_answer_says_so(speaker):
     with pytest.raises(BadRequestError, match="holds no answer"):
-        xa.choose_target(xa.capture(plain, PROMPT), "answer")
-    with pytest.raises(BadRequestError, match="go on with a text"):
-        xa.capture(xa.load(), TALK)
+        xa.choose_target(xa.capture(speaker, PROMPT), "answer")
 
 
 def test_the_command_line_takes_answers_and_messages(speaker, tmp_path, capsys):
