@@ -1,15 +1,16 @@
 """Four tasks, as in Hao et al.: do the same heads matter, and to which measure?
 
-    python studies/tasks.py train --data DATA --work WORK [--tasks RTE MRPC]
+    python studies/tasks.py train --data DATA --work WORK [--tasks RTE MRPC] [--base FOLDER]
     python studies/tasks.py heads --data DATA --work WORK [--tasks …] [--ranked 200]
     python studies/tasks.py curves --data DATA --work WORK [--tasks …] [--judged 400]
     python studies/tasks.py pairs --data DATA --work WORK
 
-``train``   classifiers from all-MiniLM-L6-v2 for MRPC and RTE, by ``xa.train``, each from the
-            encoder itself and from the embedded ``nli`` as intermediate task; a tenth of the
-            training data says which is kept. SST-2 and MNLI-subset are the embedded ``sentiment``
-            and ``nli`` (``make models`` is their recipe). Accuracy on the development set, with
-            Wilson's interval, and F1 for MRPC, go into the ledger
+``train``   classifiers from all-MiniLM-L6-v2 for MRPC and RTE, by ``xa.train``, from the encoder
+            itself and from the embedded ``nli`` as intermediate task, at several learning rates; a
+            tenth of the training data says which is kept. SST-2 and MNLI-subset are the embedded
+            ``sentiment`` and ``nli`` (``make models`` is their recipe). Every try goes to
+            docs/data/tasks-tries.jsonl; accuracy on the development set, with Wilson's interval,
+            and F1 for MRPC, into the ledger
 ``heads``   the importance of every head by every measure, on the first development examples;
             reliance takes longest and is kept example by example
 ``curves``  accuracy while heads go, least and most important first, on other examples; and without
@@ -23,43 +24,41 @@ docs/data/tasks.jsonl, what claims rest on into the ledger.
 import argparse
 import itertools
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 import transformers
 import words
 from bases import MINILM
+from four_tasks import (
+    DATA,
+    MEASURES,
+    NLI,
+    TASKS,
+    aside_accuracy,
+    classifier,
+    intermediate,
+    model_name,
+    slices,
+)
 from ledger import Ledger, add_option
-from make_models import read_pairs, read_sst
 from sklearn.metrics import f1_score
 
 import exhibit_a as xa
-from exhibit_a.embedded.weights import load_embedded
-from exhibit_a.examples import Example, read_examples
+from exhibit_a.examples import Example
 from exhibit_a.methods.heads.curve import _measured
 from exhibit_a.methods.heads.importance import importance_by_example
 from exhibit_a.trace.batches import kept_but
 from exhibit_a.training.fit import answers
-from exhibit_a.training.train import encode, label_numbers, split
+from exhibit_a.training.train import encode, label_numbers
 
-MEASURES = ("attribution", "taylor", "ablation", "attention", "reliance")
 TENTHS = tuple(tenth / 10 for tenth in range(11))
-CURVES = Path(__file__).parents[1] / "docs/data/tasks.jsonl"
+CURVES = DATA / "tasks.jsonl"
+TRIES = DATA / "tasks-tries.jsonl"
 RESAMPLES = 2000
-ASIDE = 0.1  # of the training data, to choose by
 LENGTH = 128
-
-
-@dataclass(frozen=True)
-class Task:
-    """Where the examples of a task are, and how its classifier is had."""
-
-    read: Callable[[Path, str], list[Example]]
-    embedded: str = ""  # the name of the model, where it comes with the package
-    epochs: int = 6
-    positive: str = ""  # the class of F1, where it is usual
+BATCH = 32  # the data sets are small, so steps are few
+RATES = {"minilm": (1.5e-4,), NLI: (5e-5, 1.5e-4)}  # of learning, from each base
 
 
 def main() -> None:
@@ -68,6 +67,11 @@ def main() -> None:
     asked.add_argument("--data", type=Path, required=True, help="SST-2, MNLI-subset, RTE, MRPC")
     asked.add_argument("--work", type=Path, required=True, help="folder of models and results")
     asked.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
+    asked.add_argument("--base", type=Path, help="all-MiniLM-L6-v2, if it is here already")
+    asked.add_argument("--epochs", type=int, help="of training, instead of the usual ones")
+    asked.add_argument("--rates", type=float, nargs="+", help="of learning, from every base")
+    asked.add_argument("--examples", type=int, help="only so many, to try training out")
+    asked.add_argument("--tries", type=Path, default=TRIES, help="file of what was trained")
     asked.add_argument("--ranked", type=int, default=200, help="examples that heads are ranked on")
     asked.add_argument("--judged", type=int, default=400, help="other examples, for the curves")
     asked.add_argument("--measures", nargs="+", choices=MEASURES, default=list(MEASURES))
@@ -85,58 +89,52 @@ def train(options: argparse.Namespace) -> None:
     for name in options.tasks:
         task = TASKS[name]
         if not task.embedded:
-            make(name, options)
-        subject = classifier(name, options)
+            try_all(name, options)
+        subject = classifier(name, options.work)
         dev = task.read(options.data, "dev")
-        measured(name, subject, dev, Ledger(options.ledger, told(name), f"{name} dev"))
+        measured(name, subject, dev, Ledger(options.ledger, model_name(name), f"{name} dev"))
 
 
-def make(name: str, options: argparse.Namespace) -> None:
-    """The same task from each base; the slice of the training data says which is better."""
-    learn, aside = split(TASKS[name].read(options.data, "train"), ASIDE, seed=0)
-    bases = {"minilm": MINILM.folder(None, options.work), "nli": intermediate(options.work)}
+def try_all(name: str, options: argparse.Namespace) -> None:
+    """The same task from each base at each rate; the slice of the training data will choose."""
+    learn, aside = (part[: options.examples] for part in slices(name, options.data))
+    bases = {
+        "minilm": MINILM.folder(options.base, options.work),
+        NLI: intermediate(name, options.work),
+    }
     for base, folder in bases.items():
-        out = options.work / f"{name}-from-{base}"
-        if not out.is_dir():
-            xa.train(
-                folder,
-                learn,
-                dev=aside,
-                out=out,
-                epochs=TASKS[name].epochs,
-                patience=3,
-                label_smoothing=0.1,
-                progress=False,
-            )
-        print(name, base, f"{aside_accuracy(out):.4f} of {len(aside)} put aside", flush=True)
+        for rate in options.rates or RATES[base]:
+            out = options.work / f"{name}-from-{base}-at-{rate:g}"
+            if not out.is_dir():
+                xa.train(
+                    folder,
+                    learn,
+                    dev=aside,
+                    out=out,
+                    epochs=options.epochs or TASKS[name].epochs,
+                    batch_size=BATCH,
+                    learning_rate=rate,
+                    patience=2,
+                    label_smoothing=0.1,
+                    progress=False,
+                )
+            write_try(name, base, out, options.tries)
 
 
-def intermediate(work: Path) -> Path:
-    """The embedded ``nli``, as a folder to train from."""
-    folder = work / "nli"
-    if not folder.is_dir():
-        model, tokenizer = load_embedded("nli")
-        model.save_pretrained(folder)
-        tokenizer.save_pretrained(folder)
-    return folder
-
-
-def aside_accuracy(folder: Path) -> float:
-    """The best accuracy on what was put aside."""
-    return json.loads((folder / "training.json").read_text())["dev_accuracy"]
-
-
-def classifier(name: str, options: argparse.Namespace) -> xa.Subject:
-    """The model of a task: embedded, or the better of the trained ones."""
-    if TASKS[name].embedded:
-        return xa.load(TASKS[name].embedded)
-    trained = sorted(options.work.glob(f"{name}-from-*/"))
-    return xa.load(max(trained, key=aside_accuracy))
-
-
-def told(name: str) -> str:
-    """What the ledger calls the model of a task."""
-    return f"`{TASKS[name].embedded}`" if TASKS[name].embedded else f"MiniLM-L6 tuned on {name}"
+def write_try(name: str, base: str, folder: Path, file: Path) -> None:
+    """One line for a trained model, unless it is there: what was asked, how well it did."""
+    record = json.loads((folder / "training.json").read_text())
+    settings = ("learning_rate", "epochs", "batch_size", "label_smoothing", "patience")
+    row = {"task": name, "base": base} | {each: record[each] for each in settings}
+    row |= {
+        "train": record["train_examples"],
+        "aside": record["dev_examples"],
+        "accuracy": words.digits(record["dev_accuracy"]),
+        "by_epoch": [words.digits(each) for each in record["dev_accuracy_by_epoch"]],
+    }
+    if row not in words.rows(file):
+        words.append(file, row)
+    print(name, base, f"{aside_accuracy(folder):.4f} of {row['aside']} put aside", flush=True)
 
 
 def measured(name: str, subject: xa.Subject, dev: list[Example], ledger: Ledger) -> None:
@@ -160,7 +158,7 @@ def measured(name: str, subject: xa.Subject, dev: list[Example], ledger: Ledger)
 def heads(options: argparse.Namespace) -> None:
     """The importance of every head by every measure that is not there yet."""
     for name in options.tasks:
-        subject = classifier(name, options)
+        subject = classifier(name, options.work)
         dev = TASKS[name].read(options.data, "dev")[: options.ranked]
         for measure in options.measures:
             path = table_of(name, measure, options)
@@ -196,7 +194,7 @@ def relied(subject: xa.Subject, dev: list[Example], kept: Path) -> torch.Tensor:
 def curves(options: argparse.Namespace) -> None:
     """What every ranking does to accuracy, on examples that it was not made from."""
     for name in options.tasks:
-        subject = classifier(name, options)
+        subject = classifier(name, options.work)
         dev = TASKS[name].read(options.data, "dev")
         others = dev[options.ranked : options.ranked + options.judged]
         tables = {
@@ -213,7 +211,7 @@ def curves(options: argparse.Namespace) -> None:
             row = {"task": name, "measure": measure, "order": order, "ranked": options.ranked}
             row |= {"judged": len(others), "accuracy": each.mean(1).tolist()}
             words.append(CURVES, words.rounded(row))
-        ledger = Ledger(options.ledger, told(name), f"{name} dev")
+        ledger = Ledger(options.ledger, model_name(name), f"{name} dev")
         compared(name, {m: right[m, "least"] for m in tables}, ledger)
         by_themselves(name, subject, dev[: options.ranked], ledger)
 
@@ -290,24 +288,6 @@ def wrote(ledger: Ledger, title: str, values: torch.Tensor, heads: int) -> None:
     ends = values[1:].double().quantile(torch.tensor([0.025, 0.975]).double()).tolist()
     ledger.write(title, float(values[0]), ends, heads, "heads")
 
-
-def read_rte(data: Path, part: str) -> list[Example]:
-    return read_examples(data / "RTE" / f"{part}.tsv", labelled=True)
-
-
-def read_mrpc(data: Path, part: str) -> list[Example]:
-    named = {"text": "#1 String", "pair": "#2 String", "label": "Quality"}
-    names = {"0": "different", "1": "paraphrase"}
-    examples = read_examples(data / "MRPC" / f"{part}.tsv", **named, labelled=True)
-    return [replace(example, label=names[str(example.label)]) for example in examples]
-
-
-TASKS = {
-    "SST-2": Task(lambda data, part: read_sst(data / "SST-2" / f"{part}.tsv"), "sentiment"),
-    "MNLI": Task(lambda data, part: read_pairs(data, "MNLI", part), "nli"),
-    "RTE": Task(read_rte),
-    "MRPC": Task(read_mrpc, positive="paraphrase"),
-}
 
 if __name__ == "__main__":
     main()
