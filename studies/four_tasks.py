@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+import words
 from make_models import read_pairs, read_sst
 
 import exhibit_a as xa
@@ -142,3 +143,12 @@ def intermediate(name: str, work: Path) -> Path:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def put(path: Path, row: dict[str, object], *by: str) -> None:
+    """A line of a data file; one that has the same values of these keys makes room for it."""
+    same = [row[key] for key in by]
+    others = [other for other in words.rows(path) if [other[key] for key in by] != same]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(each, separators=(",", ":")) for each in (*others, words.rounded(row))]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
