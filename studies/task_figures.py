@@ -92,7 +92,7 @@ def own_orders(rows: Rows) -> PaperFigure:
                 linewidth=0.9,
             )
         panel.set(ylim=ROOM, xticks=range(0, 13, 4))
-    return labelled(figure, axes, "heads of each layer silenced")
+    return labelled(figure, axes, "heads silenced per layer")
 
 
 def rankings(rows: Rows) -> PaperFigure:
@@ -122,14 +122,19 @@ def rankings(rows: Rows) -> PaperFigure:
 
 
 def labelled(figure: PaperFigure, axes: Sequence[Axes], below: str) -> PaperFigure:
-    """Names of the axes once for all panels, and one legend below them."""
-    figure.supxlabel(below, fontsize=SMALL)
-    figure.supylabel("accuracy", fontsize=SMALL)
+    """Names of the axes at the outer panels, and one legend below them."""
+    for panel in axes[-2:]:
+        panel.set_xlabel(below)
+    for panel in axes[::2]:
+        panel.set_ylabel("accuracy")
     series: dict[str, Any] = {}
     for panel in axes:
         handles, names = panel.get_legend_handles_labels()
         series |= dict(zip(names, handles, strict=True))
-    place = {"loc": "outside lower center", "ncols": 3}
+    place = {
+        "loc": "outside lower center",
+        "ncols": 2 if any("," in name for name in series) else 3,
+    }
     figure.legend(
         series.values(), series.keys(), fontsize=SMALL - 1, frameon=False, handlelength=2.6, **place
     )
@@ -155,8 +160,10 @@ def heat_maps(rows: Rows) -> PaperFigure:
             shown = table.clamp_min(0)
             image = heat_map(panel, canvas, shown, even=True, square=False)
         panel.set(xticks=range(0, 12, 4), yticks=range(0, 6, 2))
-    figure.supxlabel("head", fontsize=SMALL)
-    figure.supylabel("layer", fontsize=SMALL)
+    for panel in axes[-2:]:
+        panel.set_xlabel("head")
+    for panel in axes[::2]:
+        panel.set_ylabel("layer")
     if image is not None:
         colour_bar(image, axes, "importance by attribution, of the strongest head's")
     return figure
