@@ -4,7 +4,7 @@ import collapse
 import edges
 import gold
 import pytest
-import tasks
+import task_heads
 import torch
 from operations import Layer
 from torch.testing import assert_close
@@ -84,10 +84,29 @@ def test_a_sentence_is_judged_by_every_method(sentiment):
     members = gold.tokens_of_words(trace, tree["text"].split(" "))
     assert [len(own) for own in members] == [1, 5, 1, 1, 1, 1, 1]
     assert sorted(place for own in members for place in own) == list(range(1, 12))
-    row = gold.measured(sentiment, tree)
+    row = gold.measured(sentiment, gold.of_tree(tree))
     assert set(row["scores"]) == {*gold.METHODS, gold.LENGTH, gold.RANDOM}
     assert all(0 <= plausible <= 1 for plausible, _, _ in row["scores"].values())
-    assert gold.measured(sentiment, tree | {"label": 0})["scores"] == {}  # answered wrongly
+    wrong = gold.of_tree(tree | {"label": 0})
+    assert gold.measured(sentiment, wrong)["scores"] == {}
+
+
+def test_a_long_review_is_cut_and_loses_runs_of_words(sentiment):
+    review = {"text": "a fine film , lovely to see " + "and so on " * 9, "label": "POS"}
+    text = gold.of_review(review | {"rationales": [[1, 3], [4, 5], [30, 33]]})
+    assert [text.words[place] for place in range(8) if text.gold[place]] == [
+        "fine",
+        "film",
+        "lovely",
+    ]
+    row = gold.measured(sentiment, text, together=5, longest=20)
+    assert (row["tokens"], row["words"], row["gold"]) == (20, 18, 3)  # what is cut off is not gold
+    assert set(row["scores"]) == {*gold.METHODS, gold.LENGTH, gold.RANDOM}
+    trace = xa.capture(sentiment, " ".join(text.words[:7]))
+    members = gold.tokens_of_words(trace, text.words[:7])
+    shares = gold.without_runs(trace, members, 5)
+    assert len(set(shares[:5])) == len(set(shares[5:])) == 1
+    assert sum(shares[:5]) == pytest.approx(gold.lost_without(trace, members, [range(5)])[0])
 
 
 def test_edges_are_taken_away_by_three_rankings(sentiment):
@@ -109,7 +128,7 @@ def test_heads_go_in_the_order_of_a_table(sentiment):
         Example("0", "a fine film .", None, "positive"),
         Example("1", "dull .", None, "negative"),
     ]
-    right = tasks.pruned(sentiment, examples, torch.rand(6, 12), "least")
+    right = task_heads.pruned(sentiment, examples, torch.rand(6, 12), "least")
     assert right.shape == (11, 2)
     assert right[0].tolist() == [1, 1]
     assert right[-1].sum() == 1  # without any head every text gets the same answer
@@ -117,10 +136,10 @@ def test_heads_go_in_the_order_of_a_table(sentiment):
 
 def test_two_rankings_are_correlated_over_drawn_heads():
     table = torch.rand(72, generator=torch.Generator().manual_seed(0))
-    same = tasks.correlations(table, 3 * table + 1)
+    same = task_heads.correlations(table, 3 * table + 1)
     assert_close(same, torch.ones_like(same))
     other = torch.rand(72, generator=torch.Generator().manual_seed(1))
-    values = tasks.correlations(table, other)
+    values = task_heads.correlations(table, other)
     assert float(values[0]) == pytest.approx(
         float(torch.corrcoef(torch.stack([table, other]))[0, 1]), abs=1e-5
     )
