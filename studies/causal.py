@@ -92,7 +92,7 @@ def looked(
     width = int(subject.anatomy.sites[0].d_head)
     found = {}
     if "sinks" in options.parts:
-        write_sinks(every, ledger)
+        write_sinks(every, even_share(options.longest), ledger)
         names = ("raw", "effective", "sink heads", "kinds")
         found["sinks"] = {name: every[name].double().mean(0).tolist() for name in names}
         found["sinks"] |= {"paragraphs": len(texts), "tokens": options.longest}
@@ -138,13 +138,15 @@ def of_rows(trace: Trace) -> dict[str, torch.Tensor]:
     }
 
 
-def write_sinks(every: dict[str, torch.Tensor], ledger: Ledger) -> None:
+def write_sinks(every: dict[str, torch.Tensor], even: float, ledger: Ledger) -> None:
     """What the claims about sinks rest on: a number for each paragraph."""
     later = slice(1, None)  # layers; the first looks before anything was mixed
     raw, effective = every["raw"][:, later].mean(1), every["effective"][:, later].mean(1)
     ledger.mean("weight on the first token, layers after the first", raw, "paragraphs")
     name = "weight that the first token loses in effective attention, layers after the first"
     ledger.mean(name, raw - effective, "paragraphs")
+    name = "effective weight on the first token, over its even share, layers after the first"
+    ledger.mean(name, effective / even, "paragraphs")
     name = "heads whose sink is the first token, layers after the first"
     ledger.mean(name, every["sink heads"][:, later].mean(1), "paragraphs")
     kinds = every["kinds"][:, later].mean(1)

@@ -1,8 +1,14 @@
 """What the studies behind the claims are made of, on models and texts small enough for a test."""
 
+import json
+from types import SimpleNamespace
+
+import causal
 import collapse
 import edges
+import four_tasks
 import gold
+import identifiability
 import pytest
 import task_heads
 import torch
@@ -144,3 +150,60 @@ def test_two_rankings_are_correlated_over_drawn_heads():
         float(torch.corrcoef(torch.stack([table, other]))[0, 1]), abs=1e-5
     )
     assert 0.05 < float(values[1:].std()) < 0.2  # about 1 / √72
+
+
+def test_each_example_loses_heads_in_its_own_order(sentiment):
+    examples = [
+        Example("0", "a fine film .", None, "positive"),
+        Example("1", "dull .", None, "negative"),
+    ]
+    table = task_heads.own_importance(sentiment, examples, "attention")
+    for order in task_heads.ORDERS:
+        right = task_heads.silenced(sentiment, examples, table, order)
+        curve = xa.effectiveness(sentiment, examples, by="attention", order=order)
+        assert_close(right.mean(1), curve.accuracy)
+    assert task_heads.own_importance(sentiment, examples, "random").shape == table.shape
+
+
+def test_a_line_makes_room_for_one_with_the_same_keys(tmp_path):
+    file = tmp_path / "lines.jsonl"
+    for accuracy in (0.5, 0.75):
+        four_tasks.put(file, {"task": "RTE", "order": "least", "accuracy": accuracy}, "task")
+    four_tasks.put(file, {"task": "MRPC", "order": "least", "accuracy": 1.0}, "task")
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(row["task"], row["accuracy"]) for row in rows] == [("RTE", 0.75), ("MRPC", 1.0)]
+
+
+def test_the_slice_alone_chooses_the_classifier(tmp_path):
+    for base, accuracy in (("minilm", 0.6), ("nli", 0.7)):
+        folder = tmp_path / f"RTE-from-{base}-at-0.0001"
+        folder.mkdir()
+        (folder / "training.json").write_text(json.dumps({"dev_accuracy": accuracy}))
+    (tmp_path / "RTE-from-nli-at-0.0002").mkdir()  # a training that was stopped has no record
+    assert four_tasks.best("RTE", tmp_path).name == "RTE-from-nli-at-0.0001"
+    assert four_tasks.best(four_tasks.ALONE, tmp_path).name == "RTE-from-minilm-at-0.0001"
+    with pytest.raises(SystemExit, match="run train first"):
+        four_tasks.best("MRPC", tmp_path)
+
+
+def test_a_causal_row_is_determined_while_it_sees_few_tokens():
+    subject = xa.load("stories")
+    width = subject.anatomy.sites[0].d_head
+    text = "Once upon a time there was a little girl named Lily who liked to play outside . " * 4
+    trace = causal.traced(subject, text, width + 4)
+    rows = causal.of_rows(trace)
+    assert rows["nullity"].shape == (len(trace.sites), width + 4)
+    assert float(rows["nullity"][1:, -1].mean()) >= 4  # as many as it sees beyond the width
+    assert float(rows["nullity"][:, 0].max()) == 0
+    sinks = causal.of_sinks(trace)
+    assert_close(sinks["kinds"].sum(1), torch.ones(len(trace.sites)))
+    assert causal.even_share(3) == pytest.approx((1 / 2 + 1 / 3) / 2)
+
+
+def test_numbers_of_a_model_are_kept_part_by_part(tmp_path):
+    options = SimpleNamespace(docs=tmp_path, base="/models/some-encoder")
+    identifiability.keep(options, "mixing", {"heads": [0.123456]})
+    identifiability.keep(options, "mixing", {"tokens": {"rate": 1.0}})
+    kept = json.loads((tmp_path / "mixing-some-encoder.json").read_text())
+    assert kept == {"heads": [0.1235], "tokens": {"rate": 1.0}}
+    assert identifiability.figure_name(options, "mixing") == "mixing-some-encoder"
