@@ -107,7 +107,7 @@ SOURCES = {
     ),
     "movies": Source(
         "movie-rationales/test.jsonl",
-        "movie rationales, test, drawn, first 512 tokens",
+        "movie rationales, test, drawn",
         "gold-movies.jsonl",
         "agreement with movie rationales",
         "movie rationales, ",
@@ -138,7 +138,8 @@ def main() -> None:
             words.append(out, words.rounded(row))
             print(number, row["tokens"], flush=True)
     judged = judged_rows(out, count)
-    write(judged, source, Ledger(options.ledger, "`sentiment`", source.data))
+    data = f"{source.data}, first {options.longest} tokens"
+    write(judged, source, Ledger(options.ledger, "`sentiment`", data))
     if options.figures is not None:
         panels = {options.texts: judged}
         for name, other in SOURCES.items():

@@ -125,14 +125,14 @@ def curves(options: argparse.Namespace) -> None:
                 row |= described(right[measure, order])
                 put(options.docs / CURVES, row, "task", "measure", "order")
                 print(name, measure, order, row["accuracy"], flush=True)
-        ledger = Ledger(options.ledger, model_name(name), data_of(name))
+        ledger = Ledger(options.ledger, model_name(name), data_of(name, options))
         least = {measure: each for (measure, order), each in right.items() if order == "least"}
         compared(name, least, ledger)
 
 
-def data_of(name: str) -> str:
+def data_of(name: str, options: argparse.Namespace) -> str:
     """What the ledger says of the examples that rankings are judged on."""
-    ranked = "its first 200" if EVERY[name].embedded else "a slice of train"
+    ranked = f"its first {options.ranked}" if EVERY[name].embedded else "a slice of train"
     return f"{name} dev; heads ranked on {ranked}"
 
 
