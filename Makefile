@@ -112,12 +112,18 @@ studies: $(READY)  ## measure every claim at full size, for hours; stop it and s
 	$(BIN)/python studies/stored.py
 	$(BIN)/python studies/collapse.py --data $(DATA)
 	$(BIN)/python studies/identifiability.py --base sentiment --data $(DATA) --texts 20
-	$(BIN)/python studies/mixing.py --base sentiment --data $(DATA)/SST-2 --maps linear
+	$(BIN)/python studies/mixing.py --base sentiment --data $(DATA)/SST-2 --maps identity linear mlp
+	$(BIN)/pip install --quiet --disable-pip-version-check gguf accelerate
+	$(BIN)/python studies/bases.py $(WORK)/models
+	$(BIN)/python studies/identifiability.py --base $(WORK)/models/all-mpnet-base-v2 --data $(DATA) --texts 8 --longest 512 --parts length --figures docs/figures
+	$(BIN)/python studies/mixing.py --base $(WORK)/models/all-mpnet-base-v2 --data $(DATA)/SST-2 --sentences 40 --probes 8 --texts 300 --epochs 5 --maps identity linear mlp --figures docs/figures
+	$(BIN)/python studies/causal.py --base $(WORK)/models/SmolLM2-135M-Instruct --data $(DATA) --texts 8 --figures docs/figures
 	$(BIN)/python studies/edges.py --data $(DATA) --sentences 200
-	$(BIN)/python studies/gold.py --data $(DATA) --sentences 400 --figures docs/figures
+	$(BIN)/python studies/gold.py --data $(DATA) --sentences 400
+	$(BIN)/python studies/gold.py --data $(DATA) --texts movies --sentences 100 --figures docs/figures
 	$(BIN)/python studies/explanation.py --data $(DATA)/SST-2 --out $(WORK)/explanation
-	for part in train heads curves pairs; do \
-	  $(BIN)/python studies/tasks.py $$part --data $(DATA) --work $(WORK)/tasks || exit 1; \
+	for part in train heads curves effectiveness pairs trees triggers figures; do \
+	  $(BIN)/python studies/tasks.py $$part --data $(DATA) --work $(WORK)/tasks --figures docs/figures || exit 1; \
 	done
 	$(BIN)/python docs/making/claims.py
 	$(BIN)/python docs/making/measured.py

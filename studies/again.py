@@ -1,12 +1,12 @@
 """Do the numbers of docs/claims.md come out again?
 
-    python studies/again.py --data DATA [--work FOLDER]
+    python studies/again.py --data DATA [--work FOLDER] [--models FOLDER]
 
 The cheap studies on small samples, one after the other in one process, into FOLDER/claims.jsonl.
-A study whose command is there already is left out, so that a stopped run goes on. Then every
-number is laid beside the stored one: it comes out again where the two 95 % intervals meet; a number
-without an interval, where every test of a claim says the same of both. Ends with an error where one
-does not.
+A study whose command is there already is left out, so that a stopped run goes on; so is one whose
+model is not in the folder of models (``studies/bases.py`` fills it). Then every number is laid
+beside the stored one: it comes out again where the two 95 % intervals meet; a number without an
+interval, where every test of a claim says the same of both. Ends with an error where one does not.
 """
 
 import argparse
@@ -17,17 +17,24 @@ from pathlib import Path
 from claims import CLAIMS
 from measurements import FILE, Measurement, kept
 
+KEPT = "--docs WORK/docs"  # small samples must not replace what pages are made of
+MPNET = "--base MODELS/all-mpnet-base-v2"
 EXPLANATION = "explanation --data SST --out WORK/explanation"
 STUDIES = (
     "stored",
     "collapse --data DATA --sentences 10",
-    "mixing --base sentiment --data SST --sentences 12 --probes 8 --parts mixing",
-    "mixing --base sentiment --data SST --texts 300 --maps linear --parts tokens",
-    "mixing --base sentiment --data SST --sentences 60 --probes 4 --parts heads",
+    f"mixing --base sentiment --data SST --sentences 12 --probes 8 --parts mixing {KEPT}",
+    f"mixing --base sentiment --data SST --texts 300 --maps linear --parts tokens {KEPT}",
+    f"mixing --base sentiment --data SST --sentences 60 --probes 4 --parts heads {KEPT}",
+    f"tasks train --data DATA --work WORK/tasks --tasks SST-2 MNLI {KEPT}",
+    f"tasks effectiveness --data DATA --work WORK/tasks --tasks SST-2 --ranked 30 {KEPT}",
+    f"identifiability {MPNET} --data DATA --texts 2 --longest 512 --parts length {KEPT}",
+    f"mixing {MPNET} --data SST --sentences 4 --probes 4 --parts mixing {KEPT}",
+    f"causal --base MODELS/SmolLM2-135M-Instruct --data DATA --texts 2 --probes 4 {KEPT}",
     "edges --data DATA --sentences 12 --out WORK/edges.jsonl",
     f"{EXPLANATION} --sentences 100 --shuffles keys --parts permutation report",
     f"{EXPLANATION} --sentences 25 --by raw --parts faithfulness report",
-    "identifiability --base sentiment --data DATA --texts 4 --counted 2",
+    f"identifiability --base sentiment --data DATA --texts 4 --counted 2 {KEPT}",
     "gold --data DATA --sentences 40 --out WORK/gold.jsonl",
     f"{EXPLANATION} --sentences 4 --parts adversary report",
 )
@@ -37,22 +44,34 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     asked.add_argument("--data", type=Path, required=True, help="folder of the data sets")
     asked.add_argument("--work", type=Path, default=Path("build/claims"), help="kept between runs")
+    asked.add_argument("--models", type=Path, help="folder of larger models; usually WORK/models")
     asked.add_argument("--first", type=int, help="only so many studies")
     options = asked.parse_args()
+    options.models = options.models or options.work / "models"
     options.work.mkdir(parents=True, exist_ok=True)
     new, marks = options.work / "claims.jsonl", options.work / "done.txt"
     for study in STUDIES[: options.first]:
         if not marks.exists() or study not in marks.read_text().splitlines():
+            if missing := absent_model(study, options.models):
+                print(f"left out, for there is no {missing}: {study}")
+                continue
             run(study, options, new)
             with marks.open("a") as file:
                 file.write(f"{study}\n")
     sys.exit(compared(kept(FILE), kept(new)))
 
 
+def absent_model(study: str, models: Path) -> Path | None:
+    """The model that a study needs and that is not there."""
+    needed = [models / word.removeprefix("MODELS/") for word in study.split() if "MODELS/" in word]
+    return next((folder for folder in needed if not folder.is_dir()), None)
+
+
 def run(study: str, options: argparse.Namespace, ledger: Path) -> None:
     """One study, as its command line would run it."""
     name, *given = study.split()
     folders = {"DATA": options.data, "SST": options.data / "SST-2", "WORK": options.work}
+    folders["MODELS"] = options.models
     for place, argument in enumerate(given):
         folder, _, rest = argument.partition("/")
         if folder in folders:

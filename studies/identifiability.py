@@ -1,15 +1,25 @@
 """What do real weights say about attention identifiability?
 
     python studies/identifiability.py --base FOLDER --data DATA [--texts 20] [--figures FOLDER]
+    python studies/identifiability.py --base MPNET --data DATA --texts 6 --longest 512 \\
+        --parts length demands
 
-all-MiniLM-L6-v2 (heads of width 32) on paragraphs of wikitext-2: raw against effective attention by
-length, the weight on special tokens before and after, how many rows are the only ones possible
-under each demand, and how far valid alternatives lie. Prints the tables of docs/identifiability.md
-and draws its figures; what claims rest on goes into the ledger.
+An encoder (all-MiniLM-L6-v2 and its children have heads of width 32, all-mpnet-base-v2 of width 64)
+on paragraphs of wikitext-2:
+
+length        raw against effective attention by length, the weight on special tokens before and
+              after, with a picture of one head
+demands       how many rows are the only ones possible under each demand
+alternatives  how far valid alternatives lie
+
+Prints tables, draws figures where a folder is given, keeps the numbers of each layer in
+docs/data/identifiability-MODEL.json, and writes what claims rest on into the ledger.
 """
 
 import argparse
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,10 +27,13 @@ import transformers
 from drawing import save
 from ledger import Ledger, add_option
 from scipy import stats
+from words import rounded
 
 import exhibit_a as xa
 
+DOCS = Path(__file__).parents[1] / "docs/data"
 LENGTHS = (8, 16, 24, 32, 33, 40, 48, 64, 65, 96, 128, 192, 256, 384, 512)
+NUMBERS = ("pearson", "null_fraction", "special_raw", "special_effective")
 SHOWN = 64  # tokens in the picture of one head
 SPECIAL = 2  # tokens of a paragraph: [CLS] and [SEP]
 
@@ -32,22 +45,29 @@ def main() -> None:
     texts = paragraphs(subject, options)
     print(f"{len(texts)} paragraphs of at least {options.longest} tokens\n")
     ledger = opened(options, "wikitext-2 test, first long paragraphs")
-    found = by_length(subject, texts, options)
-    written_by_length(found, ledger)
-    if options.figures:
-        one_head(subject, texts[0], options.figures)
-    demands(subject, texts[: options.counted], ledger)
-    alternatives(subject, texts[:2], ledger)
+    if "length" in options.parts:
+        found = by_length(subject, texts, options)
+        written_by_length(found, ledger)
+        keep(options, "identifiability", {"length": kept_by_length(found)})
+        if options.figures:
+            one_head(subject, texts[0], options)
+    if "demands" in options.parts:
+        shares = demands(subject, texts[: options.counted], ledger)
+        keep(options, "identifiability", {"demands": shares})
+    if "alternatives" in options.parts:
+        alternatives(subject, texts[:2], ledger)
 
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--base", required=True, help="folder of all-MiniLM-L6-v2, or a name")
+    parser.add_argument("--base", required=True, help="folder of an encoder, or a name")
     parser.add_argument("--data", type=Path, required=True, help="folder with wikitext-2")
     parser.add_argument("--texts", type=int, default=20)
     parser.add_argument("--longest", type=int, default=256, help="tokens; 256 at least")
     parser.add_argument("--counted", type=int, default=5, help="of them, for unique rows")
+    parser.add_argument("--parts", nargs="+", default=["length", "demands", "alternatives"])
     parser.add_argument("--figures", type=Path, help="draw the figures into this folder")
+    parser.add_argument("--docs", type=Path, default=DOCS, help="folder of the kept numbers")
     add_option(parser)
     return parser.parse_args()
 
@@ -85,56 +105,79 @@ def by_length(
         print(f"| {raw:.3f} → {effective:.3f} |")
     mean = averaged(found)
     if options.figures:
-        save(mean.plot(), options.figures / "identifiability-length.svg")
+        save(
+            mean.plot(figsize="one column"), options.figures / f"{figure_name(options)}-length.svg"
+        )
     print("\nby layer at the longest: ", end="")
     print(", ".join(f"{float(p):.3f}" for p in mean.pearson[-1]), "\n")
     return found
 
 
+def kept_by_length(found: list[xa.IdentifiabilityByLength]) -> dict[str, Any]:
+    """The means over paragraphs by length and layer, and the intervals of the means over layers."""
+    kept: dict[str, Any] = {
+        "paragraphs": len(found),
+        "lengths": list(found[0].lengths),
+        "width": int(found[0].d_head[0]),
+    }
+    for name in NUMBERS:
+        tables = torch.stack([getattr(one, name) for one in found])  # paragraph, length, layer
+        over_layers = tables.flatten(2).mean(2)
+        kept[name] = {
+            "by layer": tables.flatten(2).mean(0).tolist(),
+            "mean and half width": [list(interval(list(column))) for column in over_layers.T],
+        }
+    return kept
+
+
 def written_by_length(found: list[xa.IdentifiabilityByLength], ledger: Ledger) -> None:
     """What the claims about length and special tokens rest on."""
     width, place = found[0].d_head[0], found[0].lengths.index
-    pearson = {n: [one.pearson[place(n)].mean() for one in found] for n in (24, 64, 256)}
-    for length in (24, 64):
+    asked = [length for length in (24, 64, 128, 256, 512) if length in found[0].lengths]
+    pearson = {n: [one.pearson[place(n)].mean() for one in found] for n in asked}
+    for length in asked:
         name = f"Pearson of raw and effective attention at {length} tokens, heads of width {width}"
         ledger.mean(name, pearson[length], "paragraphs")
-    lost = [near - far for near, far in zip(pearson[64], pearson[256], strict=True)]
-    ledger.mean("Pearson lost between 64 and 256 tokens", lost, "paragraphs")
-    raw, effective = (
-        [getattr(one, name)[place(256)].mean() for one in found]
-        for name in ("special_raw", "special_effective")
-    )
-    moved = [before - after for before, after in zip(raw, effective, strict=True)]
-    ledger.mean("weight that special tokens lose at 256 tokens", moved, "paragraphs")
-    even = SPECIAL / 256
-    ledger.mean(
-        "effective weight of a special token at 256 tokens, over its even share",
-        [share / even for share in effective],
-        "paragraphs",
-    )
+    for far in (length for length in asked if length >= 256):
+        lost = [near - last for near, last in zip(pearson[64], pearson[far], strict=True)]
+        ledger.mean(f"Pearson lost between 64 and {far} tokens", lost, "paragraphs")
+        raw, effective = (
+            [getattr(one, name)[place(far)].mean() for one in found]
+            for name in ("special_raw", "special_effective")
+        )
+        moved = [before - after for before, after in zip(raw, effective, strict=True)]
+        ledger.mean(f"weight that special tokens lose at {far} tokens", moved, "paragraphs")
+        even = SPECIAL / far
+        for shares, said in ((raw, "weight"), (effective, "effective weight")):
+            ledger.mean(
+                f"{said} of a special token at {far} tokens, over its even share",
+                [share / even for share in shares],
+                "paragraphs",
+            )
 
 
 def averaged(found: list[xa.IdentifiabilityByLength]) -> xa.IdentifiabilityByLength:
     """One result that holds the means over paragraphs, for the figure."""
     from dataclasses import replace
 
-    names = ("pearson", "null_fraction", "special_raw", "special_effective")
-    means = {n: torch.stack([getattr(one, n) for one in found]).mean(0) for n in names}
+    means = {n: torch.stack([getattr(one, n) for one in found]).mean(0) for n in NUMBERS}
     return replace(found[0], **means)
 
 
-def one_head(subject: xa.Subject, text: str, figures: Path) -> None:
+def one_head(subject: xa.Subject, text: str, options: argparse.Namespace) -> None:
     """The picture: raw, effective and difference for the head that the projection changes most."""
     inputs = subject.tokenizer(text, truncation=True, max_length=SHOWN, return_tensors="pt")
     result = xa.effective_attention(xa.capture(subject, dict(inputs)))
     pearson = torch.stack(result.pearson)
     site, head = divmod(int(pearson.argmin()), pearson.shape[1])
-    save(result.plot(site=site, head=head), figures / "identifiability-head.svg")
+    drawn = options.figures / f"{figure_name(options)}-head.svg"
+    save(result.plot(site=site, head=head), drawn)
     print(f"pictured: layer {site}, head {head}, Pearson {float(pearson[site, head]):.3f}\n")
 
 
-def demands(subject: xa.Subject, texts: list[str], ledger: Ledger) -> None:
-    """The share of rows that are unique under each demand, at 64 and 256 tokens."""
+def demands(subject: xa.Subject, texts: list[str], ledger: Ledger) -> dict[str, list[float]]:
+    """The share of rows that are unique under each demand, at 32, 64 and 256 tokens."""
+    by_length = {}
     print("| tokens | same output | + same sum | + not negative | + from the model's keys |")
     print("|---|---|---|---|---|")
     for length in (32, 64, 256):
@@ -146,6 +189,7 @@ def demands(subject: xa.Subject, texts: list[str], ledger: Ledger) -> None:
             weakest.append(torch.stack(list(result.visibility)).median())
         row = " | ".join(f"{float(share):.3f}" for share in torch.stack(shares).mean(0))
         print(f"| {length} | {row} |")
+        by_length[str(length)] = torch.stack(shares).mean(0).tolist()
         if length == SHOWN:
             for place, demand in (
                 (0, "the output alone determines"),
@@ -157,6 +201,7 @@ def demands(subject: xa.Subject, texts: list[str], ledger: Ledger) -> None:
             f"<!-- median of the least visible move: {float(torch.stack(weakest).median()):.1e} -->"
         )
     print()
+    return by_length
 
 
 def alternatives(subject: xa.Subject, texts: list[str], ledger: Ledger) -> None:
@@ -177,6 +222,21 @@ def alternatives(subject: xa.Subject, texts: list[str], ledger: Ledger) -> None:
     name = "distance of the farthest valid row with the same output, at 64 tokens"
     ledger.mean(name, distances, "heads")
     ledger.exact("change of the answer with that row in place", max(changes), len(changes), "heads")
+
+
+def keep(options: argparse.Namespace, what: str, part: dict[str, Any]) -> None:
+    """Put a part of the numbers of a model into its file; other parts stay."""
+    file = options.docs / f"{what}-{Path(options.base).name}.json"
+    kept = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    kept |= rounded(part)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+
+
+def figure_name(options: argparse.Namespace, what: str = "identifiability") -> str:
+    """How figures of a model begin; those of all-MiniLM-L6-v2 and its children came first."""
+    name = Path(options.base).name
+    return what if name in ("sentiment", "all-MiniLM-L6-v2") else f"{what}-{name}"
 
 
 def opened(options: argparse.Namespace, data: str) -> Ledger:

@@ -97,6 +97,8 @@ def spoken(arguments: Sequence[str]) -> str:
     for argument in arguments[1:]:
         if before == "--ledger":
             told.pop()  # where the line went is not part of how it was measured
+        elif before == "--base" and Path(argument).is_absolute():
+            told.append(f"MODELS/{Path(argument).name}")
         elif Path(argument).is_absolute():
             part = "/SST-2" if Path(argument).name == "SST-2" else ""
             told.append(before.lstrip("-").upper() + part)

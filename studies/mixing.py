@@ -7,7 +7,8 @@
 2. heads: attention against input contribution, on some of the same sentences;
 3. tokens: token identifiability of training sentences, every map, metric and candidate set.
 
-What claims rest on goes into the ledger; --maps linear leaves the rest of part 3 out.
+Numbers of each layer are kept in docs/data/mixing-MODEL.json, and what claims rest on goes into the
+ledger. --maps linear leaves the rest of part 3 out.
 """
 
 import argparse
@@ -20,7 +21,7 @@ import matplotlib.pyplot
 import torch
 import transformers
 from drawing import save_in
-from identifiability import opened
+from identifiability import DOCS, figure_name, keep, opened
 from ledger import Ledger, add_option
 
 from exhibit_a.examples import read_examples
@@ -49,6 +50,7 @@ def main() -> None:
     asked.add_argument("--texts", type=int, default=5000)
     asked.add_argument("--epochs", type=int, default=10)
     asked.add_argument("--maps", nargs="+", default=list(MAPS))
+    asked.add_argument("--docs", type=Path, default=DOCS, help="folder of the kept numbers")
     add_option(asked)
     options = asked.parse_args()
     transformers.logging.set_verbosity_error()
@@ -73,7 +75,7 @@ def mixing(subject: Subject, options: Any) -> None:
         reach.append(total)
         counts.append(pairs)
         if number == 0:
-            save_in(options.figures, "mixing-story", found.plot())
+            save_in(options.figures, f"{figure_name(options, 'mixing')}-story", found.plot())
     shares, special = torch.cat(own, 1), ~torch.cat(words)
     per_text = torch.stack([part.mean(1) for part in lost], 1)
     bounds = bootstrap_interval(per_text, seed=0)
@@ -93,8 +95,22 @@ def mixing(subject: Subject, options: Any) -> None:
             f"| {layer} | {middle:.3f} | {low:.3f} – {high:.3f} | {medians[layer].mean():.3f} "
             f"({a:.3f} – {b:.3f}) | {top} | {of_words:.1%} |"
         )
-    _draw_boxes(shares, options.figures)
-    _draw_neighbours(reach, counts, options.figures)
+    _draw_boxes(shares, options)
+    profile = _draw_neighbours(reach, counts, options)
+    quartiles = shares.quantile(torch.tensor([0.25, 0.5, 0.75]), dim=1).T
+    kept = {
+        "sentences": len(texts),
+        "tokens": shares.shape[1],
+        "probes": options.probes,
+        "own share, quartiles": quartiles.tolist(),
+        "own share, mean of text medians": medians.mean(1).tolist(),
+        "own share, interval": spans.tolist(),
+        "not own top": per_text.mean(1).tolist(),
+        "not own top, interval": bounds.tolist(),
+        "not own top, words alone": displaced_all[:, ~special].mean(1).tolist(),
+        "contribution by distance": profile.tolist(),
+    }
+    keep(options, "mixing", {"mixing": kept})
     _write_mixing(medians, per_text, [r / c for r, c in zip(reach, counts, strict=True)], options)
 
 
@@ -129,12 +145,14 @@ def heads(subject: Subject, options: Any) -> None:
         for name in ("pearson", "spearman", "jensen_shannon", "total_variation"):
             sums.setdefault(name, []).append(torch.stack(getattr(found, name)))
         if number == 0:
-            save_in(options.figures, "mixing-heads", found.plot())
+            save_in(options.figures, f"{figure_name(options, 'mixing')}-heads", found.plot())
     print(f"{len(texts)} sentences, {options.probes} probes\n")
     print("| layer | Pearson | Spearman | Jensen–Shannon (share of ln 2) | weight elsewhere |")
     print("|---|---|---|---|---|")
     means = {name: torch.stack(parts).mean((0, 2)) for name, parts in sums.items()}
     elsewhere = torch.stack(sums["total_variation"]).mean(2)
+    kept = {"sentences": len(texts), "probes": options.probes}
+    keep(options, "mixing", {"heads": kept | {n: part.tolist() for n, part in means.items()}})
     ledger = opened(options, "SST-2 dev, first sentences")
     later = elsewhere[:, 1:].mean(1)
     name = "weight that lies elsewhere than the contribution, layers after the first"
@@ -160,8 +178,10 @@ def tokens(subject: Subject, options: Any) -> None:
             metric=metric,
             epochs=options.epochs,
         )
-        save_in(options.figures, f"mixing-tokens-{metric}", found[metric].plot())
+        name = f"{figure_name(options, 'mixing')}-tokens-{metric}"
+        save_in(options.figures, name, found[metric].plot())
         _tell(found[metric], len(texts))
+    keep(options, "mixing", {"tokens": {metric: _kept(one) for metric, one in found.items()}})
     ledger = opened(options, "SST-2 train, rows of 8 words or more")
     _write_tokens(found["cosine"], found["l2"], ledger)
     if tuple(options.maps) != MAPS:
@@ -201,6 +221,17 @@ def _write_tokens(cosine: Any, distance: Any, ledger: Ledger) -> None:
         ledger.write(name, float(larger - smaller), (low, high), count, "words")
 
 
+def _kept(found: Any) -> dict[str, Any]:
+    """The rates by map and layer, with their intervals, and what they are compared with."""
+    return {
+        "words": found.checks["test_words"],
+        "chance": float(found.chance),
+        "rate": {name: rate.tolist() for name, rate in found.rate.items()},
+        "interval": {name: ends.tolist() for name, ends in found.interval.items()},
+        "control": {name: part.tolist() for name, part in found.control.items()},
+    }
+
+
 def _tell(found: Any, count: int) -> None:
     print(
         f"\n**{found.metric}, candidates: {found.candidates}** ({count} texts; chance "
@@ -222,17 +253,18 @@ def _tell(found: Any, count: int) -> None:
     print(f"\nchecks: {found.checks}", flush=True)
 
 
-def _draw_boxes(shares: torch.Tensor, folder: Path | None) -> None:
+def _draw_boxes(shares: torch.Tensor, options: Any) -> None:
     figure, axis = matplotlib.pyplot.subplots(figsize=(5.5, 3.4), layout="constrained")
     axis.boxplot(shares.T.numpy(), positions=range(len(shares)), showfliers=False, widths=0.6)
     axis.axhline(0.5, color=GREY, linewidth=0.8)
     axis.set(xlabel="layer", ylabel="contribution of the token itself", ylim=(0, 1.02))
-    save_in(folder, "mixing-own-share", figure)
+    save_in(options.figures, f"{figure_name(options, 'mixing')}-own-share", figure)
 
 
 def _draw_neighbours(
-    reach: list[torch.Tensor], counts: list[torch.Tensor], folder: Path | None, far: int = 12
-) -> None:
+    reach: list[torch.Tensor], counts: list[torch.Tensor], options: Any, far: int = 12
+) -> torch.Tensor:
+    """The mean contribution of one neighbour by layer and distance."""
     longest = max(part.shape[1] for part in reach)
     total, pairs = torch.zeros(len(reach[0]), longest), torch.zeros(longest)
     for part, count in zip(reach, counts, strict=True):
@@ -249,7 +281,8 @@ def _draw_neighbours(
         axis.plot(range(1, far), row[1:], color=shades[layer], label=f"layer {layer}")
     axis.set(xlabel="distance to the neighbour", ylabel="mean contribution of one neighbour")
     axis.legend(fontsize="small", loc="upper right")
-    save_in(folder, "mixing-neighbours", figure)
+    save_in(options.figures, f"{figure_name(options, 'mixing')}-neighbours", figure)
+    return mean
 
 
 if __name__ == "__main__":

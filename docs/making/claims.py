@@ -24,7 +24,8 @@ The documents that this package rests on make claims. Each is put to real weight
 names measurements and the range in which each bears it out. It *holds* where the whole 95 % interval of every measurement
 lies in its range, *holds in part* where that is true of some, *does not hold here* where it is true of none and one lies
 outside, and is *not measured yet* where a measurement is missing or every interval has a foot on both sides. What cannot
-be asked here says why. "Here" is meant: these are small models, mostly `sentiment` (6 layers, 12 heads of width 32).
+be asked here says why. "Here" is meant: these are small models, mostly `sentiment` (6 layers, 12 heads of width 32); the largest is
+`all-mpnet-base-v2` (12 layers, 12 heads of width 64), which has the size of BERT-base.
 
 """
 
@@ -98,35 +99,49 @@ def figure(number: float) -> str:
     return f"{number:.3g}"
 
 
+KINDS = {  # of gold, with what stands in the ids of each
+    "agreement with people": ("", "words that speak for the label are gold"),
+    "agreement with movie rationales": ("movie rationales, ", "words of marked passages are gold"),
+}
+
+
 def people(known: Mapping[str, Measurement]) -> str:
     """Every method beside the words that people marked, where that was measured."""
-    start, end = "agreement with people, ", " (AUPRC)"
-    names = [
-        name.removeprefix(start).removesuffix(end)
-        for name in known
-        if name.startswith(start) and name.endswith(end) and " less " not in name
-    ]
     title = "## Plausible and faithful\n\n"
-    if not names:
+    tables = [table for start in KINDS if (table := agreement(start, known))]
+    if not tables:
         return f"{title}Which methods name the words that people call good or bad: {UNMEASURED} (`studies/gold.py`)."
+    return title + "\n\n".join(tables)
+
+
+def agreement(start: str, known: Mapping[str, Measurement]) -> str:
+    """The methods beside gold of one kind; nothing where that was not measured."""
+    end, (beside, gold) = " (AUPRC)", KINDS[start]
+    names = [
+        name.removeprefix(f"{start}, ").removesuffix(end)
+        for name in known
+        if name.startswith(f"{start}, ") and name.endswith(end) and " less " not in name
+    ]
+    if not names:
+        return ""
     lines = [
         "| method | AUPRC with people | token F1 at matched size | answer lost without the first fifth of the words |",
         "|---|---|---|---|",
     ]
-    for name in sorted(names, key=lambda name: -known[f"{start}{name}{end}"].value):
+    for name in sorted(names, key=lambda name: -known[f"{start}, {name}{end}"].value):
         ids = (
-            f"{start}{name}{end}",
-            f"{start}{name} (token F1)",
-            f"answer lost without the first fifth of the words, {name}",
+            f"{start}, {name}{end}",
+            f"{start}, {name} (token F1)",
+            f"answer lost without the first fifth of the words, {beside}{name}",
         )
         lines.append(
             f"| {name.replace('_', ' ')} | "
             + " | ".join(with_interval(known[one]) for one in ids)
             + " |"
         )
-    one = known[f"{start}{names[0]}{end}"]
-    said = f"{one.count} {one.of} ({one.data}) that {one.model} answers rightly; words that speak for the label are gold. `{one.command}`"
-    return title + said + "\n\n" + "\n".join(lines)
+    one = known[f"{start}, {names[0]}{end}"]
+    said = f"{one.count} {one.of} ({one.data}) that {one.model} answers rightly; {gold}. `{one.command}`"
+    return said + "\n\n" + "\n".join(lines)
 
 
 def widths() -> str:
@@ -158,7 +173,7 @@ def again() -> str:
     return """## Measure it again
 
 `make claims DATA=FOLDER` runs the cheap studies on smaller samples and says for every number whether the new interval meets
-the stored one. `make studies DATA=FOLDER` runs all of them at full size, for hours; each can be stopped and goes on. FOLDER holds SST-2, MNLI-subset, RTE, MRPC, wikitext-2 and sst-trees."""
+the stored one. `make studies DATA=FOLDER` runs all of them at full size, for hours; each can be stopped and goes on. FOLDER holds SST-2, MNLI-subset, RTE, MRPC, wikitext-2, sst-trees and movie-rationales."""
 
 
 if __name__ == "__main__":

@@ -81,6 +81,8 @@ def test_a_measurement_is_written_with_its_interval_and_command(tmp_path, monkey
 def test_a_command_names_no_folder_of_this_machine():
     said = spoken(["studies/edges.py", "--data", "/a/b", "--sentences", "4", "--out", "/c/d.jsonl"])
     assert said == "python studies/edges.py --data DATA --sentences 4 --out OUT"
+    said = spoken(["studies/mixing.py", "--base", "/a/mpnet", "--data", "/b/SST-2"])
+    assert said == "python studies/mixing.py --base MODELS/mpnet --data DATA/SST-2"
 
 
 def test_numbers_that_do_not_come_out_again_are_told(capsys):
@@ -115,3 +117,18 @@ def test_studies_run_one_after_the_other_and_are_not_run_twice(tmp_path, monkeyp
         ["studies/mixing.py", "--data", str(tmp_path / "data/SST-2"), *ledger],
         ["studies/edges.py", "--out", str(tmp_path / "work/edges.jsonl"), *ledger],
     ]
+
+
+def test_a_study_without_its_model_is_left_out(tmp_path):
+    assert again.absent_model("mixing --base sentiment --data SST", tmp_path) is None
+    study = "causal --base MODELS/small --data DATA"
+    assert again.absent_model(study, tmp_path) == tmp_path / "small"
+    (tmp_path / "small").mkdir()
+    assert again.absent_model(study, tmp_path) is None
+
+
+def test_small_samples_never_replace_what_pages_are_made_of():
+    keeping = ("mixing", "identifiability", "causal", "tasks")
+    for study in again.STUDIES:
+        if study.startswith(keeping):
+            assert again.KEPT in study, study
