@@ -19,6 +19,7 @@ from exhibit_a.report.views.mixing import story
 from exhibit_a.report.views.pictures import judged_pictures
 from exhibit_a.subject.anatomy import main_stack
 from exhibit_a.subject.site_names import layer_name
+from exhibit_a.trials.sentences import SEVERAL
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import WORDS, HeadVerdict
 
@@ -104,7 +105,10 @@ def _maps(trial: Trial, blocks: Blocks) -> Maps:
     columns: list[Column] = [
         {"key": key, "name": _COLUMNS[key][0], "help": _COLUMNS[key][1]} for key in known
     ]
-    maps = attention_maps(blocks, modes, site_entries(trial, trial.attention), columns)
+    entries = site_entries(trial, trial.attention)
+    for entry in entries if tells_words(trial) else ():
+        entry["foretells"] = entry["queries"] in {s.stack for s in trial.sites if s.causal}
+    maps = attention_maps(blocks, modes, entries, columns)
     for entry, verdict, head in zip(maps["heads"], trial.verdicts, numbers, strict=True):
         entry["numbers"] = {key: head[key] for key in known}
         entry["word"], entry["reason"] = verdict.word, verdict.reason
@@ -115,6 +119,11 @@ def _maps(trial: Trial, blocks: Blocks) -> Maps:
         }
     maps["words"] = [{"word": word, "meaning": _MEANINGS[word]} for word in WORDS]
     return maps
+
+
+def tells_words(trial: Trial) -> bool:
+    """Whether the answer is made of the words that come next, and is no class or number."""
+    return " at position " in trial.target or trial.target.endswith(SEVERAL)
 
 
 def _numbers(trial: Trial, head: HeadVerdict) -> dict[str, float | None]:
