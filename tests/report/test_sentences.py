@@ -6,7 +6,12 @@ import pytest
 import torch
 from support.cases import large_trial
 
-from exhibit_a.report.sentences import carriers_sentence, p_text, reliance_sentences
+from exhibit_a.report.sentences import (
+    carriers_sentence,
+    foretells,
+    p_text,
+    reliance_sentences,
+)
 from exhibit_a.trials.carriers import Carriers
 from exhibit_a.trials.sentences import fall, level, probability_text
 
@@ -81,6 +86,17 @@ def test_odds_stand_beside_probabilities_that_hardly_move(trial):
     assert fall(trial.reliance, 1.38) == "its probability would stay at .80 (its odds 2% smaller)"
     number = replace(trial.reliance, target="logit of output")
     assert fall(number, 1.0) == "it would fall from 1.4 to 1"
+
+
+def test_rows_of_a_language_model_serve_the_next_word_and_those_of_a_classifier_do_not(trial):
+    assert not foretells(trial, trial.sites[0])
+    sites = tuple(replace(site, causal=True) for site in trial.sites)
+    causal = replace(trial, sites=sites)
+    assert not foretells(causal, sites[0])  # it tells a class
+    assert foretells(replace(causal, target="log probability of 'a' at position 3"), sites[0])
+    assert foretells(
+        replace(causal, target="log probability of the answer 'a' (3 tokens)"), sites[0]
+    )
 
 
 def test_heads_that_carry_are_named_with_what_random_ones_do(trial):

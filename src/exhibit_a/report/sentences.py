@@ -8,9 +8,11 @@ from collections.abc import Sequence
 
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.explanation.pictures import LABELS, Picture, Pictures
+from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.site_names import heads_by_layer
 from exhibit_a.trials.sentences import (
     CANCELS,
+    SEVERAL,
     answer_name,
     cancels,
     has_probability,
@@ -130,6 +132,15 @@ def unshaded(trial: Trial) -> str:
     if picture is not None and picture.advice == "do not show":
         return f"The words are not shaded by self-attribution: {picture.reason}."
     return ""
+
+
+def foretells(trial: Trial, site: Site) -> bool:
+    """Whether a row of this layer serves the word after its own.
+
+    So it is where the answer is made of the words that come next, and is no class or number.
+    """
+    told = " at position " in trial.target or trial.target.endswith(SEVERAL)
+    return told and site.stack in {one.stack for one in trial.sites if one.causal}
 
 
 def of_margin(trial: Trial, share: float | None) -> float | None:

@@ -7,6 +7,7 @@ from exhibit_a.report.panels import attention_maps, sequence, site_entries
 from exhibit_a.report.sentences import (
     carriers_sentence,
     carrying_heads,
+    foretells,
     of_margin,
     reliance_sentences,
     unshaded,
@@ -19,7 +20,6 @@ from exhibit_a.report.views.mixing import story
 from exhibit_a.report.views.pictures import judged_pictures
 from exhibit_a.subject.anatomy import main_stack
 from exhibit_a.subject.site_names import layer_name
-from exhibit_a.trials.sentences import SEVERAL
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import WORDS, HeadVerdict
 
@@ -106,8 +106,9 @@ def _maps(trial: Trial, blocks: Blocks) -> Maps:
         {"key": key, "name": _COLUMNS[key][0], "help": _COLUMNS[key][1]} for key in known
     ]
     entries = site_entries(trial, trial.attention)
-    for entry in entries if tells_words(trial) else ():
-        entry["foretells"] = entry["queries"] in {s.stack for s in trial.sites if s.causal}
+    for entry, site in zip(entries, trial.sites, strict=True):
+        if foretells(trial, site):
+            entry["foretells"] = True
     maps = attention_maps(blocks, modes, entries, columns)
     for entry, verdict, head in zip(maps["heads"], trial.verdicts, numbers, strict=True):
         entry["numbers"] = {key: head[key] for key in known}
@@ -119,11 +120,6 @@ def _maps(trial: Trial, blocks: Blocks) -> Maps:
         }
     maps["words"] = [{"word": word, "meaning": _MEANINGS[word]} for word in WORDS]
     return maps
-
-
-def tells_words(trial: Trial) -> bool:
-    """Whether the answer is made of the words that come next, and is no class or number."""
-    return " at position " in trial.target or trial.target.endswith(SEVERAL)
 
 
 def _numbers(trial: Trial, head: HeadVerdict) -> dict[str, float | None]:
