@@ -110,7 +110,7 @@ SAYS = {
     "BertViz": (
         "Every head of every layer as lines; the stronger the weight, the darker the line.",
         "Lines that answer the pointer at once; a whole layer in one drawing; known by everybody.",
-        "Its page grows {grows:.0f}-fold with {times} times the text; it shows weights and tests none.",
+        "Its page grows {grows:.0f}-fold with {times} times the text; weights are not tested.",
     ),
     "Captum": (
         "One score for each token, with true and predicted label.",
@@ -125,7 +125,7 @@ SAYS = {
     "Exhibit A": (
         "Advice, answer, words, a verdict for every head, and which pictures may be shown.",
         "Says whether a map is evidence, and by which test; words as written; offline.",
-        "{slower:.0f} times the processor time of the quickest; {ours} attributions, Captum {captum}.",
+        "{slower:.0f} times the processor time of the quickest; {ours} attributions by name.",
     ),
 }
 
@@ -142,7 +142,7 @@ Processor time is that of the snippet with loading the model, in one thread, aft
 transformers were imported. The last two columns are the size of what comes out: for the sentence,
 and for a text that repeats it {TIMES} times.
 
-| tool | version | lines of code | processor time | asks a network | size, one sentence | size, {TIMES} times the text |
+| tool | version | lines of code | processor time | asks a network | one sentence | {TIMES} times |
 |---|---|---|---|---|---|---|
 """
 

@@ -106,9 +106,9 @@ def _maps(trial: Trial, blocks: Blocks) -> Maps:
         {"key": key, "name": _COLUMNS[key][0], "help": _COLUMNS[key][1]} for key in known
     ]
     entries = site_entries(trial, trial.attention)
-    for entry, site in zip(entries, trial.sites, strict=True):
+    for place, site in zip(entries, trial.sites, strict=True):
         if foretells(trial, site):
-            entry["foretells"] = True
+            place["foretells"] = True
     maps = attention_maps(blocks, modes, entries, columns)
     for entry, verdict, head in zip(maps["heads"], trial.verdicts, numbers, strict=True):
         entry["numbers"] = {key: head[key] for key in known}
