@@ -108,9 +108,9 @@ TIMES = 16  # the longer text is the sentence so often
 # the numbers, which ``facts`` fills in.
 SAYS = {
     "BertViz": (
-        "Every head of every layer as lines, one weight a line.",
+        "Every head of every layer as lines; the stronger the weight, the darker the line.",
         "Lines that answer the pointer at once; a whole layer in one drawing; known by everybody.",
-        "Its page grows {grows:.0f}-fold with {times} times the text; it does not test weights.",
+        "Its page grows {grows:.0f}-fold with {times} times the text; weights are not tested.",
     ),
     "Captum": (
         "One score for each token, with true and predicted label.",
@@ -134,11 +134,13 @@ HEAD = f"""# Side by side
 
 *Written by `studies/peers.py`; do not edit it by hand.*
 
-The sentence “{TEXT}” in four tools, each used as its own documentation says. The
-classifier is `sentiment`, saved to a folder; Inseq reads language models, so there it is `stories`.
-Processor time is that of the snippet, loading the model included, in one thread of a process that
-knows torch and transformers. The last columns are what comes out for the sentence, and for it
-{TIMES} times.
+The sentence “{TEXT}” in four tools, each used as its own documentation says.
+BertViz, Captum and Exhibit A read `sentiment`, a classifier. Inseq reads language models only, so
+it gets `stories`.
+
+Processor time is that of the snippet with loading the model, in one thread, after torch and
+transformers were imported. The last two columns are the size of what comes out: for the sentence,
+and for a text that repeats it {TIMES} times.
 
 | tool | version | lines of code | processor time | asks a network | one sentence | {TIMES} times |
 |---|---|---|---|---|---|---|

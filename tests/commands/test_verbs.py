@@ -26,7 +26,7 @@ def folder(tmp_path_factory):
 def test_the_doctor_says_what_the_model_allows(capsys, folder):
     code, out, _ = run(capsys, "doctor", folder, "--length", 12, "--text", "a fine film")
     assert code == 0
-    for word in ("registry tap", "parity 0.0e+00", "up to 8 visible keys", "effective_attention"):
+    for word in ("registry tap", "parity 0 ", "up to 8 visible keys", "effective_attention"):
         assert word in " ".join(out.split())
     assert "LABEL_0" in out
 

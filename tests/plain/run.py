@@ -26,9 +26,9 @@ def main() -> int:
         sys.exit(f"This environment is not plain: it has {', '.join(present)}.")
     readme = (TESTS.parent / "README.md").read_text("utf-8")
     (snippet,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
-    exec(compile(snippet, "README.md", "exec"), {})
-    print("README's snippet: done")
     with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
+        exec(compile(snippet, "README.md", "exec"), {})  # writes report.html where it runs
+        print("README's snippet: done")
         asked = cases(Path(scratch))
         # Processes take seconds to start: one that works has its own, and one that lacks an extra.
         alone = [next(case for case in asked if bool(case[1]) == lacks) for lacks in (False, True)]

@@ -275,6 +275,30 @@ def test_on_paper_there_are_no_controls_and_no_night(browser, address):
         assert seen.complaints == []
 
 
+def test_on_paper_nothing_is_cut_off_at_the_right_and_no_word_is_covered(browser, tmp_path):
+    long = large_trial(tokens=40, layers=6, heads=12, width=8)
+    page = long.html(tmp_path / "page.html").as_uri()
+    with visit(browser, page, width=1280) as seen:
+        seen.page.wait_for_selector("canvas[data-shown]")
+        seen.page.emulate_media(media="print")
+        seen.page.set_viewport_size({"width": 718, "height": 1000})  # A4 with its margins
+        seen.settle()
+        wide, fills = seen.page.evaluate(
+            """() => {
+              const all = document.querySelector('[data-exhibit-a]').shadowRoot;
+              const beyond = e => e.getBoundingClientRect().right > innerWidth + 1;
+              const names = [...all.querySelectorAll('table, svg, canvas')].filter(beyond);
+              const rects = [...all.querySelectorAll('.end rect')];
+              return [names.map(e => e.closest('section')?.className ?? ''),
+                      rects.map(e => getComputedStyle(e).fill)];
+            }"""
+        )
+        assert wide == []
+        assert fills
+        assert "rgb(0, 0, 0)" not in fills
+        assert seen.complaints == []
+
+
 def test_movement_is_left_out_where_it_is_not_wanted(browser, address):
     with visit(browser, address, reduced_motion="reduce") as seen:
         moving = seen.page.evaluate(

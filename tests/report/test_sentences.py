@@ -6,7 +6,12 @@ import pytest
 import torch
 from support.cases import large_trial
 
-from exhibit_a.report.sentences import carriers_sentence, p_text, reliance_sentences
+from exhibit_a.report.sentences import (
+    carriers_sentence,
+    foretells,
+    p_text,
+    reliance_sentences,
+)
 from exhibit_a.trials.carriers import Carriers
 from exhibit_a.trials.sentences import fall, level, probability_text
 
@@ -66,22 +71,43 @@ def test_another_answer_is_named_only_where_there_is_one_other_and_the_answer_tu
 
 def test_a_fall_is_told_from_a_rise_and_from_nothing(trial):
     reliance = trial.reliance
-    assert fall(reliance, -0.8) == (
-        "its probability would fall from .80 to .31 (-157% of its margin)"
+    assert fall(reliance, -0.8) == "its probability would fall from .80 to .31"
+    assert fall(reliance, 2.8) == (
+        "its probability would rise from .80 to .94 (its odds 4.06 times larger)"
     )
-    assert fall(reliance, 2.8) == "its probability would rise from .80 to .94 (+100% of its margin)"
-    assert fall(reliance, 1.4) == "its probability would stay at .80 (0% of its margin)"
+    assert fall(reliance, 1.4) == "its probability would stay at .80"
+
+
+def test_odds_stand_beside_probabilities_that_hardly_move(trial):
+    sure = replace(trial.reliance, margin=30.0)
+    assert fall(sure, 12.0) == (
+        "its probability would stay at more than .9999 (its odds 6.6 × 10⁷ times smaller)"
+    )
+    assert fall(trial.reliance, 1.38) == "its probability would stay at .80 (its odds 2% smaller)"
+    number = replace(trial.reliance, target="logit of output")
+    assert fall(number, 1.0) == "it would fall from 1.4 to 1"
+
+
+def test_rows_of_a_language_model_serve_the_next_word_and_those_of_a_classifier_do_not(trial):
+    assert not foretells(trial, trial.sites[0])
+    sites = tuple(replace(site, causal=True) for site in trial.sites)
+    causal = replace(trial, sites=sites)
+    assert not foretells(causal, sites[0])  # it tells a class
+    assert foretells(replace(causal, target="log probability of 'a' at position 3"), sites[0])
+    assert foretells(
+        replace(causal, target="log probability of the answer 'a' (3 tokens)"), sites[0]
+    )
 
 
 def test_heads_that_carry_are_named_with_what_random_ones_do(trial):
     said = carriers_sentence(trial)
     assert said == (
-        "These 2 heads carry it: head 1 of layer 0, head 2 of layer 1. Without their looking good "
-        "has .35; without that of 2 others (12 random draws), .79 (as it is: .80)."
+        "These 2 heads carry it: head 1 of layer 0, head 2 of layer 1. If they looked evenly, good "
+        "would have .35; if 2 other heads did, .79 (12 random draws). As it is, good has .80."
     )
     weak = replace(trial, carriers=Carriers(((0, 1),), 0.1, 0.79, 0.1, 0.05, 12))
     assert carriers_sentence(weak).startswith(
-        "This head carries it: head 1 of layer 0. Without its"
+        "This head carries it: head 1 of layer 0. If it looked evenly, good would have"
     )
     assert carriers_sentence(weak).endswith("no more than random heads do.")
     idle = tuple(torch.zeros_like(site) for site in trial.reliance.heads)
@@ -90,6 +116,6 @@ def test_heads_that_carry_are_named_with_what_random_ones_do(trial):
     both = tuple(torch.tensor([0.5, -0.5, 0.0, 0.0]) for _ in idle)
     cancelling = replace(trial, reliance=replace(none.reliance, heads=both))
     assert carriers_sentence(cancelling) == (
-        "No few heads carry the answer: what some heads add, others take."
+        "No small set of heads carries the answer: what some heads add, others take."
     )
     assert carriers_sentence(replace(trial, reliance=None)) == ""

@@ -8,6 +8,7 @@ import pytest
 import torch
 from rich.cells import cell_len
 from rich.console import Console
+from support.cases import large_trial
 from support.subjects import subject_of
 from support.words import tokenizer
 from support.zoo import FAMILIES
@@ -78,7 +79,7 @@ def test_it_says_everything(trial):
     for picture in trial.pictures.values():
         row = next(line for line in output.splitlines() if f" {picture.label} " in line)
         assert row.strip().startswith(f"{MARKS[picture.advice]} {picture.advice}")
-        assert f"{picture.probability_loss:.2f}" in row
+        assert f"{picture.probability_loss:.2f}".removeprefix("-") in row
     for doubt in ("parity", "largest gap", "rows searched"):
         assert doubt in output
     assert trial.tree.text().splitlines()[0] in output
@@ -207,6 +208,21 @@ TABLES = {
     "diff": {"statistic": "special_effective", "site": 11, "head": 11, "first": 0.1234}
     | {"second": 0.2345, "difference": 0.1111, "interval_low": -0.1, "interval_high": 0.3},
 }
+
+
+@pytest.mark.parametrize("width", [48, 60, 80, 120])
+def test_a_narrow_screen_drops_columns_and_cuts_no_number(width):
+    made_up = large_trial(tokens=12, layers=6, heads=12, width=8)
+    output = printed(made_up, width=width)
+    lines = output.splitlines()
+    assert max(map(cell_len, lines)) <= width
+    for head in most_important(made_up)[:5]:
+        row = next(line for line in lines if line.strip().startswith(f"{_name(head)} "))
+        assert "…" not in row
+        assert percent_text(of_margin(made_up, head.reliance)) in row.split()
+    if width >= 120:
+        assert "agreement" in output
+        assert "its first words" in output
 
 
 @pytest.mark.parametrize("width", [60, 80])

@@ -3,6 +3,7 @@
 export function oncePerFrame(run: () => void): () => void {
   let asked = false;
   return () => {
+    if (matchMedia("print").matches) return run(); // no frame comes before the page is on paper
     if (asked) return;
     asked = true;
     requestAnimationFrame(() => {

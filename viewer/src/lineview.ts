@@ -7,7 +7,7 @@ import { type Cell, exportsOf } from "./files";
 import { number, shorter, word } from "./format";
 import { oncePerFrame } from "./frames";
 import { type End, type Links, linksOf, type Strand, strandsOf, sums } from "./lines";
-import { gridOf, limitOf } from "./matrix";
+import { FORETELLS, gridOf, limitOf } from "./matrix";
 import type { Maps } from "./model";
 import { type Grid, shown } from "./payload";
 
@@ -72,7 +72,7 @@ export function lineView(context: Context, maps: Maps): HeadView {
         "data-side": end.side,
         "data-place": end.place,
       },
-      s("rect", { x, y: row * STEP + 4, width: SIDE, height: STEP - 2, rx: 3 }),
+      s("rect", { x, y: row * STEP + 4, width: SIDE, height: STEP - 2, rx: 3, fill: "transparent" }),
       s("text", { class: "name", x: left ? SIDE - 6 : x + 6, y: row * STEP + 17, "text-anchor": left ? "end" : "start" }, shorter(name, 16)),
     );
   }
@@ -246,7 +246,8 @@ export function lineView(context: Context, maps: Maps): HeadView {
 
   section.append(
     h("h3", {}, "The same as lines"),
-    caption("Left: the tokens that look. Right: those that are looked at. A stronger line is a larger weight; orange for, blue against."),
+    caption("Left: the words that look. Right: those that are looked at. A stronger line is a larger weight; orange for, blue against."),
+    ...(maps.sites.some((site) => site.foretells) ? [caption(FORETELLS)] : []),
     h("div", { class: "options" }, choice, h("button", { type: "button", class: "quiet all", on: { click: () => hold(null) } }, "All lines")),
     legend,
     holder,

@@ -26,6 +26,7 @@ const MOST_SHAPES = 10_000; // beyond, a saved SVG holds one picture instead of 
 const MOST_PLOTTED = 1_600; // entries that pgfplots draws in good time
 const TALLEST = 620; // CSS pixels of a zoomed map
 const ZOOMS = [0, 6, 12, 18, 24, 32]; // CSS pixels a cell; 0: all of it
+export const FORETELLS = "A row is named by the word that was just read: what it looks at serves the word after it.";
 const ANSWERS: Record<string, string> = {
   "shared with others": "Whether other heads do its work when it alone looks evenly.",
   "weights determined": "Whether no other valid weights would have given the same output of the head.",
@@ -215,6 +216,7 @@ export function matrixView(context: Context, maps: Maps): HeadView {
       moved
         ? `Not what the model used: ${percent(slide)} of the way from its weights to other valid ones with the same output.`
         : mode.caption,
+      site.foretells && ` ${FORETELLS}`,
       kept !== undefined && kept < 0.9995 && ` Kept here: ${percent(kept)} of the absolute weight.`,
     );
   }

@@ -26,6 +26,7 @@ export interface Site {
   columns: number;
   heads: number;
   visible?: string; // block: first and last visible key of every row
+  foretells?: boolean; // whether a row serves the word after its own
 }
 
 export interface Head {

@@ -8,6 +8,7 @@ import { gridOf, limitOf } from "./matrix";
 import type { Maps, Scene, Summary } from "./model";
 
 const SIDE = 340; // CSS pixels to the longer side of the picture
+const OVER_MEAN = 4; // times the mean of a row: a row that looks evenly is not painted as a strong one
 const FAINTEST = 0.04; // share of the scale below which nothing is laid over the picture
 
 type Choose = (position: number) => void;
@@ -77,7 +78,8 @@ export function overlayView(context: Context, scene: Scene, maps: Maps): HeadVie
   const title = h("h3", {});
   const holder = h("div", { class: "scene" });
   const others = h("div", { class: "positions" });
-  const element = h("section", { class: "overlay", "aria-label": "one row over the picture" }, title, others, holder, caption(scene.caption));
+  const range = caption();
+  const element = h("section", { class: "overlay", "aria-label": "one row over the picture" }, title, others, holder, caption(scene.caption), range);
 
   function redraw(): void {
     if (!opened) return;
@@ -89,7 +91,11 @@ export function overlayView(context: Context, scene: Scene, maps: Maps): HeadVie
     const query = Math.min(store.now.query, site.rows - 1);
     const map = gridOf(opened, maps, mode, slide);
     const row = map.values.subarray(query * map.columns, (query + 1) * map.columns);
-    const limit = Math.max(Math.min(limitOf(opened, maps, mode, ownScale), Math.max(...Array.from(row, Math.abs))), FAINTEST_WORD);
+    const sizes = Array.from(row, Math.abs);
+    const mean = sizes.reduce((sum, size) => sum + size, 0) / sizes.length;
+    const darkest = Math.max(...sizes, OVER_MEAN * mean, FAINTEST_WORD);
+    const limit = Math.min(limitOf(opened, maps, mode, ownScale), darkest);
+    const patchValues = grid.flat().map((at) => row[at]);
     const [queries, keys] = [tokensOf(header, site.queries, site.rows), tokensOf(header, site.keys, site.columns)];
     const same = site.queries === site.keys;
     const patches = new Set(same ? grid.flat() : []);
@@ -104,7 +110,10 @@ export function overlayView(context: Context, scene: Scene, maps: Maps): HeadVie
       ),
     );
     fill(holder, draw(scene, grid, row, new SignedScale(limit, context.isDark()), keys, same ? query : -1, same ? choose : undefined));
+    const [low, high] = [Math.min(...patchValues), Math.max(...patchValues)];
+    fill(range, `Patches from ${number(low)} to ${number(high)}, ${number(mean)} on average; the darkest colour stands for ${number(limit)}.`);
     element.dataset.query = String(query);
+    element.dataset.limit = String(limit);
   }
 
   store.watch(["mode", "query", "slide", "ownScale"], redraw);

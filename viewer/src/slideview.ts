@@ -51,8 +51,8 @@ export function slideView(context: Context, slider: Slider): HeadView {
       const offered = slider.heads.length;
       fill(
         missing,
-        `${nameOf(opened.site, opened.head)} offers nothing to slide: its rows are the only valid ones, or it was left out. `,
-        offered > 0 && `${offered} heads can slide.`,
+        offered > 0 &&
+          `${nameOf(opened.site, opened.head)} offers nothing to slide: its rows are the only valid ones, or it was left out. ${offered} heads can slide.`,
       );
       return;
     }

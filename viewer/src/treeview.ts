@@ -15,6 +15,9 @@ const MOST_COLUMNS = 40; // beyond, only the words in the tree get a place
 export function treeView(context: Context, tree: Tree): HTMLElement {
   const { store, payload, header } = context;
   const tokens = tokensOf(header, tree.sequence, 0);
+  const several = Object.keys(header.sequences).length > 1;
+  const layer = several ? `${tree.sequence} layer` : "layer";
+  const left = several ? 106 : LEFT;
   let edges: Edge[] = [];
   let kept: Edge[] = [];
   let drawing: SVGSVGElement | null = null;
@@ -58,19 +61,19 @@ export function treeView(context: Context, tree: Tree): HTMLElement {
     entered.set(tree.root, tree.layers);
     const shown = tokens.map((_, place) => place).filter((place) => tokens.length <= MOST_COLUMNS || entered.has(place));
     const room = Math.max(holder.clientWidth, 300);
-    const step = Math.min(Math.max((room - LEFT - 12) / Math.max(shown.length, 1), 22), WIDEST);
-    const width = Math.max(LEFT + step * shown.length + 12, 240);
+    const step = Math.min(Math.max((room - left - 12) / Math.max(shown.length, 1), 22), WIDEST);
+    const width = Math.max(left + step * shown.length + 12, 240);
     const foot = 24 + RISE * (tree.layers + 1);
     const at = (place: number): [number, number] => [
-      LEFT + step * (shown.indexOf(place) + 0.5),
+      left + step * (shown.indexOf(place) + 0.5),
       24 + RISE * (tree.layers - (entered.get(place) ?? 0)),
     ];
     const picture = s("svg", { width, height: foot + 64, viewBox: `0 0 ${width} ${foot + 64}` });
     for (let level = 0; level <= tree.layers; level++) {
       const y = 24 + RISE * (tree.layers - level);
       picture.append(
-        s("line", { class: "rule", x1: LEFT - 8, x2: width - 6, y1: y, y2: y }),
-        s("text", { class: "level", x: 0, y: y + 4 }, level === tree.layers ? "answer" : `layer ${level}`),
+        s("line", { class: "rule", x1: left - 8, x2: width - 6, y1: y, y2: y }),
+        s("text", { class: "level", x: 0, y: y + 4 }, level === tree.layers ? "answer" : `${layer} ${level}`),
       );
     }
     const strongest = Math.max(...kept.map((edge) => edge.score), 1e-12);
@@ -85,7 +88,7 @@ export function treeView(context: Context, tree: Tree): HTMLElement {
             d: `M${x1} ${y1} C${x1} ${middle} ${x2} ${middle} ${x2} ${y2}`,
             "stroke-width": (1 + 4.5 * Math.sqrt(edge.score / strongest)).toFixed(2),
           },
-          s("title", {}, `${word(tokens[edge.parent])} ← ${word(tokens[edge.child])}, layer ${edge.layer}, ${number(edge.score, true)}`),
+          s("title", {}, `${word(tokens[edge.parent])} ← ${word(tokens[edge.child])}, ${layer} ${edge.layer}, ${number(edge.score, true)}`),
         ),
       );
     }

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from exhibit_a.commands.options import WithModel, WithPage, load_quietly, refuse_beside
+from exhibit_a.commands.screen import console, print_table
 from exhibit_a.commands.verb import argument, option
 
 if TYPE_CHECKING:
@@ -31,9 +32,13 @@ class Compare(WithModel, WithPage):
         compared = self._compared()
         if page is not None:
             compared.html(page)
-        self.answer(compared)
+        title = None
         if compared.words and not self.json:
+            console().print(compared.sentence, style="bold")
             self._print_words(compared)
+            if compared.heads:
+                title = "the heads whose share of the margin changed most"
+        self.answer(compared, title=title)
         if page is not None and not self.json:
             from exhibit_a.commands.screen import print_written
 
@@ -41,8 +46,6 @@ class Compare(WithModel, WithPage):
 
     def _print_words(self, compared: "Comparison") -> None:
         from dataclasses import asdict
-
-        from exhibit_a.commands.screen import print_table
 
         words = compared.words
         changes = [abs((word.second_score or 0.0) - (word.first_score or 0.0)) for word in words]

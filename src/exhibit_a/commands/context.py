@@ -20,7 +20,7 @@ class Context(WithModel, Answer):
     """Say which passage in front of a question the answer to it rests on."""
 
     model: str = option(
-        "stories", short="-m", help="A language model: embedded name, id or folder."
+        "stories", short="-m", help="A language model: one inside (stories), a folder or a hub id."
     )
     question: str = argument(help="What is asked.")
     passages: list[str] = argument(

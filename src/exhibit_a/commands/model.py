@@ -1,6 +1,7 @@
 """Verbs about a model: what it allows, and how to get one that knows a task."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-    from exhibit_a.methods.doctor import Diagnosis
+    from exhibit_a.methods.doctor import Diagnosis, Estimate
     from exhibit_a.subject.subject import Subject
 
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class Doctor(Verb):
     """Say what a model allows, how faithfully it is followed, and what the methods would cost."""
 
-    model: str = argument("sentiment", help="Embedded name, hub id or folder.")
+    model: str = argument("sentiment", help="A model inside, a folder or a hub id.")
     length: int = option(32, help="Tokens to estimate time and memory for.")
     rows: int | None = option(None, min=1, help="Rows of attention that are kept, if not all.")
     text: str | None = option(None, help="Also say what the model answers to this.")
@@ -160,7 +161,7 @@ def _body(diagnosis: "Diagnosis") -> "Table":
         else f", {_listed(diagnosis.kv_heads)} with own keys"
     )
     rows = {
-        "reached by": f"the {diagnosis.tap} tap, parity {diagnosis.parity:.1e} "
+        "reached by": f"the {diagnosis.tap} tap, parity {_rounding(diagnosis.parity)} "
         f"(rounding would explain {diagnosis.tolerance:.0e})",
         "made of": f"{stacks}, {_listed(diagnosis.heads)} heads{shared} of width "
         f"{_listed(diagnosis.d_head)}, d_model {diagnosis.d_model}, "
@@ -184,26 +185,59 @@ def _body(diagnosis: "Diagnosis") -> "Table":
 def _methods(diagnosis: "Diagnosis") -> "Group":
     """What may be asked, and the estimated cost; notes stand below, where they have room."""
     from rich.console import Group
-    from rich.table import Table
 
-    table = Table(
-        title=f"methods at {diagnosis.length} tokens{_rows(diagnosis.rows)} "
+    from exhibit_a.report.fitting import Fitting
+
+    title = (
+        f"methods at {diagnosis.length} tokens{_rows(diagnosis.rows)} "
         f"(one pass took {diagnosis.pass_seconds:.3f} s)"
     )
-    table.title_justify = "left"
-    for name in ("method", "applies", "passes", "about", "keeps", "peak"):
-        numeric = name in ("passes", "about", "keeps", "peak")
-        table.add_column(name, justify="right" if numeric else "left")
-    for row in diagnosis.methods:
-        table.add_row(
-            row.method,
-            "yes" if row.applies else "no",
-            "" if row.forwards is None else f"{row.forwards:.0f}",
-            "" if row.seconds is None else duration(row.seconds),
-            "" if row.megabytes is None else f"{row.megabytes:.1f} MB",
-            "" if row.peak_megabytes is None else f"{row.peak_megabytes:.1f} MB",
-        )
-    return Group(table, *(f"{row.method}: {row.reason}" for row in diagnosis.methods if row.reason))
+    costs = [_costs(row) for row in diagnosis.methods]
+    names = list(COSTS)
+    narrow = [name for name in names if name not in ("applies", "keeps")]
+    tables = Fitting([partial(_cost_table, costs, shown) for shown in (names, narrow)])
+    notes = (f"{row.method}: {row.reason}" for row in diagnosis.methods if row.reason)
+    legend = "; ".join(f"{name}: {meaning}" for name, meaning in COSTS.items() if meaning)
+    return Group(f"\n{title}", tables, f"\n{legend}", *notes)
+
+
+COSTS = {  # the columns of the doctor's table, and what their names do not say
+    "method": "",
+    "applies": "",
+    "passes": "runs of the model",
+    "about": "time on this machine",
+    "keeps": "memory of the result",
+    "peak": "memory while it runs",
+}
+
+
+def _costs(row: "Estimate") -> dict[str, str]:
+    """What one method costs, in words; nothing where it is not known."""
+    return {
+        "method": row.method,
+        "applies": "yes" if row.applies else "no",
+        "passes": "" if row.forwards is None else f"{row.forwards:.0f}",
+        "about": "" if row.seconds is None else duration(row.seconds),
+        "keeps": "" if row.megabytes is None else f"{row.megabytes:.1f} MB",
+        "peak": "" if row.peak_megabytes is None else f"{row.peak_megabytes:.1f} MB",
+    }
+
+
+def _cost_table(costs: list[dict[str, str]], shown: list[str]) -> "Table":
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    for name in shown:
+        words = name in ("method", "applies")
+        table.add_column(name, justify="left" if words else "right", no_wrap=True)
+    for row in costs:
+        table.add_row(*(row[name] for name in shown))
+    return table
+
+
+def _rounding(value: float) -> str:
+    return "0" if value == 0 else f"{value:.1e}"
 
 
 def _rows(count: int | None) -> str:

@@ -91,7 +91,9 @@ class WithModel(Verb):
     """A verb that asks a model."""
 
     model: str = option(
-        "sentiment", short="-m", help="Embedded name (sentiment, nli), hub id or folder."
+        "sentiment",
+        short="-m",
+        help="A model inside (sentiment, nli, stories, translation), a folder or a hub id.",
     )
 
     def subject(self) -> "Subject":

@@ -20,7 +20,12 @@ WORDS: dict[str, str] = {
     ),
     "baseline": "What “without it” means: no attention, an even look, a deleted word.",
     "check": (
-        "A number that says how far to trust the others: parity, gap, tolerance, standard error."
+        "A number that says how far to trust the others: parity, gap, tolerance, standard error. "
+        "The terminal lists checks as doubts."
+    ),
+    "coherence": (
+        "How far the rows of a head speak for the same side: 1 means all of them, 0 as many "
+        "against as for."
     ),
     "completeness gap": (
         "The difference between the sum of all attributions and the change they should add up to."
@@ -29,7 +34,7 @@ WORDS: dict[str, str] = {
     "difference": "The number of the second less the number of the first.",
     "edge": "One entry of an attention map: this query to this key, in this head.",
     "effective attention": "The part of an attention map that can reach the output of its head.",
-    "even look": "A row whose weight is the same on all words it may see.",
+    "even look": "A row whose weight is the same on all words it may see: a head without a choice.",
     "evidence": "The answer rests on where the heads look, and on no other weights or words.",
     "head": (
         "One of the parallel attention maps of a layer. Written “layer 3, head 9”; both are "
@@ -39,7 +44,10 @@ WORDS: dict[str, str] = {
     "layer": (
         "One step of the model. In a model with two stacks: “encoder layer 3”, “decoder layer 3”."
     ),
-    "margin": "How far the answer is ahead of all others together: its log-odds.",
+    "margin": (
+        "How far the answer is ahead of all others together: its log-odds, 0 where it is as "
+        "likely as not."
+    ),
     "misleading": (
         "The answer rests on it, but the weights lie on other words than those that count."
     ),
@@ -64,6 +72,10 @@ WORDS: dict[str, str] = {
         "and checks."
     ),
     "row": "The weights of one query over all keys.",
+    "share": (
+        "What a head's looking adds to the margin, compared with an even look; in parts of the "
+        "margin as it is or with all heads even, whichever is larger."
+    ),
     "shared": "A head whose work others do when it looks evenly.",
     "sink": "A token that collects weight without contributing, often the first one.",
     "site": (
@@ -71,6 +83,10 @@ WORDS: dict[str, str] = {
         "`site=3`. People read “layer 3”."
     ),
     "special token": "A token that the tokenizer added, such as `[CLS]`.",
+    "stack": (
+        "The layers that read one text. A translator has two: the encoder reads the source, the "
+        "decoder its own words; its “cross” layers look from the second to the first."
+    ),
     "target": "The one number of the answer that is explained, such as the probability of a class.",
     "token": "A piece of text as the model reads it. Words are made of one or more tokens.",
     "trace": "One run of the model, remembered.",

@@ -42,6 +42,7 @@ class Site(TypedDict):
     columns: int
     heads: int
     visible: NotRequired[str]  # block: first and last visible key of every row
+    foretells: NotRequired[bool]  # whether a row serves the word after its own
 
 
 class Head(TypedDict):

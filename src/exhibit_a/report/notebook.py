@@ -123,7 +123,9 @@ def _maps(trial: Trial, head: HeadVerdict) -> str:
         for name, scores in maps.items()
     )
     name = head_name(trial.sites, head.site, head.head)
-    return f"<p>{name}: each row looks at the columns</p><table><tr>{pictures}</tr></table>"
+    serves = sentences.foretells(trial, trial.sites[head.site])
+    what = ", for the word after it" if serves else ""
+    return f"<p>{name}: each row looks at the columns{what}</p><table><tr>{pictures}</tr></table>"
 
 
 def _words(trial: Trial, site: int) -> tuple[Sequence[str], Sequence[str]]:

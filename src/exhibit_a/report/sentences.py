@@ -8,9 +8,11 @@ from collections.abc import Sequence
 
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.explanation.pictures import Picture, Pictures
+from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.site_names import heads_by_layer
 from exhibit_a.trials.sentences import (
     CANCELS,
+    SEVERAL,
     answer_name,
     cancels,
     has_probability,
@@ -72,27 +74,27 @@ def carriers_sentence(trial: Trial) -> str:
         return ""
     if abs(reliance.whole) < trial.thresholds.whole * reliance.size:
         if cancels(reliance, trial.thresholds.whole):
-            return f"No few heads carry the answer: {CANCELS}."
+            return f"No small set of heads carries the answer: {CANCELS}."
         return "No head carries the answer: it stays when all of them look evenly."
     if not carriers.heads:
-        return "No few heads carry the answer."
+        return "No small set of heads carries the answer."
     count = len(carriers.heads)
     names = heads_by_layer(trial.sites, carriers.heads[:NAMED])
     more = f" and {count - NAMED} more" if count > NAMED else ""
     which = "This head carries" if count == 1 else f"These {count} heads carry"
-    what = "the answer" if not has_probability(reliance) else mentioned(reliance)
+    those = "it" if count == 1 else "they"
+    named = has_probability(reliance) and mentioned(reliance) != "it"
+    what = answer_name(reliance) if named else "the answer"
     now, kept, random = (
         level(reliance, reliance.margin - loss)
         for loss in (0.0, carriers.loss, carriers.random_loss)
     )
-    their = "its" if count == 1 else "their"
-    sentence = f"{which} it: {names}{more}. Without {their} looking {what} has {kept}"
+    sentence = f"{which} it: {names}{more}. If {those} looked evenly, {what} would have {kept}"
     if carriers.random_sets:
-        sentence += (
-            f"; without that of {count} others ({carriers.random_sets} random draws), {random}"
-        )
+        others = "another head" if count == 1 else f"{count} other heads"
+        sentence += f"; if {others} did, {random} ({carriers.random_sets} random draws)"
     known = "" if carriers.confirmed else " That is no more than random heads do."
-    return f"{sentence} (as it is: {now}).{known}"
+    return f"{sentence}. As it is, {what} has {now}.{known}"
 
 
 def most_important(trial: Trial) -> Sequence[HeadVerdict]:
@@ -125,6 +127,15 @@ def unshaded(trial: Trial) -> str:
     if picture is not None and picture.advice == "do not show":
         return f"The words are not shaded by self-attribution: {picture.reason}."
     return ""
+
+
+def foretells(trial: Trial, site: Site) -> bool:
+    """Whether a row of this layer serves the word after its own.
+
+    So it is where the answer is made of the words that come next, and is no class or number.
+    """
+    told = " at position " in trial.target or trial.target.endswith(SEVERAL)
+    return told and site.stack in {one.stack for one in trial.sites if one.causal}
 
 
 def of_margin(trial: Trial, share: float | None) -> float | None:

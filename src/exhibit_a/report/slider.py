@@ -20,7 +20,7 @@ MOST = 1_200_000  # bytes, before base64
 FEWEST_ROWS = 8  # of each head; where that does not fit, heads are left out
 MOVED = 1e-3  # total variation from which a row is worth sliding
 
-OVER_TOKENS = "Words have no values of their own: weights slide in the view over tokens."
+OVER_TOKENS = "Weights slide token by token: choose tokens at the top of the page."
 
 Place = tuple[int, int]  # site, head
 Bits = Literal[16, 32]

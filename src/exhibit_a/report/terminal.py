@@ -6,11 +6,12 @@ sign as well, so that nothing is lost in a pipe, in a file or to the colour-blin
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 from rich.box import SIMPLE_HEAD
 from rich.columns import Columns
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +20,7 @@ from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.explanation.pictures import Pictures
 from exhibit_a.report.alignment import alignment
 from exhibit_a.report.console import Screen, Visible, words
+from exhibit_a.report.fitting import Fitting
 from exhibit_a.report.palette import AGAINST, AGAINST_SHADES, FOR_SHADES, OF_ADVICE, OF_WORD
 from exhibit_a.report.reading import reading
 from exhibit_a.report.sentences import (
@@ -40,6 +42,7 @@ from exhibit_a.trials.verdict import UNDETERMINED, WORDS, HeadVerdict
 
 SHOWN_HEADS = 5
 PICTURE_WORDS = 3  # first words of a picture that are named
+SHORTENED = 16  # letters of them where the line is short
 NAMED_TOKENS = 4  # named with their number, for and against
 SPREAD_UP_TO = 32  # heads; more stand without a space between them
 TREE_LINES = 24
@@ -226,33 +229,53 @@ def _chosen_by(trial: Trial) -> str:
 
 COLUMNS = (
     "share: what the head adds to the answer; alone: what is lost when only it looks evenly; "
-    "elsewhere: weight that could stand on other words; agreement: of its weights with what counts"
+    "shared: others do its work then; elsewhere: weight that could stand on other words; "
+    "agreement: of its weights with what counts"
 )
 
 
 def _heads(trial: Trial) -> RenderableType:
     """One line for each head; then the reasons that no column tells."""
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    for name in ("head", "verdict"):
-        table.add_column(name, no_wrap=True)
-    for name in ("share", "alone", "shared", "elsewhere", "agreement"):
-        table.add_column(name, justify="right", no_wrap=True)
     heads = most_important(trial)[:SHOWN_HEADS]
-    for head in heads:
-        table.add_row(
-            _head(trial, head),
-            Text(f"{GLYPHS[head.word]} {head.word}", style=OF_WORD[head.word]),
-            *(_part(of_margin(trial, share)) for share in (head.reliance, head.one_head)),
-            "yes" if head.shared else "no",
-            _number(head.distance, ".0%"),
-            _number(head.pointing, ".2f"),
-        )
+    columns = {
+        "head": [words(_head(trial, head)) for head in heads],
+        "verdict": [_styled(head, f"{GLYPHS[head.word]} {head.word}") for head in heads],
+        "": [_styled(head, GLYPHS[head.word]) for head in heads],
+        "share": [Text(_part(of_margin(trial, head.reliance))) for head in heads],
+        "alone": [Text(_part(of_margin(trial, head.one_head))) for head in heads],
+        "shared": [Text("yes" if head.shared else "no") for head in heads],
+        "elsewhere": [Text(_number(head.distance, ".0%")) for head in heads],
+        "agreement": [Text(_number(head.pointing, ".2f")) for head in heads],
+    }
+    numbers = ("share", "alone", "shared", "elsewhere", "agreement")
+    widths = (
+        ("head", "verdict", *numbers),
+        ("head", "", *numbers),  # the signs are named above
+        ("head", "", "share", "alone", "elsewhere", "agreement"),
+        ("head", "", "share", "alone"),
+    )
+    table = Fitting([partial(_table_of, columns, shown) for shown in widths])
     unclear = [head for head in heads if head.word == UNDETERMINED]
     reasons = dict.fromkeys(head.reason for head in unclear)
     means = words(COLUMNS, style="dim")
     return Group(
         table, means, *([_listed(f"?: {reason}" for reason in reasons)] if unclear else [])
     )
+
+
+def _table_of(columns: dict[str, list[Text]], shown: Sequence[str]) -> Table:
+    """Some of the columns as a table; what is no word stands to the right."""
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    for name in shown:
+        justify: JustifyMethod = "left" if name in ("head", "verdict", "") else "right"
+        table.add_column(name, justify=justify, no_wrap=True)
+    for row in zip(*(columns[name] for name in shown), strict=True):
+        table.add_row(*row)
+    return table
+
+
+def _styled(head: HeadVerdict, text: str) -> Text:
+    return Text(text, style=OF_WORD[head.word])
 
 
 def _head(trial: Trial, head: HeadVerdict) -> str:
@@ -271,21 +294,28 @@ def _part(share: float | None) -> str:
 
 def _pictures(pictures: Pictures) -> RenderableType:
     """One line for each picture: may it be shown, how far from luck, what the answer loses."""
+    letters = (None, SHORTENED, 0)
+    return Fitting([partial(_picture_table, pictures, room) for room in letters])
+
+
+def _picture_table(pictures: Pictures, letters: int | None) -> Table:
+    """With the first words of each picture, in so many letters; as they are for None."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.add_column("advice", no_wrap=True, min_width=13)
     table.add_column("picture", no_wrap=True, overflow="ellipsis", min_width=27)
     widest = max((len(p_text(picture.p_value)) for picture in pictures.values()), default=1)
     table.add_column("p", justify="right", no_wrap=True, min_width=widest)
     table.add_column("loses", justify="right", no_wrap=True, min_width=5)
-    table.add_column("its first words", no_wrap=True, overflow="ellipsis")
+    if letters != 0:
+        table.add_column("its first words", no_wrap=True, overflow="ellipsis", max_width=letters)
     for picture in ranked_pictures(pictures):
         first = [picture.words[place] for place in picture.ranking[:PICTURE_WORDS]]
         table.add_row(
             Text(f"{MARKS[picture.advice]} {picture.advice}", style=OF_ADVICE[picture.advice]),
             words(picture.label),
             p_text(picture.p_value),
-            f"{picture.probability_loss:.2f}",
-            words(", ".join(first)),
+            f"{round(picture.probability_loss, 2) + 0.0:.2f}",  # no minus nought
+            *([] if letters == 0 else [words(", ".join(first))]),
         )
     return table
 
@@ -293,7 +323,9 @@ def _pictures(pictures: Pictures) -> RenderableType:
 def _tree(trial: Trial) -> RenderableType:
     if trial.tree is None:
         return Text("none", style="dim")
-    lines = trial.tree.text().splitlines()
+    stack = trial.tree.provenance.parameters.get("stack", "")
+    several = len({site.stack for site in trial.sites}) > 1
+    lines = trial.tree.text(layer=f"{stack} layer" if several else "layer").splitlines()
     more = len(lines) - TREE_LINES
     shown = lines[:TREE_LINES] + ([f"… and {more} more"] if more > 0 else [])
     return words("\n".join(shown), no_wrap=True, overflow="ellipsis")

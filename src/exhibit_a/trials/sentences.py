@@ -12,6 +12,7 @@ LOG_ODDS = "log odds of "  # how the name of a target with a probability begins
 SEVERAL = " tokens)"  # and how that of a whole answer ends
 CANCELS = "what some heads add, others take"
 SMALLEST = 1e-4  # probability that is written out
+TWICE = 2.0  # a factor from which it is said as one; smaller ones are said in percent
 RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -31,7 +32,7 @@ def probability_text(value: float) -> str:
 
 
 def small_text(value: float) -> str:
-    """A very small number as people write it.
+    """A very small number, or a very large one, as people write it.
 
     >>> small_text(2.8e-6), small_text(3.5e-12), small_text(0.0)
     ('2.8 × 10⁻⁶', '3.5 × 10⁻¹²', '0')
@@ -93,16 +94,37 @@ def mentioned(reliance: Reliance) -> str:
     return "it" if reliance.target.endswith(SEVERAL) else answer_name(reliance)
 
 
+def odds_text(change: float) -> str:
+    """What a change of log-odds does to the odds.
+
+    >>> odds_text(-4.5), odds_text(0.05), odds_text(-0.001)
+    ('its odds 90 times smaller', 'its odds 5% larger', '')
+    >>> odds_text(-18.0)
+    'its odds 6.6 × 10⁷ times smaller'
+    """
+    way, factor = ("smaller" if change < 0 else "larger"), math.exp(min(abs(change), 700.0))
+    if factor >= TWICE:
+        times = f"{factor:.3g}" if factor < 100 else small_text(factor)
+        return f"its odds {times} times {way}"
+    part = round(abs(math.expm1(change)), 2)
+    return f"its odds {part:.0%} {way}" if part else ""
+
+
 def fall(reliance: Reliance, margin: float) -> str:
-    """What the answer becomes, from what it is to another margin, and that as a part of it."""
-    what = "its probability" if has_probability(reliance) else "it"
+    """What the answer becomes, from what it is to another margin.
+
+    Beside probabilities near 1 stand the odds: they still move where those hardly do.
+    """
     before, after = level(reliance, reliance.margin), level(reliance, margin)
-    change = (margin - reliance.margin) / (reliance.size or 1.0)
-    part = f"{percent_text(change)} of its margin"
+    odds = ""
+    if has_probability(reliance) and (before == after or min(reliance.margin, margin) > 0):
+        odds = odds_text(margin - reliance.margin)
+    what = "its probability" if has_probability(reliance) else "it"
+    beside = f" ({odds})" if odds else ""
     if before == after:
-        return f"{what} would stay at {before} ({part})"
+        return f"{what} would stay at {before}{beside}"
     verb = "fall" if margin < reliance.margin else "rise"
-    return f"{what} would {verb} from {before} to {after} ({part})"
+    return f"{what} would {verb} from {before} to {after}{beside}"
 
 
 def cancels(reliance: Reliance, line: float) -> bool:

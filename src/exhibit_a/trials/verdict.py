@@ -235,7 +235,7 @@ def judge_text(
     if word == EVIDENCE and permuted < limits.whole:
         return UNDETERMINED, (
             f"{_MEANS[UNDETERMINED]} {moved}; but with its weights dealt out to the words at "
-            f"random, {fall(reliance, reliance.permuted_margin)}: that is not told from chance."
+            f"random, {fall(reliance, reliance.permuted_margin)}: too little for evidence."
         )
     if cancels(reliance, limits.whole):
         dealt = fall(reliance, reliance.permuted_margin)

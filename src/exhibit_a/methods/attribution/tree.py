@@ -115,8 +115,8 @@ class AttributionTree(Result):
         """The edges below a position."""
         return [edge for edge in self.edges if edge.parent == node]
 
-    def text(self) -> str:
-        """The tree drawn with lines, for a terminal."""
+    def text(self, *, layer: str = "layer") -> str:
+        """The tree drawn with lines, for a terminal; ``layer`` is what a layer is called."""
         lines = [f"{self._name(self.root)}  → {self.target}"]
 
         def draw(node: int, indent: str) -> None:
@@ -124,7 +124,7 @@ class AttributionTree(Result):
             for place, edge in enumerate(edges):
                 last = place == len(edges) - 1
                 branch = "└─ " if last else "├─ "
-                share = f"layer {edge.layer}  {edge.score:+.2g}"
+                share = f"{layer} {edge.layer}  {edge.score:+.2g}"
                 lines.append(f"{indent}{branch}{self._name(edge.child)}  {share}")
                 draw(edge.child, indent + ("   " if last else "│  "))
 

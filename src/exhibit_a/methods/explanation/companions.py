@@ -172,7 +172,7 @@ def attention_gradient(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """Attention times its gradient, summed over layers, heads and queries."""
     sites, weighted = one_stack(trace), attention_times_gradient(trace, target)
     scores = torch.stack([weighted[site.index].sum((0, 1)) for site in sites])
-    return scores.sum(0), {"summed over": "sites, heads and queries"}
+    return scores.sum(0), {"summed over": "layers, heads and queries"}
 
 
 @token_method("relevance", "What does attention times gradient add up to?", SLOPES, *MAPS)

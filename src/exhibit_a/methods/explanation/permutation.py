@@ -94,7 +94,7 @@ class PermutationTest(Result):
 
 
 @method(
-    question="Does it matter which key gets which weight?",
+    question="Does it matter which word gets which weight?",
     needs=("distribution",),
     cost=Cost(forwards=21, per_layer=12.5, maps=1),
     command="permute",

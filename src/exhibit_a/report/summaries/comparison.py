@@ -15,8 +15,8 @@ def _(result: Comparison, top: int | None = None) -> Summary:
         rows: Rows = [
             {
                 "head": head.name,
-                "first": head.first,
-                "second": head.second,
+                "first_verdict": head.first,
+                "second_verdict": head.second,
                 "first_share": head.first_share,
                 "second_share": head.second_share,
                 "moved": head.moved,

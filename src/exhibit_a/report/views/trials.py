@@ -7,6 +7,7 @@ from exhibit_a.report.panels import attention_maps, sequence, site_entries
 from exhibit_a.report.sentences import (
     carriers_sentence,
     carrying_heads,
+    foretells,
     of_margin,
     reliance_sentences,
     unshaded,
@@ -104,7 +105,11 @@ def _maps(trial: Trial, blocks: Blocks) -> Maps:
     columns: list[Column] = [
         {"key": key, "name": _COLUMNS[key][0], "help": _COLUMNS[key][1]} for key in known
     ]
-    maps = attention_maps(blocks, modes, site_entries(trial, trial.attention), columns)
+    entries = site_entries(trial, trial.attention)
+    for place, site in zip(entries, trial.sites, strict=True):
+        if foretells(trial, site):
+            place["foretells"] = True
+    maps = attention_maps(blocks, modes, entries, columns)
     for entry, verdict, head in zip(maps["heads"], trial.verdicts, numbers, strict=True):
         entry["numbers"] = {key: head[key] for key in known}
         entry["word"], entry["reason"] = verdict.word, verdict.reason
