@@ -21,7 +21,9 @@ def _(result: ContextAttribution, top: int | None = None) -> Summary:
         }
         for place in shown
     ]
-    return Summary(f"{result.verdict} The answer: {result.answer.strip()!r}", rows)
+    answer = " ".join(result.answer.split())
+    unit = "without_it is what its log-probability loses without the passage."
+    return Summary(f"{result.verdict} The answer: “{answer}”; {unit}", rows)
 
 
 def shortened(text: str) -> str:
