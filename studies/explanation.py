@@ -39,6 +39,7 @@ from exhibit_a.subject.subject import Subject, load
 from exhibit_a.trace.capture import capture
 
 SHUFFLES = (("attention", "row", 10), ("keys", "global", 3), ("features", "head", 3))
+SCOPES = {"row": "each row", "global": "one order for all", "head": "each head"}
 EPSILON = 0.01
 STARTS, ENOUGH = (2, 4), 0.9  # of the adversary: four where two find less than this of the bound
 CHUNK = 25  # sentences of the faithfulness table that are saved together
@@ -165,7 +166,7 @@ def _report_permutation(results: list[Any], options: Any) -> None:
             _keep("rows", heading, rows, options)
     names = [name.removeprefix("layer ") for name in results[0].conditions]
     rows = [
-        (f"{found.what}, each {found.scope}", *map(_short, found.accuracy)) for found in results
+        (f"{found.what}, {SCOPES[found.scope]}", *map(_short, found.accuracy)) for found in results
     ]
     _keep("shuffles", ("what, scope", *names), rows, options)
 
