@@ -280,9 +280,12 @@ def one_sentence(subject: Any, text: str) -> Row:
     heads, and the adversary changes every map at once.
     """
     trace = xa.capture(subject, text)
-    found = xa.companions(trace, methods=["raw", "gradient_input", "occlusion"])
+    recurrent = isinstance(subject.model, xa.models.RecurrentClassifier)
+    names = ["occlusion"] if recurrent else ["raw", "gradient_input", "occlusion"]
+    found = xa.companions(trace, methods=names)
     scores = {name: result.scores.double().abs() for name, result in found.items()}
-    if isinstance(subject.model, xa.models.RecurrentClassifier):
+    if recurrent:
+        scores["raw"] = trace.attention[0][0, 0].double()
         scores["gradient_input"] = gradient_scores(subject.model, trace.inputs["input_ids"])
     inner = ~trace.special
     if inner.sum() < 3:

@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.corpora import numbered_sentences as sentences
 from support.subjects import opinionated, subject_of, talking
+from support.words import plain_tokenizer
 from support.zoo import FAMILIES
 from torch.testing import assert_close
 
+import exhibit_a as xa
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.explanation import permutation, shuffling
 from exhibit_a.methods.explanation.permutation import permutation_test
@@ -269,6 +271,25 @@ def test_the_plot_shows_every_condition():
 @given(st.integers(2, 8), st.integers(0, 1000))
 def test_a_shorter_text_keeps_the_order_of_a_global_permutation(length, seed):
     plan = shuffling.Shuffling("attention", "global", frozenset([0]), seed, 8)
-    long = plan.draw(0, shuffling._Texts([3], torch.tensor([8])), range(1), 2, 8)
-    short = plan.draw(0, shuffling._Texts([5], torch.tensor([length])), range(1), 2, length)
+    long = plan.draw(0, shuffling._Texts([3], torch.tensor([8])), range(1), (2, 8, 8))
+    short = plan.draw(
+        0, shuffling._Texts([5], torch.tensor([length])), range(1), (2, length, length)
+    )
     assert torch.equal(short[..., :length], long[..., :length])
+
+
+def test_a_classifier_that_looks_once_is_shuffled_in_its_one_row():
+    torch.manual_seed(0)
+    tokenizer = plain_tokenizer()
+    config = xa.models.RecurrentConfig(vocab_size=len(tokenizer), d_model=8, d_attention=4)
+    model = xa.models.RecurrentClassifier(config).eval()
+    texts = ["a gripping film", "a beautifully shot film , though the plot is thin"]
+    subject = xa.load(model, tokenizer=tokenizer)
+    together = xa.permutation_test(subject, texts, repeats=4)
+    alone = xa.permutation_test(subject, texts[:1], repeats=4)
+    assert (together.change[0] > 0).all()
+    assert_close(together.change[..., :1], alone.change)  # whatever else is in its batch
+    with torch.no_grad():
+        model.answering[0].attention.energy.weight.zero_()  # an even row has no order
+    even = xa.permutation_test(subject, texts, repeats=4)
+    assert_close(even.change, torch.zeros_like(even.change), atol=1e-6, rtol=0)

@@ -62,19 +62,24 @@ class Shuffling:
     longest: int  # text of the data set: a global permutation is one of so many positions
 
     def draw(
-        self, site: int, texts: "_Texts", repeats: range, heads: int, keys: int
+        self, site: int, texts: "_Texts", repeats: range, size: tuple[int, int, int]
     ) -> Float[Tensor, "row head query key"]:
         """Random numbers, one for each key of each thing that has its own permutation.
 
-        They depend on the example's place in the data set and on nothing else of its batch.
+        ``size`` is that of a map: heads, rows, keys. A text looks from each of its tokens, unless
+        the rows are not its tokens: a classifier that looks once looks in one row. The numbers
+        depend on the example's place in the data set and on nothing else of its batch.
         """
+        heads, rows, keys = size
         positions = self.what != "features"
-        rows = int(texts.lengths.amax()) if self.scope == "row" else 1
+        looks_from_tokens = rows == int(texts.lengths.amax())
+        rows = rows if self.scope == "row" else 1
         heads = heads if self.scope in ("row", "head") else 1
         drawn = torch.ones(len(texts.places), len(repeats), heads, rows, keys)
         for index, place in enumerate(texts.places):
             length = int(texts.lengths[index]) if positions else keys
-            shape = (heads, length if self.scope == "row" else 1, length)
+            own_rows = length if looks_from_tokens else rows
+            shape = (heads, own_rows if self.scope == "row" else 1, length)
             if self.scope == "global":
                 place, shape = 0, (1, 1, self.longest if positions else keys)
             for copy, repeat in enumerate(repeats):
@@ -106,9 +111,8 @@ class _Shuffle(Tap):
             return None
         heads, positions, width = key.shape[1:]
         features = self.plan.what == "features"
-        draw = self.plan.draw(
-            site, self.texts, self.repeats, heads, width if features else positions
-        )
+        size = (heads, positions, width if features else positions)
+        draw = self.plan.draw(site, self.texts, self.repeats, size)
         order = draw.to(key.device).argsort(dim=-1, stable=True)  # padding drew 1: it stays last
         order = order if features else order.mT
         return query, key.gather(-1 if features else -2, order.expand(key.shape))
@@ -117,8 +121,8 @@ class _Shuffle(Tap):
         """Reorder the weights of every row."""
         if call.site not in self.plan.sites or self.plan.what != "attention":
             return None
-        heads, _, keys = call.probs.shape[1:]
-        draw = self.plan.draw(call.site, self.texts, self.repeats, heads, keys)
+        heads, rows, keys = call.probs.shape[1:]
+        draw = self.plan.draw(call.site, self.texts, self.repeats, (heads, rows, keys))
         return shuffled(call.probs, call.visible, draw.to(call.probs.device))
 
 
