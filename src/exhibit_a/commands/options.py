@@ -7,6 +7,7 @@ from json import JSONDecodeError, loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from exhibit_a.commands.libraries import import_models
 from exhibit_a.commands.screen import present, save_figure
 from exhibit_a.commands.verb import Verb, argument, option
 from exhibit_a.errors import BadRequestError
@@ -55,6 +56,7 @@ def refuse_beside(chosen: str, idle: Mapping[str, object]) -> None:
 
 def load_quietly(name: str, **options: Any) -> "Subject":
     """Load a model without the library's own chatter."""
+    import_models()
     import logging
 
     import huggingface_hub
@@ -129,6 +131,7 @@ class OneText(WithModel):
 
     def asked(self) -> "str | list[Message]":
         """The text, or the messages that stand for it."""
+        import_models()
         from exhibit_a.subject.prompts import read_messages
 
         if self.text is not None and self.messages is None:
