@@ -81,7 +81,7 @@ def _built(
     its empty model brings in torch's compiler. Together that took longer than the rest of loading.
     """
     with _Uninitialised():
-        model = family._from_config(config, attn_implementation="eager")
+        model: PreTrainedModel = family._from_config(config, attn_implementation="eager")
     missing, unknown = model.load_state_dict(weights, strict=False, assign=True)
     model.tie_weights()
     model.config.name_or_path = ""  # a folder of the package says nothing about the model

@@ -68,5 +68,7 @@ def discovery_rates(p_values: Float[Tensor, " kind"]) -> Float[Tensor, " kind"]:
     count = len(p_values)
     ordered, order = p_values.sort(stable=True)
     rank = torch.arange(1, count + 1, dtype=p_values.dtype, device=p_values.device)
-    shares = (ordered * (count / rank)).flip(0).cummin(0).values.flip(0).clamp(0, 1)
+    shares = (
+        (ordered * (rank.new_tensor(count) / rank)).flip(0).cummin(0).values.flip(0).clamp(0, 1)
+    )
     return torch.empty_like(shares).scatter_(0, order, shares)
