@@ -77,6 +77,23 @@ Memory of one layer of 12 heads at {peak_tokens} tokens, in a process that does 
 
 {peaks}
 
+## Starting, and going through a corpus
+
+`exhibit-a explain` of 20 words, cold: processor seconds of its parts, one thread, the least of {start_runs} processes
+(`python benchmarks/start.py --out docs/data/start.json`).
+
+{start}
+
+What a corpus runs of the embedded model (6 layers), beside one bare pass over the same texts: the work of its matrices going
+forwards, and processor time (`python benchmarks/corpus_passes.py --out docs/data/corpus-passes.json`).
+
+{corpus}
+
+Self-attribution is at what its points cost: of L layers, a path with p points at every site runs (p + 1) (L + 1) / 2 passes
+forwards, the one more for the answer without the site, and p (L + 1) / 2 backwards. With 5 points
+and 6 layers these are {walk_forwards:.1f} and {walk_backwards:.1f}; nothing below a site and no weight's gradient is computed. Leaving out the
+queries of the last layer that no answer reads would save {walk_saved:.0%} at most, and needs to know a family's own projections.
+
 ## Beside other libraries
 
 The same work on the same model and input in one process, one thread, processor time, the least of repeats taken in turns
@@ -106,6 +123,9 @@ def page() -> str:
         all_maps=f"{maps:,.0f} GB",
         capture=_capture(),
         **_effective(_read("effective.json")),
+        **_start(_read("start.json")),
+        corpus=_corpus(_read("corpus-passes.json")),
+        **_walk(points=5, layers=6),
         peers=_peers(),
     )
 
@@ -185,6 +205,43 @@ def _effective(measured: dict[str, Any]) -> dict[str, str]:
         "effective": "\n".join(passes),
         "peak_tokens": f"{measured['peaks'][0]['tokens']:,}",
         "peaks": "\n".join(peaks),
+    }
+
+
+def _start(measured: dict[str, Any]) -> dict[str, str]:
+    """The parts of a command, and their sum."""
+    if not measured:
+        return {"start": MISSING, "start_runs": "several"}
+    seconds = measured["seconds"]
+    table = [f"| {' | '.join(seconds)} | together |", "|---|" + "---|" * len(seconds)]
+    told = " | ".join(f"{part:.2f} s" for part in (*seconds.values(), sum(seconds.values())))
+    return {"start": "\n".join([*table, f"| {told} |"]), "start_runs": str(measured["runs"])}
+
+
+def _corpus(measured: dict[str, Any]) -> str:
+    """Two methods, in this version and in others that were measured beside it."""
+    table = ["| method | texts | version | forward work | time |", "|---|---|---|---|---|"]
+    table += [
+        f"| `{method}` | {row['texts']} | {version} | {row['work']:.2f} passes | "
+        f"{row['time']:.1f} passes |"
+        for method in next(iter(measured.values()), {})
+        for version, row in ((version, rows[method]) for version, rows in measured.items())
+    ]
+    return "\n".join(table) if measured else MISSING
+
+
+def _walk(*, points: int, layers: int) -> dict[str, float]:
+    """Passes of self-attribution by its formula, and the share that is the unread last layer.
+
+    Of that layer keys and values stay, which are a sixth of its matrices.
+    """
+    depth = (layers + 1) / 2  # of a replay, in passes and summed over the sites
+    forwards, backwards = (points + 1) * depth, points * depth
+    saved = (2 * points + 1) * 5 / 6
+    return {
+        "walk_forwards": forwards,
+        "walk_backwards": backwards,
+        "walk_saved": saved / (forwards + backwards),
     }
 
 

@@ -10,6 +10,10 @@ One line and exit code 130, from the first moment that is ours:
 
 Libraries make some hundred thousand objects that live as long as the command. Looking for garbage
 among them again and again, and once more at the end, took a sixth of a short command.
+
+Torch's threads wait for each other by turning in a loop. That is quick on a machine of one's own;
+where others compute too, a thread turns while the one that it waits for is not even running, and a
+trial of two seconds took ninety. Here they sleep instead, unless the user has said otherwise.
 """
 
 import atexit
@@ -30,6 +34,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, _interrupt)
     gc.set_threshold(OBJECTS, *gc.get_threshold()[1:])
     atexit.register(gc.freeze)
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is imported
     try:
         from exhibit_a.commands.main import main as run
 

@@ -9,7 +9,7 @@ turns everything back into float32.
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import transformers
 from jaxtyping import Float, Int8
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 from transformers import (
     AutoConfig,
     AutoTokenizer,
@@ -30,6 +31,7 @@ from transformers.utils import logging
 from exhibit_a.embedded.vocabulary import VOCABULARY, read_vocabulary
 from exhibit_a.errors import BadRequestError
 from exhibit_a.numerics.parallel import Together
+from exhibit_a.shapes import Options
 
 EMBEDDED = Path(__file__).parent
 SHARED = "shared.safetensors"
@@ -38,6 +40,7 @@ CONFIG = "config.json"
 TOKENIZER = "tokenizer.json"
 SCALE = ".scale"
 LARGEST = 127
+INITIALISING = ("normal_", "uniform_", "kaiming_uniform_", "trunc_normal_")  # torch functions
 TEMPORARY = {"max_length", "stride", "truncation_strategy", "pad_to_multiple_of", "is_local"}
 
 Matrix = Float[Tensor, "row column"]
@@ -60,16 +63,50 @@ def load_embedded(
     weights = unpack({**shared, **load_file(model_folder / WEIGHTS)})
     family, config = _family(model_folder)
     with quietly():
-        # weights instead of a path: no random initialisation, so the caller's seed is not used up
-        model = family.from_pretrained(
-            None, config=config, state_dict=weights, attn_implementation="eager"
-        )
+        model = _built(family, config, weights)
         tokenizer = (
             read_vocabulary(vocabulary).tokenizer()
             if vocabulary.exists()
             else AutoTokenizer.from_pretrained(model_folder if alone else folder)
         )
     return model.eval(), tokenizer
+
+
+def _built(
+    family: type[PreTrainedModel], config: PretrainedConfig, weights: Mapping[str, Tensor]
+) -> PreTrainedModel:
+    """A model with these weights, none of them random: the caller's seed is not used up.
+
+    What ``from_pretrained`` does is more: it prepares for the renamed weights of every family, and
+    its empty model brings in torch's compiler. Together that took longer than the rest of loading.
+    """
+    with _Uninitialised():
+        model: PreTrainedModel = family._from_config(config, attn_implementation="eager")
+    missing, unknown = model.load_state_dict(weights, strict=False, assign=True)
+    model.tie_weights()
+    model.config.name_or_path = ""  # a folder of the package says nothing about the model
+    if unknown or set(missing) - set(model.all_tied_weights_keys):
+        raise BadRequestError(
+            f"The weights are not those of {family.__name__}: without {missing or 'nothing'}, "
+            f"and with {unknown or 'nothing'} more."
+        )
+    return model
+
+
+class _Uninitialised(TorchFunctionMode):
+    """Draws no weights, for they are replaced; only in this thread, and only meanwhile."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        types: Sequence[type],
+        args: tuple[object, ...] = (),
+        kwargs: Options | None = None,
+    ) -> object:
+        """Do anything but draw."""
+        if getattr(func, "__name__", "") not in INITIALISING:
+            return func(*args, **(kwargs or {}))
+        return args[0] if args else (kwargs or {})["tensor"]
 
 
 def _family(folder: Path) -> tuple[type[PreTrainedModel], PretrainedConfig]:

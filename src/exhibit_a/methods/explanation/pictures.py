@@ -25,7 +25,6 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from scipy.stats import false_discovery_control
 from torch import Tensor
 
 from exhibit_a.errors import NotComputableError
@@ -34,6 +33,7 @@ from exhibit_a.methods.explanation.heat_maps import Drawing, heat_maps
 from exhibit_a.methods.explanation.shortened import ShortenedTexts
 from exhibit_a.methods.explanation.words import Words, words_of
 from exhibit_a.methods.registry import Cost, method, rows_of
+from exhibit_a.numerics.intervals import discovery_rates
 from exhibit_a.numerics.random_orders import Comparison, compare, plan_orders
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
@@ -278,7 +278,7 @@ def _judged(
         sizes=compared.plan.sizes,
         loss=compared.losses.mean(-1),
         p_value=compared.p_value,
-        adjusted=torch.from_numpy(false_discovery_control(compared.p_value.numpy(), method="bh")),
+        adjusted=discovery_rates(compared.p_value),
         surpassed=compared.surpassed,
         finest=compared.plan.finest,
         moved=texts.least_kept < UNMOVED,

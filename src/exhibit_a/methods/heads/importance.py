@@ -21,7 +21,6 @@ from typing import Literal
 
 import torch
 from jaxtyping import Float
-from scipy import stats
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
@@ -179,6 +178,8 @@ def head_similarity(
     left, right = (table.scores[heads].numpy(force=True) for table in (first, second))
     if len(left) < 4 or left.std() == 0 or right.std() == 0:
         raise NotComputableError("A correlation needs at least 4 heads that differ.")
+    from scipy import stats  # only here: a page that shows heads need not wait for it
+
     correlation = stats.pearsonr(left, right)
     low, high = correlation.confidence_interval(0.95)
     return HeadSimilarity(

@@ -23,7 +23,7 @@ from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float
-from scipy import stats
+from scipy.special import ndtr, stdtrit
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError
@@ -281,7 +281,7 @@ def jackknife(
         step = without - mean
         mean += step / number
         scatter += step * (without - mean)
-    few = float(stats.t.ppf(stats.norm.cdf(2), count - 1)) / 2
+    few = float(stdtrit(count - 1, ndtr(2.0))) / 2
     return (scatter * (count - 1) / count * (1 - count / width)).sqrt() * few
 
 
