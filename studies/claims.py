@@ -621,6 +621,18 @@ CLAIMS = (
         "that of the layer which lost most.",
     ),
     Claim(
+        "Only the first layer, in the poster's model",
+        "poster",
+        "The same in a model of the poster's sizes, trained from nothing.",
+        "no change",
+        REFERENCE + " poster --data DATA --work WORK",
+        (
+            above("accuracy lost, weights shuffled in the first layer, the poster's model"),
+            below("largest loss of accuracy, one later layer shuffled, the poster's model", 0.01),
+        ),
+        note="On SST-2, as the poster's IMDB is not at hand; the largest of three losses.",
+    ),
+    Claim(
         "Adversarial keys",
         "poster",
         "Other keys, far from the model's own, give nearly the same answers.",

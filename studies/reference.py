@@ -309,13 +309,28 @@ def one_sentence(subject: Any, text: str) -> Row:
 def poster(options: Any) -> Work:
     for normaliser in ("softmax", "entmax"):
         yield normaliser, lambda normaliser=normaliser: perturbed(options, normaliser)
+        yield f"{normaliser}: losses", lambda normaliser=normaliser: losses(options, normaliser)
+
+
+def of_poster(options: Any, normaliser: str) -> tuple[xa.Subject, list[xa.Example]]:
+    """The poster's classifier, trained if need be, and the sentences that it is judged on."""
+    config = PosterConfig(normaliser=normaliser, vocab_size=12000)
+    subject = xa.load(str(trained_on_sst(config, options, f"poster-{normaliser}", epochs=5)))
+    return subject, read_sst(options.data / "SST-2/dev.tsv")[: options.count]
+
+
+def losses(options: Any, normaliser: str) -> Row:
+    """Accuracy lost where the weights of each row are shuffled, with 95 % intervals, by layer."""
+    subject, dev = of_poster(options, normaliser)
+    shuffled = xa.permutation_test(subject, dev, repeats=10)
+    lost = zip(shuffled.drop.tolist(), shuffled.drop_interval.tolist(), strict=True)
+    named = zip(shuffled.conditions, lost, strict=True)
+    return {"losses": {name: [drop, *ends] for name, (drop, ends) in named}, "examples": len(dev)}
 
 
 def perturbed(options: Any, normaliser: str) -> Row:
     """Accuracy as it is, with the other normaliser, with shuffled rows, and with other keys."""
-    config = PosterConfig(normaliser=normaliser, vocab_size=12000)
-    subject = xa.load(str(trained_on_sst(config, options, f"poster-{normaliser}", epochs=5)))
-    dev = read_sst(options.data / "SST-2/dev.tsv")[: options.count]
+    subject, dev = of_poster(options, normaliser)
     row = {"original": accuracy(subject.model, subject.tokenizer, dev), "examples": len(dev)}
     other = {"softmax": "entmax", "entmax": "softmax"}[normaliser]
     subject.model.config.normaliser = other

@@ -34,6 +34,7 @@ def main() -> None:
     complexity(DATA / "reference-complexity.jsonl", ledger)
     translators(DATA / "reference-bleu.jsonl", ledger)
     keys_and_heads(DATA / "reference-identifiable.jsonl", ledger)
+    first_layer(DATA / "reference-poster.jsonl", ledger)
 
 
 def pictures(file: Path, path: Path) -> None:
@@ -131,6 +132,24 @@ def keys_and_heads(file: Path, path: Path) -> None:
         ledger.mean("accuracy of added less concatenated heads", added, "models")
     if len(narrow) > 1:
         ledger.mean("accuracy of keys of width 4 less width 64", narrow, "models")
+
+
+def first_layer(file: Path, path: Path) -> None:
+    """Does only the first layer's attention matter, in a model such as the poster's?"""
+    rows = {row["key"]: row for row in words.rows(file)}
+    if "softmax: losses" not in rows:
+        return
+    lost, count = rows["softmax: losses"]["losses"], rows["softmax: losses"]["examples"]
+    command = f"{REFERENCE} poster --data DATA --work WORK"
+    ledger = Ledger(path, "the poster's Transformer, from nothing", "SST-2", command)
+    layers = [name for name in lost if not name.startswith("all")]
+    most = max(layers[1:], key=lambda name: lost[name][0])
+    for name, title in (
+        (layers[0], "accuracy lost, weights shuffled in the first layer, the poster's model"),
+        (most, "largest loss of accuracy, one later layer shuffled, the poster's model"),
+    ):
+        value, *ends = lost[name]
+        ledger.write(title, value, ends, count, "sentences")
 
 
 if __name__ == "__main__":
