@@ -34,6 +34,7 @@ import exhibit_a as xa
 DOCS = Path(__file__).parents[1] / "docs/data"
 LENGTHS = (8, 16, 24, 32, 33, 40, 48, 64, 65, 96, 128, 192, 256, 384, 512)
 NUMBERS = ("pearson", "null_fraction", "special_raw", "special_effective")
+ONE = 256  # tokens that many a paragraph has
 SHOWN = 64  # tokens in the picture of one head
 SPECIAL = 2  # tokens of a paragraph: [CLS] and [SEP]
 
@@ -73,17 +74,21 @@ def parse_options() -> argparse.Namespace:
 
 
 def paragraphs(subject: xa.Subject, options: argparse.Namespace) -> list[str]:
-    """The first paragraphs that are long enough, cut to what the model takes."""
+    """The first texts that are long enough: paragraphs, or several where none is so long."""
     found: list[str] = []
     file, longest = options.data / "wikitext-2" / "wiki.test.tokens", options.longest
+    before = ""
     for line in file.read_text("utf-8").splitlines():
-        text = " ".join(line.replace("<unk>", " ").split())
-        if len(text) > 1200 and not text.startswith("="):
-            ids = subject.tokenizer(text, truncation=True, max_length=longest)["input_ids"]
-            if len(ids) == longest:
-                found.append(text)
+        paragraph = " ".join(line.replace("<unk>", " ").split())
+        if len(paragraph) <= 1200 or paragraph.startswith("="):
+            continue
+        text = f"{before} {paragraph}".strip()
+        ids = subject.tokenizer(text, truncation=True, max_length=longest)["input_ids"]
+        if len(ids) == longest:
+            found.append(text)
+        before = text if longest > ONE and len(ids) < longest else ""
         if len(found) == options.texts:
-            return found
+            break
     return found
 
 

@@ -183,7 +183,7 @@ def identifiable() -> str:
             part = [r for r in lines if (r["heads"], r["d_key"]) == (heads, width)]
             if not part:
                 continue
-            count = part[0]["examples"] * len(part)
+            count = part[0]["examples"]  # the same sentences for every seed
             share = mean(row["accuracy"] for row in part)
             low, high = wilson(torch.tensor(share), count).tolist()
             unique = [mean(row["unique"][place] for row in part) for place in (0, -1)]
