@@ -8,6 +8,7 @@ that has not been run is named as such. Pictures are drawn from the embedded mod
 """
 
 import json
+import random
 import re
 import sys
 from collections import Counter
@@ -25,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 PAGE, DATA, FIGURES = ROOT / "docs/models.md", ROOT / "docs/data", ROOT / "docs/figures"
 MODELS = ROOT / "src/exhibit_a/models"
 MISSING = "*Not measured yet.*"
+RESAMPLES = 1000
 CODE = re.compile(r"\{(\w+\.py): (.+)\}")  # a mark in the text: a file, and how its line begins
 PICTURES = {  # figure: the embedded model it is drawn from, the text, what it shows
     "models-additive": ("translation-additive", "two dogs run through the snow"),
@@ -157,15 +159,20 @@ def alignments() -> str:
                 sites = range(len(part[0]["counts"][way]))
                 choose, judge = part[0::2], part[1::2]
                 best = min(sites, key=lambda s: rate([r["counts"][way][s] for r in choose]))
-                layer = f"layer {best} of {len(sites)}"
+                layer = f"layer {best} (of 0 to {len(sites) - 1})"
                 scores = [row["counts"][way][best] for row in judge]
                 body.append([TITLES[model], file, way, layer, error(scores)])
-    return table(["translator", "text", "map", "chosen on the other half", "error rate"], body)
+    return table(
+        ["translator", "text", "map", "chosen on the other half", "error rate (95 %)"], body
+    )
 
 
 def error(counts: Sequence[dict[str, int]]) -> str:
-    """An error rate and how many pairs it is of."""
-    return f"{rate(counts):.2f} ({len(counts)} pairs)"
+    """An error rate, its 95 % interval (bootstrap over pairs), and how many pairs it is of."""
+    seeded = random.Random(0)
+    drawn = sorted(rate(seeded.choices(counts, k=len(counts))) for _ in range(RESAMPLES))
+    low, high = drawn[round(0.025 * RESAMPLES)], drawn[round(0.975 * RESAMPLES) - 1]
+    return f"{rate(counts):.2f} ({low:.2f} – {high:.2f}, {len(counts)} pairs)"
 
 
 def rate(counts: Sequence[dict[str, int]]) -> float:
