@@ -102,6 +102,13 @@ def bleu() -> str:
             sizes = f"{row['bleu']:.1f}", f"{row['parameters'] / 1e6:.1f}"
             body.append([title, *sizes, f"{row['processor_hours']:.1f}", str(len(row["epochs"]))])
     said = table(["translator", "BLEU", "million weights", "processor hours", "epochs"], body)
+    if {"transformer", "additive"} <= lines.keys():
+        better = lines["transformer"]["bleu"] - lines["additive"]["bleu"]
+        dearer = lines["transformer"]["processor_hours"] / lines["additive"]["processor_hours"]
+        said += (
+            f"\n\nBetter, by {better:.1f} BLEU and with fewer weights; not cheaper at this size: its "
+            f"training took {dearer:.1f} times the processor hours."
+        )
     for key, row in lines.items():
         if "p_value" in row:
             ends = [
