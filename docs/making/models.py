@@ -103,11 +103,12 @@ def bleu() -> str:
             body.append([title, *sizes, f"{row['processor_hours']:.1f}", str(len(row["epochs"]))])
     said = table(["translator", "BLEU", "million weights", "processor hours", "epochs"], body)
     if {"transformer", "additive"} <= lines.keys():
-        better = lines["transformer"]["bleu"] - lines["additive"]["bleu"]
-        dearer = lines["transformer"]["processor_hours"] / lines["additive"]["processor_hours"]
+        first, second = lines["transformer"], lines["additive"]
+        times = {name: first[name] / second[name] for name in ("parameters", "processor_hours")}
         said += (
-            f"\n\nBetter, by {better:.1f} BLEU and with fewer weights; not cheaper at this size: its "
-            f"training took {dearer:.1f} times the processor hours."
+            f"\n\nThe Transformer beside additive attention: {first['bleu'] - second['bleu']:+.1f} BLEU, "
+            f"{times['parameters']:.1f} times the weights, {times['processor_hours']:.1f} times the "
+            "processor hours of training."
         )
     for key, row in lines.items():
         if "p_value" in row:
