@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tables
 import torch
 import transformers
 from drawing import save
@@ -49,7 +50,10 @@ def main() -> None:
     if "length" in options.parts:
         found = by_length(subject, texts, options)
         written_by_length(found, ledger)
-        keep(options, "identifiability", {"length": kept_by_length(found)})
+        kept = kept_by_length(found)
+        keep(options, "identifiability", {"length": kept})
+        if figure_name(options) != "identifiability":
+            shown_by_length(kept, figure_name(options), options.docs / tables.FILE.name)
         if options.figures:
             one_head(subject, texts[0], options)
     if "demands" in options.parts:
@@ -133,6 +137,26 @@ def kept_by_length(found: list[xa.IdentifiabilityByLength]) -> dict[str, Any]:
             "mean and half width": [list(interval(list(column))) for column in over_layers.T],
         }
     return kept
+
+
+def shown_by_length(
+    kept: dict[str, Any], name: str, path: Path, command: str | None = None
+) -> None:
+    """The table of a page: what was kept, by length."""
+    means = {number: kept[number]["mean and half width"] for number in NUMBERS}
+    rows = []
+    for place, length in enumerate(kept["lengths"]):
+        pearson, half = means["pearson"][place]
+        lowest = min(kept["pearson"]["by layer"][place])
+        null, raw, effective = (
+            means[number][place][0]
+            for number in ("null_fraction", "special_raw", "special_effective")
+        )
+        row = (length, f"{pearson:.4f} ± {half:.4f}", f"{lowest:.3f}", f"{null:.3f}")
+        rows.append((*row, f"{raw:.3f} → {effective:.3f}"))
+    heading = ("tokens", "Pearson(raw, effective)", "lowest layer mean", "null fraction")
+    special = "weight on special tokens: raw → effective"
+    tables.keep(f"{name}-length", (*heading, special), rows, path, command)
 
 
 def written_by_length(found: list[xa.IdentifiabilityByLength], ledger: Ledger) -> None:

@@ -32,7 +32,7 @@ from exhibit_a.errors import (
     require_choice,
 )
 from exhibit_a.methods.options import Function, Option, check_choices, must_be_given, options_of
-from exhibit_a.methods.source import GROUP, Declaration, declared, room_of
+from exhibit_a.methods.source import GROUP, declared, room_of
 from exhibit_a.shapes import Options
 
 YOURS = "yours"  # the room of methods that are not ours
@@ -273,7 +273,10 @@ def add(entry: Method) -> None:
 
 def methods() -> dict[str, Method]:
     """Every method there is, by name: ours, those of installed packages, those of this session."""
-    _import(declared().values())
+    for declaration in declared().values():
+        import_module(declaration.module)
+    for offer in _offers():
+        _load(offer)
     return dict(_known)
 
 
@@ -299,8 +302,7 @@ def is_of_this_session(name: str) -> bool:
 
 def attributions() -> dict[str, Method]:
     """Every method that gives, or can be read as, a score for each token."""
-    _import(entry for entry in declared().values() if entry.scores_tokens)
-    return {name: entry for name, entry in _known.items() if entry.tokens is not None}
+    return {name: entry for name, entry in methods().items() if entry.tokens is not None}
 
 
 def commands() -> dict[str, str]:
@@ -322,14 +324,6 @@ def with_command(verb: str) -> Method:
         if declaration.command == verb:
             return find(declaration.name)
     return next(entry for entry in methods().values() if entry.command == verb)
-
-
-def _import(declarations: Iterable[Declaration]) -> None:
-    """Import methods of ours, and all those that other packages offer."""
-    for declaration in declarations:
-        import_module(declaration.module)
-    for offer in _offers():
-        _load(offer)
 
 
 def _offers() -> Iterable[EntryPoint]:

@@ -25,7 +25,6 @@ class Declaration:
     room: str
     command: str | None
     does: str
-    scores_tokens: bool  # gives a score for each token, or can be read so
 
 
 @cache
@@ -71,7 +70,6 @@ def _declarations(file: Path, module: str) -> Iterator[Declaration]:
                     room=facts.get("room", room_of(module)),
                     command=facts.get("command"),
                     does=(ast.get_docstring(node) or "").split("\n")[0],
-                    scores_tokens=_scores_tokens(decorator),
                 )
 
 
@@ -84,12 +82,6 @@ def _facts(decorator: ast.Call) -> dict[str, str]:
     if kind == "token_method":
         words |= dict(zip(("name", "question"), decorator.args, strict=False))
     return {n: str(v.value) for n, v in words.items() if isinstance(v, ast.Constant)}
-
-
-def _scores_tokens(decorator: ast.Call) -> bool:
-    """Whether a decorator says that there is a score for each token."""
-    words = {word.arg for word in decorator.keywords}
-    return ast.unparse(decorator.func) == "token_method" or "tokens" in words
 
 
 def room_of(module: str) -> str:
