@@ -29,7 +29,7 @@ import torch
 import exhibit_a as xa
 from exhibit_a.corpus import read as corpus_read
 from exhibit_a.corpus import seals
-from exhibit_a.corpus.findings import ExampleFindings, files_of
+from exhibit_a.corpus.findings import ExampleFindings, Row, files_of
 from exhibit_a.corpus.finish import finish
 from exhibit_a.corpus.plan import Card, Data, Model, Plan, versions
 from exhibit_a.corpus.sink import Folder
@@ -60,10 +60,12 @@ def make(folder: Path, subject: xa.Subject, shards: int, *, dense: bool) -> xa.c
                     text,
                     words,
                     False,
-                    {name: float(chance.normal()) for name in NUMBERS},
-                    {},
-                    {name: chance.normal(size=heads).astype(np.float32) for name in NUMBERS},
-                    {f"map/{site.index}": _map(chance, site.heads) for site in sites * dense},
+                    Row(
+                        {name: float(chance.normal()) for name in NUMBERS},
+                        {},
+                        {name: chance.normal(size=heads).astype(np.float32) for name in NUMBERS},
+                        {f"map/{site.index}": _map(chance, site.heads) for site in sites * dense},
+                    ),
                 )
                 for place, text in enumerate(part.examples)
             ]
