@@ -42,6 +42,7 @@ import words
 
 import exhibit_a as xa
 from exhibit_a.methods.attribution.along_rows import along_rows
+from exhibit_a.methods.attribution.head_company import by_site
 from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.trace.targets import chosen_target
@@ -187,12 +188,12 @@ def null(known: Any) -> dict[str, list[float]]:
         torch.tensor(weights / 2)[None].float(),
     )
     permuted, real = ([], []), ([], [])  # pointing, coherence
-    for site, (own, even) in enumerate(zip(game.own, game.even, strict=True)):
-        seen = known.trace.visible[site]
+    for site, own in enumerate(game.own):
+        even, seen = game.even(site), known.trace.visible[site]
         order = torch.rand(own.shape, generator=generator(0, site)).argsort(-1)
         dealt = own.gather(-1, order)  # every key is seen by every row of this model
         carries = relied.heads[site].abs() >= words.LIMITS.carries * relied.size
-        said = along_rows(dealt, even, slopes[site], seen)
+        said = along_rows(dealt, even, by_site(slopes, game.own)[site], seen)
         for numbers, of_dealt, of_own in (
             (0, said.pointing, relied.pointing[site]),
             (1, said.coherence, relied.coherence[site]),

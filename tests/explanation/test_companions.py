@@ -82,19 +82,19 @@ def test_the_answer_is_read_where_the_model_reads_it():
 def test_relevance_is_its_definition():
     trace = trace_of("bert")
     target = choose_target(trace)
-    weighted = flow.attention_times_gradient(trace, target)
+    weighted = list(flow.attention_times_gradient(trace, target, trace.sites))
     full = torch.eye(weighted[0].shape[-1])
     for one in weighted:
         full = full + one.clamp_min(0).mean(0) @ full
     start = flow.readout(trace, target)
-    assert_close(flow.relevance(start, weighted), start @ full)
+    assert_close(flow.relevance(start, reversed(weighted)), start @ full)
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "deberta"])
 def test_attention_gradients_are_those_of_one_site_at_a_time(name):
     trace = trace_of(name)
     target = choose_target(trace)
-    together = flow.attention_times_gradient(trace, target)
+    together = flow.attention_times_gradient(trace, target, trace.sites)
     for site, found in enumerate(together):
         leaf = trace.attention[site].clone().requires_grad_()
         answer = target(replay(trace, edits.replace(site, leaf))).sum()

@@ -160,6 +160,7 @@ def test_no_more_sums_are_held_than_allowed_and_the_integral_is_the_same():
         limits = Limits(budget=400, held=held)
         (paths[held],) = integrate_together(summed, [ends], [limits], jumps_apart=True)
         assert paths[held].complete
-        assert held > 2 or most <= held + 2  # with the one that is laid, and the one before it
+        # with the one that is laid, the one before it, and the integral, which was the first
+        assert held > 2 or most <= held + 3
     torch.testing.assert_close(paths[2].integral, paths[1024].integral, rtol=0.01, atol=0)
     assert paths[2].points <= paths[1024].points + 20

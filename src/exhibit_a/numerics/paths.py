@@ -202,6 +202,7 @@ class _Walk:
         self.open: list[OpenPanel] = []
         self.settled: list[Panel] = []
         self.integral = torch.zeros(())
+        self.added = False  # whether anything was: the first panel's integral is added to
         self.points = 0
 
     @property
@@ -224,7 +225,7 @@ class _Walk:
         """Take what was asked for, settle what is good enough, and say what is wanted next."""
         heights, slopes = (exact(numbers.detach()).cpu() for numbers in sums[:2])
         if not self.points:
-            self.integral = torch.zeros_like(sums[2][0])
+            self.integral = sums[2][0].new_zeros(()).expand_as(sums[2][0])  # takes no memory
         self.points += len(heights)
         by_panel = (torch.split(heights, ORDER), torch.split(slopes, ORDER), sums[2])
         laid = self.next
@@ -265,7 +266,8 @@ class _Walk:
 
     def _add(self, panel: OpenPanel) -> None:
         assert panel.integral is not None
-        self.integral += panel.integral
+        self.integral = self.integral.add_(panel.integral) if self.added else panel.integral
+        self.added = True
 
     def _split(self) -> list[Stretch]:
         """The halves of the worst panels, as many as there are points for; none if all is well."""

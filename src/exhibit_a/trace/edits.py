@@ -6,7 +6,6 @@ a leading batch axis gives every copy of a replay its own change.
 
 import dataclasses
 from collections.abc import Callable, Iterable
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -93,31 +92,18 @@ class ReplaceRows(Edit):
 
 
 class Nudge(Edit):
-    """Adds nothing to the weights or the context of every call, so that slopes can be asked for."""
+    """Adds nothing to the context of every call, so that slopes can be asked for."""
 
-    def __init__(self, point: Literal["weights", "context"]) -> None:
+    def __init__(self) -> None:
         super().__init__(())
-        self.point = point
-        self.seen: list[Tensor] = []  # the weights or contexts themselves, call by call
+        self.seen: list[Tensor] = []  # the contexts themselves, call by call
         self.nudges: list[Tensor] = []  # the zeros that were added, which a gradient can reach
 
-    @property
-    def reads_weights(self) -> bool:
-        """Not where contexts are nudged."""
-        return self.point == "weights"
-
-    def weighting(self, call: AttentionCall) -> Attention | None:
-        """The same weights."""
-        return self._nudged(call.probs) if self.point == "weights" else None
-
-    def result(self, call: AttentionCall, context: Context) -> Context | None:  # noqa: ARG002
+    def result(self, call: AttentionCall, context: Context) -> Context:  # noqa: ARG002
         """The same context."""
-        return self._nudged(context) if self.point == "context" else None
-
-    def _nudged(self, tensor: Tensor) -> Tensor:
-        self.seen.append(tensor.detach())
-        self.nudges.append(torch.zeros_like(tensor).requires_grad_())
-        return tensor + self.nudges[-1]
+        self.seen.append(context.detach())
+        self.nudges.append(torch.zeros_like(context).requires_grad_())
+        return context + self.nudges[-1]
 
 
 class _Weighting(Edit):

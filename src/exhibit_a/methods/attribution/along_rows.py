@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhibit_a.numerics.spilling import few_heads
 from exhibit_a.shapes import SiteHeads, SiteMap, SiteVisible
 
 
@@ -23,6 +24,13 @@ class AlongRows(NamedTuple):
 
 
 def along_rows(maps: SiteMap, even: SiteMap, slopes: SiteMap, visible: SiteVisible) -> AlongRows:
+    """What the rows of every head say together; a few heads at a time, where maps are large."""
+    runs = zip(*(few_heads(each) for each in (maps, even, slopes)), strict=True)
+    said = [_along_rows(*run, visible) for run in runs]
+    return AlongRows(*(torch.cat(numbers) for numbers in zip(*said, strict=True)))
+
+
+def _along_rows(maps: SiteMap, even: SiteMap, slopes: SiteMap, visible: SiteVisible) -> AlongRows:
     """For every head: the null of its share, its alignment, whether it points, and coherently.
 
     A row's share is Σ_k (A − U)_k g_k. Over all permutations of A among the n keys of the row it

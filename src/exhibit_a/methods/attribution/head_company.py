@@ -24,6 +24,7 @@ from exhibit_a.methods.explanation.shuffling import shuffled
 from exhibit_a.numerics.exact import exact_sum
 from exhibit_a.numerics.memory import free_bytes
 from exhibit_a.numerics.seeds import generator
+from exhibit_a.numerics.spilling import copies_at_once, zeros_to_add_to
 from exhibit_a.shapes import Attention, Context, HasLogits, SiteMap, SiteRows
 from exhibit_a.subject.fused import FusedCall
 from exhibit_a.subject.tap import AttentionCall
@@ -37,12 +38,14 @@ from exhibit_a.trace.targets import Target
 TOKENS_AT_ONCE = 4096  # in one pass, copies included
 MEMORY_SHARE = 0.25  # of what is free may be taken by maps of the copies
 BACKWARDS = 1.1e9  # bytes that copies with a graph may take by a generous count
+PASSING = 4  # maps of a site that a copy without a graph holds: scores, weights, even ones, blend
 HELD = 2e8  # bytes that sums of slopes of a text may take, each as large as all its maps
 KEPT = 5  # floats that a layer keeps for a token at most, for each output of its weights
 
 Shares = Float[Tensor, "copy head"]  # of its own map, for every head of every site
 Margins = Float[Tensor, " copy"]
 CopyMaps = Float[Tensor, "#copy head query key"]  # one fits any number of copies of one text
+AllMaps = Float[Tensor, " _edge"]  # of all sites, one after the other
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,14 +159,16 @@ class Company:
 
     def slopes(
         self, places: RowIndex, alphas: Sequence[float], weights: Float[Tensor, "sum copy"]
-    ) -> tuple[Margins, Margins, list[tuple[SiteMap, ...]]]:
+    ) -> tuple[Margins, Margins, list[AllMaps]]:
         """With all heads of a copy at the same share α: margins, dF/dα, weighted sums of ∂F/∂P.
 
         Each row of ``weights`` makes one sum over copies, in maps as large as the padded attention.
         """
         self.subject.require_gradients()
         margins, steepness = [], []
-        sums = [tuple(torch.zeros_like(maps[0]) for maps in self.own) for _ in weights]
+        like = tuple(maps[0] for maps in self.own)
+        flat = [zeros_to_add_to(sum(map(Tensor.numel, like)), like[0]) for _ in weights]
+        sums = [by_site(each, like) for each in flat]
         heads = sum(site.heads for site in self.sites)
         for chunk in torch.split(torch.arange(len(alphas)), self._at_once(backwards=True)):
             shares = torch.tensor(alphas)[chunk, None].expand(-1, heads)
@@ -182,7 +187,7 @@ class Company:
                     weighted = by_context[copies] * row.to(by_context)[copies, None, None, None]
                     total[site].add_(torch.einsum("chqd,chkd->hqk", weighted, values[copies]))
             steepness.append(steep)
-        return torch.cat(margins), torch.cat(steepness), sums
+        return torch.cat(margins), torch.cat(steepness), flat
 
     def frozen(self, site: int, places: RowIndex) -> CopyMaps:
         """The maps of the texts of some copies, as they were."""
@@ -234,9 +239,10 @@ class Company:
     def _at_once(self, *, backwards: bool = False) -> int:
         """How many copies fit: by tokens, and by the maps that a pass holds."""
         tokens = max(max(maps.shape[2:]) for maps in self.own)
-        sizes = [maps[0].numel() for maps in self.own]
-        held = (3 * sum(sizes) if backwards else 4 * max(sizes)) * 4
+        sizes = [maps[0].nbytes for maps in self.own]
+        held = 3 * sum(sizes) if backwards else PASSING * max(sizes)
         fitting = MEMORY_SHARE * free_bytes(self.batch.real.device) / held
+        fitting = min(fitting, copies_at_once(sum(sizes), sum(sizes) if backwards else held))
         if backwards:
             fitting = min(fitting, BACKWARDS / (held + 4 * self._kept_by_layers(tokens)))
         return max(1, min(int(fitting), TOKENS_AT_ONCE // tokens))
@@ -382,6 +388,12 @@ class _Blend(_Frozen):
         self.contexts.append(context)
         self.values_seen.append(call.values.detach())
         return context
+
+
+def by_site(edges: AllMaps, like: Sequence[SiteMap]) -> tuple[SiteMap, ...]:
+    """The maps of every site, which share their memory with all of them."""
+    parts = torch.split(edges, [maps.numel() for maps in like])
+    return tuple(part.view(maps.shape) for part, maps in zip(parts, like, strict=True))
 
 
 def _spread(level: Float[Tensor, "... query"], seen: Bool[Tensor, "... query key"]) -> Tensor:

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.attribution.along_rows import AlongRows, along_rows
+from exhibit_a.methods.attribution.head_company import AllMaps, by_site
 from exhibit_a.methods.attribution.head_game import HeadGame, games_of, margin_of
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
 from exhibit_a.numerics.exact import exact, exact_sum
@@ -114,7 +115,7 @@ class HeadShares:
     @property
     def along(self) -> list[AlongRows]:
         """What the rows of every head say, site by site."""
-        game, slopes = self.game, _unflattened(self.path.integral, self.game.own)
+        game, slopes = self.game, by_site(self.path.integral, self.game.own)
         return [
             along_rows(maps, game.even(site), slopes[site], game.trace.visible[site])
             for site, maps in enumerate(game.own)
@@ -257,13 +258,13 @@ def joint_paths(works: Sequence[HeadShares]) -> list[PathIntegral]:
             [alpha for request in requests for alpha in request.alphas],
             side_by_side([request.weights.float() for request in requests]),
         )
+        padded = tuple(maps[0] for maps in company.own)
         firsts = [0, *accumulate(len(request.weights) for request in requests)]
-        sums.reverse()  # each is dropped as soon as it is flat
-        flat = [
-            [_flat(sums.pop(), works[request.path].game.own) for _ in range(first, last)]
-            for request, (first, last) in zip(requests, pairwise(firsts), strict=True)
+        cut = [
+            [_cut(sums[place], padded, works[request.path].game.own) for place in range(*ends)]
+            for request, ends in zip(requests, pairwise(firsts), strict=True)
         ]
-        split = (torch.split(margins, counts), torch.split(steepness, counts), flat)
+        split = (torch.split(margins, counts), torch.split(steepness, counts), cut)
         return list(zip(*split, strict=True))
 
     limits = [
@@ -275,18 +276,15 @@ def joint_paths(works: Sequence[HeadShares]) -> list[PathIntegral]:
 
 def edges_along(game: HeadGame, path: PathIntegral) -> Iterator[SiteMap]:
     """What each edge added along the path, site by site."""
-    slopes = _unflattened(path.integral, game.own)
+    slopes = by_site(path.integral, game.own)
     for site, maps in enumerate(game.own):
         yield (maps - game.even(site)) * slopes[site]
 
 
-def _flat(maps: tuple[SiteMap, ...], like: tuple[SiteMap, ...]) -> Float[Tensor, " edge"]:
-    """Maps as one row of numbers, without what was padded."""
-    sizes = [site.shape[1:] for site in like]
-    cut = [m[:, :queries, :keys] for m, (queries, keys) in zip(maps, sizes, strict=True)]
-    return torch.cat([site.flatten() for site in cut])
-
-
-def _unflattened(edges: Float[Tensor, " edge"], like: tuple[SiteMap, ...]) -> list[SiteMap]:
-    parts = torch.split(edges, [maps.numel() for maps in like])
-    return [part.reshape(maps.shape) for part, maps in zip(parts, like, strict=True)]
+def _cut(edges: AllMaps, padded: Sequence[SiteMap], own: Sequence[SiteMap]) -> AllMaps:
+    """The maps of a text, without what it was padded by."""
+    if [maps.shape for maps in padded] == [maps.shape for maps in own]:
+        return edges
+    sizes = [maps.shape[1:] for maps in own]
+    pairs = zip(by_site(edges, padded), sizes, strict=True)
+    return torch.cat([maps[:, :queries, :keys].flatten() for maps, (queries, keys) in pairs])

@@ -23,7 +23,7 @@ comparison (``numerics/quadrature.py``).
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Int
@@ -32,10 +32,11 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.registry import Cost
 from exhibit_a.numerics import paths
-from exhibit_a.numerics.exact import exact, returned
+from exhibit_a.numerics.exact import exact, exact_sum, returned
 from exhibit_a.numerics.memory import BACKWARDS, free_bytes
 from exhibit_a.numerics.panels import ROUGH, climb
 from exhibit_a.numerics.quadrature import Rule, gauss, rule_named
+from exhibit_a.numerics.spilling import copies_at_once, spilled
 from exhibit_a.shapes import Context, HasLogits, Scores
 from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.answers import distribution_at
@@ -158,9 +159,21 @@ def attribute(
     integrals: list[SiteIntegral] = []
     first: Tensor | None = None
     for site in reversed(batch.sites):
-        integrals.insert(0, integrate(batch, site.index, answer, whole, plan=plan, first=first))
-        first = integrals[0].first  # a lower site bends the answer more, never less
+        found = _aside(integrate(batch, site.index, answer, whole, plan=plan, first=first), batch)
+        integrals.insert(0, found)
+        first = found.first  # a lower site bends the answer more, never less
     return integrals
+
+
+def _aside(found: SiteIntegral, batch: Batch) -> SiteIntegral:
+    """The same, whose scores wait in a file if those of all sites are large."""
+    (scores,) = spilled((found.scores,), of=len(batch) * _set_of_maps(batch))
+    return replace(found, scores=scores)
+
+
+def _set_of_maps(batch: Batch) -> int:
+    """Bytes of the maps of all sites of one row, or of the rows that were kept of them."""
+    return sum(maps[0].nbytes for maps in batch.attention)
 
 
 class _SiteWork:
@@ -180,6 +193,7 @@ class _SiteWork:
         self.scores = torch.zeros_like(self.attention)
         self.gap = torch.full_like(self.change, torch.inf)
         self.points = torch.zeros(len(batch), dtype=torch.long, device=self.gap.device)
+        self.a_set = _set_of_maps(batch)
         self.reasons = [""] * len(batch)
 
     def walk(self, rows: RowIndex, rule: Rule) -> tuple[Bool[Tensor, " row"], Bool[Tensor, " row"]]:
@@ -240,7 +254,7 @@ class _SiteWork:
         self.scores[rows] = self.attention[rows] * (asked @ self.values[rows].mT)
         self.points[rows] = count
         entries = self.scores[rows] if self.rows is None else slopes * self._contexts(rows)
-        total = exact(entries).sum((1, 2, 3))
+        total = exact_sum(entries, (1, 2, 3))
         gap = (total - exact(self.change[rows])).abs()
         self.gap[rows] = gap.to(self.gap.dtype).to(rows.device)
 
@@ -260,6 +274,7 @@ class _SiteWork:
         """How many copies are replayed together."""
         room = min(MEMORY_SHARE * free_bytes(self.gap.device), BACKWARDS)
         fitting = int(room / max(self.cost, 1.0))
+        fitting = min(fitting, copies_at_once(self.a_set, self.a_set))
         return max(1, min(fitting, TOKENS_AT_ONCE // self.context.shape[2]))
 
     def _heights(self, copies: RowIndex, alphas: Tensor) -> Scores:

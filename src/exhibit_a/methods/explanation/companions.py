@@ -170,16 +170,16 @@ def attention_flow(trace: Trace, target: Target) -> Scores:
 @token_method("attention_gradient", "Which attention is the answer sensitive to?", SLOPES, *MAPS)
 def attention_gradient(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """Attention times its gradient, summed over layers, heads and queries."""
-    sites, weighted = one_stack(trace), attention_times_gradient(trace, target)
-    scores = torch.stack([weighted[site.index].sum((0, 1)) for site in sites])
+    weighted = attention_times_gradient(trace, target, one_stack(trace))
+    scores = torch.stack([site.sum((0, 1)) for site in weighted])
     return scores.sum(0), {"summed over": "layers, heads and queries"}
 
 
 @token_method("relevance", "What does attention times gradient add up to?", SLOPES, *MAPS)
 def attention_relevance(trace: Trace, target: Target) -> Scores:
     """The positive part of attention times gradient, multiplied through the layers."""
-    sites, weighted = one_stack(trace), attention_times_gradient(trace, target)
-    return relevance(readout(trace, target), tuple(weighted[site.index] for site in sites))
+    weighted = attention_times_gradient(trace, target, reversed(one_stack(trace)))
+    return relevance(readout(trace, target), weighted)
 
 
 @token_method(

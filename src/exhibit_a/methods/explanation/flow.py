@@ -10,7 +10,7 @@ relevance   row · (I + Ḡ(L)) ··· (I + Ḡ(1)), Ḡ = mean over heads of ma
 Only the rows that the answer is read from are ever followed, so a step is a vector times a matrix.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -115,27 +115,30 @@ def max_flow(start: Row, maps: Sequence[Map]) -> Row:
     return torch.tensor(flows, dtype=start.dtype, device=start.device) / GRAIN
 
 
-def relevance(start: Row, weighted: Sequence[Float[Tensor, "head query key"]]) -> Row:
-    """Attention times its gradient, positive parts averaged over heads and accumulated."""
+def relevance(start: Row, weighted: Iterable[Float[Tensor, "head query key"]]) -> Row:
+    """Attention times its gradient, last layer first: positive parts of heads, accumulated."""
     row = start
-    for attention in reversed(weighted):
+    for attention in weighted:
         row = row + row @ attention.clamp_min(0).mean(0)
     return row
 
 
 def attention_times_gradient(
-    trace: Trace, target: Target
-) -> tuple[Float[Tensor, "_head _query _key"], ...]:
-    """A ⊙ ∂F/∂A at every site, in one backward pass; later maps may move with earlier ones."""
+    trace: Trace, target: Target, sites: Iterable[Site]
+) -> Iterator[Float[Tensor, "_head _query _key"]]:
+    """A ⊙ ∂F/∂A of some sites, in one backward pass; later maps may move with earlier ones.
+
+    The gradient of a map is (∂F/∂C)Vᵀ, C = AV. It is formed when its site is asked for.
+    """
     trace.subject.require_gradients()
-    kept, position = answering_from(trace.keeping("attention"), target.position)
-    tap = Nudge("weights")
-    answer = replace(target, position=position)(replay(kept, tap, start=0)).sum()
-    slopes = torch.autograd.grad(answer, tap.nudges, allow_unused=True)
-    return tuple(
-        torch.zeros_like(attention) if slope is None else attention * slope[0]
-        for attention, slope in zip(kept.attention, slopes, strict=True)
-    )
+    kept = trace.keeping("attention", "values")
+    passed, position = answering_from(kept, target.position)
+    tap = Nudge()
+    answer = replace(target, position=position)(replay(passed, tap, start=0)).sum()
+    slopes = torch.autograd.grad(answer, tap.nudges, materialize_grads=True)
+    for site in sites:
+        attention, values = kept.attention[site.index], kept.values[site.index]
+        yield attention * (slopes[site.index][0] @ values.mT)
 
 
 def _pipes(start: Row, maps: Sequence[Map]) -> csr_array:

@@ -274,7 +274,7 @@ class _Taylor(_Measure):
     def __call__(self, batch: Batch, gold: Gold) -> dict[str, Tensor]:
         """What the loss would gain without each head, to first order."""
         batch.subject.require_gradients()
-        edit = Nudge("context")
+        edit = Nudge()
         with torch.enable_grad():
             _, losses = gold.right_and_loss(replay(batch, edit, start=0))
             slopes = torch.autograd.grad(losses.sum(), edit.nudges, materialize_grads=True)

@@ -155,7 +155,7 @@ def _first_order(
     """(z' − z) · ∂F/∂z for every head, in one forward and one backward pass."""
     trace.subject.require_gradients()
     passed, position = answering_from(trace, target.position)
-    tap = Nudge("context")
+    tap = Nudge()
     with torch.enable_grad():
         answer = replace(target, position=position)(replay(passed, tap, start=0)).sum()
         slopes = torch.autograd.grad(answer, tap.nudges, materialize_grads=True)

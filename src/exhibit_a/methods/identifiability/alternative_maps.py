@@ -28,6 +28,7 @@ from exhibit_a.methods.identifiability.alternatives import rounding_of
 from exhibit_a.methods.identifiability.polytope import DEPENDENT, SAME_OUTPUT
 from exhibit_a.numerics.exact import exact, exact_device
 from exhibit_a.numerics.parallel import spread
+from exhibit_a.numerics.spilling import spilled
 from exhibit_a.shapes import SiteMap, SiteRows
 from exhibit_a.subject.guard import floating
 from exhibit_a.trace import edits
@@ -137,29 +138,31 @@ def _move_site(trace: Trace, site: int, wanted: RowMarks) -> tuple[SiteMap, Site
     attention, values = trace.attention[site], trace.values[site]
     if not bool(wanted.any()):
         return attention, torch.zeros(wanted.shape), 0.0
-    maps, place = exact(attention), exact_device(attention.device)
+    place = exact_device(attention.device)
+    dtype = torch.promote_types(attention.dtype, torch.float32)
 
-    def move_head(head: int) -> tuple[Tensor, float]:
+    def move_head(head: int) -> tuple[Tensor, Tensor, float]:
+        own = exact(attention[head])
         rows = wanted[head].nonzero().flatten().to(place)
         equations = _equations(exact(values[head]))
         left, strength, _ = torch.linalg.svd(equations, full_matrices=False)
         basis = left[:, strength > DEPENDENT * strength[0]]
-        moved_head, worst = maps[head].clone(), 0.0
+        moved_head, worst = own.clone(), 0.0
         for run in torch.split(rows, max(1, 2**22 // basis.numel())):
-            row = maps[head, run]
+            row = own[run]
             moved = move(row, basis)
             residual = ((moved - row) @ equations).abs().amax(-1)
             kept = residual <= SAME_OUTPUT  # False for NaN, too
             moved_head[run] = torch.where(kept.unsqueeze(-1), moved, row)
             worst = max(worst, float(residual[kept].amax()) if bool(kept.any()) else 0.0)
-        return moved_head, worst
+        distance = 0.5 * (moved_head - own).abs().sum(-1)
+        return moved_head.to(dtype), distance.float(), worst
 
     heads = spread(move_head, range(len(attention)), place)
-    moved = torch.stack([moved_head for moved_head, _ in heads])
-    distance = 0.5 * (moved - maps).abs().sum(-1)
-    dtype = torch.promote_types(attention.dtype, torch.float32)
-    moved, distance = moved.to(dtype).to(attention.device), distance.float().to(attention.device)
-    return moved, distance, max(worst for _, worst in heads)
+    moved, distance = (torch.stack([head[part] for head in heads]) for part in (0, 1))
+    moved, distance = moved.to(attention.device), distance.to(attention.device)
+    (aside,) = spilled((moved,), of=sum(maps.nbytes for maps in trace.attention))
+    return aside, distance, max(worst for _, _, worst in heads)
 
 
 def _equations(values: Float[Tensor, "key d_head"]) -> Float[Tensor, "key equation"]:
