@@ -14,6 +14,7 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.registry import Cost, Method, find, methods
 from exhibit_a.numerics.memory import BACKWARDS
+from exhibit_a.numerics.spilling import copies_at_once
 from exhibit_a.shapes import Context
 from exhibit_a.subject.anatomy import Anatomy
 from exhibit_a.subject.encoding import decoder_limit, probe
@@ -231,6 +232,8 @@ class _Asking:
         if cost.at_once:
             graph = GRAPH_STATES * size.states + (0 if self.rows else GRAPH_MAPS * size.maps)
             copies = max(1, cost.at_once // sizes.tokens)
+            if not self.rows:
+                copies = min(copies, copies_at_once(size.maps, size.maps))
             peak += max(graph, min(copies * graph, HOLES * BACKWARDS))
         seconds, forwards = passes * self.pass_seconds, cost.counted(layers, sizes.tokens)
         return Estimate(name, True, "", passes, seconds, megabytes, peak / MEGABYTE, forwards)
