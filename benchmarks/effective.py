@@ -18,6 +18,7 @@ one thread. The second is the fair comparison of the algorithms.
 """
 
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -48,7 +49,7 @@ SAMPLED_ROWS = range(16, 512, 31)
 def main() -> None:
     threads, out = torch.get_num_threads(), begun(__doc__)
     torch.set_num_threads(threads)
-    peaks = [peak_of(kind) for kind in ("bidirectional", "causal")]  # a child inherits our peak
+    peaks = every_peak()  # first: a child inherits our peak
     if out is None:
         one_layer()
     print(f"{LAYERS * HEADS} heads, {TOKENS} tokens, beside one eager forward pass")
@@ -75,13 +76,20 @@ def one_layer() -> None:
     print(f"* {len(SAMPLED_ROWS)} rows of one head were timed and scaled to {HEADS} × {TOKENS}\n")
 
 
-def peak_of(kind: str) -> dict[str, Any]:
+def every_peak() -> list[dict[str, Any]]:
+    """What one long layer takes, with one thread and with two, each of which has its rows."""
+    kinds = ("bidirectional", "causal")
+    return [peak_of(kind, threads) for kind in kinds for threads in (1, 2)]
+
+
+def peak_of(kind: str, threads: int) -> dict[str, Any]:
     """What one long layer takes in a process that does nothing else."""
     command = [sys.executable, str(LONG_LAYER), kind]
-    told: dict[str, Any] = json.loads(
-        subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    )
-    print(f"one layer at {LONGEST} tokens, {kind}: peak {told['peak_gigabytes']:.2f} GB")
+    limited = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=limited)
+    told: dict[str, Any] = json.loads(done.stdout) | {"threads": threads}
+    peak = f"{threads} threads: peak {told['peak_gigabytes']:.2f} GB"
+    print(f"one layer at {LONGEST} tokens, {kind}, {peak}")
     return told
 
 

@@ -191,11 +191,11 @@ def _effective(measured: dict[str, Any]) -> dict[str, str]:
             share = row["seconds"] / row["pass_seconds"]
             passes.append(f"| {row['kind']} | {row['work']} | {row['seconds']:.2f} | {share:.2f} |")
     peaks = [
-        "| attention | peak | of it maps, raw and effective | of it libraries |",
-        "|---|---|---|---|",
+        "| attention | threads | peak | of it maps, raw and effective | of it libraries |",
+        "|---|---|---|---|---|",
     ]
     peaks += [
-        f"| {row['kind']} | {row['peak_gigabytes']:.2f} GB | {row['maps_gigabytes']:.2f} GB | "
+        f"| {row['kind']} | {row['threads']} | {row['peak_gigabytes']:.2f} GB | {row['maps_gigabytes']:.2f} GB | "
         f"{row['libraries_gigabytes']:.2f} GB |"
         for row in measured["peaks"]
     ]
