@@ -142,6 +142,9 @@ map: $(READY)  ## the architecture page, the tables of methods and the list of l
 	$(BIN)/python docs/making/claims.py
 	$(BIN)/python docs/making/measured.py
 	$(BIN)/python docs/making/models.py
+	$(BIN)/python docs/making/tasks.py
+	$(BIN)/python docs/making/gold.py
+	$(BIN)/python docs/making/sizes.py
 	$(BIN)/python docs/making/speed.py
 	$(BIN)/python docs/making/licences.py
 

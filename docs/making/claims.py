@@ -27,6 +27,8 @@ outside, and is *not measured yet* where a measurement is missing or every inter
 be asked here says why. "Here" is meant: these are small models, mostly `sentiment` (6 layers, 12 heads of width 32); the largest is
 `all-mpnet-base-v2` (12 layers, 12 heads of width 64), which has the size of BERT-base.
 
+See also the longer stories: [four tasks](tasks.md), [people's marks](gold.md), [larger models](sizes.md).
+
 """
 
 
