@@ -92,6 +92,7 @@ def main() -> None:
             "passes": way.shared + sum(way.passes) / texts,
             "error": float(np.median(way.errors)),
             "error of nine in ten": float(np.quantile(way.errors, 0.9)),
+            "worst error": max(way.errors),
         }
         for name, way in tried.items()
     ]
@@ -99,10 +100,11 @@ def main() -> None:
         ratio = rows[0]["passes"] / row["passes"]
         print(
             f"{row['way']}: {row['passes']:.1f} passes, {ratio:.2f} × fewer, edges differ by "
-            f"{row['error']:.2%}, nine in ten by less than {row['error of nine in ten']:.2%}"
+            f"{row['error']:.2%}, nine in ten by less than {row['error of nine in ten']:.2%}, "
+            f"the worst by {row['worst error']:.2%}"
         )
     if out is not None:
-        out.write_text(json.dumps({"texts": texts, "rows": rows}, indent=1) + "\n")
+        out.write_text(json.dumps({"texts": texts, "points": DENSE, "rows": rows}, indent=1) + "\n")
 
 
 def judge(trace: xa.Trace, tried: dict[str, Way]) -> None:

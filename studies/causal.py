@@ -5,8 +5,10 @@
 A causal language model on the beginnings of paragraphs of wikitext-2. ``bases.saved_smollm2``
 makes the folder of SmolLM2-135M-Instruct; ``stories`` comes with the package.
 
-sinks   the share of weight on the first token by layer, raw and effective, beside an even share;
-        how many heads have a sink there, and what it does (no-op, null space, broadcast, mixed)
+sinks   the share of weight on the first token by layer, raw and effective, beside an even share, in
+        late rows: those that see more tokens than a head is wide, for in the others raw and
+        effective attention are the same; how many heads have a sink there, and what it does (no-op,
+        null space, broadcast, mixed)
 rows    the dimensions that each row's output cannot show: a row sees the tokens up to its own, so
         within one text early rows are determined and late ones are not. With rotary positions a
         word that comes twice has the same value twice in the first layer, so rows after it are not
@@ -92,11 +94,12 @@ def looked(
     width = int(subject.anatomy.sites[0].d_head)
     found = {}
     if "sinks" in options.parts:
-        write_sinks(every, even_share(options.longest), ledger)
+        even = even_share(late_rows(subject, options.longest), options.longest)
+        write_sinks(every, even, ledger)
         names = ("raw", "effective", "sink heads", "kinds")
         found["sinks"] = {name: every[name].double().mean(0).tolist() for name in names}
         found["sinks"] |= {"paragraphs": len(texts), "tokens": options.longest}
-        found["sinks"] |= {"even": even_share(options.longest), "kinds are": list(KINDS)}
+        found["sinks"] |= {"even": even, "kinds are": list(KINDS)}
     if "rows" in options.parts:
         write_rows(every, width, ledger)
         names = ("nullity", "null fraction")
@@ -105,17 +108,25 @@ def looked(
     return found
 
 
-def even_share(tokens: int) -> float:
-    """The weight on the first token if every row but the first looked evenly."""
-    return sum(1 / (row + 1) for row in range(1, tokens)) / (tokens - 1)
+def late_rows(subject: xa.Subject, tokens: int) -> int:
+    """The first row that sees more tokens than a head is wide; the second, if the text is short."""
+    width = int(subject.anatomy.sites[0].d_head)
+    return width if width < tokens else 1
+
+
+def even_share(first: int, tokens: int) -> float:
+    """The weight on the first token if every row from ``first`` on looked evenly."""
+    return sum(1 / (row + 1) for row in range(first, tokens)) / (tokens - first)
 
 
 def of_sinks(trace: Trace) -> dict[str, torch.Tensor]:
-    """By layer: the weight on the first token in later rows, and what the sinks of heads do."""
+    """By layer: the weight on the first token in late rows, and what the sinks of heads do."""
+    late = slice(late_rows(trace.subject, len(trace.tokens)), None)
     effective = xa.effective_attention(trace).effective
     diagnosis = xa.sink_diagnosis(trace)
-    raw = [site[:, 1:, 0].float().mean() for site in trace.attention]
-    seen = [(site[:, 1:, 0].abs() / site[:, 1:].abs().sum(-1)).float().mean() for site in effective]
+    raw = [site[:, late, 0].float().mean() for site in trace.attention]
+    sizes = [site[:, late].abs() for site in effective]
+    seen = [(size[..., 0] / size.sum(-1)).float().mean() for size in sizes]
     at_first = [
         ((kind > 0) & (key == 0)).float().mean()
         for kind, key in zip(diagnosis.kind, diagnosis.key, strict=True)
@@ -142,10 +153,13 @@ def write_sinks(every: dict[str, torch.Tensor], even: float, ledger: Ledger) -> 
     """What the claims about sinks rest on: a number for each paragraph."""
     later = slice(1, None)  # layers; the first looks before anything was mixed
     raw, effective = every["raw"][:, later].mean(1), every["effective"][:, later].mean(1)
-    ledger.mean("weight on the first token, layers after the first", raw, "paragraphs")
-    name = "weight that the first token loses in effective attention, layers after the first"
+    name = "weight of late rows on the first token, layers after the first"
+    ledger.mean(name, raw, "paragraphs")
+    name = "weight that the first token loses in effective attention, late rows, "
+    name += "layers after the first"
     ledger.mean(name, raw - effective, "paragraphs")
-    name = "effective weight on the first token, over its even share, layers after the first"
+    name = "effective weight of late rows on the first token, over its even share, "
+    name += "layers after the first"
     ledger.mean(name, effective / even, "paragraphs")
     name = "heads whose sink is the first token, layers after the first"
     ledger.mean(name, every["sink heads"][:, later].mean(1), "paragraphs")

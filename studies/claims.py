@@ -174,16 +174,17 @@ CLAIMS = (
         CAUSALLY,
         (
             above(
-                "weight that the first token loses in effective attention, layers after the first, "
-                f"{CAUSAL}"
+                "weight that the first token loses in effective attention, late rows, layers after "
+                f"the first, {CAUSAL}"
             ),
             below(
-                "effective weight on the first token, over its even share, layers after the first, "
-                f"{CAUSAL}",
+                "effective weight of late rows on the first token, over its even share, layers "
+                f"after the first, {CAUSAL}",
                 2.0,
             ),
         ),
-        note="The document has no causal model. What the sinks do: docs/data/claims.jsonl.",
+        note="The document has no causal model. Late rows see more tokens than a head is wide; in "
+        "the others raw and effective attention are the same.",
     ),
     Claim(
         "Early rows of a causal model",

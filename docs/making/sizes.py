@@ -240,21 +240,9 @@ def sinks(found: dict[str, Any]) -> str:
     head = ["layer", "weight", "effective weight", "heads whose sink it is"]
     said = table([*head, *(f"{name} (any token)" for name in names)], spread(body))
     return (
-        f"{said}\n\n{found['paragraphs']} paragraphs of {found['tokens']} tokens; rows after the first. If every row looked evenly, "
-        f"the first token would have {found['even']:.3f}. Layers are counted from 1 here and from 0 in the figure."
-        + beneath(found["tokens"])
-    )
-
-
-def beneath(tokens_: int) -> str:
-    """How many rows cannot lose anything, because they see too few tokens."""
-    width = numbers(f"causal-{SMOL}.json").get("rows", {}).get("width")
-    if width is None or width >= tokens_:
-        return ""
-    return (
-        f"\n\nOf these {tokens_ - 1} rows, {width - 1} see no more tokens than a head is wide ({width}). There effective attention is "
-        "raw attention, save in the first layer. So these rows dilute the means above: what is lost must be lost in the other "
-        "rows, and a longer text may lose more."
+        f"{said}\n\n{found['paragraphs']} paragraphs of {found['tokens']} tokens. Weights are those of late rows, which see more tokens than "
+        "a head is wide: in the others effective attention is raw attention, save in the first layer. If every late row looked "
+        f"evenly, the first token would have {found['even']:.3f}. Layers are counted from 1 here and from 0 in the figure."
     )
 
 
@@ -263,7 +251,7 @@ def kinds() -> str:
     known, end = ledger(), f", layers after the first, `{SMOL}`"
     body = []
     for id, one in known.items():
-        if id.endswith(end) and "rows" not in id:
+        if id.endswith(end) and not id.startswith("rows that"):
             body.append([id.removesuffix(end), cell(id, known), f"{one.count} {one.of}"])
     return table(["over all layers after the first", "mean (95 %)", "of"], body)
 
