@@ -30,12 +30,16 @@ from exhibit_a.methods.mixing.hidden_attribution import by_distance, displaced, 
 from exhibit_a.methods.mixing.token_identifiability import token_identifiability
 from exhibit_a.numerics.intervals import bootstrap_interval
 from exhibit_a.report.figures import Canvas
+from exhibit_a.report.figures.drawing import COLUMNS, LINES
+from exhibit_a.report.figures.heads import MARKERS
+from exhibit_a.report.figures.paper import PaperFigure
 from exhibit_a.report.palette import GREY
 from exhibit_a.subject.subject import Subject, load
 from exhibit_a.trace.capture import capture
 
 MAPS = ("identity", "rotation", "linear", "mlp")
 NEAR, FAR = 1, 5  # tokens away
+SMALL = 7  # points, in a figure of one column
 FEWEST_WORDS = 8  # many rows of the training file are phrases, not sentences
 
 
@@ -275,14 +279,34 @@ def _draw_neighbours(
     print("|---" * 7 + "|")
     for layer, row in enumerate(mean):
         print(f"| {layer} | " + " | ".join(f"{value:.4f}" for value in row[:6]) + " |")
-    figure, axis = matplotlib.pyplot.subplots(figsize=(5.5, 3.4), layout="constrained")
-    shades = Canvas("HiddenAttribution").shades(len(mean))
-    for layer, row in enumerate(mean[1:], start=1):
-        axis.plot(range(1, far), row[1:], color=shades[layer], label=f"layer {layer}")
-    axis.set(xlabel="distance to the neighbour", ylabel="mean contribution of one neighbour")
-    axis.legend(fontsize="small", loc="upper right")
+    figure = neighbours_figure(mean)
     save_in(options.figures, f"{figure_name(options, 'mixing')}-neighbours", figure)
     return mean
+
+
+def neighbours_figure(mean: torch.Tensor, most: int = 6) -> PaperFigure:
+    """The contribution of one neighbour by distance, for a few layers that grey can tell apart."""
+    figure = PaperFigure((COLUMNS["one column"], 2.4))
+    axis = figure.subplots()
+    last = len(mean) - 1
+    layers = sorted({round(1 + (last - 1) * step / (most - 1)) for step in range(most)})
+    shades = Canvas("HiddenAttribution").shades(len(layers))
+    for place, layer in enumerate(layers):
+        axis.plot(
+            range(1, mean.shape[1]),
+            mean[layer, 1:],
+            color=shades[place],
+            linestyle=LINES[place % len(LINES)],
+            marker=MARKERS[place % len(MARKERS)],
+            markersize=2.5,
+            linewidth=0.9,
+            label=f"layer {layer}",
+        )
+    axis.set_xlabel("distance to the neighbour", fontsize=SMALL)
+    axis.set_ylabel("mean contribution of one", fontsize=SMALL)
+    axis.tick_params(labelsize=SMALL)
+    axis.legend(fontsize=SMALL - 1, loc="upper right")
+    return figure
 
 
 if __name__ == "__main__":

@@ -37,7 +37,6 @@ SEEN = (1, 8, 16, 32, 48, 64, 65, 80, 96, 112, 128)  # tokens that a row sees
 CAPTIONS = {
     f"mixing-{MPNET}-own-share": "How much of a hidden vector is owed to its own token, by layer",
     f"mixing-{MPNET}-neighbours": "Contribution of one neighbour by distance, a line for each layer",
-    f"mixing-{MPNET}-story": "Own shares, neighbours, and who is in the vector of one token, for one sentence",
     f"mixing-{MPNET}-tokens-cosine": "Tokens found again by layer and map, cosine",
     f"mixing-{MPNET}-tokens-l2": "Tokens found again by layer and map, L2",
     f"mixing-{MPNET}-heads": "Weight that lies elsewhere than the contribution, head by head",
