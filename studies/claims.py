@@ -9,7 +9,8 @@ follows, nobody types it:
 holds                every test says yes
 holds in part        some do
 does not hold here   none does, and at least one says no
-not measured yet     a measurement is missing, or every test is open: the sample is too small
+undecided here       every test is open: the sample is too small
+not measured yet     a measurement is missing
 cannot be asked here what it takes is not to be had: the claim says why
 """
 
@@ -20,8 +21,9 @@ from dataclasses import dataclass
 from measurements import Measurement
 
 HOLDS, IN_PART, NOT_HERE = "holds", "holds in part", "does not hold here"
+UNDECIDED = "undecided here"
 UNMEASURED, CANNOT = "not measured yet", "cannot be asked here"
-WORDS = (HOLDS, IN_PART, NOT_HERE, UNMEASURED, CANNOT)
+WORDS = (HOLDS, IN_PART, NOT_HERE, UNDECIDED, UNMEASURED, CANNOT)
 YES, NO, OPEN = "yes", "no", "open"
 
 
@@ -72,7 +74,7 @@ class Claim:
             return HOLDS
         if YES in said:
             return IN_PART
-        return NOT_HERE if NO in said else UNMEASURED
+        return NOT_HERE if NO in said else UNDECIDED
 
 
 def above(name: str, line: float = 0.0) -> Test:

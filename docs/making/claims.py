@@ -23,8 +23,8 @@ OPENING = """# What held and what did not
 The documents that this package rests on make claims. Each is put to real weights here. A word is never typed: a claim
 names measurements and the range in which each bears it out. It *holds* where the whole 95 % interval of every measurement
 lies in its range, *holds in part* where that is true of some, *does not hold here* where it is true of none and one lies
-outside, and is *not measured yet* where a measurement is missing or every interval has a foot on both sides. What cannot
-be asked here says why. "Here" is meant: these are small models, mostly `sentiment` (6 layers, 12 heads of width 32); the largest is
+outside, is *undecided here* where every interval has a foot on both sides, and *not measured yet* where a measurement is missing.
+What cannot be asked here says why. "Here" is meant: these are small models, mostly `sentiment` (6 layers, 12 heads of width 32); the largest is
 `all-mpnet-base-v2` (12 layers, 12 heads of width 64), which has the size of BERT-base.
 
 See also the longer stories: [four tasks](tasks.md), [people's marks](gold.md), [larger models](sizes.md).
@@ -35,7 +35,7 @@ See also the longer stories: [four tasks](tasks.md), [people's marks](gold.md), 
 def page(known: Mapping[str, Measurement] | None = None) -> str:
     """The whole page."""
     found = kept(FILE) if known is None else known
-    sections = [OPENING + overview(found)]
+    sections = [OPENING + overview(found), surprises(found)]
     numbers = {claim.title: place for place, claim in enumerate(CLAIMS, start=1)}
     for document, title in DOCUMENTS.items():
         claims = [claim for claim in CLAIMS if claim.document == document]
@@ -56,6 +56,58 @@ def overview(known: Mapping[str, Measurement]) -> str:
         ]
         lines.append(f"| **{word}** | {len(these)} | {' · '.join(these) or '–'} |")
     return "\n".join(lines)
+
+
+MPNET, SMOL = "`all-mpnet-base-v2`", "`SmolLM2-135M-Instruct`"
+SURPRISES = (  # what a reader of the documents may not expect, and the measurements it is read from
+    (
+        "Tokens that are not their own first contributor in the last layer of a model of BERT's size: {}. "
+        "The document says about 30 %.",
+        f"tokens that are not their own first contributor, last layer, {MPNET}",
+    ),
+    (
+        "Effective weight of a special token over its even share at 512 tokens: {}, where the raw weight is {}. "
+        "What looks like a habit of the heads is almost all null space.",
+        f"effective weight of a special token at 512 tokens, over its even share, {MPNET}",
+        f"weight of a special token at 512 tokens, over its even share, {MPNET}",
+    ),
+    (
+        "Agreement with the words that people marked (AUPRC), effective less raw attention: {}; self-attribution less raw "
+        "attention: {}.",
+        "agreement with people, effective less raw attention (AUPRC)",
+        "agreement with people, self-attribution less raw attention (AUPRC)",
+    ),
+    (
+        "Accuracy lost when an example keeps only the two heads of each layer that attribution names: {} on SST-2 (below zero: it "
+        "gains, since the order knows the right answer), {} on RTE.",
+        "accuracy lost with only the two first heads of each layer, by attribution (SST-2)",
+        "accuracy lost with only the two first heads of each layer, by attribution (RTE)",
+    ),
+    (
+        "Correlation of head importance, MNLI and RTE less MNLI and SST-2: {} by way of MNLI, {} without that way. Likeness of tasks "
+        "and of training histories are hard to tell apart.",
+        "correlation of head importance, MNLI and RTE less MNLI and SST-2, by attribution",
+        "correlation of head importance, MNLI and RTE alone less MNLI and SST-2, by attribution",
+    ),
+    (
+        "Accuracy lost when keys are shuffled in all layers of `sentiment`: {}; the document says six points.",
+        "accuracy lost, keys shuffled in all layers",
+    ),
+    (
+        "Processor time of two products instead of four over the usual way, at the width of `sentiment`: {}. It is exact, and slower.",
+        "processor time of collapsed heads over the usual ones, 32 tokens, as wide as here",
+    ),
+)
+
+
+def surprises(known: Mapping[str, Measurement]) -> str:
+    """What came out otherwise than one might think, where it was measured."""
+    lines = [
+        f"* {said.format(*(f'**{with_interval(known[id])}**' for id in ids))}"
+        for said, *ids in SURPRISES
+        if all(id in known for id in ids)
+    ]
+    return "\n".join(["## What surprised", "", *lines])
 
 
 def section(number: int, claim: Claim, known: Mapping[str, Measurement]) -> str:

@@ -13,6 +13,7 @@ from claims import (
     HOLDS,
     IN_PART,
     NOT_HERE,
+    UNDECIDED,
     UNMEASURED,
     Claim,
     above,
@@ -40,7 +41,7 @@ def test_a_word_follows_from_the_intervals():
     assert word(above("a"), above("b"), known=[clear, astride]) == IN_PART
     assert word(above("a", 0.3), known=[clear]) == NOT_HERE
     assert word(above("a", 0.3), above("b"), known=[clear, astride]) == NOT_HERE
-    assert word(above("b"), known=[astride]) == UNMEASURED
+    assert word(above("b"), known=[astride]) == UNDECIDED
     assert word(above("a"), above("c"), known=[clear]) == UNMEASURED
     assert word(above("a"), known=[clear], cannot="no such machine") == CANNOT
     assert word(between("a", 0.1, 0.2), known=[clear]) == HOLDS
