@@ -61,31 +61,41 @@ def overview(known: Mapping[str, Measurement]) -> str:
 MPNET, SMOL = "`all-mpnet-base-v2`", "`SmolLM2-135M-Instruct`"
 SURPRISES = (  # what a reader of the documents may not expect, and the measurements it is read from
     (
-        "Tokens that are not their own first contributor in the last layer of a model of BERT's size: {}. "
-        "The document says about 30 %.",
+        (
+            "Tokens that are not their own first contributor in the last layer of a model of BERT's size: {}. "
+            "The document says about 30 %."
+        ),
         f"tokens that are not their own first contributor, last layer, {MPNET}",
     ),
     (
-        "Effective weight of a special token over its even share at 512 tokens: {}, where the raw weight is {}. "
-        "What looks like a habit of the heads is almost all null space.",
+        (
+            "Effective weight of a special token over its even share at 512 tokens: {}, where the raw weight is {}. "
+            "The rest of it lies in the null space."
+        ),
         f"effective weight of a special token at 512 tokens, over its even share, {MPNET}",
         f"weight of a special token at 512 tokens, over its even share, {MPNET}",
     ),
     (
-        "Agreement with the words that people marked (AUPRC), effective less raw attention: {}; self-attribution less raw "
-        "attention: {}.",
+        (
+            "Agreement with the words that people marked (AUPRC), effective less raw attention: {}; self-attribution less raw "
+            "attention: {}."
+        ),
         "agreement with people, effective less raw attention (AUPRC)",
         "agreement with people, self-attribution less raw attention (AUPRC)",
     ),
     (
-        "Accuracy lost when an example keeps only the two heads of each layer that attribution names: {} on SST-2 (below zero: it "
-        "gains, since the order knows the right answer), {} on RTE.",
+        (
+            "Accuracy lost when an example keeps only the two heads of each layer that attribution names: {} on SST-2 (the order knows "
+            "the right answer, so accuracy may even rise), {} on RTE."
+        ),
         "accuracy lost with only the two first heads of each layer, by attribution (SST-2)",
         "accuracy lost with only the two first heads of each layer, by attribution (RTE)",
     ),
     (
-        "Correlation of head importance, MNLI and RTE less MNLI and SST-2: {} by way of MNLI, {} without that way. Likeness of tasks "
-        "and of training histories are hard to tell apart.",
+        (
+            "Correlation of head importance, MNLI and RTE less MNLI and SST-2: {} by way of MNLI, {} without that way. Likeness of tasks "
+            "and of training histories are hard to tell apart."
+        ),
         "correlation of head importance, MNLI and RTE less MNLI and SST-2, by attribution",
         "correlation of head importance, MNLI and RTE alone less MNLI and SST-2, by attribution",
     ),
