@@ -26,7 +26,9 @@ TEXT = """# What does it cost?
 For a model of {layers} layers and width {width}, as the methods declare it; tests compare the declared number with counted
 passes (within a factor of two). Work beside the model is counted in the same unit. The last two columns say how the cost
 grows with the length of the text, beside what one pass itself costs, and how many sets of all attention maps (layers ×
-heads × n²) are held. `exhibit-a doctor MODEL --length N` gives seconds, and the peak of memory within a factor of 1.5.
+heads × n²) are kept. Where a set is large, two are in memory at a time, the model's own and that of the copy that runs; the
+others wait in a file, from which pages are read as they are needed (`tests/trials/test_maps_held.py` counts what is alive).
+`exhibit-a doctor MODEL --length N` gives seconds, and the peak of memory within a factor of 1.5.
 
 | method | {heads} | growth | maps | few rows |
 |---|{lines}---|---|---|
