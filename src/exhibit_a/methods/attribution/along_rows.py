@@ -25,7 +25,7 @@ class AlongRows(NamedTuple):
 
 def along_rows(maps: SiteMap, even: SiteMap, slopes: SiteMap, visible: SiteVisible) -> AlongRows:
     """What the rows of every head say together; a few heads at a time, where maps are large."""
-    runs = zip(*(few_heads(each) for each in (maps, even, slopes)), strict=True)
+    runs = zip(few_heads(maps), few_heads(even), few_heads(slopes), strict=True)
     said = [_along_rows(*run, visible) for run in runs]
     return AlongRows(*(torch.cat(numbers) for numbers in zip(*said, strict=True)))
 

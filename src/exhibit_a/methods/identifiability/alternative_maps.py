@@ -159,8 +159,8 @@ def _move_site(trace: Trace, site: int, wanted: RowMarks) -> tuple[SiteMap, Site
         return moved_head.to(dtype), distance.float(), worst
 
     heads = spread(move_head, range(len(attention)), place)
-    moved, distance = (torch.stack([head[part] for head in heads]) for part in (0, 1))
-    moved, distance = moved.to(attention.device), distance.to(attention.device)
+    moved = torch.stack([head for head, _, _ in heads]).to(attention.device)
+    distance = torch.stack([far for _, far, _ in heads]).to(attention.device)
     (aside,) = spilled((moved,), of=sum(maps.nbytes for maps in trace.attention))
     return aside, distance, max(worst for _, _, worst in heads)
 
