@@ -16,6 +16,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -86,7 +87,7 @@ def main() -> None:
         for text, pair in given:
             texts += 1
             judge(xa.capture(subject, text, pair=pair), tried)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "way": name,
             "passes": way.shared + sum(way.passes) / texts,

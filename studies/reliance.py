@@ -23,6 +23,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 import transformers
@@ -46,6 +47,7 @@ PLANTED_PAIRS, FEW_PASSES = (1, 2, 4, 8), (24, 48, 96, 192)
 LENGTHS, OF_A_LENGTH = (8, 12, 16, 20, 24, 28, 32, 40), 8  # tokens, and sentences of each
 NOTHING = 1e-3  # of the margin: shares below it are noise
 DATA = Path("docs/data")
+Made = TypeVar("Made")
 MOST_WORDS = 12  # in a sentence: the truth takes 11,520 passes
 LINE = 0.05  # of the margin: where a head begins to carry
 
@@ -154,7 +156,7 @@ def same_words(one: xa.Reliance, other: xa.Reliance) -> bool:
     return (one.way, one.determined, one.reason) == (other.way, other.determined, other.reason)
 
 
-def spent(work: Callable[[], list[xa.Reliance]]) -> tuple[float, list[xa.Reliance]]:
+def spent(work: Callable[[], Made]) -> tuple[float, Made]:
     """Seconds of processor time, and what they brought."""
     start = time.process_time()
     found = work()
