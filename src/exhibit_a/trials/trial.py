@@ -125,7 +125,7 @@ class Trial(SiteResult):
 
 
 COST = Cost(
-    150, per_layer=20, algebra_per_token=20, maps=5, states=34, most=400, at_once=TOKENS_AT_ONCE
+    150, per_layer=20, algebra_per_token=20, maps=4, states=34, most=400, at_once=TOKENS_AT_ONCE
 )
 
 
