@@ -197,7 +197,8 @@ def test_a_causal_row_is_determined_while_it_sees_few_tokens():
     assert float(rows["nullity"][:, 0].max()) == 0
     sinks = causal.of_sinks(trace)
     assert_close(sinks["kinds"].sum(1), torch.ones(len(trace.sites)))
-    assert causal.even_share(3) == pytest.approx((1 / 2 + 1 / 3) / 2)
+    assert causal.even_share(1, 3) == pytest.approx((1 / 2 + 1 / 3) / 2)
+    assert causal.even_share(2, 3) == pytest.approx(1 / 3)
 
 
 def test_numbers_of_a_model_are_kept_part_by_part(tmp_path):
