@@ -85,6 +85,17 @@ SURPRISES = (  # what a reader of the documents may not expect, and the measurem
     ),
     (
         (
+            "On long reviews, what an answer loses without the first fifth of the words: {} by self-attribution, {} by raw attention; "
+            "agreement with the passages that people marked (AUPRC): {} and {}, at random {}. A faithful picture need not be a plausible one."
+        ),
+        "answer lost without the first fifth of the words, movie rationales, self_attribution",
+        "answer lost without the first fifth of the words, movie rationales, raw",
+        "agreement with movie rationales, self_attribution (AUPRC)",
+        "agreement with movie rationales, raw (AUPRC)",
+        "agreement with movie rationales, random (AUPRC)",
+    ),
+    (
+        (
             "Accuracy lost when an example keeps only the two heads of each layer that attribution names: {} on SST-2 (the order knows "
             "the right answer, so accuracy may even rise), {} on RTE."
         ),
