@@ -59,8 +59,9 @@ def test_no_character_is_split_or_lost_and_sums_stay_in_any_script(trained, met)
         require_whole(text, layout, dropped=kind == "pieces")
         scores = torch.randn(len(layout), generator=seeded)
         united = attribution(layout, scores).by("word").scores
-        worst = max(worst, float((united.double().sum() - scores.double().sum()).abs()))
-    assert worst < 1e-6
+        missed = (united.double().sum() - scores.double().sum()).abs()
+        worst = max(worst, float(missed / scores.double().abs().sum().clamp_min(1)))
+    assert worst < 5e-7  # sums of float32 are rounded
 
 
 def require_whole(text, layout, *, dropped):
