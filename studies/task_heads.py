@@ -2,8 +2,8 @@
 
 The parts of ``tasks.py`` that rank heads and silence them:
 
-heads          the importance of every head by every measure; reliance takes longest, so it is
-               measured on fewer examples and kept example by example
+heads          the importance of every head by every measure; reliance takes longest, so it is a
+               run of the corpus engine, which goes on where it was stopped
 curves         accuracy while heads go, least and most important first, by one ranking of all heads
 effectiveness  0, 1, … 12 heads of every layer go, in an order of each example's own
 pairs          correlations of importance for all pairs of tasks
@@ -17,7 +17,6 @@ import itertools
 from pathlib import Path
 
 import torch
-import words
 from four_tasks import (
     ALONE,
     APART,
@@ -85,24 +84,28 @@ def weighed(subject: xa.Subject, name: str, measure: str, options: argparse.Name
         broken = found.details.get("loss", torch.zeros(()))  # heads that change no answer are tied
         torch.save(found.scores + TIE * broken, path)
         return
-    lines = relied_file(name, options)
-    for example in examples[len(words.rows(lines)) : options.relied]:
-        found = xa.reliance(
-            xa.capture(subject, example.text, pair=example.pair), budget=options.points
-        )
-        shares = [(site / found.size).abs().tolist() for site in found.heads]
-        words.append(lines, words.rounded({"shares": shares}))
+    folder, some = relied_run(name, options), examples[: options.relied]
+    if folder.exists():
+        xa.corpus.resume(folder, subject=subject, examples=some)
+    else:
+        xa.corpus.run(subject, some, RELIANCE, folder, budget=options.points)
 
 
-def relied_file(name: str, options: argparse.Namespace) -> Path:
-    return options.work / f"reliance-{name}.jsonl".replace(" ", "-")
+def relied_run(name: str, options: argparse.Namespace) -> Path:
+    return options.work / f"reliance-{name}-{options.relied}".replace(" ", "-")
 
 
 def importance(name: str, measure: str, options: argparse.Namespace) -> tuple[torch.Tensor, int]:
     """The table of a task by a measure, and how many examples it rests on; none where 0."""
     if measure == RELIANCE:
-        rows = words.rows(relied_file(name, options))[: options.relied]
-        return torch.tensor([row["shares"] for row in rows]).mean(0), len(rows)
+        if not relied_run(name, options).exists():
+            return torch.empty(0), 0
+        run = xa.corpus.open(relied_run(name, options))
+        examples, shares = run.to_pandas(), run.to_pandas("heads")
+        size = examples.set_index("example")[["margin", "even_margin"]].abs().max(axis=1)
+        shares["share"] = shares["heads"].abs() / shares["example"].map(size)
+        mean = shares.pivot_table("share", "site", "head")
+        return torch.tensor(mean.to_numpy(), dtype=torch.float32), len(examples)
     path = kept_at(f"importance-{name}-{measure}-{options.ranked}", options)
     if not path.exists():
         return torch.empty(0), 0

@@ -19,13 +19,13 @@ from typing import Any
 
 import torch
 from scipy import stats
+from told import MISSING, table
 
 from exhibit_a.numerics.intervals import wilson
 
 ROOT = Path(__file__).parents[2]
 PAGE, DATA, FIGURES = ROOT / "docs/models.md", ROOT / "docs/data", ROOT / "docs/figures"
 MODELS = ROOT / "src/exhibit_a/models"
-MISSING = "*Not measured yet.*"
 RESAMPLES = 1000
 CODE = re.compile(r"\{(\w+\.py): (.+)\}")  # a mark in the text: a file, and how its line begins
 PICTURES = {  # figure: the embedded model it is drawn from, the text, what it shows
@@ -75,14 +75,6 @@ def rows(part: str) -> dict[str, dict[str, Any]]:
     file = DATA / f"reference-{part}.jsonl"
     lines = file.read_text("utf-8").splitlines() if file.exists() else []
     return {row["key"]: row for row in map(json.loads, lines)}
-
-
-def table(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
-    """A table, or that there is nothing to put into it."""
-    if not body:
-        return MISSING
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 TITLES = {
