@@ -91,15 +91,19 @@ forwards, and processor time (`python benchmarks/corpus_passes.py --out docs/dat
 
 {corpus}
 
-Self-attribution is at what its points cost: of L layers, a path with p points at every site runs (p + 1) (L + 1) / 2 passes
-forwards, the one more for the answer without the site, and p (L + 1) / 2 backwards. With 5 points
-and 6 layers these are {walk_forwards:.1f} and {walk_backwards:.1f}; nothing below a site and no weight's gradient is computed. Leaving out the
-queries of the last layer that no answer reads would save {walk_saved:.0%} at most, and needs to know a family's own projections.
+Self-attribution walks a path at every site. Three things make that cheap, and none changes what is computed:
 
-Rules that use their points again when they turn out too coarse would run fewer passes. The table compares the edges of each
-site with those of {quadrature_points} points, over {quadrature_texts} texts (`python benchmarks/quadrature.py --out docs/data/quadrature.json`). The first line
-is what is done: Clenshaw–Curtis lets sites pass whose sum closes and whose edges do not, and Lobatto's points, as exact here,
-do so on rougher models (a Llama of the tests with random weights).
+* a replay begins at the layer of the site, and copies of a text, which differ in α alone, meet the queries, keys and values of that
+  layer once;
+* of the last layer, what is behind attention is computed for the rows that the answer is read from. Which these are is tried on
+  every text: with NaN in all others, the answer must stay the same to the last bit;
+* points are used again. Five Lobatto points have both ends of the path among them, of which one pass gives all slopes at α = 1, and
+  nine and seventeen contain those before. As a sum can close before its parts do, five and nine must close with half the gap that is
+  allowed.
+
+The table compares the edges of each site with those of {quadrature_points} points
+(`python benchmarks/quadrature.py --out docs/data/quadrature.json`), on {quadrature_embedded} texts of the embedded models and in
+{quadrature_rough} rough ones, whose weights are random and large. Passes are those that begin at a site's layer, with all rows.
 
 {quadrature}
 
@@ -134,7 +138,6 @@ def page() -> str:
         **_effective(_read("effective.json")),
         **_start(_read("start.json")),
         corpus=_corpus(_read("corpus-passes.json")),
-        **_walk(points=5, layers=6),
         **_quadrature(),
         peers=_peers(),
     )
@@ -240,39 +243,28 @@ def _corpus(measured: dict[str, Any]) -> str:
     return "\n".join(table) if measured else MISSING
 
 
-def _walk(*, points: int, layers: int) -> dict[str, float]:
-    """Passes of self-attribution by its formula, and the share that is the unread last layer.
-
-    Of that layer keys and values stay, which are a sixth of its matrices.
-    """
-    depth = (layers + 1) / 2  # of a replay, in passes and summed over the sites
-    forwards, backwards = (points + 1) * depth, points * depth
-    saved = (2 * points + 1) * 5 / 6
-    return {
-        "walk_forwards": forwards,
-        "walk_backwards": backwards,
-        "walk_saved": saved / (forwards + backwards),
-    }
-
-
 def _quadrature() -> dict[str, str]:
     """Points that self-attribution could look at, and what they would cost."""
     measured = _read("quadrature.json")
+    groups = ("embedded", "rough")
     if not measured:
-        return {"quadrature": MISSING, "quadrature_texts": "some", "quadrature_points": "many"}
-    head = (
-        "| points | passes forwards | error of a site's edges, median | nine sites in ten | worst |"
-    )
-    table = [head, "|---|---|---|---|---|"]
+        names = ["quadrature_points", *(f"quadrature_{group}" for group in groups)]
+        return {"quadrature": MISSING} | dict.fromkeys(names, "some")
+    errors = "error of a site's edges, median | nine sites in ten | worst"
+    table = [
+        f"| points | models | passes forwards | backwards | {errors} |",
+        "|---|---|---|---|---|---|---|",
+    ]
     table += [
-        f"| {row['way']} | {row['passes']:.1f} | {row['error']:.2%} | "
-        f"{row['error of nine in ten']:.2%} | {row['worst error']:.2%} |"
-        for row in measured["rows"]
+        f"| {row['way']} | {group} | {row['forwards']:.1f} | {row['backwards']:.1f} | "
+        f"{row['error']:.2%} | {row['error of nine in ten']:.2%} | {row['worst error']:.2%} |"
+        for group in groups
+        for row in measured["rows"][group]
     ]
     return {
         "quadrature": "\n".join(table),
-        "quadrature_texts": str(measured["texts"]),
         "quadrature_points": str(measured["points"]),
+        **{f"quadrature_{group}": str(measured["texts"][group]) for group in groups},
     }
 
 

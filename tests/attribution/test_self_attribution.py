@@ -244,10 +244,10 @@ def test_a_norm_after_attention_closes(name):
             silenced = target(replay(trace, edits.scale(site, 0.0)))
         change = float(target(trace.output) - silenced)
         assert float(scores.sum()) == pytest.approx(change, rel=0.011)
-    plain = self_attribution(trace, target=target, steps=paths.MOST_POINTS)
+    plain = self_attribution(trace, target=target, steps=96)
     assert plain.gap[0] > 0.02 * plain.change[0].abs()  # which is why it takes panels
     assert not plain.complete[0]
-    assert found.points[0] < paths.MOST_POINTS
+    assert found.points[0] < 96
 
 
 def test_an_unlikely_target_is_attributed_as_carefully_as_a_likely_one():
@@ -301,7 +301,7 @@ def test_memory_decides_how_many_copies_walk_together_but_not_the_numbers(monkey
     trace = trace_of("bert")
     free = self_attribution(trace, steps=12)
     together = []
-    monkeypatch.setattr(paths, "free_bytes", lambda device: 30_000)
+    monkeypatch.setattr(paths, "free_bytes", lambda device: 3_000)
     seen = paths._Scaled.__init__
     monkeypatch.setattr(
         paths._Scaled,

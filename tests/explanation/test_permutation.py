@@ -176,7 +176,7 @@ def test_the_cached_prefix_gives_what_a_full_run_gives(monkeypatch):
     subject, data = opinionated(), sentences(4)
     cached = permutation_test(subject, data, sites=[2], repeats=2)
     whole = shuffling.replay
-    monkeypatch.setattr(shuffling, "replay", lambda trace, tap, start: whole(trace, tap, start=0))
+    monkeypatch.setattr(shuffling, "replay", lambda trace, tap, **_: whole(trace, tap, start=0))
     full = permutation_test(subject, data, sites=[2], repeats=2)
     assert_close(cached.change, full.change, rtol=1e-4, atol=1e-6)
 

@@ -17,6 +17,9 @@ HERE = Path(__file__).parent
 STORED = json.loads((HERE / "numbers.json").read_text())
 REFUSED = json.loads((HERE / "refused.json").read_text())
 SEARCHES = ("adversarial", "keys")  # a step more or less of a search on another processor
+# Paths are walked at other points since. Their sums are those of before as far as both close.
+PATHS = ("attribution", "tree", "tree-exact", "importance-attribution", "triggers")
+CLOSES = 0.02, 2e-4  # of a change and of the answer: twice the gap at which a path is done
 RESIDUE = 1e-4  # a gap is what rounding leaves: another processor leaves something else
 QUICK = ("bert",)
 
@@ -50,11 +53,16 @@ def compare(key, result, folder):
 
     saved = load_file(result.save(folder / "result.safetensors"))
     assert saved.keys() == STORED[key].keys(), key
-    loose = 0.05 if key.split(".")[1] in SEARCHES else 1e-3
+    method = key.split(".")[1]
+    loose = 0.05 if method in SEARCHES else CLOSES[0] if method in PATHS else 1e-3
+    least = CLOSES[1] if method in PATHS else 0.0
     for tensor, stored in STORED[key].items():
+        if method in PATHS and tensor in ("points", "gap"):
+            continue
         now = described(saved[tensor])
         assert now[0] == stored[0], (key, tensor)
         scale = max(1e-6, abs(stored[2]) / max(1, math.prod(stored[0])))
         scale = max(scale, RESIDUE) if tensor == "gap" else scale
         for before, after in zip(stored[1:], now[1:], strict=True):
-            assert after == pytest.approx(before, rel=loose, abs=loose * scale * 10), (key, tensor)
+            allowed = max(least, loose * scale * 10)
+            assert after == pytest.approx(before, rel=loose, abs=allowed), (key, tensor)

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Bool
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 from transformers import (
     AttentionInterface,
     AttentionMaskInterface,
@@ -38,6 +39,7 @@ from transformers.masking_utils import eager_mask
 from exhibit_a.errors import UnsupportedModelError
 from exhibit_a.shapes import Attention, Context, Options, Queries, SharedKeys, SharedValues, Values
 from exhibit_a.subject.packing import borders_inside, unpacking
+from exhibit_a.subject.sparing import sparing
 from exhibit_a.subject.weights import every_module
 
 NAME = "exhibit_a"
@@ -68,6 +70,12 @@ class AttentionCall:
 
 class Tap:
     """Something that looks into attention; override the points you need."""
+
+    context_only = False  # whether nothing is looked at or replaced but contexts, row by row
+
+    def acts_at(self, site: int) -> bool:  # noqa: ARG002
+        """Whether anything may be looked at or replaced at a site."""
+        return True
 
     @property
     def reads_weights(self) -> bool:
@@ -251,7 +259,11 @@ def serve(
     session = _active.get()
     if session is None:
         return kernel(module, *given, **details)
+    spared = sparing()
+    if spared.known:
+        return spared.known.pop(0), None
     site, tap, packing = session.number(), session.tap, borders_inside()
+    acts = tap.acts_at(site)
     query, key, value, mask = given
     if packing is not None:
         mask = packing.mask(query)
@@ -259,18 +271,39 @@ def serve(
 
     query, key = tap.scoring(site, query, key) or (query, key)
     value = _or(tap.values(site, value), value)
-    context, probs = kernel(module, query, key, value, mask, **details)
-    call = call_of(site, module, Operands(query, key, value, mask), probs, details)
+    operands = Operands(query, key, value, mask)
+    once = spared.sharing and (tap.context_only or not acts)
+    if once:
+        operands, details = tree_map_only(Tensor, spared.distinct, (operands, details))
+    if spared.asked is not None and not acts and call_of is _seen:
+        operands, details = _of_rows(operands, details, spared.asked)
+    context, probs = kernel(module, *operands, **details)
+    call = call_of(site, module, operands, probs, details)
 
     edited = None if probs is None else tap.weighting(call)
     if edited is not None:
         context = _query_first(edited.to(value.dtype) @ call.values)
+    if once:
+        context, probs = spared.repeated(context), None
     changed = tap.result(call, context.transpose(1, 2))
     if changed is not None:
         context = _query_first(changed)
     if packing is not None:
         context = packing.one_behind_the_other(context)
+    spared.attended(context)
     return context, probs if edited is None else edited
+
+
+def _of_rows(given: Operands, details: Options, rows: Tensor) -> tuple[Operands, Options]:
+    """What eager attention is given, with some of the queries alone."""
+    query, key, value, mask = given
+    rows, size = rows.to(query.device), (query.shape[2], key.shape[2])
+
+    def some(maps: Tensor) -> Tensor:
+        return maps[:, :, rows] if maps.ndim == 4 and maps.shape[-2:] == size else maps
+
+    mask, details = tree_map_only(Tensor, some, (mask, details))
+    return Operands(query[:, :, rows], key, value, mask), details
 
 
 def _seen(

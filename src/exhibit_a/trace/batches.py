@@ -70,9 +70,14 @@ class Batch(Pass):
         if count > 1:
             inputs = {k: pick(v) if isinstance(v, Tensor) else v for k, v in self.inputs.items()}
         outputs = tree_map_only(Tensor, pick, self.layer_outputs)
-        real = pick(self.real)
         return replace(
-            self, inputs=inputs, layer_outputs=outputs, keep=("hidden",), at_sites={}, real=real
+            self,
+            inputs=inputs,
+            layer_outputs=outputs,
+            keep=("hidden",),
+            at_sites={},
+            real=pick(self.real),
+            texts=index if self.texts is None else self.texts[index.to(self.texts.device)],
         )
 
     def rerun(self, keep: tuple[str, ...]) -> "Batch":
@@ -233,6 +238,8 @@ def _run(subject: Subject, inputs: Inputs, keep: tuple[str, ...]) -> Batch:
 
 class KeptHeads(Edit):
     """Lets only some heads through: 1 or 0 for every copy, site and head."""
+
+    context_only = True
 
     def __init__(self, kept: Float[Tensor, "#copy site head"]) -> None:
         super().__init__((kept != 1).flatten(2).any(-1).any(0).nonzero().flatten().tolist())

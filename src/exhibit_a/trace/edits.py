@@ -23,6 +23,10 @@ class Edit(Tap):
     def __init__(self, sites: Iterable[int]) -> None:
         self.sites = frozenset(sites)
 
+    def acts_at(self, site: int) -> bool:
+        """Whether it acts at a site; one that names no site acts everywhere."""
+        return not self.sites or site in self.sites
+
 
 def scale(site: int, factor: float | Float[Tensor, " batch"]) -> Edit:
     """Multiply the attention of a site; 0 silences it, one factor per copy walks a path."""
@@ -116,6 +120,8 @@ class _Weighting(Edit):
 
 
 class _DropHeads(Edit):
+    context_only = True
+
     def __init__(self, dropped: dict[int, list[int]]) -> None:
         super().__init__(dropped)
         self.dropped = dropped
@@ -158,6 +164,9 @@ class _Together(Edit):
     def __init__(self, edits: tuple[Edit, ...]) -> None:
         super().__init__(site for edit in edits for site in edit.sites)
         self.edits = edits
+
+    def acts_at(self, site: int) -> bool:
+        return any(edit.acts_at(site) for edit in self.edits)
 
     @property
     def reads_weights(self) -> bool:

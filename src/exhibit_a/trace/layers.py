@@ -58,3 +58,8 @@ def hidden_of_output(output: Any) -> Tensor:
     """The hidden states in what a layer returned."""
     states: Tensor = output if isinstance(output, Tensor) else output[0]
     return side_by_side(states)
+
+
+def with_states(output: Tensor | tuple[object, ...], states: Tensor) -> object:
+    """What a layer returned, with other hidden states in it."""
+    return states if isinstance(output, Tensor) else (states, *output[1:])

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -61,6 +62,7 @@ class Pass(ABC):
     stack_outputs: dict[str, Tensor] = field(repr=False)  # the output of each stack's last layer
     weights: Stamp = field(repr=False)  # of the model, when it ran
     asked: AskedPass | None = field(default=None, kw_only=True)  # where only some rows were kept
+    texts: Int[Tensor, " row"] | None = field(default=None, kw_only=True)  # of picked rows
 
     @property
     def model(self) -> PreTrainedModel:

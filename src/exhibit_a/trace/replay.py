@@ -5,7 +5,8 @@ time. Masks, positions, the final norm and the head are computed by the model it
 has to be known about them, and nothing below the change is computed twice.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,13 +18,19 @@ from exhibit_a.shapes import Inputs
 from exhibit_a.subject.anatomy import check_site
 from exhibit_a.subject.guard import Forward, frozen_eval, without_padding
 from exhibit_a.subject.packing import wrap_layers
+from exhibit_a.subject.sparing import Sparing
 from exhibit_a.subject.tap import Tap
 from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.passes import Pass
 
 
 def replay(
-    trace: Pass, edit: Tap | None = None, *, start: int | None = None, copies: int = 1
+    trace: Pass,
+    edit: Tap | None = None,
+    *,
+    start: int | None = None,
+    copies: int = 1,
+    read: Sequence[int] | None = None,
 ) -> Any:
     """The model's answer with ``edit`` in place, computed from layer call ``start`` on.
 
@@ -43,6 +50,8 @@ def replay(
         start: the first layer call that is computed anew; without, the first that is edited.
         copies: how often the rows are repeated, so that an edit can change every copy in its own
             way.
+        read: the rows of the last layer that the answer is read from, as ``reading.rows_read``
+            finds them; the others are left out.
     """
     start = _checked_start(trace, edit, start)
     if copies < 1:
@@ -52,29 +61,55 @@ def replay(
     model = trace.model
     modules = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
     first = sum(site.call < start for site in trace.sites)
-    inputs, tap = repeated(trace.inputs, copies), edit or Tap()
+    inputs, tap = repeated(trace.inputs, copies), edit or _Untouched()
+    last = len(trace.layers) - 1
+    spared = Sparing(_texts(trace, copies), read, sum(site.call == last for site in trace.sites))
+    first_run = None if start > last else modules[trace.layers[start].module]
     with (
         frozen_eval(model),
         without_padding(model),
         trace.subject.tapping(tap, first=first, fused=trace.fused and not tap.reads_weights),
-        wrap_layers(list(modules.values()), _recalling(trace, start, copies)),
+        spared.active(first_run),
+        wrap_layers(list(modules.values()), _recalling(trace, start, copies, spared)),
     ):
         return model(**inputs)
 
 
-def _recalling(trace: Pass, start: int, copies: int) -> Callable[[Forward], Forward]:
+class _Untouched(Tap):
+    """Looks at nothing and changes nothing."""
+
+    def acts_at(self, site: int) -> bool:  # noqa: ARG002
+        """Nowhere."""
+        return False
+
+
+def _texts(trace: Pass, copies: int) -> Tensor | None:
+    """Which rows of a replay are copies of one text, by number; None where that is not known."""
+    if trace.subject.anatomy.tap != "registry":
+        return None  # where attention begins would not be seen
+    if copies == 1:
+        return trace.texts
+    ids = trace.inputs.get("input_ids")
+    return torch.zeros(copies, dtype=torch.long) if ids is not None and len(ids) == 1 else None
+
+
+def _recalling(
+    trace: Pass, start: int, copies: int, spared: Sparing
+) -> Callable[[Forward], Forward]:
     """A wrapper for layers, whose calls before ``start`` return what they returned before."""
     # Outputs that the model computes with: the last one recalled, and the last of the encoder.
     stacks = [layer.stack for layer in trace.layers]
     used = {call for call in range(start) if stacks[call] not in stacks[call + 1 : start]}
-    entered = 0
+    entered, last = 0, len(trace.layers) - 1
 
     def recall(forward: Forward) -> Forward:
         def layer(*args: object, **kwargs: object) -> object:
             nonlocal entered
             call, entered = entered, entered + 1
             if call >= start:
-                return forward(*args, **kwargs)
+                run = forward if call < last else partial(spared.finish, forward)
+                run = run if call > start else partial(spared.enter, run)
+                return run(*args, **kwargs)
             output = expand(trace.layer_outputs[call], copies)
             return _contiguous(output) if call in used else output
 

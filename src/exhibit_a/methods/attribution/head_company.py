@@ -32,6 +32,7 @@ from exhibit_a.trace.batches import Batch, RowIndex, of_several
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.passes import answering_from
+from exhibit_a.trace.reading import rows_read
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target
 
@@ -117,6 +118,7 @@ class Company:
             _padded([text.trace.visible[site][None] for text in self.texts]) for site in every
         )
         self.passes = [0.0] * len(self.texts)  # forward passes of the whole model so far
+        self.read = rows_read(self.batch, self._asked)
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -222,8 +224,13 @@ class Company:
 
     def _replayed(self, frozen: "_Frozen") -> HasLogits:
         self._count(frozen.places, frozen.first_call)
-        output: HasLogits = replay(self._rows(frozen.places), frozen)
+        output: HasLogits = replay(self._rows(frozen.places), frozen, read=self.read)
         return output
+
+    def _asked(self, output: HasLogits) -> Margins:
+        """All that is asked of the answers to the texts themselves, as one number for each."""
+        every = torch.arange(len(self))
+        return self._reached(output, every) + self._probability(output, every)
 
     def _reached(self, output: HasLogits, places: RowIndex) -> Margins:
         """What every copy reaches of its own text's target."""

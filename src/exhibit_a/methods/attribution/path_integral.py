@@ -7,11 +7,13 @@ context C = AV is scaled as well, and ∂F/∂A_h = (∂F/∂C_h) V_hᵀ. The ga
 
 with no map for each point and nothing computed below the site's layer. For every row of a batch:
 
-1. silence the site once: F(0), and what one copy costs in memory;
-2. walk α through Gauss–Legendre points (exact for polynomials of degree 2n - 1), all copies in one
-   replay from the site's layer, and sum the slopes;
-3. compare the sum with F(A) - F(0). While the gap is too large, take half as many points again;
-4. where that does not help, the answer bends in one place: cut the path into panels that are split
+1. run the whole model backwards once: the slopes at α = 1, for all sites;
+2. silence the site: F(0), the slopes there, and what one copy costs in memory;
+3. look at three points between (``quadrature.nested``), all copies in one replay from the site's
+   layer, and sum the slopes at all five;
+4. compare the sum with F(A) - F(0), and F at the points with where the slopes lead. While that is
+   too far apart, look at four points more, then at eight;
+5. where that does not help, the answer bends in one place: cut the path into panels that are split
    only there (``numerics.paths``), also for the sites below. What still does not close is told with
    the place and size of the jump.
 
@@ -34,28 +36,29 @@ from exhibit_a.methods.registry import Cost
 from exhibit_a.numerics import paths
 from exhibit_a.numerics.exact import exact, exact_sum, returned
 from exhibit_a.numerics.memory import BACKWARDS, free_bytes
-from exhibit_a.numerics.panels import ROUGH, climb
-from exhibit_a.numerics.quadrature import Rule, gauss, rule_named
+from exhibit_a.numerics.panels import ROUGH
+from exhibit_a.numerics.quadrature import Rule, nested, rule_named
 from exhibit_a.numerics.spilling import copies_at_once, spilled
 from exhibit_a.shapes import Context, HasLogits, Scores
 from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.answers import distribution_at
 from exhibit_a.trace.batches import Batch, Maps, RowIndex
-from exhibit_a.trace.edits import Edit
+from exhibit_a.trace.edits import Edit, Nudge
+from exhibit_a.trace.reading import rows_read
 from exhibit_a.trace.replay import replay
 
-FIRST_POINTS, MOST_POINTS = 3, 96
-PATIENCE = 18  # with so many points, a gap that did not halve asks for panels
-PANELS = 0  # instead of a number of points to begin with
 PANEL_POINTS = 256  # at most, where panels are needed
 ENOUGH = 1e-4  # of the answer: a gap below this share of it is never worth another walk
+# Of the gap that is allowed, rule by rule: with few points a sum can close before its parts do.
+STRICT = (0.5, 0.5, 1.0)
 MEMORY_SHARE = 0.5  # of what is free
 TOKENS_AT_ONCE = 2048  # more in one walk is no faster,
 WALK = Cost(  # for all sites of one text
-    forwards=1, per_layer=3.6, backwards=True, maps=2, at_once=TOKENS_AT_ONCE
+    forwards=2, per_layer=2.6, backwards=True, maps=2, at_once=TOKENS_AT_ONCE
 )
 
 Answer = Callable[[HasLogits, RowIndex], Scores]  # output of a replay, row of each copy → F
+ReadRows = tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class SiteIntegral:
     gap: Scores
     points: Int[Tensor, " batch"]
     reasons: tuple[str, ...]  # why the gap is larger than was asked; empty where it is not
-    first: Int[Tensor, " batch"]  # the points that the site below begins with
+    rough: Bool[Tensor, " batch"]  # whether panels were needed, which the site below begins with
 
     @property
     def sure(self) -> Bool[Tensor, " batch"]:
@@ -109,30 +112,47 @@ def integrate(
     whole: Scores,
     *,
     plan: Plan,
-    first: Int[Tensor, " batch"] | None = None,
+    end: Context | None = None,
+    rough: Bool[Tensor, " batch"] | None = None,
+    read: ReadRows = None,
 ) -> SiteIntegral:
     """Attribute each row's answer ``whole`` to the attention of one site.
 
-    ``first`` is the number of points each row begins with; how many it gets never depends on the
-    other rows.
+    ``end`` is the slope at α = 1, which one pass gives for all sites (``slopes_at_the_end``), and
+    ``rough`` marks rows that begin with panels; how many points a row gets never depends on the
+    other rows. ``read`` are the rows of the last layer that answers are read from, if not all.
     """
-    work = _SiteWork(batch, site, answer, whole, plan)
+    work = _SiteWork(batch, site, answer, whole, plan, read)
     every = torch.arange(len(batch), device=batch.real.device)
     if plan.steps != "auto":
         work.walk(every, rule_named(plan.rule, int(plan.steps)))
-        return work.finished(first=work.points)
-    counts = torch.full_like(every, FIRST_POINTS) if first is None else first.clone()
-    waiting = counts != PANELS
-    while bool(waiting.any()):
-        count = int(counts[waiting].amin())
-        pending = (waiting & (counts == count)).nonzero().flatten()
-        unsure, stuck = work.walk(pending, gauss(count))
-        waiting[pending] = unsure & ~stuck
-        counts[pending[unsure]] = min(count + (count + 1) // 2, MOST_POINTS)
-        counts[pending[unsure & stuck]] = PANELS
-    for row in (counts == PANELS).nonzero().flatten().tolist():
+        return work.finished(torch.zeros_like(every, dtype=torch.bool))
+    panels = torch.zeros_like(every, dtype=torch.bool) if rough is None else rough.clone()
+    pending = (~panels).nonzero().flatten()
+    if len(pending):
+        work.look_at_the_ends(end)
+    for rule, share in zip(nested(), STRICT, strict=True):
+        pending = pending[work.walk_on(pending, rule, share)] if len(pending) else pending
+    panels[pending] = True
+    for row in panels.nonzero().flatten().tolist():
         work.lay_panels(row)
-    return work.finished(first=counts)
+    return work.finished(panels)
+
+
+def slopes_at_the_end(batch: Batch, answer: Answer, read: ReadRows = None) -> list[Context]:
+    """The slopes of each row's answer at what every site averaged: one pass, a few rows at a time.
+
+    Nothing is changed, so α = 1.
+    """
+    runs = []
+    every = torch.arange(len(batch), device=batch.real.device)
+    a_set = _set_of_maps(batch)
+    for rows in torch.split(every, copies_at_once(a_set, a_set)):
+        nudge = Nudge()
+        with torch.enable_grad():
+            reached = answer(replay(batch.rows(rows), nudge, start=0, read=read), rows).sum()
+            runs.append(torch.autograd.grad(reached, nudge.nudges, materialize_grads=True))
+    return [torch.cat(site) for site in zip(*runs, strict=True)]
 
 
 def attribute_classes(
@@ -157,11 +177,18 @@ def attribute(
     if whole is None:
         whole = wide(answer(batch.output, torch.arange(len(batch), device=batch.real.device)))
     integrals: list[SiteIntegral] = []
-    first: Tensor | None = None
+    every = torch.arange(len(batch), device=batch.real.device)
+    read = rows_read(batch, lambda output: answer(output, every))
+    ends = slopes_at_the_end(batch, answer, read) if plan.steps == "auto" else None
+    rough: Tensor | None = None
     for site in reversed(batch.sites):
-        found = _aside(integrate(batch, site.index, answer, whole, plan=plan, first=first), batch)
-        integrals.insert(0, found)
-        first = found.first  # a lower site bends the answer more, never less
+        end = None if ends is None else ends[site.index]
+        found = integrate(
+            batch, site.index, answer, whole, plan=plan, end=end, rough=rough, read=read
+        )
+        integrals.insert(0, _aside(found, batch))
+        rough = found.rough  # a lower site bends the answer more, never less
+        del found
     return integrals
 
 
@@ -179,9 +206,18 @@ def _set_of_maps(batch: Batch) -> int:
 class _SiteWork:
     """The path of one site for every row of a batch, as far as it has been walked."""
 
-    def __init__(self, batch: Batch, site: int, answer: Answer, whole: Scores, plan: Plan) -> None:
+    def __init__(
+        self,
+        batch: Batch,
+        site: int,
+        answer: Answer,
+        whole: Scores,
+        plan: Plan,
+        read: ReadRows,
+    ) -> None:
         self.batch, self.site, self.answer, self.plan = batch, site, answer, plan
-        self.silenced, self.cost, self.context = _silence(batch, site, answer)
+        self.read = read
+        self.silenced, self.start, self.cost, self.context = _silence(batch, site, answer, read)
         self.rows: tuple[int, ...] | None = None  # the queries whose entries are formed
         if batch.asked is not None:
             self.rows = batch.asked.rows if batch.attention[site].shape[2] else ()
@@ -195,30 +231,63 @@ class _SiteWork:
         self.points = torch.zeros(len(batch), dtype=torch.long, device=self.gap.device)
         self.a_set = _set_of_maps(batch)
         self.reasons = [""] * len(batch)
+        self.seen: dict[float, tuple[Scores, Context]] = {}  # answers and slopes, by α
 
-    def walk(self, rows: RowIndex, rule: Rule) -> tuple[Bool[Tensor, " row"], Bool[Tensor, " row"]]:
-        """Walk rows by a rule; which did not close, and for which more points are no help."""
-        count, before = len(rule), self.gap[rows]
+    def look_at_the_ends(self, end: Context | None) -> None:
+        """Note the answers and slopes at both ends of the path."""
+        every = torch.arange(len(self.batch), device=self.gap.device)
+        self.seen[0.0] = (self.silenced, self.start)
+        if end is None:
+            self._look(every, [1.0])
+        else:
+            self.seen[1.0] = (self.whole, wide(end))
+
+    def walk_on(self, rows: RowIndex, rule: Rule, share: float) -> Bool[Tensor, " row"]:
+        """Look at the points of a rule that are new, and sum over all; which rows do not close.
+
+        A row closes with a share of the gap that is allowed.
+        """
+        points = rule.points.tolist()
+        self._look(rows, [point for point in points if point not in self.seen])
+        weights = returned(rule.weights, rows.device).tolist()
+        slopes = torch.zeros_like(self._contexts(rows))
+        for point, weight in zip(points, weights, strict=True):
+            slopes += weight * self.seen[point][1][rows]
+        self._keep(rows, slopes, len(rule))
+        context = self._contexts(rows)
+        steepness = torch.stack(
+            [exact_sum(self.seen[point][1][rows] * context, (1, 2, 3)) for point in points], -1
+        )
+        heights = exact(torch.stack([self.seen[point][0][rows] for point in points], -1))
+        climbed = steepness @ rule.climbing.to(steepness.device)
+        # A rule with too few points can meet the end by accident, but not every point before it.
+        bend = (climbed - (heights - heights[:, :1])).abs().amax(-1)
+        allowed = share * self.allowed[rows]
+        return (self.gap[rows] > allowed) | (returned(bend, rows.device) > ROUGH * allowed)
+
+    def _look(self, rows: RowIndex, alphas: list[float]) -> None:
+        """Note the answers and slopes of rows at some points."""
+        for alpha in alphas:
+            self.seen[alpha] = (torch.zeros_like(self.whole), torch.zeros_like(self.start))
+        factors = torch.tensor(alphas, dtype=torch.double).repeat(len(rows))
+        copies = rows.repeat_interleave(len(alphas))
+        names = factors.tolist()
+        for chunk, heights, slopes, _ in self._pieces(copies, returned(factors, rows.device)):
+            for copy, height, slope in zip(chunk.tolist(), heights, slopes, strict=True):
+                known, row = self.seen[names[copy]], copies[copy]
+                known[0][row], known[1][row] = height, slope
+
+    def walk(self, rows: RowIndex, rule: Rule) -> None:
+        """Walk rows by a rule from nothing."""
+        count = len(rule)
         places = torch.arange(len(rows), device=rows.device).repeat_interleave(count)
         weights = returned(rule.weights, rows.device).repeat(len(rows))
         slopes = torch.zeros_like(self._contexts(rows))
-        heights, steepness = [], []
         alphas = returned(rule.points, rows.device).repeat(len(rows))
-        for chunk, height, slope, context in self._pieces(rows.repeat_interleave(count), alphas):
+        for chunk, _, slope, _ in self._pieces(rows.repeat_interleave(count), alphas):
             weighted = slope * weights[chunk].to(slope.dtype).reshape(-1, 1, 1, 1)
             slopes.index_add_(0, places[chunk], weighted)
-            heights.append(height)
-            steepness.append((slope * context).sum((1, 2, 3)))
         self._keep(rows, slopes, count)
-        climbed = climb(torch.cat(steepness).reshape(len(rows), count), count)
-        walked = exact(torch.cat(heights).reshape(len(rows), count))
-        # A rule with too few points can meet the end by accident, but not every point before it.
-        bend = (climbed - (walked - exact(self.silenced[rows, None]))).abs().amax(-1)
-        allowed, bend = self.allowed[rows], returned(bend, rows.device)
-        unsure = (self.gap[rows] > allowed) | (bend > ROUGH * allowed)
-        late = count >= PATIENCE
-        stuck = (self.gap[rows] > before / 2) & late if count < MOST_POINTS else unsure
-        return unsure, stuck
 
     def lay_panels(self, row: int) -> None:
         """Walk one row by panels that are split where the answer bends."""
@@ -238,14 +307,14 @@ class _SiteWork:
         self._keep(torch.tensor([row], device=self.gap.device), path.integral[None], path.points)
         self.reasons[row] = path.reason
 
-    def finished(self, first: Int[Tensor, " batch"]) -> SiteIntegral:
+    def finished(self, rough: Bool[Tensor, " batch"]) -> SiteIntegral:
         """What was found; rows that are as they should be have no reason."""
         missed = (self.gap > self.allowed).tolist()
         for row, reason in enumerate(self.reasons):
             if missed[row] and not reason:
                 self.reasons[row] = f"{int(self.points[row])} points are too few"
         return SiteIntegral(
-            self.scores, self.change, self.gap, self.points, tuple(self.reasons), first
+            self.scores, self.change, self.gap, self.points, tuple(self.reasons), rough
         )
 
     def _keep(self, rows: RowIndex, slopes: Context, count: int) -> None:
@@ -284,7 +353,7 @@ class _SiteWork:
             return torch.cat(
                 [
                     self.answer(
-                        replay(self.batch.rows(copies[chunk]), _Scaled(self.site, alphas[chunk])),
+                        self._replayed(copies[chunk], _Scaled(self.site, alphas[chunk])),
                         copies[chunk],
                     )
                     for chunk in torch.split(every, self._at_once())
@@ -299,16 +368,22 @@ class _SiteWork:
         for chunk in torch.split(every, self._at_once()):
             edit = _Scaled(self.site, alphas[chunk])
             with torch.enable_grad():
-                output = replay(self.batch.rows(copies[chunk]), edit)
+                output = self._replayed(copies[chunk], edit)
                 height = self.answer(output, copies[chunk])
                 # An answer may not depend on a layer at all: some read a tower below its last one.
                 reached = height.sum() + 0 * edit.scaled.sum()
                 (slope,) = torch.autograd.grad(reached, edit.scaled)
             yield chunk, height.detach(), wide(slope), edit.context
 
+    def _replayed(self, copies: RowIndex, edit: "_Scaled") -> HasLogits:
+        output: HasLogits = replay(self.batch.rows(copies), edit, read=self.read)
+        return output
 
-def _silence(batch: Batch, site: int, answer: Answer) -> tuple[Scores, float, Context]:
-    """The answers without the site, the bytes that one copy keeps to go backwards, the context."""
+
+def _silence(
+    batch: Batch, site: int, answer: Answer, read: ReadRows
+) -> tuple[Scores, Context, float, Context]:
+    """Without the site: the answers, their slopes, the bytes that a copy keeps, the context."""
     rows = torch.arange(len(batch), device=batch.real.device)
     edit = _Scaled(site, torch.zeros(len(batch), device=batch.real.device))
     weights = {_memory(weight)[0] for weight in batch.model.parameters()}
@@ -322,8 +397,11 @@ def _silence(batch: Batch, site: int, answer: Answer) -> tuple[Scores, float, Co
 
     hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor)
     with torch.enable_grad(), hooks:
-        silenced = answer(replay(batch.rows(rows), edit), rows)
-    return wide(silenced.detach()), sum(kept.values()) / len(batch), edit.context
+        silenced = answer(replay(batch.rows(rows), edit, read=read), rows)
+        # An answer may not depend on a layer at all: some read a tower below its last one.
+        (slope,) = torch.autograd.grad(silenced.sum() + 0 * edit.scaled.sum(), edit.scaled)
+    bytes_kept = sum(kept.values()) / len(batch)
+    return wide(silenced.detach()), wide(slope), bytes_kept, edit.context
 
 
 def _memory(tensor: Tensor) -> tuple[int, int]:
@@ -337,6 +415,8 @@ def _memory(tensor: Tensor) -> tuple[int, int]:
 
 class _Scaled(Edit):
     """Scales the context of one site, by one factor for each copy, and lets slopes flow to it."""
+
+    context_only = True
 
     def __init__(self, site: int, factors: Tensor) -> None:
         super().__init__([site])

@@ -157,7 +157,8 @@ def self_attribution(
     Args:
         target: the label or token to explain; without, what the model answers.
         rule: the points of the path: gauss, riemann (the paper) or left (its released code).
-        steps: how many points; auto takes as many as the tolerance needs.
+        steps: how many points; auto takes as many as the tolerance needs, of a family of rules that
+            use their points again.
         tolerance: the gap that is allowed, as a share of what a site changes.
     """
     chosen, subject = chosen_target(trace, target), trace.subject

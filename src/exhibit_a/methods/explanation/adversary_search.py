@@ -33,6 +33,7 @@ from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.answers import logits_along
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit
+from exhibit_a.trace.reading import rows_read
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target
 
@@ -71,6 +72,7 @@ class AdversarySearch:
         self.real = [self._real(site) for site in range(len(self.attention))]
         self.answer = self.distributions(trace.output)[0].detach()  # (place, answer)
         self.read = readout(trace, target)
+        self.rows = rows_read(trace, self.distributions)
         self.inner = max(0.0, epsilon * (1 - 1e-3) - ROUNDING)  # room for rounding
 
     def _real(self, site: int) -> Tensor:
@@ -82,7 +84,9 @@ class AdversarySearch:
     def run(self, maps: Mapping[int, Tensor], *, start: int | None = None) -> Answers:
         """The answers with ``maps`` in place, one for each copy."""
         copies = len(next(iter(maps.values())))
-        output = replay(self.trace, _ReplaceMaps(maps), start=start, copies=copies)
+        read = self.rows if start is None else None  # a run from the beginning is a whole one
+        edit = _ReplaceMaps(maps)
+        output = replay(self.trace, edit, start=start, copies=copies, read=read)
         return self.distributions(output)
 
     def distributions(self, output: HasLogits) -> Answers:

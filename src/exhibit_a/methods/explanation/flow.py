@@ -27,6 +27,7 @@ from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Nudge
 from exhibit_a.trace.layers import hidden_of_output
 from exhibit_a.trace.passes import answering_from
+from exhibit_a.trace.reading import ending_in
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target
 
@@ -46,10 +47,7 @@ def readout(trace: Trace, target: Target) -> Row:
     trace.subject.require_gradients()
     kept, position = answering_from(trace.keeping("hidden"), target.position)
     last = hidden_of_output(kept.layer_outputs[-1]).detach().clone().requires_grad_()
-    outputs = (*kept.layer_outputs[:-1], _with_states(kept.layer_outputs[-1], last))
-    answer = replace(target, scale="logit", position=position)(
-        replay(replace(kept, layer_outputs=outputs), start=len(kept.layers))
-    )
+    answer = replace(target, scale="logit", position=position)(ending_in(kept, last))
     (slope,) = torch.autograd.grad(answer.sum(), last)
     weight: Tensor = slope[0].norm(dim=-1)
     return weight / weight.sum()
@@ -162,8 +160,3 @@ def _pipes(start: Row, maps: Sequence[Map]) -> csr_array:
         connect(upper[:, None], lower[None, :], (attention + stay) / 2)
     width, row, column = (np.concatenate(entries) for entries in (widths, rows, columns))
     return csr_array((width, (row, column)), shape=(nodes, nodes))
-
-
-def _with_states(output: Tensor | tuple[object, ...], states: Tensor) -> object:
-    """The output of a layer with other hidden states in it."""
-    return states if isinstance(output, Tensor) else (states, *output[1:])

@@ -24,6 +24,7 @@ from exhibit_a.subject.tap import AttentionCall, Tap
 from exhibit_a.trace.answers import distributions
 from exhibit_a.trace.batches import Batch
 from exhibit_a.trace.gold import Gold
+from exhibit_a.trace.reading import rows_read
 from exhibit_a.trace.replay import replay
 
 What = Literal["attention", "keys", "features"]
@@ -161,6 +162,7 @@ class Rerun:
             gold = Gold(answer, (lengths - 1).to(answer.device) if goes_on else None)
         self.gold = gold
         self.unchanged = torch.softmax(gold.logits(batch.output).float(), -1)
+        self.read = rows_read(batch, lambda output: gold.logits(output).float())
 
     @property
     def own_right(self) -> Bool[Tensor, " text"]:
@@ -173,7 +175,7 @@ class Rerun:
         """The answers with ``tap`` in place; copies of a text stand next to each other."""
         index = torch.arange(len(self.batch)).repeat_interleave(copies)
         batch = self.batch.rows(index)
-        output = replay(batch, tap, start=batch.sites[min(sites)].call)
+        output = replay(batch, tap, start=batch.sites[min(sites)].call, read=self.read)
         answers = torch.softmax(self.gold.rows(index).logits(output).float(), -1)
         return answers.reshape(len(self.batch), copies, *answers.shape[1:])
 

@@ -47,6 +47,7 @@ from exhibit_a.trace.batches import (
 )
 from exhibit_a.trace.edits import Nudge
 from exhibit_a.trace.gold import Gold, gold_of_examples, prompt_of
+from exhibit_a.trace.reading import rows_read
 from exhibit_a.trace.replay import replay
 
 Measure = Literal["attribution", "taylor", "ablation", "attention"]
@@ -295,6 +296,7 @@ class _Ablation(_Measure):
         right, loss = gold.right_and_loss(batch.output)
         together = max(1, COPIED_TOKENS // batch.real.shape[1])
         accuracy, losses = [], []
+        read = rows_read(batch, lambda output: gold.right_and_loss(output)[1])
         for site in sites:
             rows = torch.arange(len(batch), device=device).repeat_interleave(site.heads)
             dropped = torch.arange(site.heads, device=device).repeat(len(batch))
@@ -302,7 +304,7 @@ class _Ablation(_Measure):
             for chunk in torch.split(torch.arange(len(rows)), together):
                 kept = torch.ones(len(chunk), len(sites), most, device=device)
                 kept[torch.arange(len(chunk)), site.index, dropped[chunk]] = 0
-                output = replay(batch.rows(rows[chunk]), KeptHeads(kept))
+                output = replay(batch.rows(rows[chunk]), KeptHeads(kept), read=read)
                 pieces.append(torch.stack(gold.rows(rows[chunk]).right_and_loss(output)))
             still_right, larger_loss = torch.cat(pieces, 1).reshape(2, len(batch), site.heads)
             accuracy.append(right.unsqueeze(1) - still_right)

@@ -189,6 +189,8 @@ def _patched(
 class _Patch(Edit):
     """Puts other outputs in the place of one head's, another head in every copy."""
 
+    context_only = True
+
     def __init__(self, site: int, heads: Sequence[int], outputs: SiteOutputs) -> None:
         super().__init__([site])
         self.heads, self.outputs = list(heads), outputs

@@ -25,7 +25,6 @@ from torch import Tensor
 
 CONTESTED = 16  # keys on which the sets of a block may differ
 CHAINED = 64  # and where each contains the one before it
-ROWS_AT_A_TIME = 256  # of a mask, where they are copied
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,8 +147,9 @@ def key_sets(visible: Bool[Tensor, "query key"]) -> KeySets:
 
 
 def _sizes(member: Bool[Tensor, "set key"]) -> Int[Tensor, " set"]:
-    """How many keys each set has, for some at a time: a sum of truths copies them as integers."""
-    return torch.cat([some.sum(-1) for some in torch.split(member, ROWS_AT_A_TIME)])
+    """How many keys each set has; torch would copy all truths as integers to add them up."""
+    sizes = member.cpu().numpy().sum(1, dtype=np.int64)
+    return torch.from_numpy(sizes).to(member.device)
 
 
 def _rows_of(

@@ -36,7 +36,7 @@ from exhibit_a.methods.identifiability.key_sets import Block, KeySets, key_sets
 from exhibit_a.methods.identifiability.ranks import (
     HeadMaps,
     HeadValues,
-    Ranks,
+    Spectrum,
     Tolerance,
     ranks,
     tolerance_for,
@@ -90,7 +90,7 @@ class Projection:
     most_rank: Int[Tensor, "*site head query"]  # counting all that is possibly above the tolerance
     keys_seen: Int[Tensor, " query"]
     rtol: Float[Tensor, " query"]  # tolerance, relative to the largest singular value
-    spectra: Sequence[Callable[[], Float[Tensor, "_head direction"]]]  # of some heads each
+    spectra: Sequence[Spectrum]  # of some heads each
 
     @cached_property
     def spectrum(self) -> Float[Tensor, "*site head direction"]:
@@ -147,7 +147,7 @@ def project(
 
     at_a_time = WORKSPACE // (effective.element_size() * visible.shape[1] * FEWEST_ROWS)
     runs = spread(project_heads, shares(len(maps), at_a_time, maps.device), maps.device)
-    counts = torch.cat([run.by_row() for run in runs], 1).to(maps.device)
+    counts = torch.cat([run.by_row for run in runs], 1).to(maps.device)
     least, rank, most = counts.reshape(3, *attention.shape[:-1])
     relative = [tolerance.of(size) for size in sets.size.tolist()]
     return Projection(
@@ -163,20 +163,15 @@ def project(
 
 @dataclass(frozen=True, eq=False)
 class _Counted:
-    """Ranks of the values of some heads; heads may share values."""
+    """Ranks of the values of some heads; heads may share values, which are not kept."""
 
-    ranks: Ranks
+    by_row: Int[Tensor, "3 head query"]  # the least, likely and largest rank of every row
+    of_values: Spectrum
     owner: Int[Tensor, " head"]
-    sets: KeySets
-
-    def by_row(self) -> Int[Tensor, "3 head query"]:
-        """The least, likely and largest rank of every row."""
-        counts = torch.stack([self.ranks.least, self.ranks.rank, self.ranks.most])
-        return counts[:, self.owner[:, None], self.sets.of_row]
 
     def spectrum(self) -> Float[Tensor, "head direction"]:
         """The singular values behind the row that sees most."""
-        return self.ranks.spectrum[self.owner]
+        return self.of_values()[self.owner]
 
 
 def _project(rows: "_Rows", values: HeadValues, sets: KeySets, tolerance: Tolerance) -> _Counted:
@@ -198,7 +193,8 @@ def _project(rows: "_Rows", values: HeadValues, sets: KeySets, tolerance: Tolera
                 kept = rows.room(solver.block, part)
                 space.project(raw, plan, part, kept)
                 rows.write(solver.block, part, raw, kept)
-    return _Counted(counted, owner, sets)
+    counts = torch.stack([counted.least, counted.rank, counted.most])
+    return _Counted(counts[:, owner[:, None], sets.of_row], counted.spectrum_later, owner)
 
 
 class _Rows:

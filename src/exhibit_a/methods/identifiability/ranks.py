@@ -18,8 +18,9 @@ settled from its core (the keys of all of them) and its union (the keys of any):
 The result is the one that a singular value decomposition of every V[S] would give.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 
 import torch
@@ -36,6 +37,7 @@ EXACT = torch.finfo(torch.float64).eps
 HeadMaps = Float[Tensor, "head query key"]
 HeadValues = Float[Tensor, "head key width"]
 Counts = Int[Tensor, "head query"]
+Spectrum = Callable[[], Float[Tensor, "_head direction"]]
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,12 @@ class Ranks:
     def factor(self) -> "Factor | None":
         """VᵀV on the largest set, factorised; None where it has lost too many digits."""
         return self.strengths.factor(self.widest)
+
+    @property
+    def spectrum_later(self) -> Spectrum:
+        """The spectrum, when it is called; VᵀV is kept for it instead of V, where that is known."""
+        gram = self.strengths.grams.get(_name(self.widest))
+        return (lambda: self.spectrum) if gram is None else partial(_roots_by_one_thread, gram)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +203,11 @@ def _gram(
         return None
     tall = matrix.shape[-2] > matrix.shape[-1]
     return matrix.mT @ matrix if tall else matrix @ matrix.mT
+
+
+def _roots_by_one_thread(gram: Float[Tensor, "head side side"]) -> Float[Tensor, "head side"]:
+    with one_thread():
+        return _roots(gram)
 
 
 def _roots(gram: Float[Tensor, "*batch side side"]) -> Float[Tensor, "*batch side"]:
