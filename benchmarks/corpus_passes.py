@@ -2,7 +2,7 @@
 
     python benchmarks/corpus_passes.py [--label NAME] [--out docs/data/corpus-passes.json]
 
-Self-attribution (24 texts) and token identifiability (240 texts, maps identity and linear) on the
+Self-attribution (96 texts) and token identifiability (240 texts, maps identity and linear) on the
 embedded model: the work of its matrices going forwards, and processor time on one thread, both
 beside one bare pass over the same texts in batches of one length. With ``PYTHONPATH`` set to the
 sources of another version, and its name as the label, that version stands beside in the file.
@@ -34,7 +34,7 @@ def main() -> None:
     options = asked.parse_args()
     torch.set_num_threads(1)
     subject = xa.load("sentiment")
-    few, many = made_up(24, (6, 14, 22)), made_up(240, range(4, 31))
+    few, many = made_up(96, (6, 14, 22)), made_up(240, range(4, 31))
     rows = {
         "self_attribution": beside(subject, few, lambda: corpus(subject, few)),
         "token_identifiability": beside(subject, many, lambda: tokens(subject, many)),

@@ -23,7 +23,7 @@ from exhibit_a.trace.layers import hidden_of_output, with_states
 from exhibit_a.trace.passes import Pass
 from exhibit_a.trace.replay import replay
 
-WORTH = 12  # rows that nobody reads: with fewer, to run a layer in two steps saves little
+WORTH = 12  # rows that nobody reads, of all texts: for fewer, no layer is run in two steps
 
 OfOutput = Callable[[HasLogits], Tensor]  # what is asked of an answer, for every row of a batch
 
@@ -32,7 +32,7 @@ def rows_read(passed: Pass, answer: OfOutput) -> tuple[int, ...] | None:
     """The rows of the last layer that ``answer`` is read from; None where it may be all."""
     kept = passed.keeping("hidden")
     states = hidden_of_output(kept.layer_outputs[-1]).detach()
-    if states.ndim != 3 or states.shape[1] <= WORTH or kept.subject.gradient_obstacle:
+    if states.ndim != 3 or states[..., 0].numel() <= WORTH or kept.subject.gradient_obstacle:
         return None
     leaf = states.clone().requires_grad_()
     with torch.enable_grad():
@@ -41,7 +41,7 @@ def rows_read(passed: Pass, answer: OfOutput) -> tuple[int, ...] | None:
             return None
         (slopes,) = torch.autograd.grad(reached.sum(), leaf, materialize_grads=True)
     rows = (slopes != 0).any(-1).any(0).nonzero().flatten()
-    if not 0 < len(rows) <= states.shape[1] - WORTH:
+    if not len(rows) or len(states) * (states.shape[1] - len(rows)) < WORTH:
         return None
     found, reached = tuple(rows.tolist()), reached.detach()
     with torch.no_grad():
