@@ -252,12 +252,17 @@ def _answer(maps: torch.Tensor) -> torch.Tensor:
 def our_attention() -> None:
     from exhibit_a.methods.attribution.path_integral import Plan, integrate, wide
     from exhibit_a.trace.batches import of_one
+    from exhibit_a.trace.reading import rows_read
 
-    target = xa.choose_target(trace(), label=0)
+    target, batch = xa.choose_target(trace(), label=0), of_one(trace())
     whole = wide(target(trace().output).detach())
-    plan = Plan("gauss", POINTS)
     integrate(
-        of_one(trace()), trace().sites[-1].index, lambda out, _: target(out), whole, plan=plan
+        batch,
+        trace().sites[-1].index,
+        lambda out, _: target(out),
+        whole,
+        plan=Plan("gauss", POINTS),
+        read=rows_read(batch, target),
     )
 
 

@@ -91,7 +91,7 @@ forwards, and processor time (`python benchmarks/corpus_passes.py --out docs/dat
 
 {corpus}
 
-Self-attribution walks a path at every site. Three things make that cheap, and none changes what is computed:
+Self-attribution walks a path at every site. Three things make that cheap, and none makes it less exact:
 
 * a replay begins at the layer of the site, and copies of a text, which differ in α alone, meet the queries, keys and values of that
   layer once;
