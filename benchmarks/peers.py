@@ -28,7 +28,7 @@ from exhibit_a.methods.identifiability.projection import Projection, project
 from exhibit_a.subject.guard import frozen_eval
 from exhibit_a.subject.subject import Subject
 
-TOKENS, LONG, REPEATS, POINTS = 64, 512, 3, 5
+TOKENS, LONG, REPEATS, POINTS = 64, 512, 9, 5
 PROMPT = "Once upon a time there was a little girl named Lily who had a red ball ."
 ANSWER = " She liked to play with her ball in the park every day ."
 
@@ -91,7 +91,14 @@ def pairings() -> Iterator[Pairing]:
         lens_cache,
         llama_capture,
     )
-    yield Pairing("maps and states", "nnsight trace", "nnsight", nnsight_states, llama_capture)
+    yield Pairing(
+        "maps and states",
+        "nnsight trace",
+        "nnsight",
+        nnsight_states,
+        llama_capture,
+        "theirs: states alone, and no map is formed",
+    )
     yield Pairing(
         f"attention attribution, one layer, {POINTS} points",
         "captum IntegratedGradients",
