@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
-from scipy.stats import kendalltau
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, require_choice
@@ -305,6 +304,8 @@ def _agreement(scores: PerToken, single: PerToken) -> float:
     """Kendall's τ between scores and what each token changes alone."""
     if len(scores) <= 2 or not scores.std() > 0 or not single.std() > 0:
         return math.nan
+    from scipy.stats import kendalltau  # only here: who only explains a text need not wait for it
+
     return float(kendalltau(scores.numpy(), single.numpy()).statistic)
 
 
