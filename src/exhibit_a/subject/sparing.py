@@ -1,6 +1,6 @@
 """What of a layer need not be computed twice, or at all?
 
-Two things, and to leave them out changes no number:
+Two things, and to leave them out changes no number beyond its rounding:
 
 * **Copies.** A batch often holds many copies of one text, each with an edit of its own. Until the
   edit acts they are equal: weights meet every text once, and what comes out is repeated. What is
