@@ -257,7 +257,8 @@ def _answer(maps: torch.Tensor) -> torch.Tensor:
 
 
 def our_attention() -> None:
-    from exhibit_a.methods.attribution.path_integral import Plan, integrate, wide
+    from exhibit_a.methods.attribution.path_integral import Plan, integrate
+    from exhibit_a.numerics.exact import wide
     from exhibit_a.trace.batches import of_one
     from exhibit_a.trace.reading import rows_read
 

@@ -29,7 +29,8 @@ from support.quiet import begun
 from transformers import BertConfig, BertForSequenceClassification, LlamaConfig, LlamaForCausalLM
 
 import exhibit_a as xa
-from exhibit_a.methods.attribution.path_integral import STRICT, Plan, _SiteWork, wide
+from exhibit_a.methods.attribution.path_integral import STRICT, Plan, _SiteWork
+from exhibit_a.numerics.exact import wide
 from exhibit_a.numerics.panels import ROUGH
 from exhibit_a.numerics.quadrature import nested
 from exhibit_a.trace.batches import of_one

@@ -302,9 +302,9 @@ def test_memory_decides_how_many_copies_walk_together_but_not_the_numbers(monkey
     free = self_attribution(trace, steps=12)
     together = []
     monkeypatch.setattr(paths, "free_bytes", lambda device: 3_000)
-    seen = paths._Scaled.__init__
+    seen = paths.Scaled.__init__
     monkeypatch.setattr(
-        paths._Scaled,
+        paths.Scaled,
         "__init__",
         lambda self, site, factors: (together.append(len(factors)), seen(self, site, factors))[1],
     )

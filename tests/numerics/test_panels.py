@@ -7,7 +7,6 @@ from exhibit_a.numerics.panels import (
     ORDER,
     ROUGH,
     Stretch,
-    climb,
     panel_over,
     side_by_side,
     total_error,
@@ -36,13 +35,6 @@ def test_weights_follow_the_speed_of_a_bent_stretch():
     assert bent.ends == (0.0, 0.5)
     assert float(bent.weights.sum()) == pytest.approx(0.5)
     assert float(bent.weights @ bent.points) == pytest.approx(0.125)
-
-
-def test_climbing_along_the_slopes_of_a_polynomial_reaches_its_heights():
-    points = Stretch(0.0, 1.0, 1.0, 1.0, 0.0, 0.0).points
-    for degree in range(1, ORDER + 1):
-        climbed = climb(degree * points ** (degree - 1), ORDER)
-        torch.testing.assert_close(climbed, points**degree, rtol=0, atol=1e-12)
 
 
 def test_a_panel_that_closes_has_no_error_and_one_that_does_not_has_its_gap():

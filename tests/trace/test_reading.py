@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from transformers import BertForSequenceClassification
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from exhibit_a.errors import NotComputableError
+from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.subject.subject import load
 from exhibit_a.trace import edits, reading
 from exhibit_a.trace.batches import KeptHeads, of_one
@@ -173,3 +173,9 @@ def test_rows_that_differ_are_never_taken_for_copies():
         expected = replay(replace(trace, layer_outputs=alone), edits.scale(1, 1.0)).logits
         assert_close(together[copy : copy + 1], expected, rtol=1e-4, atol=1e-5)
     assert (together[0] - together[1]).abs().amax() > 1e-3
+
+
+@pytest.mark.parametrize("rows", [(), (7,), (-1,)])
+def test_rows_that_are_not_there_are_refused_in_one_line(rows):
+    with pytest.raises(BadRequestError, match=r"has rows 0 to 6; \[.*\] were to be read"):
+        replay(trace_of("bert"), edits.scale(1, 0.5), read=rows)

@@ -50,3 +50,12 @@ def _has_float64(device_type: str) -> bool:
     except (TypeError, RuntimeError):  # which of them depends on the device
         return False
     return True
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """At least single precision: sums of half-precision numbers are too inexact.
+
+    >>> wide(torch.ones(2, dtype=torch.bfloat16)).dtype, wide(torch.ones(2).double()).dtype
+    (torch.float32, torch.float64)
+    """
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

@@ -4,7 +4,7 @@ F moves along a stretch of α, and its slope is a sum of contributions (``paths.
 five Gauss–Legendre points over the stretch and knows its own error, because F is known at its ends:
 
 * the gap is what the slopes at the points, integrated, miss of the change of F;
-* the bend is what F at a point differs from where the slopes lead (``climb``);
+* the bend is what F at a point differs from where the slopes lead (``Rule.climbing``);
 * the error is the gap, or the bend by ``ROUGH`` where that is larger.
 
 The middle point is where a panel is halved, so that F at the new ends costs nothing. A stretch runs
@@ -19,10 +19,8 @@ from itertools import pairwise
 from math import log
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from numpy.polynomial import legendre
 from torch import Tensor
 
 from exhibit_a.numerics.exact import exact
@@ -125,7 +123,8 @@ class OpenPanel:
 def panel_over(stretch: Stretch, heights: Tensor, slopes: Tensor, integral: Tensor) -> OpenPanel:
     """What the contributions at the points of a stretch add up to, and what they miss."""
     gap = stretch.high - stretch.low - float(stretch.weights @ slopes)
-    climbed = climb(slopes * stretch.speed(_rule().points), ORDER)
+    moving = exact(slopes * stretch.speed(_rule().points))
+    climbed = moving @ _rule().climbing.to(moving.device)
     bend = float((stretch.low + climbed - heights).abs().amax())
     return OpenPanel(
         stretch,
@@ -161,27 +160,6 @@ def side_by_side(weights: Sequence[Float[Tensor, "_panel _point"]]) -> Float[Ten
         spread[row : row + len(each), column : column + each.shape[1]] = each
         row, column = row + len(each), column + each.shape[1]
     return spread
-
-
-def climb(slopes: Float[Tensor, "*batch point"], count: int) -> Float[Tensor, "*batch point"]:
-    """How far F has risen at each Gauss point, judged by the slopes at all of them.
-
-    The slopes are read as a polynomial in Legendre form, whose terms integrate in closed form:
-    ∫₋₁ˣ P_k = (P_{k+1}(x) - P_{k-1}(x)) / (2k + 1).
-    """
-    slopes = exact(slopes)
-    return slopes @ _climbing(count).to(slopes.device)
-
-
-@cache
-def _climbing(count: int) -> Tensor:
-    points, weights = legendre.leggauss(count)
-    values = legendre.legvander(points, count)  # (point, degree 0 … count)
-    degree = np.arange(count)
-    coefficients = weights[:, None] * values[:, :count] * (2 * degree + 1) / 2
-    below = np.concatenate([-np.ones((count, 1)), values[:, : count - 1]], axis=1)
-    risen = (values[:, 1:] - below) / (2 * degree + 1)
-    return torch.from_numpy(coefficients @ risen.T / 2)
 
 
 @cache

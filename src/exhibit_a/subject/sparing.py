@@ -24,6 +24,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
+from exhibit_a.errors import BadRequestError
 from exhibit_a.subject.guard import Forward, wrap_forward
 
 RowIndex = Int[Tensor, " _row"]
@@ -83,6 +84,7 @@ class Sparing:
         states = _states(args, kwargs)
         if self.read is None or states is None:
             return forward(*args, **kwargs)
+        _require_rows(self.read.tolist(), states.shape[1])
         self.held = []
         try:
             return forward(*args, **kwargs)  # a layer whose attention is not seen runs to its end
@@ -153,6 +155,12 @@ def _copies(texts: RowIndex | None) -> tuple[RowIndex, RowIndex]:
     first = {number: row for row, number in reversed(list(enumerate(numbers)))}
     places = {number: place for place, number in enumerate(first)}
     return torch.tensor(list(first.values())), torch.tensor([places[n] for n in numbers])
+
+
+def _require_rows(read: list[int], count: int) -> None:
+    """Refuse rows that the last layer does not have."""
+    if not read or not 0 <= min(read) <= max(read) < count:
+        raise BadRequestError(f"The last layer has rows 0 to {count - 1}; {read} were to be read.")
 
 
 def _has_weights(module: nn.Module) -> bool:

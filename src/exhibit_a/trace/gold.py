@@ -18,6 +18,7 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError
 from exhibit_a.examples import Example
 from exhibit_a.examples.labels import classes_of
+from exhibit_a.numerics.exact import wide
 from exhibit_a.shapes import HasLogits, Options, Scores
 from exhibit_a.subject.prompts import Prompt, Reply, goes_on, prompted
 from exhibit_a.subject.subject import Subject
@@ -59,7 +60,7 @@ class Gold:
     def right_and_loss(self, output: HasLogits) -> tuple[Float[Tensor, " row"], Scores]:
         """Whether each row is right (1 or 0), and its loss."""
         logits = self.logits(output)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        logits = wide(logits)
         tokens = self.tokens.to(logits.device)
         right = ((logits.argmax(-1) == tokens) | (tokens == NOTHING)).all(-1)
         losses = torch.nn.functional.cross_entropy(

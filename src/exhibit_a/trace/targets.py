@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
+from exhibit_a.numerics.exact import wide
 from exhibit_a.shapes import HasLogits, Options, Scores
 from exhibit_a.subject.anatomy import ANSWERS
 from exhibit_a.subject.modes import usual_modes
@@ -58,7 +59,7 @@ class Target:
         if self.scale == "logit" or self.against is not None:
             against = 0.0 if self.against is None else logits[..., self.against]
             return (self._picked(logits) - against).sum(-1)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        logits = wide(logits)
         if self.scale == "log_odds":
             return _log_odds(logits, self._picked(logits), self.indices)
         shares = (self._picked(logits) - logits.logsumexp(-1)).sum(-1)

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from exhibit_a.methods.explanation.shuffling import shuffled
-from exhibit_a.numerics.exact import exact_sum
+from exhibit_a.numerics.exact import exact_sum, wide
 from exhibit_a.numerics.memory import free_bytes
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.numerics.spilling import copies_at_once, zeros_to_add_to
@@ -62,7 +62,7 @@ class FrozenText:
     def of(cls, trace: Trace, target: Target) -> "FrozenText":
         """The maps of a pass."""
         kept = trace.keeping("attention", "values", "hidden")
-        attention = tuple(_wide(maps) for maps in kept.attention)
+        attention = tuple(wide(maps) for maps in kept.attention)
         level = tuple(
             maps.sum(-1) / seen.sum(-1).clamp_min(1).to(maps)
             for maps, seen in zip(attention, kept.visible, strict=True)
@@ -181,7 +181,7 @@ class Company:
             margins.append(reached.detach().float().cpu())
             steep = torch.zeros(len(chunk), dtype=torch.double)
             for site, (slope, seen) in enumerate(zip(slopes, blend.values_seen, strict=True)):
-                by_context, values = _wide(slope), _wide(seen)  # ∂F/∂P is their product
+                by_context, values = wide(slope), wide(seen)  # ∂F/∂P is their product
                 moved = self.frozen(site, places[chunk]) - self.even(site, places[chunk])
                 steep += exact_sum(by_context * (moved @ values), (1, 2, 3)).cpu()
                 for total, row in zip(sums, weights[:, chunk], strict=True):
@@ -406,7 +406,3 @@ def by_site(edges: AllMaps, like: Sequence[SiteMap]) -> tuple[SiteMap, ...]:
 def _spread(level: Float[Tensor, "... query"], seen: Bool[Tensor, "... query key"]) -> Tensor:
     """Even maps: in every row, the same weight for every key that it may see."""
     return level.unsqueeze(-1) * seen.to(level)
-
-
-def _wide(tensor: Tensor) -> Tensor:
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

@@ -24,7 +24,7 @@ The equal steps of the paper (right ends) and of its released code (left ends) a
 comparison (``numerics/quadrature.py``).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -32,18 +32,18 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
+from exhibit_a.methods.attribution.scaled_site import Answer, ReadRows, Scaled, silence
 from exhibit_a.methods.registry import Cost
 from exhibit_a.numerics import paths
-from exhibit_a.numerics.exact import exact, exact_sum, returned
+from exhibit_a.numerics.exact import exact, exact_sum, returned, wide
 from exhibit_a.numerics.memory import BACKWARDS, free_bytes
 from exhibit_a.numerics.panels import ROUGH
 from exhibit_a.numerics.quadrature import Rule, nested, rule_named
 from exhibit_a.numerics.spilling import copies_at_once, spilled
 from exhibit_a.shapes import Context, HasLogits, Scores
-from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.answers import distribution_at
 from exhibit_a.trace.batches import Batch, Maps, RowIndex
-from exhibit_a.trace.edits import Edit, Nudge
+from exhibit_a.trace.edits import Nudge
 from exhibit_a.trace.reading import rows_read
 from exhibit_a.trace.replay import replay
 
@@ -56,9 +56,6 @@ TOKENS_AT_ONCE = 2048  # more in one walk is no faster,
 WALK = Cost(  # for all sites of one text
     forwards=2, per_layer=2.6, backwards=True, maps=2, at_once=TOKENS_AT_ONCE
 )
-
-Answer = Callable[[HasLogits, RowIndex], Scores]  # output of a replay, row of each copy → F
-ReadRows = tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
@@ -217,7 +214,9 @@ class _SiteWork:
     ) -> None:
         self.batch, self.site, self.answer, self.plan = batch, site, answer, plan
         self.read = read
-        self.silenced, self.start, self.cost, self.context = _silence(batch, site, answer, read)
+        silent = silence(batch, site, answer, read)
+        self.silenced, self.start, self.context = silent.answers, silent.slopes, silent.context
+        self.cost = silent.kept
         self.rows: tuple[int, ...] | None = None  # the queries whose entries are formed
         if batch.asked is not None:
             self.rows = batch.asked.rows if batch.attention[site].shape[2] else ()
@@ -353,7 +352,7 @@ class _SiteWork:
             return torch.cat(
                 [
                     self.answer(
-                        self._replayed(copies[chunk], _Scaled(self.site, alphas[chunk])),
+                        self._replayed(copies[chunk], Scaled(self.site, alphas[chunk])),
                         copies[chunk],
                     )
                     for chunk in torch.split(every, self._at_once())
@@ -366,73 +365,13 @@ class _SiteWork:
         """Which copies, their answers, slopes and contexts; as many at a time as memory allows."""
         every = torch.arange(len(copies), device=copies.device)
         for chunk in torch.split(every, self._at_once()):
-            edit = _Scaled(self.site, alphas[chunk])
+            edit = Scaled(self.site, alphas[chunk])
             with torch.enable_grad():
                 output = self._replayed(copies[chunk], edit)
                 height = self.answer(output, copies[chunk])
-                # An answer may not depend on a layer at all: some read a tower below its last one.
-                reached = height.sum() + 0 * edit.scaled.sum()
-                (slope,) = torch.autograd.grad(reached, edit.scaled)
-            yield chunk, height.detach(), wide(slope), edit.context
+                slope = edit.slopes_of(height)
+            yield chunk, height.detach(), slope, edit.context
 
-    def _replayed(self, copies: RowIndex, edit: "_Scaled") -> HasLogits:
+    def _replayed(self, copies: RowIndex, edit: Scaled) -> HasLogits:
         output: HasLogits = replay(self.batch.rows(copies), edit, read=self.read)
         return output
-
-
-def _silence(
-    batch: Batch, site: int, answer: Answer, read: ReadRows
-) -> tuple[Scores, Context, float, Context]:
-    """Without the site: the answers, their slopes, the bytes that a copy keeps, the context."""
-    rows = torch.arange(len(batch), device=batch.real.device)
-    edit = _Scaled(site, torch.zeros(len(batch), device=batch.real.device))
-    weights = {_memory(weight)[0] for weight in batch.model.parameters()}
-    kept: dict[int, int] = {}
-
-    def count(tensor: Tensor) -> Tensor:
-        place, size = _memory(tensor)
-        if place not in weights:
-            kept[place] = size
-        return tensor.detach()  # with its graph, a saved result would keep itself alive for ever
-
-    hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor)
-    with torch.enable_grad(), hooks:
-        silenced = answer(replay(batch.rows(rows), edit, read=read), rows)
-        # An answer may not depend on a layer at all: some read a tower below its last one.
-        (slope,) = torch.autograd.grad(silenced.sum() + 0 * edit.scaled.sum(), edit.scaled)
-    bytes_kept = sum(kept.values()) / len(batch)
-    return wide(silenced.detach()), wide(slope), bytes_kept, edit.context
-
-
-def _memory(tensor: Tensor) -> tuple[int, int]:
-    """Where a tensor lies and how many bytes that is; quantised weights have no place."""
-    try:
-        storage = tensor.untyped_storage()
-        return storage.data_ptr(), storage.nbytes()
-    except RuntimeError:
-        return 0, 0
-
-
-class _Scaled(Edit):
-    """Scales the context of one site, by one factor for each copy, and lets slopes flow to it."""
-
-    context_only = True
-
-    def __init__(self, site: int, factors: Tensor) -> None:
-        super().__init__([site])
-        self.factors = factors
-        self.context = self.scaled = factors
-
-    def result(self, call: AttentionCall, context: Context) -> Context | None:
-        """The context, scaled by each copy's factor."""
-        if call.site not in self.sites:
-            return None
-        self.context = context.detach()
-        factors = self.factors.to(context.dtype).reshape(-1, 1, 1, 1)
-        self.scaled = (factors * self.context).requires_grad_()
-        return self.scaled
-
-
-def wide(tensor: Tensor) -> Tensor:
-    """At least single precision: sums of half-precision numbers are too inexact."""
-    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

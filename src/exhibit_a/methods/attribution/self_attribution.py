@@ -27,10 +27,10 @@ from exhibit_a.methods.attribution.path_integral import (
     Plan,
     SiteIntegral,
     attribute,
-    wide,
 )
 from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.methods.registry import method, rows_of
+from exhibit_a.numerics.exact import wide
 from exhibit_a.numerics.quadrature import RuleName
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult

@@ -26,8 +26,9 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
 from exhibit_a.examples import Example, fingerprint, read_examples
 from exhibit_a.examples.labels import limited
-from exhibit_a.methods.attribution.path_integral import WALK, Plan, attribute, wide
+from exhibit_a.methods.attribution.path_integral import WALK, Plan, attribute
 from exhibit_a.methods.registry import method
+from exhibit_a.numerics.exact import wide
 from exhibit_a.progress import Progress
 from exhibit_a.results.plain import Stored
 from exhibit_a.results.result import Result
