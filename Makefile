@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 demo: $(RUNS)  ## explain a sentence with the embedded model
 	mkdir -p build
-	$(BIN)/exhibit-a explain --html build/report.html --timing $(REVIEW)
+	$(BIN)/exhibit-a explain --html build/report.html --timing --probes 8 $(REVIEW)
 
 viewer: viewer/node_modules  ## build the page's script from its source, and test it (needs Node 20)
 	cd viewer && npm run build && npm test

@@ -10,12 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from exhibit_a.methods.registry import Cost, methods
+from exhibit_a.trace.replay import LONG
+from exhibit_a.trials.stages import FEWEST, PROBES, STAGES, TANGENTS
 
 ROOT = Path(__file__).parents[2]
 PAGE, DATA, FIGURE = ROOT / "docs/speed.md", ROOT / "docs/data", ROOT / "docs/figures/rows.svg"
 MISSING = "*Not measured yet.*"
 LAYERS, WIDTH, LENGTHS = 12, 768, (32, 128, 512)
 SVD = "thin float32 SVD of V"
+LITTLE = 0.5  # passes; less is not shown
 
 TEXT = """# What does it cost?
 
@@ -79,6 +82,28 @@ Memory of one layer of 12 heads at {peak_tokens} tokens, in a process that does 
 
 {peaks}
 
+## A trial
+
+A whole trial of the embedded model without pictures, in forward passes: its processor time over that of one pass of the same model
+on the same text, one thread (`python benchmarks/trial.py --out docs/data/trial.json`). A trial is meant to take 150 at most. An
+empty place: that stage has nothing to do there, or is left out.
+
+{trial}
+
+What makes it cheap, and changes no number beyond its rounding:
+
+* with frozen maps, what a head averages is one product of its map with the values of all copies side by side, and what it averages
+  evenly is a mean: no copy has maps of its own;
+* queries and keys are not made for heads whose maps are given. Which modules only make these is tried once for a model, on a probe:
+  no slope reaches the answer from them, and with NaN in their place it stays the same to the last bit;
+* ranks that keys decide, and the search for other valid maps, need Σ w k kᵀ for many rows w: one product serves all of them. Most
+  rows are settled by a triangular factor, the others by their eigenvectors;
+* from {long} tokens on, replays that only change what heads averaged run on the model's fused kernel.
+
+And what is limited: in a long text, other valid maps are searched for in the rows that contribute most to the heads that carry the
+answer, and in a few of every head; all others count as those. Of {mixed} tokens or fewer, mixing is estimated with 2 to {probes}
+probes; of more tokens only where `probes=` asks for it.
+
 ## Starting, and going through a corpus
 
 `exhibit-a explain` of 20 words, cold: processor seconds of its parts, one thread, the least of {start_runs} processes
@@ -136,6 +161,10 @@ def page() -> str:
         all_maps=f"{maps:,.0f} GB",
         capture=_capture(),
         **_effective(_read("effective.json")),
+        trial=_trial(),
+        long=LONG,
+        mixed=TANGENTS // FEWEST,
+        probes=PROBES,
         **_start(_read("start.json")),
         corpus=_corpus(_read("corpus-passes.json")),
         **_quadrature(),
@@ -219,6 +248,25 @@ def _effective(measured: dict[str, Any]) -> dict[str, str]:
         "peak_tokens": f"{measured['peaks'][0]['tokens']:,}",
         "peaks": "\n".join(peaks),
     }
+
+
+def _trial() -> str:
+    """What trials of several lengths take, stage by stage."""
+    measured = _read("trial.json")
+    if not measured:
+        return MISSING
+    names = [
+        name for name in STAGES if any(row["stages"].get(name, 0) >= LITTLE for row in measured)
+    ]
+    table = [
+        f"| tokens | passes | of them {' | '.join(names)} |",
+        "|---|---|" + "---|" * len(names),
+    ]
+    for row in measured:
+        shares = [row["stages"].get(name, 0) for name in names]
+        told = " | ".join(f"{share:.0f}" if share >= LITTLE else "" for share in shares)
+        table.append(f"| {row['tokens']} | {row['passes']:.0f} | {told} |")
+    return "\n".join(table)
 
 
 def _start(measured: dict[str, Any]) -> dict[str, str]:

@@ -385,7 +385,8 @@ def passes(rows: list[dict[str, Any]]) -> str:
     return f"""{title}
 
 Forward passes of `sentiment`, counted in its layers (a pass that begins at the fourth of six layers is half a one); of
-pictures, shortened texts. At most 150 and 250 were asked.
+pictures, shortened texts. At most 150 and 250 were asked. What a trial takes by processor time stands on the page of
+[costs](speed.md#a-trial).
 
 {table(header, lines)}{_in_batches(words.rows(DATA / "reliance-batches.jsonl"))}"""
 
@@ -479,7 +480,7 @@ One pass of the model is examined by every method that applies; a method that do
 | question | number | from |
 |---|---|---|
 | Does the answer rest on where it looks? | `reliance`: its share in what the margin (log-odds of the answer) loses when all heads look evenly; `one_head`: what it takes alone; `steering`: what it takes when all other maps may follow | `xa.reliance` and interventions |
-| Are its weights determined? | `distance`: total variation between a row and the farthest other valid row found (not negative, same sum, same output of the head); rows count by what they contribute | `attention_identifiability`; a search over all rows |
+| Are its weights determined? | `distance`: total variation between a row and the farthest other valid row found (not negative, same sum, same output of the head); rows count by what they contribute | `attention_identifiability`; a search over all rows, or in a long text over those that contribute most, for which the others are taken to be alike |
 | Does it point where its contribution comes from? | `pointing`: cosine of the weights of a row and of what its keys contributed, compared with the median key; `coherence`: how far its rows speak for the same side (1: all, 0: as many against as for); `chance`: p-value of a share as large with permuted rows | the slopes of `xa.reliance` |
 
 ## Five words

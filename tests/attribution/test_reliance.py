@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from exhibit_a.corpus import run as run_corpus
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.methods.attribution import head_company
+from exhibit_a.methods.attribution import frozen_maps
 from exhibit_a.methods.attribution.along_rows import along_rows
 from exhibit_a.methods.attribution.head_company import Company
 from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
@@ -287,13 +287,13 @@ def test_scores_of_tokens_take_the_path_alone():
     with counting_passes(trace.subject) as spent:
         scores = token_scores(trace, target)
     assert_close(scores, whole.token_scores)
-    assert spent.taken()[0] == whole.checks["points"] + 2  # the ends of the path
+    assert spent.taken()[0] == whole.checks["points"] + 1  # all heads even; none is the answer
 
 
 def test_few_sums_of_slopes_at_a_time_give_the_same_shares(monkeypatch):
     trace = capture(opinionated(), TEXT)
     usual = reliance(trace, by="path")
-    monkeypatch.setattr(head_company, "HELD", 1)
+    monkeypatch.setattr(frozen_maps, "HELD", 1)
     few = reliance(trace, by="path")
     assert few.determined == usual.determined
     assert_close(torch.cat(few.heads), torch.cat(usual.heads), rtol=0.02, atol=0.01 * usual.size)

@@ -11,7 +11,8 @@ from torch.testing import assert_close
 
 from exhibit_a import corpus
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
-from exhibit_a.methods.attribution.head_company import Company, FrozenText
+from exhibit_a.methods.attribution.frozen_maps import FrozenText
+from exhibit_a.methods.attribution.head_company import Company
 from exhibit_a.methods.attribution.head_game import margin_of
 from exhibit_a.methods.attribution.reliance import reliance, relied_together
 from exhibit_a.methods.registry import find

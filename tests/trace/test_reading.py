@@ -12,8 +12,10 @@ from transformers import BertForSequenceClassification
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.methods.attribution.scaled_site import Scaled
 from exhibit_a.subject.subject import load
 from exhibit_a.trace import edits, reading
+from exhibit_a.trace import replay as replaying
 from exhibit_a.trace.batches import KeptHeads, of_one
 from exhibit_a.trace.capture import capture
 from exhibit_a.trace.layers import hidden_of_output, with_states
@@ -179,3 +181,30 @@ def test_rows_that_differ_are_never_taken_for_copies():
 def test_rows_that_are_not_there_are_refused_in_one_line(rows):
     with pytest.raises(BadRequestError, match=r"has rows 0 to 6; \[.*\] were to be read"):
         replay(trace_of("bert"), edits.scale(1, 0.5), read=rows)
+
+
+@pytest.mark.parametrize("name", [*CONTRACT, *HYBRID])
+def test_long_texts_are_replayed_on_fused_kernels_to_the_same_end(name, monkeypatch):
+    """Where nothing but contexts is changed, the maps of a long text are never formed."""
+    trace, target, rows = asked(name)
+    for site in {0, len(trace.sites) - 1}:
+        answers = []
+        for long in (10**6, 1):
+            monkeypatch.setattr(replaying, "LONG", long)
+            edit = Scaled(site, torch.tensor([0.3]))
+            with torch.enable_grad():
+                reached = target(replay(trace, edit, read=rows))
+                answers.append((reached.detach(), edit.slopes_of(reached)))
+        (eager, slopes), (fused, others) = answers
+        assert_close(fused, eager, rtol=1e-4, atol=1e-5)
+        assert_close(others, slopes, rtol=1e-3, atol=1e-4 * float(slopes.abs().amax()))
+
+
+def test_half_precision_is_replayed_as_it_ran(monkeypatch):
+    monkeypatch.setattr(replaying, "LONG", 1)
+    trace = trace_of("bert")
+    edit = Scaled(0, torch.tensor([0.3]))
+    assert replaying.runs_fused(trace, edit)
+    assert not replaying.runs_fused(trace, edits.scale(0, 0.3))  # it asks for the weights
+    half = load(FAMILIES["bert"].build().to(torch.bfloat16))
+    assert not replaying.runs_fused(capture(half, FAMILIES["bert"].inputs()), edit)

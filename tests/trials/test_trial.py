@@ -21,7 +21,7 @@ from exhibit_a.methods.identifiability.polytope import polytope
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture
 from exhibit_a.trials import stages
-from exhibit_a.trials.head_numbers import HeadNumbers
+from exhibit_a.trials.head_numbers import HeadNumbers, _distances
 from exhibit_a.trials.verdict import (
     CONTESTED,
     EVIDENCE,
@@ -149,12 +149,16 @@ def test_where_work_is_dear_the_rows_that_carry_most_are_searched(monkeypatch):
     trace = capture(subject_of("bert"), ids(20))
     free = tuple(torch.ones(4, 20, dtype=torch.bool) for _ in trace.sites)
     worth = tuple(torch.arange(20.0).expand(4, 20) for _ in trace.sites)
-    monkeypatch.setattr(other, "EFFORT", 2 * 12 * 20 * 81 * 12)
+    worth = tuple(rows * (1 + 9 * (site == 1)) for site, rows in enumerate(worth))
+    monkeypatch.setattr(other, "_affordable_rows", lambda _: 80)
     found = other.alternative_maps(trace, free, first=worth)
-    assert (found.searched, found.free) == (24, 240)
-    for new, raw in zip(found.maps, trace.attention, strict=True):
-        assert torch.equal(new[:, :18], raw[:, :18])
-        assert not torch.equal(new[:, 18:], raw[:, 18:])
+    assert found.free == 240
+    assert [int(marks.sum()) for marks in found.tried] == [16, 48, 16]
+    for site, (new, raw) in enumerate(zip(found.maps, trace.attention, strict=True)):
+        first = int(found.tried[site][0].nonzero()[0])
+        assert first <= 16  # four rows of every head, and more where they are worth more
+        assert torch.equal(new[:, :first], raw[:, :first])
+        assert not torch.equal(new[:, first:], raw[:, first:])
 
 
 def edited(change):
@@ -280,11 +284,36 @@ def test_too_much_work_is_less_work_or_a_reason(monkeypatch):
     monkeypatch.setattr(stages, "EFFORT", 6 * weights * 49)
     assert stages.affordable_probes(trace, 16) == 6
     assert stages.affordable_probes(trace, 5) == 5
-    monkeypatch.setattr(stages, "EFFORT", 3 * weights * 49)
+    monkeypatch.setattr(stages, "EFFORT", weights * 49)
     found = xa.trial(trace.subject, ids(7))
     assert set(found.skipped) == {"mixing"}
     assert "Call the method itself" in found.skipped["mixing"]
     assert (found.hidden, found.mixing) == (None, None)
+
+
+def test_without_a_wish_mixing_takes_the_probes_that_fit():
+    """Each of a few tokens in 8 directions at most, of more tokens in fewer, of many in none."""
+    for tokens, probes in ((5, 8), (12, 4), (24, 2)):
+        trace = capture(subject_of("bert"), ids(tokens))
+        assert stages.affordable_probes(trace, None) == probes
+    trace = capture(subject_of("bert"), ids(25))
+    with pytest.raises(NotComputableError, match=r"50 forward passes; .*probes=8"):
+        stages.affordable_probes(trace, None)
+    assert stages.affordable_probes(trace, 8) == 8
+
+
+def test_rows_that_were_not_searched_count_as_those_that_were():
+    weights = torch.tensor([[0.5, 0.3, 0.2], [0.25, 0.25, 0.5]], dtype=torch.double)
+    others = other.AlternativeMaps(
+        maps=(),
+        distance=(torch.tensor([[0.4, 0.0, 0.0], [0.1, 0.3, 0.0]]),),
+        free_rows=(torch.tensor([[True, True, False], [True, True, True]]),),
+        tried=(torch.tensor([[True, False, False], [True, True, False]]),),
+        residual=0.0,
+        answer_change=0.0,
+        allowed=0.0,
+    )
+    assert_close(torch.tensor(_distances(others, weights, 0)), torch.tensor([0.4 * 0.8, 0.2]))
 
 
 def test_progress_is_told_and_can_end_the_trial():

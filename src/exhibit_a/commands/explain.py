@@ -29,6 +29,11 @@ class Explain(OneText, WithPage):
         None, help="What a model with two stacks says; the same as --answer."
     )
     label: str | None = option(None, help="The true label, shown beside the answer.")
+    probes: int | None = option(
+        None,
+        min=2,
+        help="Directions per token with which mixing is estimated; without, as many as fit.",
+    )
     timing: bool = option(False, help="Say how long each stage took.")
 
     def run(self) -> None:
@@ -52,7 +57,7 @@ class Explain(OneText, WithPage):
 
     def _options(self) -> Facts:
         """What a trial takes, as it was given."""
-        names = ("pair", "generate", "target", "label", "seed", "truncate")
+        names = ("pair", "generate", "target", "label", "seed", "truncate", "probes")
         if self.reply is not None:
             refuse_beside("--answer", {"--target-text": self.target_text})
         answer = self.target_text if self.reply is None else self.reply

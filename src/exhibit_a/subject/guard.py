@@ -6,8 +6,9 @@ after every call, and after every exception.
 
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -84,6 +85,18 @@ def wrap_forward(
 
 
 @contextmanager
+def giving_zeros(module: nn.Module) -> Iterator[None]:
+    """Let a projection give zeros, of the shape it would give, without computing anything."""
+    width = int(getattr(module, "out_features", 0) or getattr(module, "nf", 0))
+
+    def zeros(_: Forward) -> Forward:
+        return lambda states: states.new_zeros(*states.shape[:-1], width)
+
+    with wrap_forward([module], zeros):
+        yield
+
+
+@contextmanager
 def hooked(handles: Sequence[RemovableHandle]) -> Iterator[None]:
     """Keep torch hooks while the block runs, and remove them after it."""
     try:
@@ -114,11 +127,18 @@ def without_padding(model: PreTrainedModel) -> Iterator[None]:
 
 def without_cache(model: PreTrainedModel, inputs: Inputs) -> Inputs:
     """Inputs that make no key-value cache: it would grow each time a layer is entered again."""
-    accepts = inspect.signature(model.forward).parameters
+    own = vars(model).get("forward")  # it may hold the model, and is not kept
+    accepts = _parameters(type(model).forward) if own is None else _parameters.__wrapped__(own)
     # A model around a language model hands on what it does not name itself.
     hands_on = any(place.kind is place.VAR_KEYWORD for place in accepts.values())
     around = "pixel_values" in accepts and hands_on and model.can_generate()
     return {**inputs, "use_cache": False} if "use_cache" in accepts or around else inputs
+
+
+@lru_cache(maxsize=64)
+def _parameters(forward: Forward) -> Mapping[str, inspect.Parameter]:
+    """What a forward takes, by name."""
+    return inspect.signature(forward).parameters
 
 
 def floating(tree: object) -> list[Tensor]:

@@ -1,6 +1,6 @@
 """What of a layer need not be computed twice, or at all?
 
-Two things, and to leave them out changes no number beyond its rounding:
+Three things, and to leave them out changes no number beyond its rounding:
 
 * **Copies.** A batch often holds many copies of one text, each with an edit of its own. Until the
   edit acts they are equal: weights meet every text once, and what comes out is repeated. What is
@@ -13,10 +13,11 @@ Two things, and to leave them out changes no number beyond its rounding:
      theirs. Rows that nobody reads are zero.
 
   That a layer is like this is not believed but tried, text by text (``trace/reading.py``).
+* **Queries and keys**, where what heads average is given (``weight_makers.py``).
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 
 import torch
@@ -25,7 +26,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from exhibit_a.errors import BadRequestError
-from exhibit_a.subject.guard import Forward, wrap_forward
+from exhibit_a.subject.guard import Forward, giving_zeros, wrap_forward
 
 RowIndex = Int[Tensor, " _row"]
 
@@ -38,8 +39,13 @@ class Sparing:
     """What one replay leaves out."""
 
     def __init__(
-        self, texts: RowIndex | None = None, read: Sequence[int] | None = None, sites: int = 0
+        self,
+        texts: RowIndex | None = None,
+        read: Sequence[int] | None = None,
+        sites: int = 0,
+        idle: Sequence[nn.Module] = (),
     ) -> None:
+        self.idle = idle  # modules that need not run
         self.read = None if read is None else torch.tensor(read, dtype=torch.long)
         self.sites = sites  # of the last layer
         self.held: list[Tensor] | None = None  # the contexts of the last layer, in step 1
@@ -64,7 +70,9 @@ class Sparing:
         if first is not None and len(self.first) < len(self.place):
             leaves = [part for part in first.modules() if _has_weights(part)]
         try:
-            with wrap_forward(leaves, self._once):
+            with wrap_forward(leaves, self._once), ExitStack() as resting:
+                for module in self.idle:
+                    resting.enter_context(giving_zeros(module))
                 yield
         finally:
             _sparing.reset(token)

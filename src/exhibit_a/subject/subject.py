@@ -43,6 +43,7 @@ from exhibit_a.subject.tap import (
     reads_registry,
     registry_tapping,
 )
+from exhibit_a.subject.weight_makers import weight_makers
 
 TAPS: dict[str, Tapping] = {"registry": registry_tapping, "softmax": softmax_tapping}
 HALF = torch.finfo(torch.float16).eps
@@ -77,6 +78,15 @@ class Subject:
     def gradient_obstacle(self) -> str:
         """Why no gradients can be had; empty where they can."""
         return gradient_obstacle(self.model)
+
+    @cached_property
+    def weight_makers(self) -> tuple[nn.Module, ...]:
+        """Modules that only make attention weights: not needed where no weights are."""
+        if self.anatomy.tap != "registry" or self.gradient_obstacle:
+            return ()
+        names = dict.fromkeys(layer.module for layer in self.anatomy.layers)
+        layers = [self.model.get_submodule(name) for name in names]
+        return weight_makers(self.model, layers, self.tapping)
 
     def require_gradients(self) -> None:
         """Refuse what needs gradients where they do not pass through the whole model."""

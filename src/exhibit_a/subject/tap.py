@@ -1,21 +1,23 @@
 """How is attention reached without rewriting any model?
 
 Transformers lets a model look its attention function up by name. We register one name, ours. Our
-function runs the family's own eager attention and stops at four points, where a tap may look at
+function runs the family's own eager attention and stops at five points, where a tap may look at
 something or replace it:
 
 1. ``scoring``    the queries and keys, before they meet;
 2. ``values``     what will be averaged;
-3. ``weighting``  the probabilities, and everything that made them;
-4. ``result``     the context: one averaged value per head and query.
+3. ``averaged``   the context, if it does not take the model's own probabilities: nothing of what
+                  follows is computed then;
+4. ``weighting``  the probabilities, and everything that made them;
+5. ``result``     the context: one averaged value per head and query.
 
 The name is registered when this module is imported, and stays: to take it out again would break
 every thread that is inside. Nobody meets it who does not ask for it, and even then, without a tap,
 it is the family's own eager attention, bit for bit.
 
 A point that returns ``None`` replaces nothing. Families that do not look their attention up are
-reached by ``softmax_tap.py``, through the same four points; ``fused.py`` leaves the model on its
-own fused kernel, which never forms the probabilities, and serves the other three.
+reached by ``softmax_tap.py``, through all points but the third; ``fused.py`` leaves the model on
+its own fused kernel, which never forms the probabilities, and serves all points but the fourth.
 """
 
 import sys
@@ -73,6 +75,11 @@ class Tap:
 
     context_only = False  # whether nothing is looked at or replaced but contexts, row by row
 
+    @property
+    def gives_contexts(self) -> bool:
+        """Whether ``averaged`` gives the context of every site that it acts at."""
+        return False
+
     def acts_at(self, site: int) -> bool:  # noqa: ARG002
         """Whether anything may be looked at or replaced at a site."""
         return True
@@ -87,6 +94,9 @@ class Tap:
 
     def values(self, site: int, value: SharedValues) -> SharedValues | None:
         """Look at, or replace, the values of one call."""
+
+    def averaged(self, site: int, value: SharedValues) -> Context | None:
+        """Give the context of one call without its probabilities; not all calls are asked this."""
 
     def weighting(self, call: AttentionCall) -> Attention | None:
         """Look at, or replace, the probabilities of one call."""
@@ -234,7 +244,7 @@ def attend(
     attention_mask: Tensor | None,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention as the family computes it, with the active tap at its four points."""
+    """Attention as the family computes it, with the active tap at its points."""
     given = Operands(query, key, value, attention_mask)
     return serve(eager_beside(module), _seen, module, given, kwargs)
 
@@ -271,6 +281,11 @@ def serve(
 
     query, key = tap.scoring(site, query, key) or (query, key)
     value = _or(tap.values(site, value), value)
+    if (given_context := tap.averaged(site, value)) is not None:
+        context = _query_first(given_context)
+        context = context if packing is None else packing.one_behind_the_other(context)
+        spared.attended(context)
+        return context, None
     operands = Operands(query, key, value, mask)
     once = spared.sharing and (tap.context_only or not acts)
     if once:

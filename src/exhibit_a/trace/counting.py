@@ -1,4 +1,4 @@
-"""How many passes of the model did something take?
+"""How many passes of the model did something take, and how much work is one?
 
 An attention call that is really computed is seen by a hook; what a replay recalls is not. A pass
 is a call of every attention site, for one row of a batch; one that keeps a graph is also run
@@ -16,6 +16,7 @@ from exhibit_a.subject.anatomy import first_hidden
 from exhibit_a.subject.guard import hooked
 from exhibit_a.subject.sparing import sparing
 from exhibit_a.subject.subject import Subject
+from exhibit_a.trace.capture import Trace
 
 
 @dataclass
@@ -36,6 +37,13 @@ class Spent:
         counts = (-(-self.forward_rows // self.sites), -(-self.backward_rows // self.sites))
         self.forward_rows = self.backward_rows = 0
         return counts
+
+
+def multiplications(trace: Trace) -> int:
+    """About as many as a pass takes in its layers, where every token meets every weight."""
+    modules = [trace.subject.model.get_submodule(layer.module) for layer in trace.layers]
+    weights = sum(int(weight.numel()) for module in modules for weight in module.parameters())
+    return weights * sum(len(sequence.tokens) for sequence in trace.sequences.values())
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from exhibit_a.errors import BadRequestError
@@ -22,6 +22,8 @@ from exhibit_a.subject.sparing import Sparing
 from exhibit_a.subject.tap import Tap
 from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.passes import Pass
+
+LONG = 256  # tokens, from which on maps cost more than what else an attention call does
 
 
 def replay(
@@ -63,16 +65,39 @@ def replay(
     first = sum(site.call < start for site in trace.sites)
     inputs, tap = repeated(trace.inputs, copies), edit or _Untouched()
     last = len(trace.layers) - 1
-    spared = Sparing(_texts(trace, copies), read, sum(site.call == last for site in trace.sites))
+    spared = Sparing(
+        _texts(trace, copies),
+        read,
+        sum(site.call == last for site in trace.sites),
+        _idle(trace, tap, first),
+    )
     first_run = None if start > last else modules[trace.layers[start].module]
     with (
         frozen_eval(model),
         without_padding(model),
-        trace.subject.tapping(tap, first=first, fused=trace.fused and not tap.reads_weights),
+        trace.subject.tapping(tap, first=first, fused=runs_fused(trace, tap)),
         spared.active(first_run),
         wrap_layers(list(modules.values()), _recalling(trace, start, copies, spared)),
     ):
         return model(**inputs)
+
+
+def runs_fused(trace: Pass, tap: Tap) -> bool:
+    """Whether fused kernels serve: as in the pass itself, or where large maps are not asked for.
+
+    Half precision rounds too coarsely for another kernel to give the same answer.
+    """
+    if tap.reads_weights or not trace.subject.kernels:
+        return False
+    tokens = max(states.shape[1] for states in trace.stack_inputs.values())
+    precise = torch.finfo(trace.model.dtype).eps <= torch.finfo(torch.float32).eps
+    return trace.fused or (tap.context_only and precise and tokens >= LONG)
+
+
+def _idle(trace: Pass, tap: Tap, first: int) -> tuple[nn.Module, ...]:
+    """Modules that need not run: those that make weights, where the tap acts from ``first`` on."""
+    acts = all(tap.acts_at(site.index) for site in trace.sites[first:])
+    return trace.subject.weight_makers if tap.gives_contexts and acts else ()
 
 
 class _Untouched(Tap):

@@ -22,6 +22,7 @@ from exhibit_a.numerics.seeds import generator
 
 ENOUGH = 0.5  # of what all heads take
 RANDOM_SETS = 12
+AT_A_TIME = 4  # sizes that are tried together
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 
 
@@ -55,16 +56,14 @@ def smallest_set(
     wanted = ENOUGH * reliance.whole
     if not supporting or wanted <= 0:
         return Carriers((), 0.0, 0.0, 0.0, 0.0, 0)
-    tried = [game.setting(supporting[:size]) for size in sizes]
-    losses = reliance.margin - game.margins(torch.stack(tried))
-    enough = (losses >= wanted).nonzero().flatten().tolist()
-    if not enough:
+    first = _first_enough(game, reliance, supporting, sizes)
+    if first is None:
         return Carriers((), 0.0, 0.0, 0.0, 0.0, 0)
-    place = enough[0]
-    between = range(sizes[place - 1] + 1 if place else 1, sizes[place])
+    place = sizes.index(first)
+    between = range(sizes[place - 1] + 1 if place else 1, first)
     if finely is not None and between:
         between = between[:: -(-len(between) // finely)]
-    size = _refined(game, reliance, supporting, between, sizes[place])
+    size = _first_enough(game, reliance, supporting, between) or first
     chosen = supporting[:size]
     play = game.play(game.setting(chosen)[None])
     others = [head for head in range(len(game)) if head not in set(chosen)]
@@ -79,16 +78,17 @@ def smallest_set(
     )
 
 
-def _refined(
-    game: HeadGame, reliance: Reliance, heads: list[int], between: range, last: int
-) -> int:
-    """The smallest size between the last one that was too small and the first that was not."""
-    if not between:
-        return last
-    tried = torch.stack([game.setting(heads[:size]) for size in between])
-    enough = reliance.margin - game.margins(tried) >= ENOUGH * reliance.whole
-    places = enough.nonzero().flatten().tolist()
-    return between[places[0]] if places else last
+def _first_enough(
+    game: HeadGame, reliance: Reliance, heads: list[int], sizes: Sequence[int]
+) -> int | None:
+    """The first of the sizes at which the first heads take half; a few are tried at a time."""
+    for start in range(0, len(sizes), AT_A_TIME):
+        some = sizes[start : start + AT_A_TIME]
+        tried = torch.stack([game.setting(heads[:size]) for size in some])
+        enough = reliance.margin - game.margins(tried) >= ENOUGH * reliance.whole
+        if bool(enough.any()):
+            return some[int(enough.nonzero()[0])]
+    return None
 
 
 def _random_losses(

@@ -35,6 +35,8 @@ from exhibit_a.trials.carriers import Carriers, smallest_set, steering
 from exhibit_a.trials.learned import learned
 from exhibit_a.trials.stages import Stages, affordable_probes
 
+CARRYING = 20.0  # times as much is a row worth if its head carries the answer
+
 Needed = TypeVar("Needed")
 Made = TypeVar("Made", Reliance, AlternativeMaps, SelfAttribution, EffectiveAttention)
 
@@ -64,7 +66,7 @@ class Examination:
 class Asked:
     """How a text is to be examined."""
 
-    probes: int
+    probes: int | None  # as many as there is time for, if none
     seed: int
     carries: float  # share of the margin from which a head carries
     pictures: bool
@@ -105,7 +107,9 @@ def _examined(
     counts = attempt("identifiability", lambda: attention_identifiability(trace))
     alternatives = attempt(
         "alternatives",
-        lambda: _aside(_alternatives(trace, needed(counts, "identifiability"), relied), "maps"),
+        lambda: _aside(
+            _alternatives(trace, needed(counts, "identifiability"), relied, how.carries), "maps"
+        ),
     )
     attribution = attempt("attribution", lambda: _aside(_attribution(asked(), allowed), "scores"))
     effective = attempt("effective", lambda: _aside(effective_attention(trace), "effective"))
@@ -178,13 +182,21 @@ def _heads(
 
 
 def _alternatives(
-    trace: Trace, counts: AttentionIdentifiability, relied: Reliance | None
+    trace: Trace, counts: AttentionIdentifiability, relied: Reliance | None, carries: float
 ) -> AlternativeMaps:
-    """Other valid maps, searched first in the rows that contribute most."""
+    """Other valid maps, searched first in the rows that contribute most to heads that carry."""
     free = tuple(rows > 0 for rows in counts.same_sum)
-    return alternative_maps(trace, free, first=_row_shares(relied))
+    return alternative_maps(trace, free, first=_row_worth(relied, carries))
 
 
-def _row_shares(relied: Reliance | None) -> tuple[SiteRows, ...] | None:
-    """The size of every row's share."""
-    return None if relied is None else tuple(edges.sum(-1).abs() for edges in relied.edges)
+def _row_worth(relied: Reliance | None, carries: float) -> tuple[SiteRows, ...] | None:
+    """The part of every row in what its head contributes; more for heads that carry the answer."""
+    if relied is None:
+        return None
+    parts, line = [], carries * relied.size
+    for edges, share, alone in zip(relied.edges, relied.heads, relied.one_head, strict=True):
+        rows = edges.sum(-1).abs()
+        part = rows / rows.sum(-1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
+        carrying = (share.abs() >= line) | (alone.abs() >= line)
+        parts.append(part * torch.where(carrying, CARRYING, 1.0).to(part)[:, None])
+    return tuple(parts)

@@ -13,12 +13,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.methods.attribution.reliance import Reliance
+from exhibit_a.methods.identifiability.alternative_maps import AlternativeMaps
 from exhibit_a.numerics.exact import exact
 from exhibit_a.trials.allowance import PASSES
 from exhibit_a.trials.carriers import Carriers
 
 if TYPE_CHECKING:
     from exhibit_a.trials.examination import Examination
+
+TINY = torch.finfo(torch.float32).tiny
 
 
 @dataclass(frozen=True)
@@ -72,8 +75,7 @@ def _columns(examined: "Examination", site: int) -> dict[str, list[float]]:
             own = ((generated == 0) & (free > 0)).sum(1) / (free >= 0).sum(1)
             columns["own_keys"] = own.tolist()
     if examined.alternatives is not None:
-        distances = exact(examined.alternatives.distance[site]).cpu()
-        columns["distance"] = (distances * weights).sum(1).tolist()
+        columns["distance"] = _distances(examined.alternatives, weights, site)
     if examined.effective is not None:
         columns["null_fraction"] = examined.effective.null_fraction[site].nanmean(1).tolist()
     if examined.reliance is not None:
@@ -81,6 +83,18 @@ def _columns(examined: "Examination", site: int) -> dict[str, list[float]]:
     if examined.steering is not None:
         columns["steering"] = examined.steering[site].tolist()
     return columns
+
+
+def _distances(
+    others: AlternativeMaps, weights: Float[Tensor, "head query"], site: int
+) -> list[float]:
+    """How far the rows of every head can be from what they were, by their weight.
+
+    Rows that could have been different and were not moved count as those that were.
+    """
+    free, tried = (weights * marks[site].cpu() for marks in (others.free_rows, others.tried))
+    moved = (exact(others.distance[site]).cpu() * tried).sum(1)
+    return (moved / tried.sum(1).clamp_min(TINY) * free.sum(1)).tolist()
 
 
 def _reliance(reliance: Reliance, site: int) -> dict[str, list[float]]:
@@ -104,7 +118,7 @@ def row_weights(examined: "Examination", site: int) -> Float[Tensor, "head query
         weights = torch.ones(attention.shape[:2], dtype=torch.double)
     else:
         weights = exact(examined.reliance.edges[site]).sum(-1).abs().cpu()
-        weights = weights + torch.finfo(torch.float32).tiny  # a head without any: all rows alike
+        weights = weights + TINY  # a head without any: all rows alike
     return weights / weights.sum(-1, keepdim=True)
 
 

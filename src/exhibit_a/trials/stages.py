@@ -11,6 +11,7 @@ from typing import TypeVar
 from exhibit_a.errors import ExhibitError, NotComputableError
 from exhibit_a.numerics.memory import give_back
 from exhibit_a.trace.capture import Trace
+from exhibit_a.trace.counting import multiplications
 
 STAGES = (
     "capture",
@@ -26,7 +27,8 @@ STAGES = (
     "pictures",
 )
 EFFORT = 2**39  # multiplications that one stage may cost: some 10 to 20 s on two cores
-FEWEST = 4  # probes; with fewer, the error is hardly known
+TANGENTS = 48  # directions that a trial follows, of all tokens: some 30 passes of a short text
+FEWEST, PROBES = 2, 8  # directions of every token
 
 StageProgress = Callable[
     [str, int, int], None
@@ -69,28 +71,25 @@ class Stages:
             self.seconds[stage] = time.perf_counter() - started
 
 
-def affordable_probes(trace: Trace, wanted: int) -> int:
+def affordable_probes(trace: Trace, wanted: int | None) -> int:
     """As many random directions as are wanted, or as there is time for.
 
-    Every token is moved in every direction, and each time all tokens are followed.
+    Every token is moved in every direction, and each time all tokens are followed, which takes
+    about as long as a forward pass. Without a wish, a trial has room for ``TANGENTS`` of that.
     """
-    weights, tokens = _weights(trace), _tokens(trace)
-    cost = weights * tokens**2
-    wanted = min(wanted, trace.subject.anatomy.d_model)
+    tokens = sum(len(sequence.tokens) for sequence in trace.sequences.values())
+    if wanted is None and FEWEST * tokens > TANGENTS:
+        raise NotComputableError(
+            f"Following each of {tokens} tokens in {FEWEST} directions takes about as long as "
+            f"{FEWEST * tokens} forward passes; a trial has {TANGENTS} for it. Ask with probes=8 "
+            "(--probes 8), or call the method itself on a capture of the text."
+        )
+    wanted = min(wanted or min(PROBES, TANGENTS // tokens), trace.subject.anatomy.d_model)
+    cost = multiplications(trace) * tokens
     if EFFORT // cost < min(wanted, FEWEST):
         raise NotComputableError(
-            f"Following every one of {tokens} tokens through {weights / 1e6:.0f} million weights "
-            f"takes {FEWEST * cost:.1e} multiplications or more, beyond the {EFFORT:.1e} that a "
-            "trial allows. Call the method itself on a capture of the text."
+            f"Following every one of {tokens} tokens takes {FEWEST * cost:.1e} multiplications or "
+            f"more, beyond the {EFFORT:.1e} that a trial allows. Call the method itself on a "
+            "capture of the text."
         )
     return min(wanted, EFFORT // cost)
-
-
-def _tokens(trace: Trace) -> int:
-    return sum(len(sequence.tokens) for sequence in trace.sequences.values())
-
-
-def _weights(trace: Trace) -> int:
-    """Weights that one token meets, layer call by layer call."""
-    modules = [trace.subject.model.get_submodule(layer.module) for layer in trace.layers]
-    return sum(int(weight.numel()) for module in modules for weight in module.parameters())

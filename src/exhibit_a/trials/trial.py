@@ -145,7 +145,7 @@ def trial(
     label: str | None = None,
     thresholds: Thresholds = Thresholds(),  # noqa: B008 (frozen)
     seed: int = 0,
-    probes: int = 8,
+    probes: int | None = None,
     pictures: bool = True,
     truncate: bool = False,
     progress: StageProgress | None = None,
@@ -167,13 +167,14 @@ def trial(
         label: the true label, which is shown beside the answer and changes nothing.
         thresholds: where the words of the verdict begin.
         seed: same seed, same numbers.
-        probes: random directions per token with which mixing is estimated.
+        probes: random directions per token with which mixing is estimated; without, up to 8, as
+            many as fit beside everything else, and none for a text of more than 24 tokens.
         pictures: also judge whether heat maps of this text may be shown.
         truncate: cut a text that is too long for the model.
         progress: is told when a stage begins; what it raises ends the trial.
     """
     require_seed(seed)
-    if probes < 2:
+    if probes is not None and probes < 2:
         raise BadRequestError(f"An error needs at least 2 probes, {probes} were asked for.")
     truth = _truth(subject, label)
     stages = Stages(progress)

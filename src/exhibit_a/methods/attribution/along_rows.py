@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from exhibit_a.numerics.sorting import ascending
 from exhibit_a.numerics.spilling import few_heads
 from exhibit_a.shapes import SiteHeads, SiteMap, SiteVisible
 
@@ -67,6 +68,8 @@ def _along_rows(maps: SiteMap, even: SiteMap, slopes: SiteMap, visible: SiteVisi
 
 def _medians(slopes: SiteMap, seen: Float[Tensor, "query key"]) -> Float[Tensor, "head query 1"]:
     """The median of every row over the keys it may see: between the two middle ones, if two are."""
-    known = torch.where(seen > 0, slopes, torch.nan)
-    low, high = known.nanmedian(-1).values, -(-known).nanmedian(-1).values
-    return ((low + high) / 2).nan_to_num().unsqueeze(-1)
+    in_order = ascending(slopes.masked_fill(seen == 0, torch.inf))
+    count = seen.sum(-1).long().expand(slopes.shape[:2])
+    middle = torch.stack([(count - 1).clamp_min(0) // 2, count // 2], -1)
+    low_and_high = in_order.gather(-1, middle.clamp_max(max(slopes.shape[-1] - 1, 0)))
+    return low_and_high.mean(-1, keepdim=True).nan_to_num(0, 0, 0)

@@ -23,7 +23,8 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from exhibit_a.methods.attribution.head_company import Company, FrozenText, Margins, Play, Shares
+from exhibit_a.methods.attribution.frozen_maps import FrozenText
+from exhibit_a.methods.attribution.head_company import Company, Margins, Play, Shares
 from exhibit_a.trace.batches import RowIndex
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target

@@ -258,7 +258,7 @@ def joint_paths(works: Sequence[HeadShares]) -> list[PathIntegral]:
             [alpha for request in requests for alpha in request.alphas],
             side_by_side([request.weights.float() for request in requests]),
         )
-        padded = tuple(maps[0] for maps in company.own)
+        padded = tuple(maps[0] for maps in company.maps.own)
         firsts = [0, *accumulate(len(request.weights) for request in requests)]
         cut = [
             [_cut(sums[place], padded, works[request.path].game.own) for place in range(*ends)]

@@ -45,7 +45,7 @@ from exhibit_a.trace.answers import distribution_at
 from exhibit_a.trace.batches import Batch, Maps, RowIndex
 from exhibit_a.trace.edits import Nudge
 from exhibit_a.trace.reading import rows_read
-from exhibit_a.trace.replay import replay
+from exhibit_a.trace.replay import replay, runs_fused
 
 PANEL_POINTS = 256  # at most, where panels are needed
 ENOUGH = 1e-4  # of the answer: a gap below this share of it is never worth another walk
@@ -342,7 +342,8 @@ class _SiteWork:
         """How many copies are replayed together."""
         room = min(MEMORY_SHARE * free_bytes(self.gap.device), BACKWARDS)
         fitting = int(room / max(self.cost, 1.0))
-        fitting = min(fitting, copies_at_once(self.a_set, self.a_set))
+        if not runs_fused(self.batch, Scaled(self.site, self.gap)):  # else no copy has maps
+            fitting = min(fitting, copies_at_once(self.a_set, self.a_set))
         return max(1, min(fitting, TOKENS_AT_ONCE // self.context.shape[2]))
 
     def _heights(self, copies: RowIndex, alphas: Tensor) -> Scores:

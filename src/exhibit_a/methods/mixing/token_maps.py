@@ -13,6 +13,7 @@ All maps are fitted from a stream, for every layer at once:
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 import torch.nn.functional as F
@@ -51,10 +52,12 @@ class Moments:
         hidden, targets = exact(hidden).cpu(), exact(targets).cpu()
         self.count += hidden.shape[1]
         self.hidden += hidden.sum(1)
-        self.gram += hidden.mT @ hidden
+        self.gram.baddbmm_(hidden.mT, hidden)
         self.target += targets.sum(1)
-        self.cross += hidden.mT @ targets.unsqueeze(1)
+        for cross, target in zip(self.cross, targets, strict=True):
+            cross.baddbmm_(hidden.mT, target.expand(len(hidden), -1, -1))
         self.square += targets.square().sum((1, 2))
+        self.__dict__.pop("principal", None)
 
     @property
     def centre(self) -> Float[Tensor, "layer d_model"]:
@@ -67,15 +70,24 @@ class Moments:
         squares = self.gram.diagonal(dim1=1, dim2=2) / self.count
         return (squares - self.centre.square()).clamp_min(1e-12).sqrt()
 
-    def around(self, centre: Tensor, offset: Tensor, target: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Gram, cross products and squares of rows counted from other origins."""
+    @cached_property
+    def principal(self) -> tuple[Tensor, Tensor]:
+        """Eigenvalues and eigenvectors of the gram of rows counted from their mean."""
+        strength, basis = torch.linalg.eigh(self.gram_around(self.centre))
+        return strength.clamp_min(0), basis
+
+    def gram_around(self, centre: Float[Tensor, "layer d_model"]) -> Tensor:
+        """Products of hidden vectors with each other, counted from another origin."""
         gram = self.gram - _outer(self.hidden, centre) - _outer(centre, self.hidden)
-        gram = gram + self.count * _outer(centre, centre)
+        return gram + self.count * _outer(centre, centre)
+
+    def around(self, centre: Tensor, offset: Tensor, target: int) -> tuple[Tensor, Tensor]:
+        """Cross products and squares of rows counted from other origins."""
         total = self.target[target]
         cross = self.cross[target] - _outer(self.hidden, offset.expand(len(centre), -1))
         cross = cross - _outer(centre, (total - self.count * offset).expand(len(centre), -1))
         square = self.square[target] - 2 * offset @ total + self.count * offset @ offset
-        return gram, cross, square
+        return cross, square
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,38 +113,40 @@ def ridge(
     With ``like`` the penalty is that of another map: a control must be as free as what it controls.
     """
     centre, offset = train.centre, train.target[target] / train.count
-    gram, cross, _ = train.around(centre, offset, target)
-    strength, basis = torch.linalg.eigh(gram)
-    strength = strength.clamp_min(0)
+    (cross, _), (strength, basis) = train.around(centre, offset, target), train.principal
     seen = basis.mT @ cross
     penalties = PENALTIES * strength.mean(-1, keepdim=True)  # (layer, penalty)
     shrink = 1 / (strength.unsqueeze(1) + penalties.unsqueeze(2)).clamp_min(1e-300)
 
-    held_gram, held_cross, square = validation.around(centre, offset, target)
-    linear = (seen * (basis.mT @ held_cross)).sum(-1)  # (layer, direction)
-    quadratic = (basis.mT @ held_gram @ basis) * (seen @ seen.mT)
-    losses = square - 2 * (shrink @ linear.unsqueeze(2)).squeeze(2)
-    losses = losses + ((shrink @ quadratic) * shrink).sum(-1)
-    best = losses.argmin(1, keepdim=True)
-    if like is not None:
+    held_cross, square = validation.around(centre, offset, target)
+    held_gram = validation.gram_around(centre)
+    if like is None:
+        linear = (seen * (basis.mT @ held_cross)).sum(-1)  # (layer, direction)
+        quadratic = (basis.mT @ held_gram @ basis) * (seen @ seen.mT)
+        fits = ((shrink @ quadratic) * shrink).sum(-1) - 2 * (shrink @ linear.unsqueeze(2))[..., 0]
+        best = fits.argmin(1, keepdim=True)
+    else:
         best = (penalties - like.penalty[:, None]).abs().argmin(1, keepdim=True)
     chosen = shrink.gather(1, best.unsqueeze(2).expand(-1, -1, shrink.shape[2])).squeeze(1)
+    weight = basis @ (chosen.unsqueeze(2) * seen)
+    loss = square + (weight * (held_gram @ weight - 2 * held_cross)).sum((1, 2))
     return LinearMap(
         centre.float(),
-        (basis @ (chosen.unsqueeze(2) * seen)).float(),
+        weight.float(),
         offset.float(),
         penalties.gather(1, best).squeeze(1).float(),
-        (losses.gather(1, best).squeeze(1) / max(1, validation.count)).float(),
+        (loss / max(1, validation.count)).float(),
     )
 
 
 def rotation(train: Moments, target: int = 0) -> LinearMap:
     """The orthogonal map, times one factor, with the least squared error."""
     centre, offset = train.centre, train.target[target] / train.count
-    gram, cross, _ = train.around(centre, offset, target)
+    cross, _ = train.around(centre, offset, target)
     left, strength, right = torch.linalg.svd(cross)
-    size = strength.sum(-1) / gram.diagonal(dim1=1, dim2=2).sum(-1).clamp_min(1e-300)
-    unknown = torch.full((len(gram),), torch.nan)
+    spread = train.gram_around(centre).diagonal(dim1=1, dim2=2).sum(-1)
+    size = strength.sum(-1) / spread.clamp_min(1e-300)
+    unknown = torch.full((len(cross),), torch.nan)
     turned = left @ right * size.reshape(-1, 1, 1)
     return LinearMap(centre.float(), turned.float(), offset.float(), unknown, unknown)
 

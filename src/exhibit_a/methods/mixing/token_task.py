@@ -40,6 +40,7 @@ from exhibit_a.subject.subject import Subject
 CandidateSet = Literal["sequence", "dataset", "vocab"]
 POOL = 8192  # tokens that represent all tokens of a data set
 HELD = 2**28  # bytes of hidden states that are kept; with more texts, they are run again
+ROWS_TOGETHER = 1024  # tokens whose products are added up at a time
 MEMORISED = 4096  # training words of which it is asked whether the control memorised them
 
 Map = Callable[[Float[Tensor, "layer row d_model"]], Predicted]
@@ -140,12 +141,25 @@ def fitted_maps(
 def _moments(task: TokenTask, split: Split) -> Moments:
     """Sums of products over the rows of one split."""
     moments: Moments | None = None
-    for hidden, targets in task.rows(split):
+    for hidden, targets in _side_by_side(task.rows(split)):
         moments = moments or Moments(len(hidden), hidden.shape[-1], *targets.shape[::2])
         moments.add(hidden, targets)
     if moments is None:
         raise _too_few(split)
     return moments
+
+
+def _side_by_side(batches: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Rows of several batches together: large sums are not read for a few rows each time."""
+    hidden, targets = list[Tensor](), list[Tensor]()
+    for rows, wanted in batches:
+        hidden.append(rows)
+        targets.append(wanted)
+        if sum(some.shape[1] for some in hidden) >= ROWS_TOGETHER:
+            yield torch.cat(hidden, 1), torch.cat(targets, 1)
+            hidden, targets = [], []
+    if hidden:
+        yield torch.cat(hidden, 1), torch.cat(targets, 1)
 
 
 @torch.no_grad()
@@ -190,13 +204,13 @@ def memorised(task: TokenTask, controls: dict[str, Map]) -> tuple[ByLayer, float
     chance = count = 0.0
     for batch, unrelated in task.controlled("train"):
         sizes = batch.real.sum(1).tolist()
-        rows = torch.split(batch.hidden[:, batch.real], sizes, 1)
-        texts = zip(rows, torch.split(unrelated, sizes), strict=True)
-        for hidden, targets in texts:
+        rows = batch.hidden[:, batch.real]
+        found = {name: torch.split(apply(rows), sizes, 1) for name, apply in controls.items()}
+        for text, targets in enumerate(torch.split(unrelated, sizes)):
             twins = (targets[:, None] == targets).all(-1)
             chance += float((1 / (1 + (~twins).sum(1))).sum())
-            for name, apply in controls.items():
-                near = _nearness(apply(hidden), targets, task.metric)
+            for name, predicted in found.items():
+                near = _nearness(predicted[text], targets, task.metric)
                 right = near.diagonal(dim1=1, dim2=2)
                 rivals = near.masked_fill(twins, -torch.inf).amax(2)
                 hits[name] = hits.get(name, 0) + exact(right > rivals).sum(1).cpu()
