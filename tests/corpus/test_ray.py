@@ -16,7 +16,7 @@ os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 from exhibit_a import corpus
 from exhibit_a.corpus.claims import Claim, claim_of, share_of_cpu
 from exhibit_a.corpus.plan import Card, Data, Model, Plan
-from exhibit_a.corpus.ray_engine import Actor, RayEngine, check_reachable
+from exhibit_a.corpus.ray_engine import Actor, RayEngine, _arriving, check_reachable
 from exhibit_a.corpus.windows import windows
 from exhibit_a.errors import BadRequestError
 
@@ -106,6 +106,41 @@ def test_an_actor_says_in_words_why_it_has_no_model():
     head = json.loads(answer["head"][0])
     assert head["kind"] == "BadRequestError"
     assert "There is no model 'nowhere'" in head["error"]
+
+
+class Slow:
+    """A data set whose rows go on after nobody wants them."""
+
+    def __init__(self):
+        self.given = 0
+
+    def iter_rows(self):
+        for number in range(1000):
+            time.sleep(0.01)
+            self.given = number + 1
+            yield {"head": b"", "files": b""}
+
+
+def test_nobody_asks_ray_for_rows_after_the_end():
+    data = Slow()
+    with pytest.raises(ZeroDivisionError), _arriving(data, 2) as arrived:  # noqa: PT012
+        assert arrived.get(timeout=10) is not None
+        time.sleep(0.1)  # the queue is full by now
+        raise ZeroDivisionError
+    given = data.given
+    time.sleep(0.1)
+    assert data.given == given < 100
+
+
+def test_rows_that_end_end_with_none_and_a_failure_with_itself():
+    class Failing:
+        def iter_rows(self):
+            yield {"head": b"1", "files": b""}
+            raise OSError("gone")
+
+    with _arriving(Failing(), 2) as arrived:
+        assert arrived.get(timeout=10)["head"] == b"1"
+        assert str(arrived.get(timeout=10)) == "gone"
 
 
 def run_in_thread(material, out, **options):

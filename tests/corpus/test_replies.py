@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from support.zoo import FAMILIES
 
 from exhibit_a import corpus
 from exhibit_a.corpus.plan import Card, Data, Model, checked_plan, versions
-from exhibit_a.corpus.ray_engine import Actor
+from exhibit_a.corpus.ray_engine import FILLING, Actor
 from exhibit_a.corpus.replies import Reply, reply_of
 from exhibit_a.corpus.windows import Window, windows
 from exhibit_a.corpus.work import Shard
@@ -83,8 +84,11 @@ def test_a_method_that_does_not_apply_says_so_from_a_ray_actor(bare):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Ray's own, and it has many
 def test_a_method_that_does_not_apply_says_so_through_ray(bare, tmp_path, monkeypatch):
-    pytest.importorskip("ray")
+    ray = pytest.importorskip("ray")
     paths = os.pathsep.join(str(Path(path).resolve()) for path in sys.path if path)
     monkeypatch.setenv("PYTHONPATH", paths)  # actors import the package from where this test does
     with pytest.raises(NotComputableError, match=MESSAGE):
         corpus.run(bare, ["a fine film"], METHOD, tmp_path / "run", engine="ray", workers=1)
+    # A thread that went on asking would start Ray again.
+    assert FILLING not in [thread.name for thread in threading.enumerate()]
+    assert not ray.is_initialized()

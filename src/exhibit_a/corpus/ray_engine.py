@@ -18,8 +18,9 @@ import os
 import queue
 import socket
 import threading
+import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -38,6 +39,8 @@ Library = Any  # ray itself, which is imported when it is used, or a part of it
 
 WAVE = 128  # windows that are given to Ray at once
 PATIENCE = 900.0  # seconds without any shard after which the run ends with an error
+LAST_ROW_TIMEOUT = 20.0  # seconds in which one more row is waited for when a run ends early
+FILLING = "exhibit-a rows of Ray"  # the thread that waits for them
 CONNECT_TIMEOUT = 5.0  # seconds in which a cluster must accept a connection; Ray tries for minutes
 
 Row = dict[str, bytes]  # of a Ray data set: the head and the files of a reply
@@ -80,14 +83,13 @@ class RayEngine:
             num_cpus=claim.cpus,
             num_gpus=claim.gpus or None,
         )
-        arrived: Arrived = queue.Queue(maxsize=2 * pool)
-        threading.Thread(target=_fill, args=(data, arrived), daemon=True).start()
         missing = {window.number for window in wave}
-        while (row := self._next(ray, arrived, claim)) is not None:
-            shard = Reply(bytes(row["head"]), bytes(row["files"])).opened()
-            if shard.number in missing:  # a retried task may answer twice
-                missing.remove(shard.number)
-                yield shard
+        with _arriving(data, 2 * pool) as arrived:
+            while (row := self._next(ray, arrived, claim)) is not None:
+                shard = Reply(bytes(row["head"]), bytes(row["files"])).opened()
+                if shard.number in missing:  # a retried task may answer twice
+                    missing.remove(shard.number)
+                    yield shard
         if missing:
             raise ExhibitError(
                 f"Ray ended without shards {sorted(missing)[:5]}. What is done is kept: resume."
@@ -148,11 +150,34 @@ class Actor:
         return {"head": [reply.head], "files": [reply.files]}
 
 
-def _fill(data: Library, arrived: Arrived) -> None:
+@contextmanager
+def _arriving(data: Library, at_once: int) -> Iterator[Arrived]:
+    """The rows of a data set as they arrive, until the block ends.
+
+    Then nobody asks Ray any more. A thread that still did after Ray has been shut down would start
+    it again, and Ray ends the whole process when that cluster is gone.
+    """
+    arrived: Arrived = queue.Queue(maxsize=at_once)
+    ended = threading.Event()
+    filling = threading.Thread(target=_fill, args=(data, arrived, ended), name=FILLING, daemon=True)
+    filling.start()
+    try:
+        yield arrived
+    finally:
+        ended.set()
+        deadline = time.monotonic() + LAST_ROW_TIMEOUT
+        while filling.is_alive() and time.monotonic() < deadline:
+            with suppress(queue.Empty):
+                arrived.get(timeout=0.05)  # else it would wait for room
+
+
+def _fill(data: Library, arrived: Arrived, ended: threading.Event) -> None:
     """Put every row into the queue and then None, or the exception that ended the rows."""
     try:
         for row in data.iter_rows():
             arrived.put(row)
+            if ended.is_set():
+                return
         arrived.put(None)
     except BaseException as problem:  # raised again where the queue is read
         arrived.put(problem)
