@@ -4,6 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PLAIN := build/plain
+PEERS := build/peers
 RELEASE := build/release
 READY := $(VENV)/.ready
 RUNS := $(VENV)/.runs
@@ -24,7 +25,7 @@ export NO_MKDOCS_2_WARNING = 1
 # What was compiled is kept: else every worker and every command that a test starts does it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo viewer test slow cover plain release runners check format fuzz trust bench families models claims studies docs map notebooks clean
+.PHONY: demo viewer test slow cover plain release runners check format fuzz trust bench peers families models claims studies docs map notebooks clean
 
 demo: $(RUNS)  ## explain a sentence with the embedded model
 	mkdir -p build
@@ -96,6 +97,15 @@ format: $(READY)
 
 bench: $(READY)  ## every method beside the released or naive algorithm, in one process each
 	for script in benchmarks/*.py; do $(BIN)/python $$script || exit 1; done
+
+# Peers need other versions than constraints.txt has. inseq asks for an old typeguard and runs with a new one.
+peers:  ## other libraries beside ours, in an environment of their own, into docs/data/peers.json
+	rm -rf $(PEERS)
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check --editable ".[peers]"
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check --no-deps inseq treescope
+	$(PEERS)/bin/python benchmarks/peers.py --out docs/data/peers.json
 
 families: $(READY)  ## the supported families and their parity, into docs
 	$(BIN)/python studies/families.py > docs/families.md

@@ -5,8 +5,8 @@ words are needed; the input is the same for both, and time is processor time: th
 repeats taken in turns. Effective attention is that of a longer text. A peer that is not installed,
 or that cannot do the work with these versions, is a line that says so and no failure.
 
-    pip install 'exhibit-a[peers]'      # what is wanted of it; some of them do not go together
-    python benchmarks/peers.py --out docs/data/peers.json
+    make peers      # installs them in an environment of their own, and writes docs/data/peers.json
+    python benchmarks/peers.py [--out FILE]
 """
 
 import copy

@@ -5,28 +5,35 @@ random weights; the last 16 rows are asked for. Every length is measured in a pr
 one thread and by processor time: the peak of the resident memory above what the loaded model takes,
 and the ratio to the model's own pass on the same inputs. Used, the rows give what the figure shows:
 free dimensions, null fraction and the weight on the first token of the last row, layer by layer.
+Then every method that can do with a few rows, if it is expected to end within ``--patience``;
+what it takes is told with the capture, in passes of the model's own.
 
-    python benchmarks/rows.py 2048 8192 32768 --out docs/data/rows.json
+    python benchmarks/rows.py 2048 8192 32768 --patience 600 --out docs/data/rows.json
 """
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from support.peaks import forget_peak, megabytes
 from support.quiet import one_quiet_thread
 
 import exhibit_a as xa
+from exhibit_a.methods.own import result_of
+from exhibit_a.methods.registry import Method, methods
 from exhibit_a.subject.guard import frozen_eval
 from exhibit_a.subject.subject import Subject
 
-ROWS, MEGABYTE = 16, 2**20
+ROWS = 16
 LONGEST_BESIDE = 16384  # tokens: beyond, the model's own pass is not run as well
 
 
@@ -34,14 +41,18 @@ def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     asked.add_argument("lengths", type=int, nargs="*", default=[2048, 8192])
     asked.add_argument("--out", type=Path, help="add the measurements to this file")
+    asked.add_argument(
+        "--patience", type=float, default=60, help="seconds a method may take by what it declares"
+    )
     asked.add_argument("--alone", type=int, help=argparse.SUPPRESS)
     options = asked.parse_args()
     if options.alone:
-        print(json.dumps(measured(options.alone)))
+        print(json.dumps(measured(options.alone, options.patience)))
         return
     table = json.loads(options.out.read_text()) if options.out and options.out.exists() else {}
     for length in options.lengths:
         run = [sys.executable, __file__, "--alone", str(length)]
+        run += ["--patience", str(options.patience)]
         row = json.loads(subprocess.run(run, check=True, capture_output=True, text=True).stdout)
         print(
             f"{length:6} tokens: own pass {row['own_seconds']:.1f} s, with rows "
@@ -50,6 +61,8 @@ def main() -> None:
             f"parity {row['parity']:.0e}",
             flush=True,
         )
+        for name, passes in row["methods"].items():
+            print(f"              {name:26} {passes:7.2f} passes")
         table[str(length)] = row
         if options.out:
             options.out.write_text(json.dumps(table, indent=1) + "\n")
@@ -70,7 +83,7 @@ def llama() -> Subject:
     return xa.load(transformers.LlamaForCausalLM(config).eval())
 
 
-def measured(length: int) -> dict[str, Any]:
+def measured(length: int, patience: float) -> dict[str, Any]:
     """One length: its own pass and ours in turns, then the rows used."""
     one_quiet_thread()
     subject = llama()
@@ -90,6 +103,7 @@ def measured(length: int) -> dict[str, Any]:
         lambda: xa.capture(subject, inputs, rows=slice(-ROWS, None)), repeats
     )
     used, used_peak, result = _spent(lambda: xa.effective_attention(trace), 1)
+    a_pass = own_seconds if math.isfinite(own_seconds) else seconds
     return {
         "own_seconds": own_seconds,
         "seconds": seconds,
@@ -102,28 +116,37 @@ def measured(length: int) -> dict[str, Any]:
         "nullity": [float(site[:, -1].double().mean()) for site in result.nullity],
         "null_fraction": [float(site[:, -1].mean()) for site in result.null_fraction],
         "sink": [float(site[:, -1, 0].mean()) for site in result.raw],
+        "methods": {
+            name: (seconds + _spent(partial(result_of, method, trace, **options), 1)[0]) / a_pass
+            for name, (method, options) in _affordable(subject, length, patience / a_pass).items()
+        },
     }
+
+
+def _affordable(
+    subject: Subject, length: int, passes: float
+) -> dict[str, tuple[Method, dict[str, int]]]:
+    """The methods that can do with these rows and end in time, with what they must be told."""
+    affordable = {}
+    for name, method in sorted(methods().items()):
+        forwards = method.cost.counted(len(subject.anatomy.layers), length)
+        slopes = 3 if method.cost.backwards else 1
+        if method.rows and forwards * slopes <= passes:
+            options = {"site": 1, "head": 2} if "site" in method.options else {}
+            affordable[name] = (method, options)
+    return affordable
 
 
 def _spent(work: Any, repeats: int) -> tuple[float, float, Any]:
     """The least processor time of some repeats, the peak of memory above now, and what came."""
-    _forget_peak()
-    before, times, made = _memory("VmRSS"), [], None
+    forget_peak()
+    before, times, made = megabytes("VmRSS"), [], None
     for _ in range(repeats):
         del made
         started = time.process_time()
         made = work()
         times.append(time.process_time() - started)
-    return min(times), _memory("VmHWM") - before, made
-
-
-def _forget_peak() -> None:
-    Path("/proc/self/clear_refs").write_text("5")
-
-
-def _memory(name: str) -> float:
-    lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-    return int(lines[name].split()[0]) * 1024 / MEGABYTE
+    return min(times), megabytes("VmHWM") - before, made
 
 
 if __name__ == "__main__":

@@ -152,6 +152,7 @@ def sentence(subject: xa.Subject, text: str, *, nulled: bool, whole: bool) -> di
         "confidence": float(torch.tensor(relied.margin).sigmoid()),
         "whole": relied.whole / relied.size,
         "permuted": (relied.margin - relied.permuted_margin) / relied.size,
+        "permuted error": relied.permuted_error / relied.size,
         "gap": relied.checks["gap as a share of the whole"],
         "points": relied.checks["points"],
         "determined": relied.determined,

@@ -9,14 +9,14 @@ import math
 from pathlib import Path
 from typing import Any
 
-from exhibit_a.methods.registry import Cost, methods
+from exhibit_a.methods.registry import methods
 from exhibit_a.trace.replay import LONG
 from exhibit_a.trials.stages import FEWEST, PROBES, STAGES, TANGENTS
 
 ROOT = Path(__file__).parents[2]
 PAGE, DATA, FIGURE = ROOT / "docs/speed.md", ROOT / "docs/data", ROOT / "docs/figures/rows.svg"
 MISSING = "*Not measured yet.*"
-LAYERS, WIDTH, LENGTHS = 12, 768, (32, 128, 512)
+LAYERS, WIDTH, LENGTHS = 6, 384, (32, 128, 512)
 SVD = "thin float32 SVD of V"
 LITTLE = 0.5  # passes; less is not shown
 
@@ -26,15 +26,18 @@ TEXT = """# What does it cost?
 
 ## Every method, in forward passes
 
-For a model of {layers} layers and width {width}, as the methods declare it; tests compare the declared number with counted
-passes (within a factor of two). Work beside the model is counted in the same unit. The last two columns say how the cost
-grows with the length of the text, beside what one pass itself costs, and how many sets of all attention maps (layers ×
+Processor time of every method on the embedded model (6 layers, width 384), with the capture that it needs, over that of one
+pass of the same model on the same text, one thread (`python benchmarks/costs.py --lengths 32 128 512 --out docs/data/costs.json`). Methods of a data
+set: for each of its texts. Mixing follows {probes} directions of every token here; with all of them it takes as many times as long
+as {probes} go into the width of the model. *Growth* is the exponent of n between the two longest texts, beside that of a pass;
+*declared* is what the doctor reckons with at n = {middle}, which tests compare with counted passes (within a factor of two);
+*peak* is the memory above what was there before, at n = {longest_text}, and *maps* how many sets of all attention maps (layers ×
 heads × n²) are kept. Where a set is large, two are in memory at a time, the model's own and that of the copy that runs; the
 others wait in a file, from which pages are read as they are needed (`tests/trials/test_maps_held.py` counts what is alive).
 `exhibit-a doctor MODEL --length N` gives seconds, and the peak of memory within a factor of 1.5.
 
-| method | {heads} | growth | maps | few rows |
-|---|{lines}---|---|---|
+| method | {heads} | growth | declared | peak | maps | few rows |
+|---|{lines}---|---|---|---|---|
 {methods}
 
 ## A few rows of a long text
@@ -47,9 +50,14 @@ from the first asked row on. What needs every row says so in one line; `trace.wh
 
 A Llama shape of 12 layers, 9 heads (3 of keys and values), width 576, vocabulary 49,152, random weights; the last 16 rows;
 one thread, processor time, beside the model's own fused pass over the same inputs; memory is the peak above the loaded model
-(`python benchmarks/rows.py 2048 8192 32768 --out docs/data/rows.json`):
+(`python benchmarks/rows.py 2048 8192 32768 --patience 600 --out docs/data/rows.json`):
 
 {rows}
+
+Every method that can do with a few rows, with the capture, in passes of the model's own (at the longest: in captures). An empty
+place: it runs the model too often to be tried at that length.
+
+{row_methods}
 
 {figure}
 
@@ -135,7 +143,7 @@ The table compares the edges of each site with those of {quadrature_points} poin
 ## Beside other libraries
 
 The same work on the same model and input in one process, one thread, processor time, the least of repeats taken in turns
-(`python benchmarks/peers.py --out docs/data/peers.json`); above 1, ours is the faster.
+(`make peers`); above 1, ours is the faster.
 
 {peers}
 """
@@ -147,12 +155,13 @@ def page() -> str:
     longest = max(map(int, measured), default=0)
     maps = 12 * 9 * float(longest) ** 2 * 4 / 1e9
     return TEXT.format(
-        layers=LAYERS,
-        width=WIDTH,
+        middle=LENGTHS[1],
+        longest_text=LENGTHS[-1],
         heads=" | ".join(f"n = {length}" for length in LENGTHS),
         lines="---|" * len(LENGTHS),
         methods="\n".join(_costs()),
         rows=_rows(measured) if measured else MISSING,
+        row_methods=_row_methods(measured) if measured else MISSING,
         figure="![Free dimensions, null fraction and weight on the first token of the last row, by "
         "layer](figures/rows.svg)"
         if FIGURE.exists()
@@ -173,23 +182,37 @@ def page() -> str:
 
 
 def _costs() -> list[str]:
-    lines = []
+    """A line for every method: what was measured, and what it declares."""
+    lines, measured = [], _read("costs.json")
     for name, entry in sorted(methods().items()):
-        passes = [entry.cost.passes(LAYERS, length, WIDTH) for length in LENGTHS]
-        if entry.room == "yours" or not passes[0]:
-            continue
-        told = " | ".join(
-            f"{number:,.0f}" if number >= 10 else f"{number:.1f}" for number in passes
+        declared = entry.cost.passes(
+            LAYERS, LENGTHS[1], PROBES if entry.cost.algebra_per_direction else WIDTH
         )
+        if entry.room == "yours" or not declared:
+            continue
+        rows = [measured.get(name, {}).get(str(length)) for length in LENGTHS]
+        passes = " | ".join(_passes(row["passes"]) if row else "" for row in rows)
+        peak = f"{rows[-1]['megabytes']:,.0f} MB" if rows[-1] else ""
         few = "yes" if entry.rows else "" if entry.takes == ("trace",) else "–"
-        lines.append(f"| `{name}` | {told} | {_growth(entry.cost)} | {entry.cost.maps:g} | {few} |")
+        lines.append(
+            f"| `{name}` | {passes} | {_growth(rows)} | {_passes(declared)} | {peak} | {entry.cost.maps:g} | {few} |"
+        )
     return lines
 
 
-def _growth(cost: Cost) -> str:
+def _passes(number: float) -> str:
+    return f"{number:,.0f}" if number >= 10 else f"{number:.1f}"
+
+
+def _growth(rows: list[dict[str, float] | None]) -> str:
     """The exponent of n between the two longest texts, beside that of a pass."""
-    before, after = (cost.passes(LAYERS, length, WIDTH) for length in LENGTHS[1:])
-    return f"n^{math.log(after / before) / math.log(LENGTHS[2] / LENGTHS[1]):.2f}"
+    before, after = rows[-2:]
+    if before is None or after is None:
+        return ""
+    exponent = math.log(after["passes"] / before["passes"]) / math.log(
+        after["tokens"] / before["tokens"]
+    )
+    return f"n^{exponent:.2f}"
 
 
 def _rows(measured: dict[str, dict[str, Any]]) -> str:
@@ -207,6 +230,24 @@ def _rows(measured: dict[str, dict[str, Any]]) -> str:
             else f"| {int(length):,} | not run | {row['seconds']:.0f} s | | | "
             f"{row['megabytes']:,.0f} MB | {row['parity']:.0e} |"
         )
+    return "\n".join(table)
+
+
+def _row_methods(measured: dict[str, dict[str, Any]]) -> str:
+    """What methods take that were given a few rows, by length."""
+    lengths = sorted(measured, key=int)
+    names = sorted({name for row in measured.values() for name in row["methods"]})
+    table = [
+        f"| method | {' | '.join(f'{int(length):,} tokens' for length in lengths)} |",
+        "|---|" + "---|" * len(lengths),
+    ]
+    for name in names:
+        taken = [measured[length]["methods"].get(name) for length in lengths]
+        told = " | ".join(
+            "" if passes is None else f"{passes:.2f}" if passes < 10 else f"{passes:.0f}"
+            for passes in taken
+        )
+        table.append(f"| `{name}` | {told} |")
     return "\n".join(table)
 
 
@@ -242,7 +283,7 @@ def _effective(measured: dict[str, Any]) -> dict[str, str]:
         for row in measured["peaks"]
     ]
     return {
-        "effective_heads": str(LAYERS * 12),
+        "effective_heads": str(12 * 12),
         "effective_tokens": str(measured["tokens"]),
         "effective": "\n".join(passes),
         "peak_tokens": f"{measured['peaks'][0]['tokens']:,}",

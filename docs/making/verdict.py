@@ -487,7 +487,7 @@ One pass of the model is examined by every method that applies; a method that do
 
 | word | a head | a text |
 |---|---|---|
-| **evidence** | the answer rests on it, its weights are determined, it points, and its rows speak for one side (or its share is told from chance) | most of the shares of heads are evidence, and permuted rows move the answer too |
+| **evidence** | the answer rests on it, its weights are determined, it points, and its rows speak for one side (or its share is told from chance) | most of the shares of heads are evidence, and permuted rows move the answer too, by more than two standard errors of what they do beyond the line |
 | **contested** | the answer rests on it, but other valid weights, `distance` away or farther, give the same output | most of the shares are contested: show effective attention instead |
 | **misleading** | the answer rests on it, but its weights lie elsewhere than its contribution | most of the shares are misleading: show attribution instead |
 | **no effect** | no share, no effect alone, and it steers no other head | the answer stays when all heads look evenly, and no head carries any of it |
@@ -506,7 +506,7 @@ LIMITS = """
   look has none; it is found by making it even with all maps free to follow, and called *undetermined*, not *evidence*.
   Heads without a share are first asked all together: two that steer against each other could hide.
 * **Even attention is one baseline.** Another one (zero, permuted rows, the mean over texts) gives other shares. Permuted
-  rows stand beside it as a control, and a text is not called *evidence* where they do not move the answer.
+  rows stand beside it as a control, and a text is not called *evidence* where it is not certain that they move the answer.
 * **One text says nothing about others.** The word belongs to this answer on this text.
 * **Random weights.** A layer whose weight matrices cannot be told from their own entries in random order is never evidence.
   The test sees no more than that: a layer that was trained on another task, or on noise, has structure and passes.

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 from exhibit_a.corpus import run as run_corpus
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.methods.attribution import frozen_maps
+from exhibit_a.methods.attribution import frozen_maps, head_shares
 from exhibit_a.methods.attribution.along_rows import along_rows
 from exhibit_a.methods.attribution.head_company import Company
 from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
@@ -246,6 +246,29 @@ def test_the_permuted_control_is_seeded_and_moves_the_answer():
     first, again, other = (reliance(trace, by="path", seed=seed) for seed in (1, 1, 2))
     assert first.permuted_margin == again.permuted_margin != other.permuted_margin
     assert abs(first.permuted_margin - first.margin) > 1e-3
+
+
+def test_rows_are_permuted_until_it_is_certain_what_that_does(monkeypatch):
+    deals, permuted = [], Company.permuted
+
+    def counted(self, places, some, seed):
+        deals.extend(some)
+        return permuted(self, places, some, seed)
+
+    monkeypatch.setattr(Company, "permuted", counted)
+    trace = capture(opinionated(), TEXT)
+    few = reliance(trace, by="path")
+    size = max(abs(few.margin), abs(few.even_margin))
+    moved, error = (few.margin - few.permuted_margin) / size, few.permuted_error / size
+    for line, times in ((moved + 10 * error, 8), (moved, 32)):
+        deals.clear()
+        monkeypatch.setattr(head_shares, "MOVED", line)
+        result = reliance(trace, by="path")
+        assert deals == list(range(times))
+        assert result.permuted_error < 2 * few.permuted_error
+    deals.clear()
+    reliance(trace, by="path", passes=400)  # where passes are counted, there are none to spare
+    assert deals == list(range(8))
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "bart", "vit", "mpnet", "gemma2"])

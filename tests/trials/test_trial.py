@@ -363,7 +363,7 @@ def word_of(found, reliance, **limits):
 @pytest.fixture(scope="module")
 def unit(short):
     """A reliance whose margin is 1."""
-    return dataclasses.replace(short.reliance, margin=1.0, even_margin=0.0)
+    return dataclasses.replace(short.reliance, margin=1.0, even_margin=0.0, permuted_error=0.01)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -412,6 +412,13 @@ def test_the_word_of_most_of_the_shares_is_the_word_for_the_text(short, unit):
     lucky = dataclasses.replace(unit, permuted_margin=0.99)
     heads = with_words(EVIDENCE, CONTESTED, UNDETERMINED)
     assert judge_text(heads, lucky, Thresholds())[0] == UNDETERMINED
+    # or it is not certain that they move it
+    unsure = dataclasses.replace(unit, permuted_margin=0.7, permuted_error=0.15)
+    word, said = judge_text(heads, unsure, Thresholds())
+    assert word == UNDETERMINED
+    assert "give or take 30% of its margin: too little for evidence" in said
+    surer = dataclasses.replace(unsure, permuted_error=0.05)
+    assert judge_text(heads, surer, Thresholds())[0] == EVIDENCE
     still = dataclasses.replace(unit, even_margin=0.97)
     idle = with_words(NO_EFFECT, NO_EFFECT, NO_EFFECT)
     assert judge_text(idle, still, Thresholds())[0] == NO_EFFECT

@@ -29,6 +29,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 
 from exhibit_a.errors import BadRequestError
+from exhibit_a.methods.attribution.head_shares import DOUBT, MOVED
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.trials.head_numbers import HeadNumbers
 from exhibit_a.trials.sentences import CANCELS, cancels, fall
@@ -47,7 +48,7 @@ class Thresholds:
     """Where the words begin; docs/verdict.md has the curves that the defaults come from."""
 
     carries: float = 0.05  # share of a head, as a part of the answer's margin
-    whole: float = 0.1  # what all heads take together, as a part of the margin
+    whole: float = MOVED  # what all heads take together, as a part of the margin
     shared: float = 0.5  # a head whose effect alone is below this part of its share is shared
     distance: float = 0.1  # of valid alternatives, in total variation
     points: float = 0.5  # cosine of weights and contributions
@@ -232,10 +233,12 @@ def judge_text(
         return NO_EFFECT, f"The answer does not rest on where attention looks. {moved}."
     parts = _parts(verdicts, size, limits)
     word = max(parts, key=lambda each: parts[each])
-    if word == EVIDENCE and permuted < limits.whole:
+    doubt = DOUBT * reliance.permuted_error / size
+    if word == EVIDENCE and permuted - doubt < limits.whole:
         return UNDETERMINED, (
             f"{_MEANS[UNDETERMINED]} {moved}; but with its weights dealt out to the words at "
-            f"random, {fall(reliance, reliance.permuted_margin)}: too little for evidence."
+            f"random, {fall(reliance, reliance.permuted_margin)}, give or take {doubt:.0%} of its "
+            "margin: too little for evidence."
         )
     if cancels(reliance, limits.whole):
         dealt = fall(reliance, reliance.permuted_margin)

@@ -99,15 +99,17 @@ class Company:
         return Play(margins, probabilities)
 
     @torch.no_grad()
-    def permuted(self, places: RowIndex, repeats: int, seed: int) -> Float[Tensor, "text repeat"]:
-        """The margins of texts with the weights of every row dealt anew, some times."""
+    def permuted(
+        self, places: RowIndex, deals: Sequence[int], seed: int
+    ) -> Float[Tensor, "text deal"]:
+        """The margins of texts with the weights of every row dealt anew, by numbers of deals."""
         reached = []
-        copies = [(place, repeat) for place in places.tolist() for repeat in range(repeats)]
+        copies = [(place, deal) for place in places.tolist() for deal in deals]
         at_once = self._at_once()
         for start in range(0, len(copies), at_once):
             dealt = Dealt(self.maps, copies[start : start + at_once], seed)
             reached.append(self._reached(self._replayed(dealt), dealt.places).float().cpu())
-        return torch.cat(reached).reshape(len(places), repeats)
+        return torch.cat(reached).reshape(len(places), len(deals))
 
     def slopes(
         self, places: RowIndex, alphas: Sequence[float], weights: Float[Tensor, "sum copy"]

@@ -9,7 +9,8 @@ batches, in four steps:
 3. What a path jumps over, by sampled orders (``head_orders.py``), text by text: there are many
    settings, and few such texts. With few heads all coalitions are tried instead, and where orders
    were asked for, they are the whole of it.
-4. The controls: every head even alone, and all rows permuted.
+4. The controls: every head even alone, and all rows permuted; more often where it is not certain
+   whether that moves the answer.
 
 A text whose answer depends on the company it is in goes alone. Shares that miss too much of the
 whole, or whose standard error is large, are in doubt, and ``doubt`` says why.
@@ -41,7 +42,9 @@ POINTS = 300  # on a path, at most
 TOLERANCE, ACCEPTED = 0.05, 0.05  # gaps as a share of the size of the answer: aimed at, allowed
 FLOOR = 0.05  # an answer that hardly moves is compared with this share of its margin
 JUMP_PAIRS, ORDER_PAIRS = 3, 16  # of opposite orders: inside a jump, and instead of a path
-CONTROLS = 8  # times that all rows are permuted
+CONTROLS = (8, 16, 32)  # times that all rows are permuted, until it is certain what that does
+MOVED = 0.1  # of the size of the answer: by less it does not move
+DOUBT = 2.0  # standard errors, within which nothing is certain
 FEWEST_POINTS = 5
 NO_ORDERS = "what the path jumps over is not shared out: that takes more passes than are allowed"
 
@@ -102,6 +105,12 @@ class HeadShares:
         """Take the margins with every head even alone, and with all rows permuted."""
         self.one_head, self.permuted = self.margin - alone, permuted
 
+    def knows(self, permuted: Float[Tensor, " repeat"]) -> bool:
+        """Whether it is certain that permuted rows move the answer, or do not; or passes end."""
+        loss = (self.margin - permuted) / (self.size or 1.0)
+        error = float(loss.std()) / len(loss) ** 0.5
+        return self.passes is not None or abs(float(loss.mean()) - MOVED) >= DOUBT * error
+
     @property
     def gap(self) -> float:
         """What the shares miss of what the answer loses when all heads look evenly."""
@@ -156,7 +165,7 @@ class HeadShares:
     @property
     def _reserved(self) -> float:
         """The passes that are needed beside the path."""
-        return 2 + CONTROLS + self.game.one_by_one
+        return 2 + CONTROLS[0] + self.game.one_by_one
 
     def _affordable(self, points: int) -> int:
         """As many points of the path as the passes allow."""
@@ -240,10 +249,24 @@ def _measured_together(
         every.repeat_interleave(heads), (1 - torch.eye(heads)).repeat(len(texts), 1)
     )
     one_by_one = alone.margins.reshape(len(texts), heads)
-    permuted = company.permuted(every, CONTROLS, options.seed)
+    permuted = _permuted(works, options.seed)
     for place, work in enumerate(works):
         work.control(one_by_one[place], permuted[place])
         yield place, work
+
+
+def _permuted(works: Sequence[HeadShares], seed: int) -> list[Float[Tensor, " _repeat"]]:
+    """The margins of every text with all rows permuted, as often as it takes."""
+    company, unsure = works[0].game.company, list(range(len(works)))
+    margins = [torch.empty(0)] * len(works)
+    for times in pairwise((0, *CONTROLS)):
+        more = company.permuted(torch.tensor(unsure), range(*times), seed)
+        for place, some in zip(unsure, more, strict=True):
+            margins[place] = torch.cat([margins[place], some])
+        unsure = [place for place in unsure if not works[place].knows(margins[place])]
+        if not unsure:
+            break
+    return margins
 
 
 def joint_paths(works: Sequence[HeadShares]) -> list[PathIntegral]:

@@ -36,7 +36,6 @@ from torch import Tensor
 from exhibit_a.methods.attribution.head_company import TOKENS_AT_ONCE
 from exhibit_a.methods.attribution.head_game import games_of, margin_of
 from exhibit_a.methods.attribution.head_shares import (
-    CONTROLS,
     POINTS,
     HeadShares,
     Options,
@@ -199,7 +198,7 @@ def _result(shares: HeadShares, target: Target) -> Reliance:
         margin=shares.margin,
         even_margin=shares.even_margin,
         permuted_margin=float(shares.permuted.mean()),
-        permuted_error=float(shares.permuted.std()) / CONTROLS**0.5,
+        permuted_error=float(shares.permuted.std()) / len(shares.permuted) ** 0.5,
         gap=shares.gap,
         way=shares.way,
         determined=not doubt,
