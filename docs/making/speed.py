@@ -236,13 +236,13 @@ def _rows(measured: dict[str, dict[str, Any]]) -> str:
 def _row_methods(measured: dict[str, dict[str, Any]]) -> str:
     """What methods take that were given a few rows, by length."""
     lengths = sorted(measured, key=int)
-    names = sorted({name for row in measured.values() for name in row["methods"]})
+    names = sorted({name for row in measured.values() for name in row.get("methods", ())})
     table = [
         f"| method | {' | '.join(f'{int(length):,} tokens' for length in lengths)} |",
         "|---|" + "---|" * len(lengths),
     ]
     for name in names:
-        taken = [measured[length]["methods"].get(name) for length in lengths]
+        taken = [measured[length].get("methods", {}).get(name) for length in lengths]
         told = " | ".join(
             "" if passes is None else f"{passes:.2f}" if passes < 10 else f"{passes:.0f}"
             for passes in taken

@@ -487,7 +487,7 @@ One pass of the model is examined by every method that applies; a method that do
 
 | word | a head | a text |
 |---|---|---|
-| **evidence** | the answer rests on it, its weights are determined, it points, and its rows speak for one side (or its share is told from chance) | most of the shares of heads are evidence, and permuted rows move the answer too, by more than two standard errors of what they do beyond the line |
+| **evidence** | the answer rests on it, its weights are determined, it points, and its rows speak for one side (or its share is told from chance) | most of the shares of heads are evidence, and permuted rows move the answer too, two standard errors beyond the line |
 | **contested** | the answer rests on it, but other valid weights, `distance` away or farther, give the same output | most of the shares are contested: show effective attention instead |
 | **misleading** | the answer rests on it, but its weights lie elsewhere than its contribution | most of the shares are misleading: show attribution instead |
 | **no effect** | no share, no effect alone, and it steers no other head | the answer stays when all heads look evenly, and no head carries any of it |

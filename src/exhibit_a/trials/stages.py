@@ -27,7 +27,7 @@ STAGES = (
     "pictures",
 )
 EFFORT = 2**39  # multiplications that one stage may cost: some 10 to 20 s on two cores
-TANGENTS = 48  # directions that a trial follows, of all tokens: some 30 passes of a short text
+TANGENTS = 40  # directions that a trial follows, of all tokens: some 25 passes of a short text
 FEWEST, PROBES = 2, 8  # directions of every token
 
 StageProgress = Callable[

@@ -124,9 +124,7 @@ class Trial(SiteResult):
         return next(v for v in self.verdicts if (v.site, v.head) == (site, head))
 
 
-COST = Cost(
-    150, per_layer=20, algebra_per_token=20, maps=4, states=34, most=400, at_once=TOKENS_AT_ONCE
-)
+COST = Cost(150, per_layer=20, algebra=60, maps=4, states=34, most=400, at_once=TOKENS_AT_ONCE)
 
 
 @method(
@@ -168,7 +166,7 @@ def trial(
         thresholds: where the words of the verdict begin.
         seed: same seed, same numbers.
         probes: random directions per token with which mixing is estimated; without, up to 8, as
-            many as fit beside everything else, and none for a text of more than 24 tokens.
+            many as fit beside everything else, and none for a text of more than 20 tokens.
         pictures: also judge whether heat maps of this text may be shown.
         truncate: cut a text that is too long for the model.
         progress: is told when a stage begins; what it raises ends the trial.

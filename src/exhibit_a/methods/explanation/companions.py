@@ -73,7 +73,7 @@ STEPS = 64  # of the path from the baseline to the text
 @method(
     question="What do other methods say about the same answer?",
     needs=rows_of("target"),
-    cost=Cost(forwards=600, per_token=2, maps=2),
+    cost=Cost(forwards=600, per_token=2, algebra_per_token=8, maps=2),
 )
 def companions(
     trace: Trace,
@@ -199,7 +199,12 @@ def norm_residual(trace: Trace, target: Target) -> Scores:
     return rollout(readout(trace, target), norm_maps(trace, residual=True), residual=False)
 
 
-@token_method("alti", "Which token's vector brings a layer to its output?", LENGTHS, *VECTORS)
+@token_method(
+    "alti",
+    "Which token's vector brings a layer to its output?",
+    Cost(forwards=2, algebra=3, algebra_per_token=0.02, maps=1),
+    *VECTORS,
+)
 def alti(trace: Trace, target: Target) -> Scores:
     """How much nearer each vector brings the output of its layer, rolled out."""
     return rollout(readout(trace, target), alti_maps(trace), residual=False)

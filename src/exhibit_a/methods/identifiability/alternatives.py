@@ -54,7 +54,7 @@ class AlternativeAttention(Result):
 @method(
     question="Which other attention would have given the same answer?",
     needs=rows_of("attention", "values"),
-    cost=Cost(forwards=18, maps=1),
+    cost=Cost(forwards=18, algebra_per_token=0.1, maps=1),
 )
 def alternative_attention(
     trace: Trace,

@@ -82,7 +82,7 @@ class TokenIdentifiability(Result):
 @method(
     question="Can a token be found again from its hidden vector?",
     needs=("text",),
-    cost=Cost(forwards=1, states=1),
+    cost=Cost(forwards=1, algebra=14, states=1),
     command="tokens",
     defaults={"maps": ("identity", "linear")},
 )
