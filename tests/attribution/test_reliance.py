@@ -260,7 +260,7 @@ def test_rows_are_permuted_until_it_is_certain_what_that_does(monkeypatch):
     few = reliance(trace, by="path")
     size = max(abs(few.margin), abs(few.even_margin))
     moved, error = (few.margin - few.permuted_margin) / size, few.permuted_error / size
-    for line, times in ((moved + 10 * error, 8), (moved, 32)):
+    for line, times in ((moved + 10 * error, 8), (moved, 16)):
         deals.clear()
         monkeypatch.setattr(head_shares, "MOVED", line)
         result = reliance(trace, by="path")
