@@ -158,7 +158,7 @@ def attention_rollout(trace: Trace, target: Target) -> Scores:
 @token_method(
     "flow",
     "How much can run from the answer to each token?",
-    Cost(forwards=1, algebra=20, maps=1),
+    Cost(forwards=1, algebra_per_token=0.25, maps=1),
     *MAPS,
 )
 def attention_flow(trace: Trace, target: Target) -> Scores:

@@ -14,10 +14,13 @@ along VᵀB = Cov_a(V, K). For every row:
    the other rows take the eigenvectors of G, or of BBᵀ where there are few keys, and B itself its
    singular vectors.
 3. the rank of VᵀQ, the moves that the output shows;
-4. the smallest singular value of VᵀQ over its largest: how visible the least visible move is.
+4. the smallest singular value of VᵀQ over its largest: how visible the least visible move is. 0
+   where some move is not.
 
 Neither B nor VᵀQ depends on what all keys or values have in common, but the rounding of K and V
-does: it is as large as they are. So the tolerance is relative to their size with that part.
+does: it is as large as they are. So the tolerance is relative to their size with that part. Weights
+that sum to one but for their own rounding are made to do so: else what all values have in common
+would show moves that it does not. (Where weights rest on a sink, they sum to less.)
 """
 
 from typing import NamedTuple
@@ -60,6 +63,8 @@ def key_moves(
     sizes = seen.sum(-1, keepdim=True)
     lines = torch.tensor([[tolerance.of(size)] for size in sizes.flatten().tolist()]).to(weights)
     finest = float(lines.min())
+    sums = weights.sum(-1, keepdim=True)
+    weights = torch.where((sums - 1).abs() <= lines, weights / sums, weights)
     common_key = weights @ keys
     rounding = weights.norm(dim=-1, keepdim=True) * common_key.norm(dim=-1, keepdim=True)
     if finest**2 < 1e3 * EXACT:
@@ -79,6 +84,7 @@ def key_moves(
     padded = torch.nn.functional.pad(strength, (0, 1 + int(last.max())))
     least = padded.gather(-1, last).squeeze(-1)
     ratio = least / strength[..., 0].clamp_min(torch.finfo(strength.dtype).tiny)
+    ratio = torch.where(visible < reach, 0.0, ratio)  # what is left of it is rounding
     return KeyMoves(reach - visible, reach, torch.where(reach > 0, ratio, 1.0))
 
 
