@@ -89,12 +89,12 @@ def beside_a_pass(subject: xa.Subject, method: Method, tokens: int) -> dict[str,
     start = time.process_time()
     work()
     spent, peak = time.process_time() - start, megabytes("VmHWM") - resting
-    one = median(before + [a_pass(subject, given) for _ in range(5)])
+    bare = median(before + [a_pass(subject, given) for _ in range(5)])
     layers, width = len(subject.anatomy.layers), subject.anatomy.d_model
     directions = PROBES if method.name in ("hidden_attribution", "head_mixing") else width
     return {
         "tokens": given["input_ids"].shape[1],
-        "passes": round(spent / one / asked, 2),
+        "passes": round(spent / bare / asked, 2),
         "declared": round(method.cost.passes(layers, tokens, directions), 2),
         "megabytes": round(peak),
     }
