@@ -106,10 +106,14 @@ class HeadShares:
         self.one_head, self.permuted = self.margin - alone, permuted
 
     def knows(self, permuted: Float[Tensor, " repeat"]) -> bool:
-        """Whether it is certain that permuted rows move the answer, or do not; or passes end."""
+        """Whether it is certain that permuted rows move the answer, or do not; or passes end.
+
+        They do where they are counted, and for a path that took more than its first points.
+        """
         loss = (self.margin - permuted) / (self.size or 1.0)
         error = float(loss.std()) / len(loss) ** 0.5
-        return self.passes is not None or abs(float(loss.mean()) - MOVED) >= DOUBT * error
+        spent = self.passes is not None or self.path.points > FEWEST_POINTS
+        return spent or abs(float(loss.mean()) - MOVED) >= DOUBT * error
 
     @property
     def gap(self) -> float:
