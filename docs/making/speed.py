@@ -34,7 +34,8 @@ as {probes} go into the width of the model. *Growth* is the exponent of n betwee
 *peak* is the memory above what was there before, at n = {longest_text}, and *maps* how many sets of all attention maps (layers ×
 heads × n²) are kept. Where a set is large, two are in memory at a time, the model's own and that of the copy that runs; the
 others wait in a file, from which pages are read as they are needed (`tests/trials/test_maps_held.py` counts what is alive).
-`exhibit-a doctor MODEL --length N` gives seconds, and the peak of memory within a factor of 1.5.
+`exhibit-a doctor MODEL --length N` gives seconds, and the peak of memory within a factor of 1.5. An empty place was not
+measured: it takes more than half an hour, or another model.
 
 | method | {heads} | growth | declared | peak | maps | few rows |
 |---|{lines}---|---|---|---|---|
@@ -55,7 +56,7 @@ one thread, processor time, beside the model's own fused pass over the same inpu
 {rows}
 
 Every method that can do with a few rows, with the capture, in passes of the model's own (at the longest: in captures). An empty
-place: it runs the model too often to be tried at that length.
+place was not measured.
 
 {row_methods}
 
