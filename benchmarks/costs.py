@@ -17,9 +17,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import torch
 from support.peaks import forget_peak, megabytes
-from support.quiet import one_quiet_thread
+from support.quiet import one_quiet_thread, seconds_of_a_pass
 
 import exhibit_a as xa
 from exhibit_a.methods.own import result_of
@@ -82,14 +81,14 @@ def beside_a_pass(subject: xa.Subject, method: Method, tokens: int) -> dict[str,
     if work is None:
         return None
     asked = count if {"examples", "texts"} & set(method.takes) else 1
-    before = [a_pass(subject, given) for _ in range(5)]
+    before = [seconds_of_a_pass(subject, given) for _ in range(5)]
     give_back()
     resting = megabytes("VmRSS")
     forget_peak()
     start = time.process_time()
     work()
     spent, peak = time.process_time() - start, megabytes("VmHWM") - resting
-    bare = median(before + [a_pass(subject, given) for _ in range(5)])
+    bare = median(before + [seconds_of_a_pass(subject, given) for _ in range(5)])
     layers, width = len(subject.anatomy.layers), subject.anatomy.d_model
     directions = PROBES if method.name in ("hidden_attribution", "head_mixing") else width
     return {
@@ -138,13 +137,6 @@ def work_of(method: Method, subject: xa.Subject, texts: list[str]) -> Callable[[
         case ("subject", "heads"):
             return lambda: method.function(subject, [(0, 1)])
     return None
-
-
-@torch.no_grad()
-def a_pass(subject: xa.Subject, given: dict[str, torch.Tensor]) -> float:
-    start = time.process_time()
-    subject.model(**given)
-    return time.process_time() - start
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import median
 
 import torch
-from support.quiet import one_quiet_thread
+from support.quiet import one_quiet_thread, seconds_of_a_pass
 
 import exhibit_a as xa
 from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
@@ -108,11 +108,11 @@ def whole(subject: xa.Subject, tokens: int) -> dict[str, object]:
         " ".join(words), truncation=True, max_length=tokens, return_tensors="pt"
     )
     xa.trial(subject, "a warm film", pictures=False)  # what is only done once
-    before = [_forward(subject, given) for _ in range(11)]
+    before = [seconds_of_a_pass(subject, given) for _ in range(11)]
     start = time.process_time()
     trial = xa.trial(subject, dict(given), pictures=False)
     spent = time.process_time() - start
-    a_pass = median(before + [_forward(subject, given) for _ in range(11)])
+    a_pass = median(before + [seconds_of_a_pass(subject, given) for _ in range(11)])
     by_clock = sum(trial.seconds.values())
     stages = {
         stage: round(seconds / by_clock * spent / a_pass, 1)
@@ -124,13 +124,6 @@ def whole(subject: xa.Subject, tokens: int) -> dict[str, object]:
     print("  " + ", ".join(f"{stage} {share:.1f}" for stage, share in stages.items()))
     left_out = sorted(set(trial.skipped) - {"pictures"})
     return {"tokens": len(trial.tokens), "passes": passes, "stages": stages, "left_out": left_out}
-
-
-@torch.no_grad()
-def _forward(subject: xa.Subject, given: dict[str, torch.Tensor]) -> float:
-    start = time.process_time()
-    subject.model(**given)
-    return time.process_time() - start
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
 """What every script that times something does first."""
 
 import argparse
+import time
 from pathlib import Path
 
 import torch
 import transformers
+
+from exhibit_a.subject.subject import Subject
 
 
 def one_quiet_thread() -> None:
@@ -21,3 +24,11 @@ def begun(description: str) -> Path | None:
     one_quiet_thread()
     out: Path | None = asked.parse_args().out
     return out
+
+
+@torch.no_grad()
+def seconds_of_a_pass(subject: Subject, given: dict[str, torch.Tensor]) -> float:
+    """The processor time of the bare model on these inputs, once."""
+    start = time.process_time()
+    subject.model(**given)
+    return time.process_time() - start
