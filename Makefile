@@ -52,6 +52,7 @@ fuzz: $(READY)  ## attack files, folders, command lines, calls, requests and tex
 
 trust: $(READY)  ## attack everything at length, and write docs/trust.md
 	PYTHONPATH=tests $(BIN)/python docs/making/trust.py --try
+	PYTHONPATH=tests $(BIN)/python docs/making/dtypes.py --measure
 
 plain:  ## the wheel alone in a new environment: what needs no extra works, the rest names its extra
 	rm -rf $(PLAIN)

@@ -20,6 +20,7 @@ EVERYWHERE = (
     "errors",
     "shapes",
     "visible",
+    "interrupts",
     "extras",
     "progress",
 )  # used by all, so drawn with no arrow
@@ -230,8 +231,9 @@ The methods have a room for each question:
 ## Arrows
 
 An arrow leads from a room to one that it imports; what it reaches through another room is not drawn again. Imports
-only point to the left, and a test sees to it. `errors`, `shapes`, `visible`, `extras` and `progress` are used everywhere
-and stand outside the picture. Rooms to the left that need one to the right ask for it by entry point (`results/providers.py`).
+only point to the left, and a test sees to it. `errors`, `shapes`, `visible`, `interrupts`, `extras` and `progress` are used
+everywhere and stand outside the picture. Rooms to the left that need one to the right ask for it by entry point
+(`results/providers.py`).
 
 ![The rooms of the package and the imports between them](figures/architecture.svg)
 

@@ -52,8 +52,13 @@ def kind_of(problem: ExhibitError) -> str:
 
 
 def first_line(problem: BaseException) -> str:
-    """What an error of somebody else's says, in one line."""
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+    """What an error of somebody else's says, in one line.
+
+    >>> first_line(ValueError("Validation error:\\n  TypeError: not a number\\nmore"))
+    'Validation error: TypeError: not a number'
+    """
+    lines = str(problem).strip().splitlines() or [type(problem).__name__]
+    return " ".join(line.strip() for line in lines[: 2 if lines[0].endswith(":") else 1])
 
 
 def asks_too_much(problem: BaseException) -> bool:

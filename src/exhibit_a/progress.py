@@ -2,12 +2,15 @@
 
 Work tells a ``Progress`` how much is done and of how much; the bar adds an estimate of the rest:
 from how fast it went so far, or, where the steps are unlike each other, from what the doctor says
-the whole takes (``methods.doctor.estimate``).
+the whole takes (``methods.doctor.estimate``). A dropped interrupt is raised here.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
+from exhibit_a.interrupts import raise_if_interrupted, undone, was_interrupted
 from exhibit_a.visible import visible as shown
 
 Progress = Callable[[int, int | None], None]  # is told how much is done, and of how much if known
@@ -15,6 +18,7 @@ Progress = Callable[[int, int | None], None]  # is told how much is done, and of
 
 def tell(progress: Progress | None, done: int, total: int | None = None) -> None:
     """Say how far it is, if anyone wants to know."""
+    raise_if_interrupted()
     if progress is not None:
         progress(done, total)
 
@@ -87,15 +91,30 @@ def progress_bar(title: str, *, visible: bool = True) -> Iterator[Bar]:
 
     screen = Console(stderr=True)
     watched = visible and screen.is_terminal
-    with Columns(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        Remaining(elapsed_when_finished=True),
-        TextColumn("{task.fields[note]}", markup=False),
-        console=screen,
-        transient=True,
-        disable=not watched,
-    ) as columns:
+
+    def clear() -> None:
+        """Remove the bar and show the cursor again, if the process is ended at once."""
+        if watched and was_interrupted():
+            os.write(2, b"\r\x1b[2K\x1b[?25h")
+
+    with (
+        undone(clear),
+        Columns(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            Remaining(elapsed_when_finished=True),
+            TextColumn("{task.fields[note]}", markup=False),
+            console=screen,
+            transient=True,
+            disable=not watched,
+        ) as columns,
+    ):
         task = columns.add_task(shown(title, lines=False), total=None, note="", expected=None)
-        yield Bar(lambda **changes: columns.update(task, **changes), watched=watched)
+
+        def update(**changes: Any) -> None:
+            raise_if_interrupted()
+            columns.update(task, **changes)
+
+        yield Bar(update, watched=watched)
+        raise_if_interrupted()

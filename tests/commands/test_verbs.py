@@ -12,6 +12,7 @@ from support.words import plain_tokenizer, save_tokenizer
 from support.zoo import DECODER, FAMILIES, Family
 
 from exhibit_a.commands.options import load_quietly
+from exhibit_a.progress import progress_bar
 from exhibit_a.results.store import read
 
 
@@ -194,9 +195,12 @@ def test_files_are_named_as_they_are_written(
 
 def test_a_bar_shows_words_as_they_are_written(capsys, folder, reviews, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    with progress_bar("heads by [/red]"):
+        pass
+    assert "heads by [/red]" in capsys.readouterr().err
     code, _, err = run(capsys, "heads", reviews, "--model", folder, "--by", "[/red]")
     assert code == 2
-    assert "heads by [/red]" in err
+    assert "[/red]" in err
 
 
 def test_mixing_from_the_command_line(capsys, folder):

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from support.corpora import contents, examples, save_model, save_texts, sentences
+from support.waiting import PATIENCE, until
 from support.words import plain_tokenizer, tokenizer
 from support.zoo import FAMILIES
 
@@ -613,9 +613,10 @@ def quick_workers(monkeypatch, finished, subject):
 def test_a_slow_writer_does_not_fill_the_memory(quick_workers):
     """Workers wait for it: no window is taken without room for its shard."""
     shards, taken = quick_workers
+    room = 3 * (1 + processes.AHEAD)
     for written, _ in enumerate(itertools.islice(shards, 50)):
-        time.sleep(0.002)  # time enough for the workers to run ahead
-        assert len(taken) - written <= 3 * (1 + processes.AHEAD)
+        until(lambda written=written: len(taken) - written >= room, "workers that run ahead")
+        assert len(taken) - written == room
 
 
 def test_a_writer_that_gives_up_lets_the_workers_go(quick_workers):
@@ -628,5 +629,5 @@ def test_a_writer_that_gives_up_lets_the_workers_go(quick_workers):
     assert len(threads) >= 3
     shards.close()
     for thread in threads:
-        thread.join(5)
+        thread.join(PATIENCE)
     assert not any(thread.is_alive() for thread in threads)

@@ -1,4 +1,8 @@
-"""Real processes, really killed: nothing is lost, nothing is there twice, not a byte differs."""
+"""Real processes, really killed: nothing is lost, nothing is there twice, not a byte differs.
+
+A process ends or waits at a named point (after so many shards, at the n-th file that it touches),
+so that no test depends on how fast it is.
+"""
 
 import os
 import random
@@ -6,18 +10,21 @@ import re
 import signal
 import socket
 import subprocess
-import time
+import sys
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 import torch
 from support.corpora import contents, save_model, save_texts
+from support.waiting import until
 
 from exhibit_a import corpus
 from exhibit_a.errors import BadRequestError
 
 COUNT, WINDOW = 48, 4
-PAUSE = 0.5
+SHARDS = COUNT // WINDOW
+TOUCHED = 170  # times that a run opens, renames or removes a file in its folder, or a few more
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +34,17 @@ def material(tmp_path_factory):
     model, data = save_model(folder / "model"), save_texts(folder / "texts.tsv", COUNT)
     corpus.run(model, data, "effective_attention", folder / "whole", window=WINDOW, tokens=256)
     return model, str(data), contents(folder / "whole")
+
+
+CHILDREN = []
+
+
+@pytest.fixture(autouse=True)
+def _none_is_left():
+    """One that waits would wait forever where its test has failed."""
+    yield
+    while CHILDREN:
+        CHILDREN.pop().kill()
 
 
 @dataclass
@@ -46,52 +64,64 @@ class Child:
         self.ended(0)
         return self.code
 
-    def kill(self, number=signal.SIGKILL):
+    def kill(self):
         if not self.ended():
-            os.kill(self.pid, number)
+            os.kill(self.pid, signal.SIGKILL)
             self.wait()
 
 
-def start(verb, out, material, workers=0, pause=0.0):
-    """A run or its continuation, with a pause after every shard for those who must not be late."""
+def start(verb, out, material, workers=0, **point):
+    """A run or its continuation, until something happens at a point (see ``at``)."""
     model, data, _ = material
     pid = os.fork()
     if pid:
-        return Child(pid)
+        CHILDREN.append(Child(pid))
+        return CHILDREN[-1]
     code = 1
     try:
         torch.set_num_threads(1)
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
+        settings = {"workers": workers, "progress": at(out, **point)}
         if verb == "run":
-            settings = {"window": WINDOW, "tokens": 256, "workers": workers}
-            settings["progress"] = lambda _: time.sleep(pause)
+            settings |= {"window": WINDOW, "tokens": 256}
             corpus.run(model, data, "effective_attention", out, **settings)
         else:
-            corpus.resume(out, workers=workers)
+            corpus.resume(out, **settings)
         code = 0
     finally:
         os._exit(code)
 
 
+def at(out, shards=SHARDS + 1, happens=signal.pause, file=None):
+    """After so many shards something happens: without more, the process waits to be killed.
+
+    Or it kills itself before it opens, renames or removes the n-th ``file`` in its folder.
+    """
+    touched = 0
+
+    def touch(event, about):
+        nonlocal touched
+        inside = event in ("open", "os.rename", "os.remove") and str(out) in str(about[0])
+        touched += inside
+        if touched == file:
+            kill_itself()
+
+    if file is not None:
+        sys.addaudithook(touch)
+
+    def progress(examples):
+        if examples >= shards * WINDOW:
+            happens()
+
+    return progress
+
+
+def kill_itself(number=signal.SIGKILL):
+    os.kill(os.getpid(), number)
+
+
 def committed(out):
     return len(list((out / "receipts").glob("*.json"))) if (out / "receipts").is_dir() else 0
-
-
-def started(tmp_path, material, shards, **how):
-    """A run that has committed so many shards, and its folder."""
-    out = tmp_path / "run"
-    process = start("run", out, material, **how)
-    while committed(out) < shards:
-        time.sleep(0.001)
-    return process, out
-
-
-def kill_when(process, ready, delay=0.0):
-    """SIGKILL when ``ready`` says so and a moment has passed, or let it end if it is faster."""
-    while not process.ended() and not ready():
-        time.sleep(0.0005)
-    time.sleep(delay)
-    process.kill()
 
 
 def finish(out, material, workers=0):
@@ -102,33 +132,41 @@ def finish(out, material, workers=0):
 @pytest.mark.parametrize("shards", [1, 9])
 def test_a_killed_run_resumes_to_the_same_bytes(tmp_path, material, shards):
     out = tmp_path / "run"
-    process = start("run", out, material, pause=PAUSE)
-    kill_when(process, lambda: committed(out) >= shards)
+    process = start("run", out, material, shards=shards, happens=kill_itself)
+    assert process.wait() == -signal.SIGKILL
+    assert committed(out) == shards
     assert not (out / "manifest.json").exists()
     finish(out, material)
 
 
-def test_killed_workers_are_replaced_and_none_outlives_a_killed_parent(tmp_path, material):
-    process, out = started(tmp_path, material, 2, workers=2)
-    (first, second) = children(process.pid)
-    os.kill(first, signal.SIGKILL)
-    before = committed(out)
-    while (
-        len(workers := children(process.pid)) < 2 or first in workers or committed(out) < before + 3
-    ):
-        assert not process.ended()
-        time.sleep(0.01)
-    assert second in workers
-    kill_when(process, lambda: True)
-    deadline = time.monotonic() + 60
-    while any(map(alive, workers)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(map(alive, workers))
+def test_killed_workers_are_replaced(tmp_path, material):
+    killed = []
+
+    def kill_workers():  # once, when at most eight of the twelve windows are handed out
+        if not killed:
+            killed.extend(map(kill_if_alive, children(os.getpid())))
+            assert any(killed)
+
+    process = start("run", tmp_path / "run", material, workers=2, shards=2, happens=kill_workers)
+    assert process.wait() == 0
+    assert contents(tmp_path / "run") == material[2]
+
+
+def test_no_worker_outlives_a_killed_parent(tmp_path, material):
+    out = tmp_path / "run"
+    process = start("run", out, material, workers=2, shards=2)  # where workers wait for windows
+    until(lambda: committed(out) == 2, "two shards")
+    workers = list(filter(alive, children(process.pid)))
+    assert workers
+    process.kill()
+    until(lambda: not any(map(alive, workers)), "the end of the workers")
     finish(out, material)
 
 
 def test_the_holder_of_a_folder_is_named_until_it_is_killed(tmp_path, material):
-    process, out = started(tmp_path, material, 1, pause=PAUSE)
+    out = tmp_path / "run"
+    process = start("run", out, material, shards=1)
+    until(lambda: committed(out) == 1, "a shard")
     holder = f"{out} is being written by process {process.pid} on {socket.gethostname()}."
     with pytest.raises(BadRequestError, match=re.escape(holder)):
         corpus.resume(out)
@@ -138,9 +176,9 @@ def test_the_holder_of_a_folder_is_named_until_it_is_killed(tmp_path, material):
 
 
 def test_an_interrupted_run_resumes(tmp_path, material):
-    process, out = started(tmp_path, material, 2, pause=PAUSE)
-    process.kill(signal.SIGINT)
-    assert process.code != 0
+    out = tmp_path / "run"
+    interrupt = partial(kill_itself, signal.SIGINT)
+    assert start("run", out, material, shards=2, happens=interrupt).wait() == 1
     assert not (out / "manifest.json").exists()
     finish(out, material)
 
@@ -155,25 +193,26 @@ def test_a_run_with_workers_gives_the_same_bytes(tmp_path, material):
 @pytest.mark.parametrize("seed", range(8))
 def test_a_run_killed_at_random_again_and_again(tmp_path, material, seed):
     chance, out = random.Random(seed), tmp_path / "run"
-    stop = chance.randint(0, COUNT // WINDOW - 1)
-    kill_when(start("run", out, material), lambda: committed(out) >= stop, chance.random() / 20)
+    start("run", out, material, file=chance.randint(1, TOUCHED)).wait()
     if not (out / "run.json").exists():  # killed before it began: there is nothing to resume
         out = tmp_path / "second"
-        kill_when(start("run", out, material), lambda: committed(out) >= 1)
+        start("run", out, material, shards=1, happens=kill_itself).wait()
     for _ in range(chance.randint(0, 2)):
-        stop = committed(out) + chance.randint(0, 6)
-        kill_when(
-            start("resume", out, material),
-            lambda stop=stop: committed(out) >= stop,
-            chance.random() / 20,
-        )
+        start("resume", out, material, file=chance.randint(1, TOUCHED)).wait()
     finish(out, material)
-    assert contents(out) == material[2]
 
 
 def children(pid):
     listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True)
     return [int(word) for word in listed.stdout.split()]
+
+
+def kill_if_alive(pid):
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:  # the listing itself, which has ended
+        return False
+    return True
 
 
 def alive(pid):

@@ -5,18 +5,18 @@ import os
 import signal
 import socket
 import threading
-import time
 from pathlib import Path
 
 import pytest
 from support.corpora import contents, examples, save_model, save_texts
+from support.waiting import PATIENCE, until
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 from exhibit_a import corpus
 from exhibit_a.corpus.claims import Claim, claim_of, share_of_cpu
 from exhibit_a.corpus.plan import Card, Data, Model, Plan
-from exhibit_a.corpus.ray_engine import Actor, RayEngine, _arriving, check_reachable
+from exhibit_a.corpus.ray_engine import FILLING, Actor, RayEngine, _arriving, check_reachable
 from exhibit_a.corpus.windows import windows
 from exhibit_a.errors import BadRequestError
 
@@ -24,6 +24,7 @@ ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own, and it has many
 
 METHOD, SMALL = "effective_attention", {"window": 8, "tokens": 256}
+TRIES = 5  # a run may be over before there is somebody to kill; then it is made again
 
 
 @pytest.fixture(scope="module")
@@ -108,28 +109,26 @@ def test_an_actor_says_in_words_why_it_has_no_model():
     assert "There is no model 'nowhere'" in head["error"]
 
 
-class Slow:
-    """A data set whose rows go on after nobody wants them."""
+class Endless:
+    """A data set whose rows never end."""
 
     def __init__(self):
         self.given = 0
 
     def iter_rows(self):
-        for number in range(1000):
-            time.sleep(0.01)
-            self.given = number + 1
+        while True:
+            self.given += 1
             yield {"head": b"", "files": b""}
 
 
 def test_nobody_asks_ray_for_rows_after_the_end():
-    data = Slow()
+    data = Endless()
     with pytest.raises(ZeroDivisionError), _arriving(data, 2) as arrived:  # noqa: PT012
-        assert arrived.get(timeout=10) is not None
-        time.sleep(0.1)  # the queue is full by now
+        assert arrived.get(timeout=PATIENCE) is not None
+        until(arrived.full, "a full queue")
         raise ZeroDivisionError
-    given = data.given
-    time.sleep(0.1)
-    assert data.given == given < 100
+    assert FILLING not in [thread.name for thread in threading.enumerate()]
+    assert data.given < 10
 
 
 def test_rows_that_end_end_with_none_and_a_failure_with_itself():
@@ -139,8 +138,8 @@ def test_rows_that_end_end_with_none_and_a_failure_with_itself():
             raise OSError("gone")
 
     with _arriving(Failing(), 2) as arrived:
-        assert arrived.get(timeout=10)["head"] == b"1"
-        assert str(arrived.get(timeout=10)) == "gone"
+        assert arrived.get(timeout=PATIENCE)["head"] == b"1"
+        assert str(arrived.get(timeout=PATIENCE)) == "gone"
 
 
 def run_in_thread(material, out, **options):
@@ -163,12 +162,6 @@ def committed(out):
     return len(list((out / "receipts").glob("*.json"))) if (out / "receipts").is_dir() else 0
 
 
-def wait_for(ready, thread, seconds=240):
-    deadline = time.monotonic() + seconds
-    while not ready() and thread.is_alive() and time.monotonic() < deadline:
-        time.sleep(0.02)
-
-
 def actor_pids():
     """Processes of live actors of ours."""
     pids = []
@@ -189,14 +182,18 @@ def test_ray_gives_the_bytes_of_the_local_engine_though_an_actor_is_killed(tmp_p
         "local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
     )
     try:
-        thread, problems = run_in_thread(material, tmp_path / "run", workers=2)
-        wait_for(lambda: committed(tmp_path / "run") >= 3, thread)
-        pids = actor_pids()
+        for number in range(TRIES):
+            out = tmp_path / str(number)
+            thread, problems = run_in_thread(material, out, workers=2)
+            until(lambda out=out, found=problems: committed(out) >= 3 or found, "three shards")
+            if pids := actor_pids():
+                os.kill(pids[0], signal.SIGKILL)
+            thread.join(400)
+            assert problems == []
+            assert contents(out) == material[2]
+            if pids:
+                break
         assert pids
-        os.kill(pids[0], signal.SIGKILL)
-        thread.join(400)
-        assert problems == []
-        assert contents(tmp_path / "run") == material[2]
     finally:
         ray.shutdown()
 
@@ -222,15 +219,19 @@ def parent(pid):
 def test_a_machine_of_the_cluster_is_killed_and_not_a_byte_differs(tmp_path, material, two_nodes):
     cluster, second = two_nodes
     (raylet,) = [info.process.pid for info in second.all_processes["raylet"]]
-    thread, problems = run_in_thread(material, tmp_path / "run", workers=3, address=cluster.address)
-    wait_for(lambda: committed(tmp_path / "run") >= 3, thread)
-    there = [pid for pid in actor_pids() if parent(pid) == raylet]
-    assert there  # with 3 actors and 1 CPU each, no machine holds all of them
-    cluster.remove_node(second, allow_graceful=False)
-    assert committed(tmp_path / "run") < 20
-    thread.join(400)
-    assert problems == []
-    assert contents(tmp_path / "run") == material[2]
+    for number in range(TRIES):
+        out = tmp_path / str(number)
+        thread, problems = run_in_thread(material, out, workers=3, address=cluster.address)
+        until(lambda out=out, found=problems: committed(out) >= 3 or found, "three shards")
+        there = [pid for pid in actor_pids() if parent(pid) == raylet]
+        if there:  # with 3 actors and 1 CPU each, no machine holds all of them
+            cluster.remove_node(second, allow_graceful=False)
+        thread.join(400)
+        assert problems == []
+        assert contents(out) == material[2]
+        if there:
+            break
+    assert there
 
 
 @pytest.mark.parametrize(
@@ -243,13 +244,12 @@ def test_a_machine_of_the_cluster_is_killed_and_not_a_byte_differs(tmp_path, mat
         ("host:99999", "is no address that can be used"),
     ],
 )
-def test_a_cluster_that_is_not_there_is_named_at_once(tmp_path, address, message):
-    before = time.monotonic()
+def test_a_cluster_that_is_not_there_is_named_at_once(tmp_path, monkeypatch, address, message):
+    monkeypatch.setattr(ray, "init", None)  # which would look for it for a minute
     with pytest.raises(BadRequestError) as caught:
         corpus.run("m", ["fine"], METHOD, tmp_path / "run", engine="ray", address=address)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert time.monotonic() - before < 10
     assert not (tmp_path / "run").exists()
 
 

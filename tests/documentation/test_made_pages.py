@@ -35,6 +35,7 @@ MADE = {  # what a script writes, and lines that must stand there
     "models": ("# models/sublayers.py\ncontext = weights @ value\n",),
     "speed": (),
     "claims": (),
+    "dtypes": ("**0 ranks, words or orders differ**",),
 }
 
 

@@ -54,7 +54,9 @@ def without_words(trace, words):
 
 def test_the_passes_are_counted_and_within_the_budget(mixed):
     _, result, passes = mixed
-    assert result.passes == passes <= 250
+    assert (
+        result.passes + 1 == passes <= 250
+    )  # one asks whether the model is still that of the trace
     assert result.orders >= 100
     assert result.checks["shortened texts"] == result.passes
 

@@ -224,7 +224,7 @@ def test_what_removal_brings_is_measured(tmp_path):
     assert found.parameters[1] < found.parameters[0]
     assert found.difference < 1e-4
     assert found.speed_up == found.seconds[0] / found.seconds[1]
-    assert 0 < min(found.seconds) <= max(found.seconds) < 60
+    assert min(found.seconds) > 0
     assert not found.saves
     assert read(found.save(tmp_path / "pruning")).heads == ((0, 0), (1, 2))
     (size, _) = found.plot().axes[0].patches[:2]

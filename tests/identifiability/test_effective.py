@@ -150,10 +150,8 @@ def test_a_model_without_a_found_projection_says_so():
 def test_half_precision_says_what_it_is_computed_in_and_its_tolerance(dtype):
     model = FAMILIES["llama"].build().to(dtype)
     result = effective_attention(capture(load(model), long_inputs("llama")))
-    name = str(dtype).removeprefix("torch.")
-    assert result.checks["computed in"] == (
-        f"float64, products that allow it in float32; the model in {name}"
-    )
+    assert result.checks["computed in"].endswith("the model in float32")
+    assert str(dtype).removeprefix("torch.") in result.checks["held in half precision"]
     # judged as float32: in half precision, tokens × eps would soon pass 1 and every rank be zero
     line = LENGTH * torch.finfo(torch.float32).eps
     assert result.checks["tolerance of the rank"] == pytest.approx(line)

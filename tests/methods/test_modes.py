@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from threading import Event
 
 import pytest
 import torch
@@ -209,6 +210,85 @@ def test_methods_on_a_trace_of_other_weights_refuse_or_need_no_weights():
         else:
             assert same(result, before[name]), name
     assert {"self_attribution", "hidden_attribution", "occlusion", "gradient_input"} <= set(refused)
+
+
+# -- a model that answers otherwise than in the pass ---------------------------------------------
+
+
+def hooked(model):
+    model.bert.encoder.layer[1].register_forward_hook(lambda *call: call[2] * 1.1)
+
+
+def another_epsilon(model):
+    model.bert.encoder.layer[0].attention.output.LayerNorm.eps = 0.5
+
+
+def another_scaling(model):
+    model.bert.encoder.layer[1].attention.self.scaling *= 2
+
+
+def another_forward(model):
+    module = model.bert.encoder.layer[1].intermediate
+    own = module.forward
+    module.forward = lambda states: 1.2 * own(states)
+
+
+@pytest.mark.parametrize("change", [hooked, another_epsilon, another_scaling, another_forward])
+def test_methods_that_run_a_model_notice_that_it_answers_otherwise(change):
+    subject = fresh_subject()
+    trace = xa.capture(subject, TEXT, keep=KEPT)
+    names = of_a_trace()
+    before = {name: works(subject, trace)[name]() for name in names}
+    change(subject.model)
+    refused = []
+    for name in names:
+        result, problem = result_or_error(works(subject, trace)[name])
+        if problem:
+            assert "no longer gives the answer of this pass" in problem
+            refused.append(name)
+        else:  # it needs no more than what was kept
+            assert same(result, before[name]), name
+    assert {"self_attribution", "reliance", "hidden_attribution", "occlusion"} <= set(refused)
+    assert len(refused) >= 20
+    with pytest.raises(BadRequestError, match="no longer gives the answer"):
+        trace.rerun(("hidden",))
+
+
+def test_a_method_inside_a_method_does_not_ask_again(monkeypatch):
+    subject = fresh_subject()
+    trace = xa.capture(subject, TEXT, keep=KEPT)
+    asked = []
+    monkeypatch.setattr(xa.Trace, "require_same_answer", lambda self: asked.append(self))
+    xa.companions(trace, methods=["gradient_input", "occlusion", "raw"])
+    assert asked == [trace]
+
+
+def test_another_thread_may_use_the_model_meanwhile():
+    subject = fresh_subject()
+    trace = xa.capture(subject, TEXT, keep=KEPT)
+    names = [*of_a_trace(), "trial"]
+    wanted = {name: works(subject, trace)[name]() for name in names}
+    own, ready, over = subject.model(**trace.inputs).logits, Event(), Event()
+
+    def use():
+        answers = []
+        while not over.is_set() or not answers:
+            with torch.no_grad():
+                answers.append(subject.model(**trace.inputs).logits)
+            ready.set()
+        return answers
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(use)
+        ready.wait()
+        try:
+            for name in names:
+                again = xa.capture(subject, TEXT, keep=KEPT)
+                assert same(works(subject, again)[name](), wanted[name]), name
+        finally:
+            over.set()
+    for answer in other.result():
+        torch.testing.assert_close(answer, own)
 
 
 def test_looking_does_not_count_as_a_change(subject, earliest, usual):

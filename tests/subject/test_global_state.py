@@ -7,6 +7,7 @@ import numpy
 import pytest
 import torch
 from support.subjects import opinionated
+from support.waiting import PATIENCE
 from support.words import NUMBERED, save_tokenizer
 from support.zoo import FAMILIES
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
@@ -81,11 +82,11 @@ def crossing(change):
     inside, left = threading.Event(), threading.Event()
 
     def first():
-        change(lambda: inside.set() or second.start() or came.wait(5))
+        change(lambda: inside.set() or second.start() or came.wait(PATIENCE))
         left.set()
 
     came = threading.Event()
-    second = threading.Thread(target=lambda: change(lambda: came.set() or left.wait(5)))
+    second = threading.Thread(target=lambda: change(lambda: came.set() or left.wait(PATIENCE)))
     one = threading.Thread(target=first)
     one.start()
     one.join()

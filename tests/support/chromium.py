@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
+from support.waiting import PATIENCE
+
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 FLAGS = [
     "--headless",
@@ -26,6 +28,27 @@ FLAGS = [
     "--disable-sync",
 ]
 PIXELS = "canvas => canvas.toDataURL()"
+# A page is still when three frames have passed in which it waited for no frame and no stream.
+WATCHED = """(() => {
+  let waiting = 0;
+  const frame = requestAnimationFrame.bind(window);
+  window.requestAnimationFrame = run =>
+    (waiting++, frame(now => { waiting--; run(now); }));
+  for (const [kind, name] of [
+    [ReadableStreamDefaultReader, 'read'],
+    [WritableStreamDefaultWriter, 'write'],
+    [WritableStreamDefaultWriter, 'close'],
+  ]) {
+    const step = kind.prototype[name];
+    kind.prototype[name] = function (...given) {
+      waiting++;
+      return step.apply(this, given).finally(() => waiting--);
+    };
+  }
+  window.becomeStill = async () => {
+    for (let still = 0; still < 3; still = waiting ? 0 : still + 1) await new Promise(frame);
+  };
+})()"""
 
 
 @contextmanager
@@ -56,7 +79,7 @@ class Visit:
 
     def settle(self) -> None:
         """Wait until what was asked for is drawn."""
-        self.page.evaluate("() => new Promise(r => setTimeout(() => requestAnimationFrame(r), 60))")
+        self.page.evaluate("() => becomeStill()")
 
     def pixels(self, selector: str = "section.head .frame canvas") -> str:
         self.settle()
@@ -71,12 +94,13 @@ class Visit:
 def visit(browser: Browser, address: str, width: int = 1280, **options) -> Iterator[Visit]:
     size = {"width": width, "height": 900}
     context = browser.new_context(viewport=size, **{"offline": True} | options)
+    context.add_init_script(WATCHED)
     page = context.new_page()
     seen = Visit(page)
     page.on("console", lambda message: seen.complaints.append(f"{message.type}: {message.text}"))
     page.on("pageerror", lambda problem: seen.complaints.append(str(problem)))
     page.on("request", lambda request: seen.requests.append(request.url))
-    page.set_default_timeout(30_000)
+    page.set_default_timeout(1000 * PATIENCE)
     page.goto(address)
     try:
         yield seen

@@ -186,6 +186,26 @@ def test_a_batch_is_refused(reader):
         capture(reader, {"input_ids": torch.ones(2, 4, dtype=torch.long)})
 
 
+@pytest.mark.parametrize("name", ["input_ids", "token_type_ids", "attention_mask"])
+@pytest.mark.parametrize(
+    ("like", "word"),
+    [
+        ({"dtype": torch.float32}, "float32"),
+        ({"dtype": torch.bool}, "bool"),
+        ({"dtype": torch.int8}, "int8"),
+        ({"device": "meta"}, "meta"),
+    ],
+)
+def test_ids_are_whole_numbers_that_are_there(reader, name, like, word):
+    inputs = {"input_ids": torch.tensor([[2, 5, 6, 3]])}
+    inputs[name] = torch.ones(1, 4, dtype=torch.long).to(**like)
+    if name == "attention_mask" and word != "meta":  # a mask may be of any kind
+        assert capture(reader, inputs).tokens
+        return
+    with pytest.raises(BadRequestError, match=f"{name} was given as .*{word}"):
+        capture(reader, inputs)
+
+
 def test_something_else_than_text_is_refused(reader):
     with pytest.raises(BadRequestError, match="Text was expected, int was given"):
         capture(reader, 3)

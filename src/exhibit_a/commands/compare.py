@@ -1,17 +1,24 @@
 """The verb that puts two texts, two models or two saved results side by side."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from exhibit_a.commands.options import WithModel, WithPage, load_quietly, refuse_beside
+from exhibit_a.commands.options import (
+    WithModel,
+    WithPage,
+    load_quietly,
+    refuse_beside,
+    words_of,
+)
 from exhibit_a.commands.screen import console, print_table
 from exhibit_a.commands.verb import argument, option
 
 if TYPE_CHECKING:
     from exhibit_a.trials.comparison import Comparison
 
-RESULT = ".safetensors"
+RESULT = ".safetensors"  # what saved results are usually called
 SHOWN = 20  # words
 
 
@@ -57,7 +64,7 @@ class Compare(WithModel, WithPage):
     def files(self) -> dict[str, Path]:
         """Saved results are not to be written over."""
         given = {"first": self.first, "second": self.second}
-        saved = {n: Path(word) for n, word in given.items() if word and word.endswith(RESULT)}
+        saved = {name: Path(word or "") for name, word in given.items() if _names_a_file(word)}
         return super().files() | saved
 
     def _compared(self) -> "Comparison":
@@ -67,14 +74,23 @@ class Compare(WithModel, WithPage):
 
         if self.with_ is not None:
             refuse_beside("--with", {"a second text": self.second})
-            return compare(
-                self.subject(), load_quietly(self.with_), text=self.first, seed=self.seed
-            )
+            text = words_of(self.first)
+            return compare(self.subject(), load_quietly(self.with_), text=text, seed=self.seed)
         if self.second is None:
             raise BadRequestError("Give a second text or file, or another model with --with MODEL.")
-        saved = [text.endswith(RESULT) for text in (self.first, self.second)]
-        if all(saved):
+        files = [_names_a_file(given) for given in (self.first, self.second)]
+        if all(files):
             return compare(read(self.first), read(self.second))
-        if any(saved):
-            raise BadRequestError("Compare two texts or two files of results, not one of each.")
-        return compare(self.first, self.second, subject=self.subject(), seed=self.seed)
+        if any(files):
+            file, other = (self.first, self.second) if files[0] else (self.second, self.first)
+            raise BadRequestError(
+                f'"{file}" is a file, and "{other}" is none: compare two texts, or the files of '
+                "two saved results."
+            )
+        first, second = words_of(self.first), words_of(self.second)
+        return compare(first, second, subject=self.subject(), seed=self.seed)
+
+
+def _names_a_file(given: str | None) -> bool:
+    """Whether a file is meant: one that is there, or one that is called like a saved result."""
+    return given is not None and (os.path.isfile(given) or given.endswith(RESULT))  # noqa: PTH113

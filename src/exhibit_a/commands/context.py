@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from exhibit_a.commands.options import Answer, WithModel, check_place
+from exhibit_a.commands.options import Answer, WithModel, check_place, words_of
 from exhibit_a.commands.screen import print_json, print_table, print_written
 from exhibit_a.commands.verb import argument, option
 from exhibit_a.progress import progress_bar
@@ -48,6 +48,7 @@ class Context(WithModel, Answer):
         """Answer."""
         from exhibit_a.methods.attribution.context import context_attribution
 
+        words_of(self.question)
         passages = self._read()
         names = None if self.methods is None else _words(self.methods)
         with progress_bar("leaving passages out") as bar:
@@ -80,7 +81,7 @@ class Context(WithModel, Answer):
         if len(self.passages) == 1:
             return read_passages(self.passages[0], column=self.column)
         refuse_beside("passages on the command line", {"--text": self.column})
-        return self.passages
+        return [words_of(passage) for passage in self.passages]
 
     def _show(self, result: "ContextAttribution") -> None:
         from exhibit_a.report.summaries import summary_rows

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 from exhibit_a.commands.options import WithModel, load_quietly, parameters_of
 from exhibit_a.commands.screen import Facts, console, print_json, print_table
 from exhibit_a.commands.verb import Verb, argument, option
+from exhibit_a.errors import BadRequestError
 from exhibit_a.progress import Bar, progress_bar
 
 if TYPE_CHECKING:
     from exhibit_a.corpus import Summary as Answered
 
 SHOWN = 12  # statistics of heads in a table
+SEED = 0  # unless another is given
+NOT_SET = ("subject", "examples", "method", "out", "progress", "unusable")  # taken by a run
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,24 +57,14 @@ class Run(WithModel, _Engine):
     dense: bool = option(False, help="Also keep whole maps.")
     skip: bool = option(False, help="Leave out rows that cannot be used, and name them.")
     too_long: str = option("truncate", help="What to do.", metavar="truncate|skip|stop")
-    seed: int = option(0, help="Same seed, same numbers.")
+    seed: int = option(SEED, help="Same seed, same numbers.")
 
     def run(self) -> None:
         """Run, and show the summary."""
         from exhibit_a.corpus import run
+        from exhibit_a.corpus.plan import COLUMNS, PLANNED
 
-        planned = (
-            "text",
-            "pair",
-            "label",
-            "answer",
-            "identity",
-            "window",
-            "tokens",
-            "dense",
-            "too_long",
-            "seed",
-        )
+        planned = {name: getattr(self, name) for name in (*COLUMNS, *PLANNED) if name != "unusable"}
         with progress_bar("examples") as bar:
             summary = run(
                 self.subject(),
@@ -81,10 +74,21 @@ class Run(WithModel, _Engine):
                 progress=_counting(bar, self.data),
                 unusable="skip" if self.skip else "stop",
                 **self.where(),
-                **{name: getattr(self, name) for name in planned},
-                **parameters_of(self.set_ or []),
+                **planned | self._parameters({*planned, *self.where(), *NOT_SET}),
             )
         _show(summary, self.json)
+
+    def _parameters(self, taken: set[str]) -> Facts:
+        """What --set says. It may name the seed, and nothing else that the run decides."""
+        parameters = parameters_of(self.set_ or [])
+        for name in parameters.keys() & taken - {"seed"}:
+            raise BadRequestError(
+                f"--set {name}: this is no parameter of a method but of the run, which has options "
+                "of its own (exhibit-a corpus run --help)."
+            )
+        if self.seed not in (SEED, parameters.get("seed", self.seed)):
+            raise BadRequestError("--seed and --set seed differ; give one of them.")
+        return parameters
 
 
 @dataclass(frozen=True, kw_only=True)

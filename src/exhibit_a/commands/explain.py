@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from exhibit_a.commands.method_verbs import given
 from exhibit_a.commands.options import OneText, WithPage, expect, refuse_beside
 from exhibit_a.commands.screen import Facts, print_json, print_written
 from exhibit_a.commands.verb import option
@@ -57,11 +58,12 @@ class Explain(OneText, WithPage):
 
     def _options(self) -> Facts:
         """What a trial takes, as it was given."""
-        names = ("pair", "generate", "target", "label", "seed", "truncate", "probes")
+        from exhibit_a.methods.registry import find
+
         if self.reply is not None:
             refuse_beside("--answer", {"--target-text": self.target_text})
         answer = self.target_text if self.reply is None else self.reply
-        return {name: getattr(self, name) for name in names} | {"target_text": answer}
+        return given(find("trial"), self) | {"target_text": answer}
 
     def _show(
         self, outcome: "Trial", spent: dict[str, float], written: tuple[Path | None, ...]

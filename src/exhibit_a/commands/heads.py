@@ -2,16 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar
 
-from exhibit_a.commands.options import Answer, DataSet
+from exhibit_a.commands.method_verbs import called
+from exhibit_a.commands.options import Answer, DataSet, refuse_beside
 from exhibit_a.commands.verb import option
 from exhibit_a.progress import progress_bar
 
 if TYPE_CHECKING:
     from exhibit_a.examples import Example
-    from exhibit_a.methods.heads.curve import Order, PruningScope
-    from exhibit_a.methods.heads.importance import HeadImportance, Measure
     from exhibit_a.subject.subject import Subject
 
 RANKED_ON = 200  # examples that rank the heads, unless told otherwise
@@ -19,20 +18,7 @@ COMPARED_ON = 200  # examples on which a smaller model is compared
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Ranking(DataSet, Answer):
-    """Heads ranked on labelled examples."""
-
-    def importance(self, subject: "Subject", examples: "list[Example]") -> "HeadImportance":
-        """How much each head matters, by the measure asked for."""
-        from exhibit_a.methods.heads.importance import head_importance
-
-        measure: Measure = self.by  # type: ignore[attr-defined]
-        with progress_bar(f"heads by {measure}") as bar:
-            return head_importance(subject, examples, by=measure, progress=bar)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Heads(_Ranking):
+class Heads(DataSet, Answer):
     """Rank the heads of a model by how much the right answers owe to them."""
 
     method: ClassVar[str] = "head_importance"
@@ -45,19 +31,19 @@ class Heads(_Ranking):
         subject = self.subject()
         files = [self.data] if self.against is None else [self.data, self.against]
         first, *others = [self.right(subject, file) for file in files]
-        importance = self.importance(subject, first)
+        importance = called(self, self.method, subject, first)
         if self.against is None:
             self.answer(importance, top=self.top)
             return
         from exhibit_a.methods.heads.importance import head_similarity
 
         names = names_apart(self.data, self.against)
-        other = self.importance(subject, others[0])
+        other = called(self, self.method, subject, others[0])
         self.answer(head_similarity(importance, other, names=names), top=self.top)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prune(_Ranking):
+class Prune(DataSet, Answer):
     """Show how accuracy falls as heads go, or make a model without some of them."""
 
     method: ClassVar[str] = "pruning_curve"
@@ -72,20 +58,18 @@ class Prune(_Ranking):
 
     def run(self) -> None:
         """Answer."""
-        from exhibit_a.methods.heads.curve import first_heads, pruning_curve
+        from exhibit_a.methods.heads.curve import first_heads
 
         self._check_request()
         subject = self.subject()
         examples = self._examples(subject)
+        ranked = examples[: self.rank_on]
         if self.remove is None:
-            importance = self.importance(subject, examples[: self.rank_on])
-            with progress_bar(f"silencing heads, {self.order} important first"):
-                order, scope = cast("Order", self.order), cast("PruningScope", self.scope)
-                curve = pruning_curve(subject, examples, importance, order=order, scope=scope)
-            self.answer(curve)
+            importance = called(self, "head_importance", subject, ranked)
+            self.answer(called(self, self.method, subject, examples, importance))
             return
         count = self._count(subject)
-        importance = self.importance(subject, examples[: self.rank_on])
+        importance = called(self, "head_importance", subject, ranked)
         gone = first_heads(importance.ranking, count, self.order, self.scope)
         self._remove(subject, gone, examples)
 
@@ -96,6 +80,9 @@ class Prune(_Ranking):
 
         if self.save is not None and self.remove is None:
             raise BadRequestError("There is nothing to save yet: say with --remove how much goes.")
+        if self.remove is not None:
+            of_curves = ("fractions", "counts", "overlap")
+            refuse_beside("--remove", {f"--{name}": getattr(self, name) for name in of_curves})
         check_request(self.order, self.scope)
         if self.save is not None:
             free_folder(self.save)
@@ -166,25 +153,20 @@ class Triggers(DataSet, Answer):
         None, flag="--attack", help="Labelled texts to put the patterns into."
     )
     count: int = option(3, min=1, help="Patterns for each class.")
-    limit: int | None = option(500, min=1, help="Only the first so many texts.")
+    limit: int = option(500, min=1, help="Only the first so many texts.")
     seed: int = option(0, help="Same seed, same numbers.")
 
     def run(self) -> None:
         """Answer."""
-        from exhibit_a.methods.triggers.triggers import attack, find_triggers
-
         subject, examples = self.subject(), self.examples()
         victims = None
         if self.victims is not None:
             victims = self.labelled(subject, self.victims, limited=False)
-        with progress_bar("looking for patterns") as bar:
-            patterns = find_triggers(subject, examples, limit=self.limit or 500, progress=bar)
+        patterns = called(self, self.method, subject, examples)
         if victims is None:
             self.answer(patterns, top=self.count * len(patterns.labels))
             return
-        with progress_bar("attacking"):
-            attacked = attack(subject, victims, patterns, count=self.count, seed=self.seed)
-        self.answer(attacked)
+        self.answer(called(self, "attack", subject, victims, patterns))
 
 
 def names_apart(first: Path, second: Path) -> tuple[str, str]:

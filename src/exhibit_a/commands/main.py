@@ -17,9 +17,9 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from exhibit_a.commands import compare, context, corpus, explain, heads, model, text, web
-from exhibit_a.commands.start import INTERRUPTED, was_interrupted
 from exhibit_a.commands.verb import Verb, function_of
 from exhibit_a.errors import ExhibitError, asks_too_much, first_line
+from exhibit_a.interrupts import INTERRUPTED, raise_if_interrupted
 from exhibit_a.visible import visible
 
 WRITTEN: dict[str, type[Verb]] = {
@@ -161,6 +161,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _refuse(message: str) -> NoReturn:
     """One line and exit code 2, also where there is nowhere to write."""
+    raise_if_interrupted()  # whatever error a library made of it
     with contextlib.suppress(OSError):
         typer.echo(f"error: {visible(' '.join(message.split()))}", err=True)
     try:
@@ -172,7 +173,6 @@ def _refuse(message: str) -> NoReturn:
 
 def _trace() -> NoReturn:
     """Say where an error came from, unless from an interrupt; its words may be of any origin."""
-    if was_interrupted():
-        sys.exit(INTERRUPTED)
+    raise_if_interrupted()
     typer.echo(visible(format_exc()), err=True, nl=False)
     sys.exit(1)

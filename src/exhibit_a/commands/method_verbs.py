@@ -5,6 +5,8 @@ is a text that is attributed first. Its options become options, with the help of
 verb written by hand may add to this (``with_options``) and call ``result`` with what was given.
 """
 
+import inspect
+from collections.abc import Sequence
 from dataclasses import MISSING, make_dataclass
 from inspect import Parameter
 from types import NoneType
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from exhibit_a.commands.options import Answer, DataSet, OneText, expect
 from exhibit_a.commands.verb import Verb, option
+from exhibit_a.errors import BadRequestError
 from exhibit_a.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -78,6 +81,19 @@ def result(method: "Method", verb: object, **changed: object) -> "Result":
     return made
 
 
+def called(verb: object, name: str, *about: object) -> Any:
+    """What the method of that name says about these, with all that the verb was given for it.
+
+    A verb written by hand reaches its methods through this or ``result``, so that no option can be
+    shown in its help and then be forgotten.
+    """
+    from exhibit_a.methods.registry import find
+
+    method = find(name)
+    with progress_bar(method.does.rstrip(".")) as bar:
+        return method.function(*about, **given(method, verb), **_heard(method, bar))
+
+
 def _call(method: "Method", verb: Any, options: "Options", bar: "Bar") -> Any:
     from exhibit_a.methods.own import result_of
     from exhibit_a.trace.targets import chosen_target
@@ -87,8 +103,7 @@ def _call(method: "Method", verb: Any, options: "Options", bar: "Bar") -> Any:
     if not _about_one_text(method):
         examples = verb.examples()
         data = [example.text for example in examples] if "texts" in method.takes else examples
-        heard = {"progress": bar} if _hears(method) else {}
-        return method.function(verb.subject(), data, **options, **heard)
+        return method.function(verb.subject(), data, **options, **_heard(method, bar))
     asked = options.pop("target", None) or getattr(verb, "target", None)
     trace = verb.trace()
     expect(bar, trace.subject, method.name, len(trace.tokens or ()))
@@ -104,9 +119,15 @@ def parsed(entry: "Option", value: object) -> object:
     """A value as the method takes it: lists come with commas, numbers as digits."""
     if not isinstance(value, str):
         return value
-    if _is_list(entry):
+    if (kind := _listed(entry)) is not None:
         words = [word.strip() for word in value.split(",") if word.strip()]
-        return tuple(int(word) if word.lstrip("-").isdecimal() else word for word in words)
+        try:
+            return tuple(kind(word) if kind in (int, float) else word for word in words)
+        except ValueError:
+            raise BadRequestError(
+                f"{entry.name.replace('_', ' ').capitalize()} are numbers with commas between, "
+                f"such as 1,2, not {value!r}."
+            ) from None
     if value.isdecimal() and int in get_args(entry.type):
         return int(value)
     return value
@@ -116,10 +137,10 @@ def _about_one_text(method: "Method") -> bool:
     return "examples" not in method.takes and "texts" not in method.takes
 
 
-def _hears(method: "Method") -> bool:
-    import inspect
-
-    return "progress" in inspect.signature(method.function).parameters
+def _heard(method: "Method", bar: "Bar") -> "Options":
+    """The bar, for a method that tells how far it is."""
+    hears = "progress" in inspect.signature(method.function).parameters
+    return {"progress": bar} if hears else {}
 
 
 def _can_be_said(entry: "Option") -> bool:
@@ -131,7 +152,8 @@ def _type(entry: "Option") -> object:
     """The type of an option on the command line."""
     kinds = [kind for kind in (get_args(entry.type) or (entry.type,)) if kind is not NoneType]
     optional = entry.default is None
-    if get_origin(entry.type) is Literal or _is_list(entry) or entry.name == "target":
+    listed = _listed(entry) is not None
+    if get_origin(entry.type) is Literal or listed or entry.name == "target":
         return str | None if optional else str
     for plain in (bool, float, int):
         if kinds == [plain]:
@@ -141,11 +163,12 @@ def _type(entry: "Option") -> object:
     return None
 
 
-def _is_list(entry: "Option") -> bool:
+def _listed(entry: "Option") -> Any:
+    """What an option is a list of; None where it is none, or where a text will do as it is."""
     kinds = (entry.type, *get_args(entry.type))
-    return any(
-        "Sequence" in str(get_origin(kind)) or get_origin(kind) in (list, tuple) for kind in kinds
-    )
+    lists = [kind for kind in kinds if get_origin(kind) in (list, tuple, Sequence)]
+    listed = get_args(lists[0])[0] if lists else None
+    return None if listed is int and str in kinds else listed
 
 
 def _field(method: "Method", entry: "Option") -> object:
@@ -158,5 +181,7 @@ def _field(method: "Method", entry: "Option") -> object:
     if entry.name == "attribution":
         words = f"{words} With commas: {', '.join(attributions())}.".strip()
     flag = f"--{method.flags.get(entry.name, entry.name).replace('_', '-')}"
+    if default is True:
+        flag = f"{flag}/--no-{flag.removeprefix('--')}"
     choices = "|".join(entry.choices) or None
     return option(default, help=words[:1].upper() + words[1:], flag=flag, metavar=choices)

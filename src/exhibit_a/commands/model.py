@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from exhibit_a.commands.options import load_quietly, parameters_of
+from exhibit_a.commands.options import load_quietly, parameters_of, words_of
 from exhibit_a.commands.screen import console, print_json
 from exhibit_a.commands.verb import Verb, argument, option
 from exhibit_a.errors import BadRequestError
@@ -41,7 +41,7 @@ class Doctor(Verb):
         diagnosis = diagnose(subject, length=self.length, rows=self.rows)
         answer = None
         if self.text is not None:
-            answer = _answer(subject, self.text, self.pair, self.truncate)
+            answer = _answer(subject, words_of(self.text), self.pair, self.truncate)
         if self.json:
             asked = {} if answer is None else {"text": self.text, "answer": answer}
             print_json(diagnosis.to_dict() | asked)
@@ -160,12 +160,14 @@ def _body(diagnosis: "Diagnosis") -> "Table":
         if diagnosis.heads == diagnosis.kv_heads
         else f", {_listed(diagnosis.kv_heads)} with own keys"
     )
+    held = diagnosis.dtype == diagnosis.computed_in
+    computed = "" if held else f" (computed in {diagnosis.computed_in})"
     rows = {
         "reached by": f"the {diagnosis.tap} tap, parity {_rounding(diagnosis.parity)} "
         f"(rounding would explain {diagnosis.tolerance:.0e})",
         "made of": f"{stacks}, {_listed(diagnosis.heads)} heads{shared} of width "
         f"{_listed(diagnosis.d_head)}, d_model {diagnosis.d_model}, "
-        f"{diagnosis.parameters / 1e6:.1f} M parameters, {diagnosis.dtype}",
+        f"{diagnosis.parameters / 1e6:.1f} M parameters, {diagnosis.dtype}{computed}",
         "attention": ", ".join(diagnosis.variants) or "plain softmax, every token sees every token",
         "answers": ", ".join(diagnosis.labels) or ANSWERS[diagnosis.answers],
         "longest input": str(diagnosis.max_length or "no limit stated"),

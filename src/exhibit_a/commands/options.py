@@ -1,5 +1,6 @@
 """The options that verbs share: a model, a text or a data set, and where the answer goes."""
 
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -40,7 +41,8 @@ def check_picture(file: Path | None) -> Path | None:
         known = extra("matplotlib.backend_bases").FigureCanvasBase.get_supported_filetypes()
         if file.suffix.removeprefix(".") not in known:
             raise BadRequestError(
-                f"A plot cannot be a {file.suffix!r} file; choose {', '.join(known)}."
+                f"The ending of a plot's name says how it is drawn, and {str(file)!r} has "
+                f"{repr(file.suffix) if file.suffix else 'none'}; choose {', '.join(known)}."
             )
     return check_place(file)
 
@@ -56,6 +58,7 @@ def refuse_beside(chosen: str, idle: Mapping[str, object]) -> None:
 def load_quietly(name: str, **options: Any) -> "Subject":
     """Load a model without the library's own chatter."""
     import logging
+    import warnings
 
     import huggingface_hub
     import transformers
@@ -65,7 +68,24 @@ def load_quietly(name: str, **options: Any) -> "Subject":
     huggingface_hub.logging.set_verbosity(logging.ERROR)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
+    warnings.filterwarnings("ignore", "Detected .* protocol")  # of weights that are then refused
     return load(name, **options)
+
+
+def words_of(text: str) -> str:
+    """A text; refused if it is the name of a file, whose name nobody wants to have examined.
+
+    >>> words_of("a fine film")
+    'a fine film'
+    """
+    # not by Path, which fails with a text that is too long for a name
+    file, folder = os.path.isfile(text), os.path.isdir(text) and os.sep in text  # noqa: PTH112, PTH113
+    if file or folder:
+        raise BadRequestError(
+            f'A text is needed, and "{text}" is a {"file" if file else "folder"}. Give the words '
+            "themselves; to have this name examined as a word, put a blank behind it."
+        )
+    return text
 
 
 WORTH = 20  # passes from which it is worth running a few more to say how long it takes
@@ -133,6 +153,8 @@ class OneText(WithModel):
         """The text, or the messages that stand for it."""
         from exhibit_a.subject.conversations import read_messages
 
+        for text in filter(None, (self.text, self.pair, self.reply)):
+            words_of(text)
         if self.text is not None and self.messages is None:
             return self.text
         if self.text is None and self.messages is not None:

@@ -107,6 +107,10 @@ def _listening(host: str, port: int) -> "socket.socket":
 
     from exhibit_a.errors import BadRequestError
 
+    if not host.strip():
+        raise BadRequestError(
+            "--host is empty; give 127.0.0.1 for this machine alone, or an address of it."
+        )
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address, family=family)

@@ -24,6 +24,8 @@ from exhibit_a.subject.subject import Subject
 
 SCHEMA = 1
 LIBRARIES = ("exhibit_a", "torch", "transformers", "pyarrow")
+PLANNED = ("seed", "dense", "window", "tokens", "too_long", "unusable")
+COLUMNS = ("text", "pair", "label", "answer", "identity")
 
 
 class _Fixed(BaseModel):

@@ -22,7 +22,16 @@ from typing import Any
 
 from exhibit_a.corpus.engines import Engine, engine_named
 from exhibit_a.corpus.finish import finish
-from exhibit_a.corpus.plan import Card, Data, Model, Plan, checked_plan, versions
+from exhibit_a.corpus.plan import (
+    COLUMNS,
+    PLANNED,
+    Card,
+    Data,
+    Model,
+    Plan,
+    checked_plan,
+    versions,
+)
 from exhibit_a.corpus.read import Run, Summary
 from exhibit_a.corpus.sink import CARD, Folder
 from exhibit_a.corpus.tasks import SetTask, task_named
@@ -46,8 +55,6 @@ from exhibit_a.subject.subject import Subject, load
 Source = str | Path | Iterable[object]
 Progress = Callable[[int], None]  # is called with the number of examples that are done
 
-PLANNED = ("seed", "dense", "window", "tokens", "too_long", "unusable")
-COLUMNS = ("text", "pair", "label", "answer", "identity")
 REFUSALS = (BadRequestError, NotComputableError, UnsupportedModelError)
 SHORT = 16  # characters of a window's digest in the card
 
@@ -90,8 +97,7 @@ def run(
         )
     settings = {name: parameters.pop(name) for name in PLANNED if name in parameters}
     columns = {name: parameters.pop(name) for name in COLUMNS if name in parameters}
-    given = {name: value for name, value in parameters.items() if value is not None}
-    task = task_named(method, given)
+    task = task_named(method, parameters)
     _require_known_to_workers(method, engine, workers)
     plan = checked_plan(method=method, parameters=task.model_dump(mode="json"), **settings)
     if plan.dense and not task.can_be_dense:

@@ -8,13 +8,16 @@ over a corpus is how often.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import singledispatch
+from types import NoneType
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from exhibit_a.corpus.findings import Findings, listed
+from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.explanation.heat_maps import USUAL
 from exhibit_a.methods.own import HeadMaps, TokenAttribution, result_of
@@ -58,23 +61,35 @@ def _result_of_text(method: Method, subject: Subject, prompt: Prompt, options: O
     """What a method says about one encoded text, and its answer where it has one."""
     asked = answered(prompt)
     if method.takes == ("subject", "text"):
-        answer: Result = method.function(subject, asked.pop("text"), **asked, **options)
+        if twice := [name for name in asked if options.get(name) is not None]:
+            raise BadRequestError(
+                f"{twice[0]} was set for all texts, and the data have an answer for each; leave "
+                "one of them out."
+            )
+        answer: Result = method.function(subject, asked.pop("text"), **options | asked)
         return answer
     trace = capture(subject, **asked)
-    if method.takes == ("attribution",):
-        attribution = find("self_attribution").function(trace)
-        made: Result = method.function(attribution, **options)
-        return made
-    return result_of(method, trace, **options)
+    if method.gives != "result":
+        return result_of(method, trace, **options)
+    about = find("self_attribution").function(trace) if method.takes == ("attribution",) else trace
+    made: Result = method.function(about, **options)
+    return made
 
 
 @singledispatch
 def summary_of(result: Result) -> TextSummary:
     """The numbers of any result."""
+    # A number that only some texts have is NaN for the others: every text has the same columns.
+    perhaps = {
+        entry.name
+        for entry in fields(result)
+        if set(get_args(entry.type)) in ({int, NoneType}, {float, NoneType})
+    }
     numbers: Numbers = {
-        name: float(value)
+        name: _number(value)
         for name, value in vars(result).items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
+        if (isinstance(value, int | float) and not isinstance(value, bool))
+        or (value is None and name in perhaps)
     }
     lists: dict[str, list[float]] = {}
     heads: dict[str, list[Tensor]] = {}

@@ -26,7 +26,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from torch import Tensor
 
 from exhibit_a.corpus.findings import Findings, Lists, listed
-from exhibit_a.corpus.plan import Plan, complaint
+from exhibit_a.corpus.plan import COLUMNS, PLANNED, Plan, complaint
 from exhibit_a.errors import BadRequestError, require_choice
 from exhibit_a.examples import Example
 from exhibit_a.methods.options import Option
@@ -46,7 +46,8 @@ from exhibit_a.trace.passes import require_finite
 ONE_TEXT = (("trace",), ("trace", "target"), ("attribution",), ("subject", "text"))
 ALL_TEXTS = (("subject", "examples"), ("subject", "texts"), ("subject", "examples", "importance"))
 TOGETHER = 256  # tokens of texts that a method is given together: more are no faster
-NOT_TASKS = ("companions",)  # each of them is a task by itself
+# Each of the companions is a task by itself; the other cuts the text anew, and texts are encoded.
+NOT_TASKS = ("companions", "identifiability_by_length")
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,12 +201,15 @@ def task_named(name: str, parameters: Options) -> Task:
 
 
 def task_of(method: Method) -> type[Task]:
-    """The task of a method: its parameters are those of its signature that JSON can say."""
+    """The task of a method: its parameters are those of its signature that JSON can say.
+
+    What the plan or a column says for each text (a seed, a pair, a label) is no parameter.
+    """
     base = OneByOne if method.takes in ONE_TEXT else SetTask
     fields: Options = {
         option.name: (hint, ... if option.default is inspect.Parameter.empty else option.default)
         for option in method.options.values()
-        if option.name != "seed" and (hint := _json_type(option)) is not None
+        if option.name not in (*PLANNED, *COLUMNS) and (hint := _json_type(option)) is not None
     }
     if "importance" in method.takes:
         fields["importance"] = (str, ...)  # a saved result of head_importance

@@ -53,7 +53,8 @@ class Diagnosis:
     parity: float
     tolerance: float
     parameters: int
-    dtype: str
+    dtype: str  # of the weights as they are held
+    computed_in: str
     answers: str
     labels: tuple[str, ...]
     max_length: int | None
@@ -116,6 +117,7 @@ def diagnose(subject: Subject, *, length: int = 32, rows: int | None = None) -> 
         tolerance=anatomy.tolerance,
         parameters=sum(weight.numel() for weight in subject.model.parameters()),
         dtype=str(subject.model.dtype).removeprefix("torch."),
+        computed_in=str(subject.dtype).removeprefix("torch."),
         answers=anatomy.answers,
         labels=subject.labels,
         max_length=anatomy.max_length,

@@ -127,7 +127,7 @@ def result_of(
             tokens=trace.tokens,
             layouts=trace.layouts,
             provenance=trace.subject.provenance(entry.name, seed),
-            checks={"parity": trace.subject.anatomy.parity} | trace.subject.doubts(trace.tokens),
+            checks={"parity": trace.subject.anatomy.parity} | trace.doubts,
             method=entry.name,
             maps=head_maps(entry, trace, **options),
             sites=trace.sites,
@@ -148,7 +148,7 @@ def attribution_of(entry: Method, trace: Trace, target: Target, **options: Any) 
         provenance=trace.subject.provenance(
             entry.name, options.get("seed"), target=str(target), **used
         ),
-        checks=doubts | trace.subject.doubts(trace.tokens),
+        checks=doubts | trace.doubts,
         method=entry.name,
         target=str(target),
         scores=scores.detach().cpu(),

@@ -17,6 +17,7 @@ and imported when they are used, so that ``exhibit-a --help`` need not wait for 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cache, wraps
 from importlib import import_module
@@ -91,6 +92,11 @@ class Cost:
     states: float = 0.0  # kept, in sets of all hidden states
     at_once: int = 0  # tokens, copies included, of passes that are run backwards together
     most: float = float("inf")  # forward passes, and as much work beside them
+
+    @property
+    def runs_the_model(self) -> bool:
+        """Whether the model runs again after the pass that was captured."""
+        return self.forwards > 1 or self.per_layer + self.per_token > 0 or self.backwards
 
     def counted(self, layers: int, tokens: int) -> float:
         """The forward passes.
@@ -173,7 +179,10 @@ def method(
             check_choices(function, args, kwargs)
             if not rows:
                 require_all_rows(name or function.__name__, args)
-            with method_modes(), _within_reach(name or function.__name__):
+            with method_modes(), _within_reach(name or function.__name__), _outermost() as first:
+                passed = args[0] if args else kwargs.get("trace")
+                if first and cost.runs_the_model and hasattr(passed, "require_same_answer"):
+                    passed.require_same_answer()
                 return _of_pass(function(*args, **kwargs), args)
 
         facts: Options = {"needs": tuple(needs), "cost": cost, "rows": rows, **more}
@@ -199,6 +208,20 @@ def _checked_together(function: Function, several: Function) -> Function:
         return [_of_pass(result, (trace,)) for result, trace in zip(made, traces, strict=True)]
 
     return checked
+
+
+_inside_a_method: ContextVar[bool] = ContextVar("inside a method", default=False)
+
+
+@contextmanager
+def _outermost() -> Iterator[bool]:
+    """Whether this method was called by the user, and not by another method."""
+    inside = _inside_a_method.get()
+    entered = _inside_a_method.set(True)
+    try:
+        yield not inside
+    finally:
+        _inside_a_method.reset(entered)
 
 
 @contextmanager
@@ -252,8 +275,8 @@ def _of_pass(made: Made, given: Sequence[object]) -> Made:
 
 def _doubts(passed: object, tokens: Sequence[str]) -> dict[str, str]:
     """What is doubtful about any result on these tokens, by the model that was asked."""
-    doubts = getattr(getattr(passed, "subject", passed), "doubts", None)
-    return {} if doubts is None else dict(doubts(tokens))
+    doubts = getattr(passed, "doubts", {})  # of a pass, or of a subject on any tokens
+    return dict(doubts(tokens) if callable(doubts) else doubts)
 
 
 def token_method(

@@ -13,6 +13,7 @@ from os import PathLike
 from pathlib import Path
 
 from exhibit_a.errors import BadRequestError, ExhibitError, first_line
+from exhibit_a.interrupts import raise_if_interrupted, undone
 
 
 def write_whole(path: str | PathLike[str], *parts: bytes | memoryview) -> Path:
@@ -26,19 +27,23 @@ def write_whole(path: str | PathLike[str], *parts: bytes | memoryview) -> Path:
     """
     path = Path(path)
     beside = path.parent / f".exhibit-a-{secrets.token_hex(8)}.tmp"
-    try:
-        require_place(path)
-        with beside.open("xb") as file:
-            file.writelines(parts)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except (OSError, ValueError) as problem:
-        reason = getattr(problem, "strerror", None) or problem
-        raise ExhibitError(f"{path} cannot be written: {reason}.") from problem
-    finally:
+
+    def remove() -> None:
         with contextlib.suppress(OSError):
             beside.unlink()
+
+    raise_if_interrupted()
+    with undone(remove):
+        try:
+            require_place(path)
+            with beside.open("xb") as file:
+                file.writelines(parts)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(path)
+        except (OSError, ValueError) as problem:
+            reason = getattr(problem, "strerror", None) or problem
+            raise ExhibitError(f"{path} cannot be written: {reason}.") from problem
     return path
 
 
@@ -106,7 +111,14 @@ def folder_beside(target: Path) -> Iterator[Path]:
         place = target.resolve()  # where a link points: a folder cannot replace a link
         folder = place.with_name(f".{place.name}-{secrets.token_hex(8)}.partial")
         new = [parent for parent in place.parents if not parent.exists()]
-    try:
+
+    def remove() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # those that hold something stay
+            for parent in new:
+                parent.rmdir()
+
+    with undone(remove):
         with _makeable(target):
             folder.mkdir(parents=True)
         yield folder
@@ -115,11 +127,6 @@ def folder_beside(target: Path) -> Iterator[Path]:
                 with path.open("rb") as file:
                     os.fsync(file.fileno())
             folder.rename(place)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        with contextlib.suppress(OSError):  # those that hold something stay
-            for parent in new:
-                parent.rmdir()
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 
 from starlette.applications import Starlette
@@ -21,6 +22,7 @@ from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from exhibit_a.report.html import STYLE, page_of, script
 from exhibit_a.report.view import View
@@ -87,10 +89,10 @@ def application(
             raise HTTPException(400, f"Choose one of these models: {', '.join(subjects)}.")
         if not rate.allows(request.client.host if request.client else ""):
             raise HTTPException(429, "Too many texts in a minute; wait a little.")
-        if jobs.is_full:
-            raise HTTPException(503, f"{limits.waiting} texts are waiting already; try again soon.")
         job = Job(subject, question.text, question.pair)
-        return StreamingResponse(jobs.stream(job), media_type="application/x-ndjson")
+        if not jobs.accept(job):
+            raise HTTPException(503, f"{limits.waiting} texts are waiting already; try again soon.")
+        return _Messages(jobs, job)
 
     async def result(request: Request) -> Response:
         kept = _kept_result(jobs, request)
@@ -112,6 +114,21 @@ def application(
     )
     app.state.jobs = jobs
     return app
+
+
+class _Messages(StreamingResponse):
+    """The messages of a job. Its place is given up even if the client left before the first one."""
+
+    def __init__(self, jobs: JobQueue, job: Job) -> None:
+        super().__init__(jobs.stream(job), media_type="application/x-ndjson")
+        self.give_up = partial(jobs.abandon, job)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the messages."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self.give_up()
 
 
 def _kept_result(jobs: JobQueue, request: Request) -> View:

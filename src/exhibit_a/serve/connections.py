@@ -5,10 +5,12 @@
 3. There are so many connections at most. When all are taken, the oldest that still waits for its
    client's request gives way to the newest, so that half-open connections keep nobody out.
 4. When the server is stopped, clients that wait are told so, and what waits for a client is cut.
+5. A header that goes on in a second line is refused: proxies do not agree about where it ends.
 """
 
 import asyncio
 import logging
+import re
 import socket
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +25,7 @@ Timer = asyncio.TimerHandle | None
 
 log = logging.getLogger(__name__)
 
+HEAD_END, FOLD = re.compile(rb"\n\r?\n"), re.compile(rb"\n[ \t]")
 ARRIVING = (h11.IDLE, h11.SEND_BODY)  # states of a client whose request is not here yet
 
 
@@ -37,11 +40,24 @@ class Patience:
     connections: int = 64
 
 
+class StrictConnection(h11.Connection):
+    """h11, which by itself joins the lines of a folded header."""
+
+    def next_event(self) -> Any:
+        """The next part of a request, or an error where its head has a folded header."""
+        if self.their_state is h11.IDLE:
+            head = HEAD_END.split(self.trailing_data[0], maxsplit=1)[0]
+            if FOLD.search(head):
+                raise h11.RemoteProtocolError("folded header")
+        return super().next_event()
+
+
 class TimedProtocol(H11Protocol):
     """HTTP, for clients that are in good time."""
 
     def __init__(self, patience: Patience, **given: Any) -> None:
         super().__init__(**given)
+        self.conn = StrictConnection(h11.SERVER)
         self.patience = patience
         self.since = 0.0  # when the connection was made
         self.arrival: Timer = None

@@ -1,12 +1,14 @@
 """Which requests are answered, and what may a browser do with the answers?
 
-The Host header must name this server (so that no foreign name can be bound to it), a request sent
-by another site's page is refused, and requests are rate-limited. Every answer carries the headers
-that forbid a page everything but its own script.
+The Host header must name this server (so that no foreign name can be bound to it), and so must a
+request line with a whole address. A request that states its length in two ways is refused, because
+a proxy in front could take it for two requests; so is one sent by another site's page, and requests
+are rate-limited. Every answer carries the headers that forbid a page everything but its own script.
 """
 
 import time
 from collections import deque
+from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
@@ -59,22 +61,36 @@ class Guard:
                 message["headers"] = [*message.get("headers", []), *self.headers]
             await send(message)
 
-        refusal = self._refusal(Request(scope))
-        answer = self.app if refusal is None else PlainTextResponse(*refusal)
+        named, scope = _split_target(scope)
+        answer = self._refusal(Request(scope), named) or self.app
         await answer(scope, receive, send_with_headers)
 
-    def _refusal(self, request: Request) -> tuple[str, int] | None:
+    def _refusal(self, request: Request, named: str | None) -> PlainTextResponse | None:
+        if "content-length" in request.headers and "transfer-encoding" in request.headers:
+            text = "A request has a Content-Length or a Transfer-Encoding, not both."
+            return PlainTextResponse(text, 400, {"connection": "close"})
         host = request.headers.get("host", "").lower()
-        if host not in self.hosts or len(request.headers.getlist("host")) != 1:
-            return "This server does not answer to that name.", 421
+        known = host in self.hosts and len(request.headers.getlist("host")) == 1
+        if not known or (named is not None and named not in self.hosts):
+            return PlainTextResponse("This server does not answer to that name.", 421)
         origin = request.headers.get("origin")
         if origin is not None and origin.lower() != f"http://{host}":
-            return "Requests from other sites are refused.", 403
+            return PlainTextResponse("Requests from other sites are refused.", 403)
         visits = request.headers.get("sec-fetch-mode") == "navigate" and request.url.path == "/"
         foreign = request.headers.get("sec-fetch-site") in ("cross-site", "same-site")
         if foreign and not (visits and request.method == "GET"):
-            return "Requests from other sites are refused.", 403
+            return PlainTextResponse("Requests from other sites are refused.", 403)
         return None
+
+
+def _split_target(scope: Scope) -> tuple[str | None, Scope]:
+    """The host that a target such as ``http://host/path`` names, and the request with its path."""
+    scheme, whole, rest = scope["raw_path"].partition(b"://")
+    if not whole or scheme.startswith(b"/"):
+        return None, scope
+    host, _, path = rest.partition(b"/")
+    inside = {**scope, "raw_path": b"/" + path, "path": "/" + unquote(path.decode("ascii"))}
+    return (host if scheme.lower() == b"http" else b"").decode("ascii").lower(), inside
 
 
 def _headers() -> list[tuple[bytes, bytes]]:

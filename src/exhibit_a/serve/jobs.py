@@ -5,7 +5,7 @@ stream of messages: how many are ahead, which stage is running, how it ended. A 
 disconnects gives up its place; a running computation stops when its next stage would begin. The
 last few results are kept in memory, under names that cannot be guessed. When the server is stopped,
 every client is told, and a computation under way is given up: the command's end does not wait for
-the worker (``commands/start.py``).
+the worker (``interrupts.leave``).
 """
 
 import asyncio
@@ -38,6 +38,7 @@ class Job:
     text: str
     pair: str | None
     messages: "asyncio.Queue[Message | None]" = field(default_factory=asyncio.Queue)
+    future: "Future[None] | None" = None  # its place with the worker
     is_abandoned: bool = False  # the client has disconnected
 
 
@@ -54,10 +55,21 @@ class JobQueue:
         self._waiting, self._kept = waiting, kept
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="exhibit-a")
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no other job can be accepted."""
-        return len(self.jobs) >= self._waiting
+    def accept(self, job: Job) -> bool:
+        """Give a job a place, if one is free; nothing else runs between the test and the taking."""
+        if len(self.jobs) >= self._waiting:
+            return False
+        loop = asyncio.get_running_loop()
+        job.future = self._worker.submit(self._examine, job, loop)
+        job.future.add_done_callback(lambda _: self._finish_soon(job, loop))
+        self.jobs.append(job)
+        return True
+
+    def abandon(self, job: Job) -> None:
+        """Give up the place of a job whose client has left or was answered."""
+        job.is_abandoned = True
+        if job.future is not None and job.future.cancel():
+            self._finish(job)
 
     def close(self) -> None:
         """Tell every client that the server is stopped, and give up every job."""
@@ -68,33 +80,18 @@ class JobQueue:
             job.messages.put_nowait(None)
 
     async def stream(self, job: Job) -> AsyncIterator[str]:
-        """Accept a job, and give its messages as lines of JSON until it has ended."""
-        loop = asyncio.get_running_loop()
-        self.jobs.append(job)
-        future = self._worker.submit(self._examine, job, loop)
-        future.add_done_callback(lambda _: self._finish_soon(job, loop))
-        try:
-            async for message in self._messages(job):
-                yield json.dumps(message) + "\n"
-        finally:
-            self._abandon(job, future)
-
-    async def _messages(self, job: Job) -> AsyncIterator[Message]:
+        """The messages of an accepted job, as lines of JSON, until it has ended."""
         ahead = -1
         while True:
             if job in self.jobs and job.messages.empty() and ahead != (now := self.jobs.index(job)):
                 ahead = now
-                yield {"state": "waiting", "ahead": ahead}
+                yield _line({"state": "waiting", "ahead": ahead})
             with contextlib.suppress(TimeoutError):
                 message = await asyncio.wait_for(job.messages.get(), POLL)
                 if message is None:
                     return
-                yield message
-
-    def _abandon(self, job: Job, future: "Future[None]") -> None:
-        job.is_abandoned = True
-        if future.cancel():
-            self._finish(job)
+                ahead = 0  # it is being worked on, and does not wait any more
+                yield _line(message)
 
     def _finish_soon(self, job: Job, loop: asyncio.AbstractEventLoop) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits for the job
@@ -136,3 +133,7 @@ class JobQueue:
         self.results[name] = result
         while len(self.results) > self._kept:
             self.results.popitem(last=False)
+
+
+def _line(message: Message) -> str:
+    return json.dumps(message) + "\n"

@@ -12,6 +12,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from exhibit_a.errors import BadRequestError
+from exhibit_a.numerics.exact import wide
 from exhibit_a.subject.packing import is_packed, side_by_side
 
 ANSWERS = {  # the kinds of answers that models give, in words
@@ -135,8 +136,8 @@ def output_weight(model: PreTrainedModel, site: Site) -> Tensor | None:
 
 
 def as_numbers(weight: Tensor) -> Tensor:
-    """A weight as ordinary numbers, also where a class of its own keeps it in fewer bits."""
-    return weight if type(weight) in (Tensor, Parameter) else weight.dequantize()
+    """A weight as numbers of float32 at least, also where its class keeps it in fewer bits."""
+    return wide(weight if type(weight) in (Tensor, Parameter) else weight.dequantize())
 
 
 def first_hidden(args: Args, kwargs: Kwargs) -> Tensor | None:

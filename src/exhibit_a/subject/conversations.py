@@ -25,7 +25,8 @@ def read_messages(file: Path) -> list[Message]:
     """The messages of a JSON file: a list of {"role": …, "content": …}."""
     try:
         if not file.is_file():  # nobody waits for a pipe to be written to
-            raise OSError("there is no such file")
+            found = "it is a folder; name a JSON file" if file.is_dir() else "there is no such file"
+            raise OSError(found)
         if file.stat().st_size > LONGEST_CONVERSATION:
             raise OSError(f"it has more than {LONGEST_CONVERSATION:,} bytes")
         messages = json.loads(file.read_text("utf-8"))

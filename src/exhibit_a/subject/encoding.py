@@ -18,7 +18,7 @@ from exhibit_a.errors import BadRequestError, UnsupportedModelError, first_line
 from exhibit_a.extras import extra
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Inputs
-from exhibit_a.subject.guard import StopEarly, frozen_eval, hooked
+from exhibit_a.subject.guard import StopEarly, frozen_eval, here_only, hooked
 from exhibit_a.subject.images import (
     GRID,
     PIXELS,
@@ -27,8 +27,10 @@ from exhibit_a.subject.images import (
     require_one_picture,
     with_picture,
 )
+from exhibit_a.subject.precision import computing_dtype
 
 NO_PAIRS = "A pair was given, but this tokenizer has no way to mark two texts; give one text."
+WHOLE_NUMBERS = (torch.int32, torch.int64)  # that an embedding takes
 _UNLIMITED = 10**6  # tokenizers without a limit state 10**30
 
 Tokenizer = Any  # a tokenizer, an image processor or both in one: they share no base class
@@ -143,10 +145,10 @@ def probe(model: PreTrainedModel) -> Inputs:
         size, channels = _stated(model, "image_size"), _stated(model, "num_channels")
         side = size if isinstance(size, int) else size[0]
         shape = (1, channels, side, side)
-        inputs = {"pixel_values": torch.randn(shape, generator=seeded).to(model.dtype)}
+        inputs = {"pixel_values": torch.randn(shape, generator=seeded).to(computing_dtype(model))}
     elif kind == "input_features":
         shape = (1, _stated(model, "num_mel_bins"), 2 * _stated(model, "max_source_positions"))
-        inputs = {"input_features": torch.randn(shape, generator=seeded).to(model.dtype)}
+        inputs = {"input_features": torch.randn(shape, generator=seeded).to(computing_dtype(model))}
     else:
         raise UnsupportedModelError(
             f"{type(model).__name__} takes {kind!r}; text, images and mel features are supported."
@@ -172,7 +174,7 @@ def decoder_ids(model: PreTrainedModel, inputs: Inputs) -> Tensor | None:
         raise StopEarly
 
     with torch.no_grad(), frozen_eval(model):
-        handle = decoder.register_forward_pre_hook(receive, with_kwargs=True)
+        handle = decoder.register_forward_pre_hook(here_only(receive), with_kwargs=True)
         with hooked([handle]), suppress(StopEarly, ValueError):
             model(**inputs)
     return received[0] if received and isinstance(received[0], Tensor) else None
@@ -219,6 +221,13 @@ def _encoded_already(
     """Inputs that the caller has encoded, where they fit the model."""
     if pair is not None:
         raise BadRequestError("A pair was given with encoded inputs; encode both texts together.")
+    for name, tensor in inputs.items():
+        wrong = name.endswith("_ids") and getattr(tensor, "dtype", None) not in WHOLE_NUMBERS
+        if isinstance(tensor, Tensor) and (wrong or tensor.is_meta):
+            raise BadRequestError(
+                f"{name} was given as {tensor.dtype} on {tensor.device}; ids are torch.long, and "
+                "nothing can be on meta, which holds no numbers."
+            )
     pictures = (PIXELS, GRID) if "input_ids" in inputs else ()
     rows = {name: tensor for name, tensor in inputs.items() if name not in pictures}
     sizes = {tensor.shape[0] for tensor in rows.values() if isinstance(tensor, Tensor)}
@@ -270,7 +279,7 @@ def _pixels(model: PreTrainedModel, processor: Tokenizer, image: object) -> Inpu
             f"This model looks at images: {type(image).__name__} was given, and cannot be used "
             f"({first_line(problem)})."
         ) from problem
-    return {"pixel_values": pixels.to(model.device, model.dtype)}
+    return {"pixel_values": pixels.to(model.device, computing_dtype(model))}
 
 
 def separates(tokenizer: Tokenizer) -> bool:

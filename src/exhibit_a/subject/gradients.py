@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_iter, tree_map_only
 from transformers import PreTrainedModel
 
 from exhibit_a.subject.encoding import probe
-from exhibit_a.subject.guard import frozen_eval, hooked, without_cache
+from exhibit_a.subject.guard import frozen_eval, here_only, hooked, without_cache
 
 NUDGE = 1.5  # a change of numbers that no rounding hides
 
@@ -46,8 +46,10 @@ class _Calls:
 def gradient_obstacle(model: PreTrainedModel) -> str:
     """Where gradients end and why they cannot be had, in a sentence; empty where they pass."""
     calls, modules = _Calls(), list(model.modules())
-    handles = [module.register_forward_pre_hook(calls.begins) for module in modules]
-    handles += [module.register_forward_hook(calls.ends, with_kwargs=True) for module in modules]
+    handles = [module.register_forward_pre_hook(here_only(calls.begins)) for module in modules]
+    handles += [
+        module.register_forward_hook(here_only(calls.ends), with_kwargs=True) for module in modules
+    ]
     with frozen_eval(model):
         with torch.no_grad(), hooked(handles):
             model(**without_cache(model, probe(model)))

@@ -7,7 +7,7 @@ after every call, and after every exception.
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 
 from exhibit_a.shapes import Inputs
 from exhibit_a.subject.modes import usual_modes
+from exhibit_a.subject.precision import float32_arithmetic
 from exhibit_a.subject.weights import every_module
 
 Forward = Callable[..., Any]
@@ -33,14 +34,16 @@ _adding_a_lock = threading.Lock()
 
 
 @contextmanager
-def frozen_eval(model: nn.Module) -> Iterator[None]:
+def frozen_eval(model: nn.Module, *, as_held: bool = False) -> Iterator[None]:
     """No dropout and no gradients for weights inside the block; everything as before after it.
 
-    Torch's modes are the usual ones too, whatever those of the caller are (see ``modes.py``).
+    Torch's modes are the usual ones too, whatever those of the caller are (see ``modes.py``), and a
+    model held in half precision computes in float32 (see ``precision.py``), unless ``as_held``.
     The change is to the model, which threads share, so a lock lets one thread in at a time; that
     thread may begin another block inside its own. Enter this before any other change to the model.
     """
-    with _lock_of(model), usual_modes():
+    arithmetic = nullcontext() if as_held else float32_arithmetic(model)
+    with _lock_of(model), usual_modes(), arithmetic:
         modules = list(every_module(model))
         training = [module for module in modules if module.training]
         weights = [weight for module in modules for weight in module._parameters.values()]
@@ -69,12 +72,13 @@ def wrap_forward(
 ) -> Iterator[None]:
     """Wrap the ``forward`` of each module while the block runs.
 
-    A module may carry a ``forward`` of its own (accelerate puts one there); it is put back.
+    A module may carry a ``forward`` of its own (accelerate puts one there); it is put back. Other
+    threads that use the model meanwhile meet the forward that was there.
     """
     before = [vars(module).get("forward") for module in modules]
     try:
         for module in modules:
-            module.forward = wrap(module.forward)
+            module.forward = here_only(wrap(module.forward), elsewhere=module.forward)
         yield
     finally:
         for module, forward in zip(modules, before, strict=True):
@@ -94,6 +98,24 @@ def giving_zeros(module: nn.Module) -> Iterator[None]:
 
     with wrap_forward([module], zeros):
         yield
+
+
+def here_only(function: Forward, *, elsewhere: Forward = lambda *_, **__: None) -> Forward:
+    """A function, or a hook, for the thread that asks for it; others call ``elsewhere``.
+
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> answers = here_only(lambda: "here", elsewhere=lambda: "elsewhere")
+    >>> with ThreadPoolExecutor() as pool:
+    ...     answers(), pool.submit(answers).result()
+    ('here', 'elsewhere')
+    """
+    owner = threading.get_ident()
+
+    def called(*args: object, **kwargs: object) -> Any:
+        chosen = function if threading.get_ident() == owner else elsewhere
+        return chosen(*args, **kwargs)
+
+    return called
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from exhibit_a.errors import BadRequestError, first_line
 from exhibit_a.extras import extra
 from exhibit_a.shapes import Inputs, TokenIds
 from exhibit_a.subject.guard import frozen_eval
+from exhibit_a.subject.precision import computing_dtype
 
 MOST_PIXELS = 100_000_000  # of a file that is read
 PIXELS, GRID = "pixel_values", "image_grid_thw"  # what transformers calls them
@@ -142,7 +143,7 @@ def _made_up(model: PreTrainedModel, seeded: torch.Generator) -> Inputs | None:
         if size is None:
             return None
         grid, shape = None, (1, channels, *pair(size))
-    pixels = torch.randn(shape, generator=seeded).to(model.device, model.dtype)
+    pixels = torch.randn(shape, generator=seeded).to(model.device, computing_dtype(model))
     return {PIXELS: pixels} if grid is None else {PIXELS: pixels, GRID: grid.to(model.device)}
 
 

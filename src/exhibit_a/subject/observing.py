@@ -37,7 +37,7 @@ from exhibit_a.subject.anatomy import (
     first_hidden,
     main_stack,
 )
-from exhibit_a.subject.guard import hooked
+from exhibit_a.subject.guard import here_only, hooked
 from exhibit_a.subject.packing import side_by_side
 from exhibit_a.subject.tap import AttentionCall, Tap, Tapping
 
@@ -135,8 +135,9 @@ class _Watcher(Tap):
     def watching(self) -> Iterator[None]:
         handles = []
         for name, module in self.model.named_modules():
-            handles.append(module.register_forward_pre_hook(self._entering(name), with_kwargs=True))
-            handles.append(module.register_forward_hook(self._leaving, always_call=True))
+            enter = here_only(self._entering(name))
+            handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
+            handles.append(module.register_forward_hook(here_only(self._leaving), always_call=True))
         with hooked(handles):
             yield
 

@@ -23,7 +23,7 @@ from transformers import PreTrainedModel
 
 from exhibit_a.errors import UnsupportedModelError
 from exhibit_a.shapes import Inputs
-from exhibit_a.subject.guard import Forward, hooked, wrap_forward
+from exhibit_a.subject.guard import Forward, here_only, hooked, wrap_forward
 from exhibit_a.subject.weights import every_module
 
 BORDERS = "cu_seqlens"  # what transformers calls them
@@ -97,10 +97,10 @@ def unpacking(model: PreTrainedModel) -> Iterator[None]:
         packing.lengths = None
 
     token = _packing.set(packing)
-    handles = [model.register_forward_pre_hook(count_rows, with_kwargs=True)]
+    handles = [model.register_forward_pre_hook(here_only(count_rows), with_kwargs=True)]
     for module in attending:
-        handles.append(module.register_forward_pre_hook(one_sequence, with_kwargs=True))
-        handles.append(module.register_forward_hook(close, always_call=True))
+        handles.append(module.register_forward_pre_hook(here_only(one_sequence), with_kwargs=True))
+        handles.append(module.register_forward_hook(here_only(close), always_call=True))
     try:
         with hooked(handles):
             yield
@@ -121,7 +121,9 @@ def refusing_borders(model: PreTrainedModel) -> Iterator[None]:
             )
 
     attending = _packed_attention(model)
-    with hooked([m.register_forward_pre_hook(refuse, with_kwargs=True) for m in attending]):
+    with hooked(
+        [m.register_forward_pre_hook(here_only(refuse), with_kwargs=True) for m in attending]
+    ):
         yield
 
 

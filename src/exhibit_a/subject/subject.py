@@ -31,6 +31,7 @@ from exhibit_a.subject.gradients import gradient_obstacle
 from exhibit_a.subject.guard import floating, frozen_eval, without_cache
 from exhibit_a.subject.modes import require_differentiable, usual_modes
 from exhibit_a.subject.observing import observe
+from exhibit_a.subject.precision import computing_dtype
 from exhibit_a.subject.provenance import Provenance, provenance
 from exhibit_a.subject.softmax_tap import softmax_tapping
 from exhibit_a.subject.sources import accept, fetch
@@ -73,6 +74,11 @@ class Subject:
         """Where the model lives; inputs are moved there, the model never is."""
         device: torch.device = self.model.device
         return device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The number type that passes are computed in: float32 where weights are held in half."""
+        return computing_dtype(self.model)
 
     @cached_property
     def gradient_obstacle(self) -> str:
@@ -168,7 +174,8 @@ def load(
         name = model.name_or_path or type(model).__name__
     else:
         name = str(source)
-        model, beside = fetch(name, device, dtype, from_pretrained)
+        wanted = tokenizer is None
+        model, beside = fetch(name, device, dtype, from_pretrained, with_tokenizer=wanted)
         tokenizer = tokenizer or beside
     revision = getattr(model.config, "_commit_hash", None)
     anatomy = examine(model, tokenizer, tap)

@@ -55,7 +55,7 @@ class PassSize:
 def pass_size(subject: Subject, sizes: Sequence[tuple[int, int]]) -> PassSize:
     """The size of a pass with so many queries and keys at every site."""
     sites, layers = subject.anatomy.sites, len(subject.anatomy.layers)
-    number, width = torch.finfo(subject.model.dtype).bits / 8, subject.anatomy.d_model
+    number, width = torch.finfo(subject.dtype).bits / 8, subject.anatomy.d_model
     places = list(zip(sites, sizes, strict=True))
     maps = [site.heads * queries * keys * number for site, (queries, keys) in places]
     length = max(max(size) for size in sizes)

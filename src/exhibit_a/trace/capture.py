@@ -15,9 +15,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 from transformers import PreTrainedModel
 
 from exhibit_a.errors import BadRequestError, first_line
+from exhibit_a.numerics.exact import exact
 from exhibit_a.shapes import (
     Inputs,
     SiteKeys,
@@ -31,14 +33,15 @@ from exhibit_a.shapes import (
 )
 from exhibit_a.subject.anatomy import VISION, key_stack, main_stack
 from exhibit_a.subject.encoding import shapes
-from exhibit_a.subject.guard import frozen_eval, without_cache
+from exhibit_a.subject.guard import floating, frozen_eval, without_cache
 from exhibit_a.subject.images import Scene, pixels_of
 from exhibit_a.subject.modes import usual_modes
 from exhibit_a.subject.observing import observe
+from exhibit_a.subject.precision import half_types
 from exhibit_a.subject.prompts import Prompt, Reply, prompted
 from exhibit_a.subject.spans import Span
 from exhibit_a.subject.subject import TAPS, Subject
-from exhibit_a.subject.tap import AttentionCall
+from exhibit_a.subject.tap import AttentionCall, Tap
 from exhibit_a.trace.budget import require_room
 from exhibit_a.trace.layout import Layout
 from exhibit_a.trace.passes import LATER, Pass, Recorder, checked_keep, run_pass
@@ -53,6 +56,8 @@ from exhibit_a.trace.rows import (
     later_answers,
     written_length,
 )
+
+REPEATS = 64  # roundings of the largest answer that two runs of one pass may differ by
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -188,9 +193,51 @@ class Trace(Pass):
             return unnamed(self.visible[site].shape[1])
         return self.sequences[stack]
 
+    def require_same_answer(self) -> None:
+        """Refuse to go on with a model that answers this input otherwise than in this pass.
+
+        Weights are compared elsewhere; a hook, a changed constant or another configuration are
+        noticed by the answer.
+        """
+        self.require_same_weights()
+        self._require_answers(_answers(self))
+
+    def _require_answers(self, now: Sequence[Tensor]) -> None:
+        pairs = list(zip(now, floating(self.output), strict=False))
+        size = max((float(then.abs().amax()) for _, then in pairs if then.numel()), default=0.0)
+        moved = max((_difference(*pair) for pair in pairs), default=0.0)
+        if len(now) != len(pairs) or not moved <= REPEATS * torch.finfo(torch.float32).eps * size:
+            raise BadRequestError(
+                f"{self.subject.name} no longer gives the answer of this pass, which moved by "
+                f"{moved:.2g}: a hook, a setting or a module was changed after it. Undo that, or "
+                "capture the text again."
+            )
+
+    @cached_property
+    def own_rounding(self) -> dict[str, str]:
+        """How far the model's own arithmetic moves its answer, where that is half precision."""
+        held = half_types(self.subject.model)
+        if not held:
+            return {}
+        name = " and ".join(sorted(str(dtype).removeprefix("torch.") for dtype in held))
+        try:
+            rounded = _answers_as_held(self)
+        except RuntimeError as problem:
+            said = f"the model itself does not run in {name} ({first_line(problem)})"
+        else:
+            said = _rounding_told(name, floating(self.output)[0], rounded[0])
+        return {"held in half precision": f"weights in {name}, computed in float32; {said}"}
+
+    @property
+    def doubts(self) -> dict[str, str]:
+        """What is doubtful about any result on this pass."""
+        return self.subject.doubts(self.tokens) | self.own_rounding
+
     def rerun(self, keep: tuple[str, ...]) -> "Trace":
         """The same text, run once more."""
-        return self._again(keep, None if self.asked is None else RowRequest(self.asked.rows))
+        again = self._again(keep, None if self.asked is None else RowRequest(self.asked.rows))
+        self._require_answers(floating(again.output))
+        return again
 
     def whole(self) -> "Trace":
         """The same text with all rows of attention kept; the model is run again if they were not.
@@ -209,6 +256,43 @@ class Trace(Pass):
         prompt = Prompt(inputs, self.spans, self.reply)
         again = _run(self.subject, prompt, checked_keep(keep), request)
         return replace(again, sequences=self.sequences)
+
+
+@torch.no_grad()
+def _answers(trace: Trace) -> list[Tensor]:
+    """What the model answers now."""
+    subject = trace.subject
+    with frozen_eval(subject.model), subject.tapping(Tap(), fused=trace.fused):
+        return floating(subject.model(**trace.inputs))
+
+
+@torch.no_grad()
+def _answers_as_held(trace: Trace) -> list[Tensor]:
+    """What the model answers without us, in the precision it is held in."""
+    model = trace.subject.model
+
+    def rounded(given: Tensor) -> Tensor:
+        return given.to(model.dtype) if given.is_floating_point() else given
+
+    with frozen_eval(model, as_held=True):
+        return floating(model(**tree_map_only(Tensor, rounded, trace.inputs)))
+
+
+def _difference(now: Tensor, then: Tensor) -> float:
+    """How far two answers are apart; infinitely, where they are not of one shape."""
+    if now.shape != then.shape:
+        return torch.inf
+    return float((exact(now) - exact(then)).abs().amax()) if now.numel() else 0.0
+
+
+def _rounding_told(name: str, answer: Tensor, rounded: Tensor) -> str:
+    """What the model's own precision does to the last answer that it gives, in words."""
+    answer, rounded = (tensor[0].reshape(-1, tensor.shape[-1])[-1] for tensor in (answer, rounded))
+    moved = _difference(rounded, answer)
+    if not moved < torch.inf:
+        return f"in {name} its answer is not finite"
+    same = int(answer.argmax()) == int(rounded.argmax())
+    return f"in {name} its answer moves by {moved:.2g}" + ("" if same else ", and is another one")
 
 
 @usual_modes()

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from exhibit_a.subject.anatomy import first_hidden
-from exhibit_a.subject.guard import hooked
+from exhibit_a.subject.guard import here_only, hooked
 from exhibit_a.subject.sparing import sparing
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.capture import Trace
@@ -70,5 +70,5 @@ def counting_passes(subject: Subject) -> Iterator[Spent]:
 
     names = dict.fromkeys(site.module for site in sites)
     modules = [subject.model.get_submodule(name) for name in names]
-    with hooked([m.register_forward_pre_hook(count, with_kwargs=True) for m in modules]):
+    with hooked([m.register_forward_pre_hook(here_only(count), with_kwargs=True) for m in modules]):
         yield spent

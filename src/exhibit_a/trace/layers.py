@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from exhibit_a.subject.anatomy import Layer, first_hidden
-from exhibit_a.subject.guard import Forward, StopEarly, hooked
+from exhibit_a.subject.guard import Forward, StopEarly, here_only, hooked
 from exhibit_a.subject.packing import side_by_side, wrap_layers
 
 
@@ -31,7 +31,7 @@ class LayerRecorder:
         """Remember the calls of these layers while the block runs."""
         modules = [model.get_submodule(name) for name in {layer.module: 0 for layer in layers}]
         # Hooks run in the order they were registered: ours is last and sees what the others made.
-        handles = [module.register_forward_hook(self._returned) for module in modules]
+        handles = [module.register_forward_hook(here_only(self._returned)) for module in modules]
         with hooked(handles), wrap_layers(modules, self._remember):
             yield
 

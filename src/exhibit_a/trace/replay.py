@@ -90,7 +90,7 @@ def runs_fused(trace: Pass, tap: Tap) -> bool:
     if tap.reads_weights or not trace.subject.kernels:
         return False
     tokens = max(states.shape[1] for states in trace.stack_inputs.values())
-    precise = torch.finfo(trace.model.dtype).eps <= torch.finfo(torch.float32).eps
+    precise = torch.finfo(trace.subject.dtype).eps <= torch.finfo(torch.float32).eps
     return trace.fused or (tap.context_only and precise and tokens >= LONG)
 
 

@@ -209,7 +209,7 @@ class RowRecorder(Recorder):
 
     def asked_pass(self, subject: Subject, first_logit: int) -> AskedPass:
         """What is known of the pass, if the rows are what the kernel computed (step 3)."""
-        eps = torch.finfo(subject.model.dtype).eps
+        eps = torch.finfo(subject.dtype).eps
         if not self.parity <= max(ROUNDING, 8 * eps):
             raise BrokenInvariantError(
                 f"The asked rows of {type(subject.model).__name__} average values that are "

@@ -28,7 +28,7 @@ from transformers import (
 )
 
 from exhibit_a.embedded.weights import quietly
-from exhibit_a.errors import BadRequestError, first_line
+from exhibit_a.errors import BadRequestError
 from exhibit_a.examples import (
     Example,
     label_names,
@@ -43,7 +43,7 @@ from exhibit_a.results.files import free_folder
 from exhibit_a.results.plain import JSON
 from exhibit_a.shapes import Options
 from exhibit_a.subject.encoding import NO_PAIRS, length_limit, separates
-from exhibit_a.subject.sources import knows_words, lacks_a_head, moved
+from exhibit_a.subject.sources import knows_words, lacks_a_head, moved, why_not_read
 from exhibit_a.training.fit import Encoded, Schedule, answers, fit, share_right
 from exhibit_a.training.fit_translator import TranslatorSchedule
 from exhibit_a.training.new_models import configuration, new_classifier
@@ -337,6 +337,6 @@ def _readable(source: str | Path, role: str) -> Iterator[None]:
         yield
     except Exception as problem:  # files can be broken in any way, and each has its own exception
         raise BadRequestError(
-            f'Cannot load "{source}" as {role}: {first_line(problem)} '
+            f'Cannot load "{source}" as {role}: {why_not_read(problem, str(source))} '
             f"Give a folder that save_pretrained wrote, or a hub id."
         ) from problem

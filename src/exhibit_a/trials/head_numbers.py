@@ -125,6 +125,7 @@ def row_weights(examined: "Examination", site: int) -> Float[Tensor, "head query
 def doubts(examined: "Examination") -> dict[str, object]:
     """The doubts about the numbers behind the words."""
     checks: dict[str, object] = {"parity": examined.trace.subject.anatomy.parity}
+    checks |= examined.trace.doubts
     if examined.passes is not None:
         checks[f"forward passes, of {PASSES} allowed"] = round(examined.passes, 1)
     if examined.reliance is not None:

@@ -137,7 +137,7 @@ def trial(
     text: object,
     *,
     pair: str | None = None,
-    target_text: str | None = None,
+    target_text: str | tuple[int, ...] | None = None,
     generate: int | None = None,
     target: Target | str | int | None = None,
     label: str | None = None,
@@ -158,8 +158,8 @@ def trial(
 
     Args:
         pair: the second text, for models of pairs.
-        target_text: the answer of a language model; for a model with two stacks, what its decoder
-            says (without, its own words).
+        target_text: the answer of a language model, as text or token ids; for a model with two
+            stacks, what its decoder says (without, its own words).
         generate: let a language model generate the answer, of so many tokens at most.
         target: label or token to explain; without, the answer, or what the model answers.
         label: the true label, which is shown beside the answer and changes nothing.

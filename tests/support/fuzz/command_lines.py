@@ -27,30 +27,30 @@ def command_lines(seed: int, attempts: int) -> Outcomes:
         folder = Path(place)
         model = save_model(folder / "model")
         save_texts(folder / "texts.tsv", 12)
-        verbs = _verbs()
+        known = verbs()
         with contextlib.chdir(folder):
             for _ in range(attempts):
-                words = _words(verbs, model, chance)
+                words = _words(known, model, chance)
                 outcome, problem = _outcome(words)
                 outcomes.add(outcome, words, problem)
     return outcomes
 
 
-def _verbs() -> dict[tuple[str, ...], list[Any]]:
+def verbs(left_out: tuple[str, ...] = LEFT_OUT) -> dict[tuple[str, ...], list[Any]]:
     """Every verb with its parameters, as the command line reads them."""
     whole: Any = get_command(command.app)
-    verbs: dict[tuple[str, ...], list[Any]] = {}
+    found: dict[tuple[str, ...], list[Any]] = {}
     context = whole.make_context("exhibit-a", ["--help"], resilient_parsing=True)
     for verb in whole.list_commands(context):
-        if verb in LEFT_OUT:
+        if verb in left_out:
             continue
         entry = whole.resolve_command(context, [verb])[1]
         inner = getattr(entry, "commands", None)
         if inner is None:
-            verbs[(verb,)] = list(entry.params)
+            found[(verb,)] = list(entry.params)
         else:
-            verbs |= {(verb, name): list(part.params) for name, part in inner.items()}
-    return verbs
+            found |= {(verb, name): list(part.params) for name, part in inner.items()}
+    return found
 
 
 def _words(verbs: dict[tuple[str, ...], list[Any]], model: str, chance: random.Random) -> list[str]:

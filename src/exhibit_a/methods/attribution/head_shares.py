@@ -93,7 +93,7 @@ class HeadShares:
         if len(self.game.company) == 1:
             return True
         alone = float(reached(self.game.trace, self.game.target))
-        noise: float = torch.finfo(self.game.trace.subject.model.dtype).eps ** 0.5
+        noise: float = torch.finfo(self.game.trace.subject.dtype).eps ** 0.5
         return abs(alone - self.margin) <= noise * max(1.0, abs(alone))
 
     def take(self, path: PathIntegral) -> None:

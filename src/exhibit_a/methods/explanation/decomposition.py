@@ -28,7 +28,7 @@ from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.numerics.distances import cosine_distance
 from exhibit_a.numerics.exact import exact
 from exhibit_a.subject.anatomy import Args, Kwargs, Site, first_hidden
-from exhibit_a.subject.guard import Forward, StopEarly, frozen_eval, hooked
+from exhibit_a.subject.guard import Forward, StopEarly, frozen_eval, here_only, hooked
 from exhibit_a.subject.packing import wrap_layers
 from exhibit_a.subject.tap import Tap
 from exhibit_a.trace import edits
@@ -193,10 +193,14 @@ def _watch(trace: Trace, sites: tuple[Site, ...]) -> list[_Block]:
     handles: list[RemovableHandle] = []
     with frozen_eval(model), hooked(handles), trace.subject.tapping(Tap()):
         for layer in layers.values():
-            handles.append(layer.register_forward_pre_hook(watcher.enter_layer, with_kwargs=True))
-            handles.append(layer.register_forward_hook(watcher.leave_layer))
+            handles.append(
+                layer.register_forward_pre_hook(here_only(watcher.enter_layer), with_kwargs=True)
+            )
+            handles.append(layer.register_forward_hook(here_only(watcher.leave_layer)))
             leaves = [module for module in layer.modules() if not any(module.children())]
-            handles += [leaf.register_forward_hook(watcher.leave_leaf) for leaf in leaves]
+            handles += [
+                leaf.register_forward_hook(here_only(watcher.leave_leaf)) for leaf in leaves
+            ]
         model(**trace.inputs)
     blocks = watcher.blocks
     if len(blocks) != len(sites) or any(block.norm is None for block in blocks):

@@ -25,6 +25,7 @@ from exhibit_a.methods.identifiability.ranks import (
     Tolerance,
     singular_values,
     surely_independent,
+    tolerance_for,
 )
 from exhibit_a.methods.identifiability.value_bias import value_bias as observed_bias
 from exhibit_a.methods.registry import Cost, method, rows_of, token_method
@@ -101,7 +102,7 @@ def effective_tokens(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     """Effective attention of the last layer, signs dropped, in the rows the answer is read from."""
     one_stack(trace)
     last: Tensor = effective_attention(trace).effective[-1].abs().mean(0)
-    return readout_rows(trace, target) @ last
+    return readout_rows(trace, target).to(last.dtype) @ last
 
 
 @method(
@@ -184,7 +185,8 @@ def _deficient_heads(trace: Trace) -> list[DeficientHeads]:
 
 def rank_deficient_projections(weight: Float[Tensor, "head d_head d_model"]) -> DeficientHeads:
     """The heads whose output projection has not full rank, each with its U·S."""
-    exact_weight, finest = exact(weight), max(weight.shape[-2:]) * torch.finfo(weight.dtype).eps
+    exact_weight = exact(weight)
+    finest = tolerance_for(weight.dtype, weight.shape[-1]).of(weight.shape[-2])
     with one_thread():
         full = surely_independent(exact_weight, Tolerance(0.0, weight.shape[-1], finest))
         if not bool(full.all()):

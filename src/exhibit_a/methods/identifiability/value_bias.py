@@ -12,7 +12,7 @@ from transformers.pytorch_utils import Conv1D
 
 from exhibit_a.errors import NotComputableError
 from exhibit_a.shapes import SharedValues
-from exhibit_a.subject.guard import frozen_eval, hooked
+from exhibit_a.subject.guard import frozen_eval, here_only, hooked
 from exhibit_a.subject.tap import Tap, shared_to_all
 from exhibit_a.trace.capture import Trace
 
@@ -26,7 +26,7 @@ def value_bias(trace: Trace) -> tuple[HeadBias, ...]:
     linear = [module for module in model.modules() if isinstance(module, nn.Linear | Conv1D)]
     with (
         frozen_eval(model),
-        hooked([module.register_forward_hook(_bias_only) for module in linear]),
+        hooked([module.register_forward_hook(here_only(_bias_only)) for module in linear]),
         trace.subject.tapping(recorder, fused=trace.fused),
     ):
         model(**trace.inputs)
