@@ -3,7 +3,7 @@
 Three baselines, written from the description of the method:
 
 released   the loop of the released code, for every layer again: the whole model on m copies with
-           the scaled maps put in, and slopes for every map, at a padded length;
+           the scaled maps put in, and gradients for every map, at a padded length;
 prefix     the same, but layers below are not run again (the released code runs them once, too);
 captum     IntegratedGradients over the injected map, right Riemann sum.
 
@@ -93,8 +93,8 @@ def by_scaling_maps(trace: Trace, site: int, rule: Rule, target: Target, start: 
     for alphas, weights in zip(rule.points.split(CHUNK), rule.weights.split(CHUNK), strict=True):
         maps = (alphas.float()[:, None, None, None] * attention).requires_grad_()
         output = replay(trace, edits.replace(site, maps), start=start, copies=len(alphas))
-        (slopes,) = torch.autograd.grad(target(output).sum(), maps)
-        total += torch.einsum("m,mhqk->hqk", weights.float(), slopes)
+        (gradients,) = torch.autograd.grad(target(output).sum(), maps)
+        total += torch.einsum("m,mhqk->hqk", weights.float(), gradients)
     return attention * total
 
 

@@ -21,7 +21,7 @@ from support.peaks import forget_peak, megabytes
 from support.quiet import one_quiet_thread, seconds_of_a_pass
 
 import exhibit_a as xa
-from exhibit_a.methods.own import result_of
+from exhibit_a.methods.custom_methods import result_of
 from exhibit_a.methods.registry import YOURS, Method, methods
 from exhibit_a.numerics.memory import give_back
 

@@ -19,8 +19,8 @@ import torch
 import transformers
 
 from exhibit_a.methods.explanation import flow, shuffling
-from exhibit_a.methods.explanation.corners import farthest_corner
 from exhibit_a.methods.explanation.decomposition import Mixture
+from exhibit_a.methods.explanation.two_key_optimum import farthest_corner
 from exhibit_a.numerics.distances import jensen_shannon
 from exhibit_a.subject.subject import Subject, load
 from exhibit_a.trace.batches import run

@@ -258,12 +258,12 @@ def _answer(maps: torch.Tensor) -> torch.Tensor:
 
 def our_attention() -> None:
     from exhibit_a.methods.attribution.path_integral import Plan, integrate
-    from exhibit_a.numerics.exact import wide
+    from exhibit_a.numerics.precision import at_least_float32
+    from exhibit_a.trace.answer_rows import rows_read
     from exhibit_a.trace.batches import of_one
-    from exhibit_a.trace.reading import rows_read
 
     target, batch = xa.choose_target(trace(), label=0), of_one(trace())
-    whole = wide(target(trace().output).detach())
+    whole = at_least_float32(target(trace().output).detach())
     integrate(
         batch,
         trace().sites[-1].index,

@@ -5,7 +5,7 @@
 Version 0.1.0 walked each site at Gauss–Legendre points, 3 at first; where the sum did not close, at
 5 others, at 8 others. Nested rules keep what they have: Clenshaw–Curtis, and Lobatto points with
 what Kronrod and Patterson add to them (ours). Both contain the ends of the path: the answer without
-the site is known anyway, and slopes of the whole model come from one pass for all sites.
+the site is known anyway, and gradients of the whole model come from one pass for all sites.
 
 Every site of a few texts is walked once at many points, in the embedded models and in rough ones,
 whose weights are random and large. From these each way is judged: which rule it would accept, by
@@ -30,11 +30,11 @@ from transformers import BertConfig, BertForSequenceClassification, LlamaConfig,
 
 import exhibit_a as xa
 from exhibit_a.methods.attribution.path_integral import STRICT, Plan, _SiteWork
-from exhibit_a.numerics.exact import wide
 from exhibit_a.numerics.panels import ROUGH
+from exhibit_a.numerics.precision import at_least_float32
 from exhibit_a.numerics.quadrature import nested
 from exhibit_a.trace.batches import of_one
-from exhibit_a.trace.targets import chosen_target, reached
+from exhibit_a.trace.targets import chosen_target, target_value
 
 Points = NDArray[np.float64]
 DENSE = 33
@@ -170,11 +170,11 @@ def judge(trace: xa.Trace, tried: dict[str, Way]) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Walked:
-    """What a site gives at many points: F, its slope, and what each context contributes."""
+    """What a site gives at many points: F, its gradient, and what each context contributes."""
 
     points: Points
     heights: Points
-    slopes: Points
+    gradients: Points
     contributed: NDArray[np.float64]
     allowed: float
 
@@ -182,7 +182,7 @@ class Walked:
     def closes(self) -> bool:
         """Whether all points together add up to the change, far better than is asked."""
         _, weights = operators(tuple(self.points))
-        gap = abs(weights @ self.slopes - (self.heights[-1] - self.heights[0]))
+        gap = abs(weights @ self.gradients - (self.heights[-1] - self.heights[0]))
         return bool(gap <= 0.2 * self.allowed)
 
     def at(self, what: NDArray[np.float64], points: Points) -> NDArray[np.float64]:
@@ -194,17 +194,17 @@ class Walked:
 def sites(trace: xa.Trace) -> Iterator[tuple[int, Walked]]:
     """Every site, the last one first."""
     target = chosen_target(trace, None)
-    whole = wide(reached(trace, target).detach())
+    whole = at_least_float32(target_value(trace, target).detach())
     points = (1 - np.cos(np.pi * np.arange(DENSE) / (DENSE - 1))) / 2
     for site in reversed(trace.sites):
         answer = lambda out, _: target(out)  # noqa: E731
         work = _SiteWork(of_one(trace), site.index, answer, whole, Plan(), None)
         pieces = list(work._pieces(torch.zeros(DENSE, dtype=torch.long), torch.from_numpy(points)))
         heights = torch.cat([height for _, height, _, _ in pieces]).double().numpy()
-        each = torch.cat([(slope * context).flatten(1) for _, _, slope, context in pieces])
+        each = torch.cat([(gradient * context).flatten(1) for _, _, gradient, context in pieces])
         contributed = each.double().numpy()
-        slopes = contributed.sum(1)
-        yield site.index, Walked(points, heights, slopes, contributed, float(work.allowed))
+        gradients = contributed.sum(1)
+        yield site.index, Walked(points, heights, gradients, contributed, float(work.allowed))
 
 
 def accept(way: Way, walked: Walked, share: float) -> None:
@@ -214,10 +214,10 @@ def accept(way: Way, walked: Walked, share: float) -> None:
         if place < way.first and not way.nested:
             continue
         taken = len(points) - 2 if way.nested else taken + len(points)
-        climbing, weights = operators(tuple(points))
-        slopes, heights = (walked.at(of, points) for of in (walked.slopes, walked.heights))
-        gap = abs(weights @ slopes - (walked.heights[-1] - walked.heights[0]))
-        bend = np.abs(climbing @ slopes - (heights - walked.heights[0])).max()
+        cumulative_weights, weights = operators(tuple(points))
+        gradients, heights = (walked.at(of, points) for of in (walked.gradients, walked.heights))
+        gap = abs(weights @ gradients - (walked.heights[-1] - walked.heights[0]))
+        bend = np.abs(cumulative_weights @ gradients - (heights - walked.heights[0])).max()
         allowed = strict * walked.allowed
         if (gap <= allowed and bend <= ROUGH * allowed) or place == last:
             way.first = place  # a lower site bends the answer more, never less
@@ -226,19 +226,19 @@ def accept(way: Way, walked: Walked, share: float) -> None:
     true = all_weights @ walked.contributed
     found = weights @ walked.at(walked.contributed, points)
     way.forwards.append((taken + 1) * share)  # and the answer without the site,
-    way.backwards.append((taken + way.shared) * share)  # whose slopes are used where ends are
+    way.backwards.append((taken + way.shared) * share)  # whose gradients are used where ends are
     way.errors.append(float(np.abs(found - true).sum() / np.abs(true).sum()))
 
 
 @cache
 def operators(points: tuple[float, ...]) -> tuple[NDArray[np.float64], Points]:
-    """What turns slopes at the points into F there, and into the integral from 0 to 1."""
+    """What turns gradients at the points into F there, and into the integral from 0 to 1."""
     places, count = 2 * np.array(points) - 1, len(points)
     values = legendre.legvander(places, count)
-    from_slopes = np.linalg.inv(values[:, :count])
+    from_gradients = np.linalg.inv(values[:, :count])
     below = np.concatenate([-np.ones((count, 1)), values[:, : count - 1]], 1)
     risen = (values[:, 1:] - below) / (2 * np.arange(count) + 1)
-    return risen @ from_slopes / 2, from_slopes[0]
+    return risen @ from_gradients / 2, from_gradients[0]
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from support.peaks import forget_peak, megabytes
 from support.quiet import one_quiet_thread
 
 import exhibit_a as xa
-from exhibit_a.methods.own import result_of
+from exhibit_a.methods.custom_methods import result_of
 from exhibit_a.methods.registry import Method, methods
 from exhibit_a.subject.guard import frozen_eval
 from exhibit_a.subject.subject import Subject
@@ -130,8 +130,8 @@ def _affordable(
     affordable = {}
     for name, method in sorted(methods().items()):
         forwards = method.cost.counted(len(subject.anatomy.layers), length)
-        slopes = 3 if method.cost.backwards else 1
-        if method.rows and forwards * slopes <= passes:
+        gradients = 3 if method.cost.backwards else 1
+        if method.rows and forwards * gradients <= passes:
             options = {"site": 1, "head": 2} if "site" in method.options else {}
             affordable[name] = (method, options)
     return affordable

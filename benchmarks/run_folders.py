@@ -32,7 +32,7 @@ from exhibit_a.corpus import seals
 from exhibit_a.corpus.findings import ExampleFindings, Row, files_of
 from exhibit_a.corpus.finish import finish
 from exhibit_a.corpus.plan import Card, Data, Model, Plan, versions
-from exhibit_a.corpus.sink import Folder
+from exhibit_a.corpus.run_folder import Folder
 from exhibit_a.corpus.windows import windows
 from exhibit_a.corpus.work import Shard, receipt_of
 from exhibit_a.examples import Example
@@ -120,7 +120,7 @@ def reading(read: Callable[[Path, str], Any], *, libraries: bool) -> Iterator[No
     """Read files in this way, and decode maps as safetensors does or as we do."""
     decode = safetensors.torch.load if libraries else corpus_read.tensors_of
     with (
-        patch("exhibit_a.corpus.sink.read_checked", read),
+        patch("exhibit_a.corpus.run_folder.read_checked", read),
         patch("exhibit_a.corpus.read.read_checked", read),
         patch("exhibit_a.corpus.read.tensors_of", decode),
     ):

@@ -22,8 +22,8 @@ def gradient_scores(model: RecurrentClassifier, ids: Tensor) -> Tensor:
     for layer in model.reading:
         states = layer(states)
     chance = model.classifier(row @ states[0]).softmax(-1)[-1]
-    (slope,) = torch.autograd.grad(chance, words)
-    return (slope * words).sum(-1).abs()[0].detach()
+    (gradient,) = torch.autograd.grad(chance, words)
+    return (gradient * words).sum(-1).abs()[0].detach()
 
 
 def agreement(first: Tensor, second: Tensor) -> tuple[float, bool]:

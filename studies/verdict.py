@@ -56,7 +56,7 @@ RANDOMS = 56  # random-weight models at least: every family at every scale, twic
 SHARES = (0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2)  # lines for the share of a head
 COSINES = tuple(round(-0.5 + 0.1 * step, 1) for step in range(16))  # lines for pointing
 NULLED = 60  # sentences on which rows are permuted
-POINTS = 5  # of the path, for the slopes of the null
+POINTS = 5  # of the path, for the gradients of the null
 ENOUGH = 100  # sentences, for a tree that is not all luck
 RANDOM_SETS = 20  # against the smallest set of heads
 LENGTHS = (12, 37, 128, 510)  # tokens of the texts whose passes are counted
@@ -176,14 +176,15 @@ def null(known: Any) -> dict[str, list[float]]:
     """How often heads would pass each line if their rows had been permuted.
 
     For shares, the normal distribution with the spread that permuted rows give; for pointing and
-    coherence, the heads that carry, with rows permuted once and the same slopes, and as they are.
+    coherence, the heads that carry, with rows permuted once and the same gradients, and as they
+    are.
     """
     relied = known.reliance
     spread = torch.cat(relied.null) / relied.size
     beyond = [float(torch.erfc(line / spread / 2**0.5).mean()) for line in SHARES]
     game = HeadGame(known.trace, margin_of(known.target))
     nodes, weights = np.polynomial.legendre.leggauss(POINTS)
-    _, _, (slopes,) = game.company.slopes(
+    _, _, (gradients,) = game.company.gradients(
         torch.zeros(POINTS, dtype=torch.long),
         ((nodes + 1) / 2).tolist(),
         torch.tensor(weights / 2)[None].float(),
@@ -194,7 +195,7 @@ def null(known: Any) -> dict[str, list[float]]:
         order = torch.rand(own.shape, generator=generator(0, site)).argsort(-1)
         dealt = own.gather(-1, order)  # every key is seen by every row of this model
         carries = relied.heads[site].abs() >= words.LIMITS.carries * relied.size
-        said = along_rows(dealt, even, by_site(slopes, game.own)[site], seen)
+        said = along_rows(dealt, even, by_site(gradients, game.own)[site], seen)
         for numbers, of_dealt, of_own in (
             (0, said.pointing, relied.pointing[site]),
             (1, said.coherence, relied.coherence[site]),

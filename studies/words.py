@@ -20,7 +20,7 @@ from exhibit_a.trace.targets import chosen_target
 from exhibit_a.trials import examination
 from exhibit_a.trials.allowance import allowance
 from exhibit_a.trials.head_numbers import HeadNumbers, head_numbers
-from exhibit_a.trials.learned import learned
+from exhibit_a.trials.trained_weights import weights_look_trained
 from exhibit_a.trials.trial import KEPT
 from exhibit_a.trials.verdict import HeadVerdict, Thresholds, judge, judge_text
 
@@ -61,7 +61,7 @@ def examined(trace: Trace, limits: Thresholds = LIMITS) -> examination.Examinati
     """The stages of a trial that the words rest on; the others are left out."""
     target = chosen_target(trace, None)
     relied = reliance(trace, target=target)
-    how = examination.Asked(2, 0, limits.carries, pictures=False)
+    how = examination.TrialOptions(2, 0, limits.carries, pictures=False)
     with allowance(trace) as allowed:
         carriers, steering = examination._heads(target, relied, how, allowed)
     counts = attention_identifiability(trace)
@@ -74,7 +74,7 @@ def examined(trace: Trace, limits: Thresholds = LIMITS) -> examination.Examinati
         reliance=relied,
         carriers=carriers,
         steering=steering,
-        learned=learned(trace.subject),
+        learned=weights_look_trained(trace.subject),
         **unasked,
     )
 

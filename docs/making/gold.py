@@ -40,10 +40,10 @@ METHODS = {  # as the study calls them, and what they are
     "rollout": "weights multiplied through the layers, half of each step the residual",
     "effective": "weights of the last layer, without what no output shows, signs dropped",
     "contribution_weights": "weight × length × direction of what each token adds",
-    "attention_gradient": "weights times their slopes",
-    "self_attribution": "slopes of the weights along the way from none to all",
+    "attention_gradient": "weights times their gradients",
+    "self_attribution": "gradients of the weights along the way from none to all",
     "reliance": "what the answer loses when heads look evenly, shared out",
-    "integrated_gradients": "slopes along the way from masks to the text",
+    "integrated_gradients": "gradients along the way from masks to the text",
     "occlusion": "what the answer loses without the word",
 }
 RANDOM, LENGTH = "random", "length of the word"

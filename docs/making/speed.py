@@ -104,7 +104,7 @@ What makes it cheap, and changes no number beyond its rounding:
 * with frozen maps, what a head averages is one product of its map with the values of all copies side by side, and what it averages
   evenly is a mean: no copy has maps of its own;
 * queries and keys are not made for heads whose maps are given. Which modules only make these is tried once for a model, on a probe:
-  no slope reaches the answer from them, and with NaN in their place it stays the same to the last bit;
+  no gradient reaches the answer from them, and with NaN in their place it stays the same to the last bit;
 * ranks that keys decide, and the search for other valid maps, need Σ w k kᵀ for many rows w: one product serves all of them. Most
   rows are settled by a triangular factor, the others by their eigenvectors;
 * from {long} tokens on, replays that only change what heads averaged run on the model's fused kernel.
@@ -131,7 +131,7 @@ Self-attribution walks a path at every site. Three things make that cheap, and n
   layer once;
 * of the last layer, what is behind attention is computed for the rows that the answer is read from. Which these are is tried on
   every text: with NaN in all others, the answer must stay the same to the last bit;
-* points are used again. Five Lobatto points have both ends of the path among them, of which one pass gives all slopes at α = 1, and
+* points are used again. Five Lobatto points have both ends of the path among them, of which one pass gives all gradients at α = 1, and
   nine and seventeen contain those before. As a sum can close before its parts do, five and nine must close with half the gap that is
   allowed.
 

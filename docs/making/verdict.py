@@ -481,7 +481,7 @@ One pass of the model is examined by every method that applies; a method that do
 |---|---|---|
 | Does the answer rest on where it looks? | `reliance`: its share in what the margin (log-odds of the answer) loses when all heads look evenly; `one_head`: what it takes alone; `steering`: what it takes when all other maps may follow | `xa.reliance` and interventions |
 | Are its weights determined? | `distance`: total variation between a row and the farthest other valid row found (not negative, same sum, same output of the head); rows count by what they contribute | `attention_identifiability`; a search over all rows, or in a long text over those that contribute most, for which the others are taken to be alike |
-| Does it point where its contribution comes from? | `pointing`: cosine of the weights of a row and of what its keys contributed, compared with the median key; `coherence`: how far its rows speak for the same side (1: all, 0: as many against as for); `chance`: p-value of a share as large with permuted rows | the slopes of `xa.reliance` |
+| Does it point where its contribution comes from? | `pointing`: cosine of the weights of a row and of what its keys contributed, compared with the median key; `coherence`: how far its rows speak for the same side (1: all, 0: as many against as for); `chance`: p-value of a share as large with permuted rows | the gradients of `xa.reliance` |
 
 ## Five words
 
@@ -513,7 +513,7 @@ LIMITS = """
 * **Planted heads are clearer than real ones.** They do much or nothing; precision and recall above are those of clear cases.
 * **A search for alternatives is a lower bound.** *Contested* is said too rarely rather than too often. Where the text is
   long, only the rows that contribute most are searched, and `checks` says how many of how many.
-* **Pointing contains the weights.** Contributions are weights times slopes, so a sharp row points where it looks unless the
+* **Pointing contains the weights.** Contributions are weights times gradients, so a sharp row points where it looks unless the
   value there says nothing. A low cosine is telling; a high one is not proof.
 * **Not to look is a contribution, too.** Where most keys of a row speak against the answer, a key that says nothing does
   better than they, and weight on it counts. A head that rests its weight on an empty token for that reason is not called

@@ -18,6 +18,9 @@ from .methods.attribution.self_attribution import SelfAttribution as SelfAttribu
 from .methods.attribution.self_attribution import self_attribution as self_attribution
 from .methods.attribution.tree import AttributionTree as AttributionTree
 from .methods.attribution.tree import attribution_tree as attribution_tree
+from .methods.custom_methods import HeadMaps as HeadMaps
+from .methods.custom_methods import TokenAttribution as TokenAttribution
+from .methods.custom_methods import register as register
 from .methods.doctor import Diagnosis as Diagnosis
 from .methods.doctor import diagnose as diagnose
 from .methods.explanation.adversarial import AdversarialAttention as AdversarialAttention
@@ -60,9 +63,6 @@ from .methods.mixing.hidden_attribution import HiddenAttribution as HiddenAttrib
 from .methods.mixing.hidden_attribution import hidden_attribution as hidden_attribution
 from .methods.mixing.token_identifiability import TokenIdentifiability as TokenIdentifiability
 from .methods.mixing.token_identifiability import token_identifiability as token_identifiability
-from .methods.own import HeadMaps as HeadMaps
-from .methods.own import TokenAttribution as TokenAttribution
-from .methods.own import register as register
 from .methods.registry import Cost as Cost
 from .methods.triggers.triggers import Attack as Attack
 from .methods.triggers.triggers import Triggers as Triggers

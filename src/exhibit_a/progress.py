@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from exhibit_a.control_characters import escape_controls as shown
 from exhibit_a.interrupts import raise_if_interrupted, undone, was_interrupted
-from exhibit_a.visible import visible as shown
 
 Progress = Callable[[int, int | None], None]  # is told how much is done, and of how much if known
 

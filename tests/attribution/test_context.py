@@ -155,10 +155,10 @@ def test_the_regression_finds_what_was_planted():
     assert_close(scores, truth, rtol=0, atol=0.05)
     assert fit > 0.99
     assert predicts(truth, kept, values) == pytest.approx(1.0)
-    slope, *_ = np.linalg.lstsq(
+    gradient, *_ = np.linalg.lstsq(
         np.c_[kept.double().numpy(), np.ones(64)], values.double().numpy(), rcond=None
     )
-    assert_close(scores.double(), torch.from_numpy(slope[:-1]), rtol=0, atol=0.05)
+    assert_close(scores.double(), torch.from_numpy(gradient[:-1]), rtol=0, atol=0.05)
     assert len({tuple(row) for row in random_halves(4, 64, seed=0).tolist()}) == 16
 
 

@@ -87,8 +87,8 @@ def test_exact_shares_are_the_shapley_values_of_all_orders():
     assert_close(result.whole, value[0] - value[2 ** len(game) - 1], atol=1e-5, rtol=1e-5)
 
 
-def test_the_path_is_the_integral_of_each_heads_own_slope():
-    """Slopes by differences of the answer itself, without any gradient of ours."""
+def test_the_path_is_the_integral_of_each_heads_own_gradient():
+    """Gradients by differences of the answer itself, without any gradient of ours."""
     trace = small()
     game = game_of(trace)
     points, step, heads = 48, 1e-3, len(game)
@@ -173,17 +173,17 @@ def test_padding_changes_nothing():
 def test_the_null_is_the_spread_over_all_permutations():
     random = torch.Generator().manual_seed(0)
     own = torch.softmax(torch.randn(1, 2, 4, generator=random, dtype=torch.double), -1)
-    slopes = torch.randn(1, 2, 4, generator=random, dtype=torch.double)
+    gradients = torch.randn(1, 2, 4, generator=random, dtype=torch.double)
     visible = torch.ones(2, 4, dtype=torch.bool)
     even = torch.full_like(own, 0.25)
     shares = [
         sum(
-            float(((own[0, row, list(order)] - 0.25) * slopes[0, row]).sum())
+            float(((own[0, row, list(order)] - 0.25) * gradients[0, row]).sum())
             for row, order in enumerate(pair)
         )
         for pair in ((a, b) for a in permutations(range(4)) for b in permutations(range(4)))
     ]
-    null, alignment, pointing, coherence = along_rows(own, even, slopes, visible)
+    null, alignment, pointing, coherence = along_rows(own, even, gradients, visible)
     assert_close(float(null[0]), float(torch.tensor(shares, dtype=torch.double).std(correction=0)))
     assert abs(sum(shares) / len(shares)) < 1e-12
     assert -1 <= float(alignment[0]) <= 1
@@ -193,12 +193,12 @@ def test_the_null_is_the_spread_over_all_permutations():
 
 def test_a_head_points_where_its_weight_contributes():
     visible = torch.ones(1, 4, dtype=torch.bool)
-    slopes = torch.tensor([[[8.0, 0.0, 0.0, 0.0]]])
+    gradients = torch.tensor([[[8.0, 0.0, 0.0, 0.0]]])
     even = torch.full((1, 1, 4), 0.25)
     there = torch.tensor([[[0.91, 0.03, 0.03, 0.03]]])
     elsewhere = torch.tensor([[[0.3, 0.64, 0.03, 0.03]]])  # most weight on a key that is not read
-    assert float(along_rows(there, even, slopes, visible).pointing) > 0.95
-    assert float(along_rows(elsewhere, even, slopes, visible).pointing) < 0.6
+    assert float(along_rows(there, even, gradients, visible).pointing) > 0.95
+    assert float(along_rows(elsewhere, even, gradients, visible).pointing) < 0.6
 
 
 def test_orders_agree_with_all_coalitions_within_their_error():
@@ -217,21 +217,21 @@ def test_turns_inside_a_stretch_share_all_of_its_change():
 
 
 def test_a_step_is_shared_by_turns_and_a_budget_that_ends_is_undetermined(monkeypatch):
-    """An answer that jumps between two α: slopes see nothing there, turns do."""
+    """An answer that jumps between two α: gradients see nothing there, turns do."""
     trace = small()
-    play, slopes = Company.play, Company.slopes
+    play, gradients = Company.play, Company.gradients
 
     def stepping(self, places, shares, **how):
         played = play(self, places, shares, **how)
         jumped = 50.0 * (shares.mean(1) > 0.6180339)
         return type(played)(played.margins + jumped, played.probabilities)
 
-    def sloping(self, places, alphas, weights):
-        margins, steepness, sums = slopes(self, places, alphas, weights)
+    def with_gradients(self, places, alphas, weights):
+        margins, steepness, sums = gradients(self, places, alphas, weights)
         return margins + 50.0 * (torch.tensor(alphas) > 0.6180339), steepness, sums
 
     monkeypatch.setattr(Company, "play", stepping)
-    monkeypatch.setattr(Company, "slopes", sloping)
+    monkeypatch.setattr(Company, "gradients", with_gradients)
     result = reliance(trace, by="path", budget=45)
     assert result.way == "path and orders"
     ((start, stop, change),) = result.checks["jumps"]
@@ -313,7 +313,7 @@ def test_scores_of_tokens_take_the_path_alone():
     assert spent.taken()[0] == whole.checks["points"] + 1  # all heads even; none is the answer
 
 
-def test_few_sums_of_slopes_at_a_time_give_the_same_shares(monkeypatch):
+def test_few_sums_of_gradients_at_a_time_give_the_same_shares(monkeypatch):
     trace = capture(opinionated(), TEXT)
     usual = reliance(trace, by="path")
     monkeypatch.setattr(frozen_maps, "HELD", 1)

@@ -12,9 +12,9 @@ from support.command import run
 from support.words import save_tokenizer
 from support.zoo import FAMILIES
 
+from exhibit_a.control_characters import escape_controls, visible_json
 from exhibit_a.progress import progress_bar
 from exhibit_a.report.terminal import show
-from exhibit_a.visible import visible, visible_json
 
 TITLE = "\x1b]0;owned\x07"  # sets the title of a window
 HOSTILE = {
@@ -84,7 +84,7 @@ def test_labels_are_shown_and_not_sent(capsys, monkeypatch, labelled, data, verb
     assert not ORDERS.findall(CURSOR.sub("", COLOUR.sub("", err)))
     if verb == "doctor":
         for word in HOSTILE.values():
-            assert visible(word) in COLOUR.sub("", out)
+            assert escape_controls(word) in COLOUR.sub("", out)
 
 
 def test_machines_get_the_same_words(capsys, labelled):
@@ -129,7 +129,7 @@ def test_tracebacks_show_them(capsys):
     assert code == 1
     assert "Traceback" in err
     assert not ORDERS.findall(err)
-    assert visible(TITLE) in err
+    assert escape_controls(TITLE) in err
 
 
 def test_bars_show_them(monkeypatch, capsys):
@@ -138,7 +138,7 @@ def test_bars_show_them(monkeypatch, capsys):
         bar.stage(f"second {TITLE}", 1, 2)
         bar.note(f"third {TITLE}")
     err = COLOUR.sub("", capsys.readouterr().err)
-    assert visible(TITLE) in err
+    assert escape_controls(TITLE) in err
     assert not ORDERS.findall(CURSOR.sub("", err))
 
 
@@ -148,13 +148,13 @@ def test_a_result_shows_them_on_any_console(terminal):
     trial = replace(tiny_trial(), tokens=words, answer=dict.fromkeys(HOSTILE.values(), 0.5))
     file = io.StringIO()
     show(trial, console=Console(file=file, force_terminal=terminal, width=120))
-    assert visible(TITLE) in COLOUR.sub("", file.getvalue())
+    assert escape_controls(TITLE) in COLOUR.sub("", file.getvalue())
     assert not ORDERS.findall(COLOUR.sub("", file.getvalue()))
 
 
 def test_every_control_character_has_a_visible_form():
     for number in [*range(0x20), *range(0x7F, 0xA0), *range(0xD800, 0xE000)]:
-        shown = visible(f"a{chr(number)}b", lines=False)
+        shown = escape_controls(f"a{chr(number)}b", lines=False)
         assert shown.isascii()
         assert shown.isprintable()
         assert json.loads(visible_json(chr(number))) == chr(number)
@@ -162,4 +162,4 @@ def test_every_control_character_has_a_visible_form():
 
 def test_what_people_write_stays_as_it_is():
     for text in ("naïve café", "日本語", "עברית", "می‌خواهم", "👩‍🔬", "a\tb\nc"):
-        assert visible(text) == text
+        assert escape_controls(text) == text

@@ -22,7 +22,7 @@ from support.zoo import FAMILIES
 from exhibit_a import corpus
 from exhibit_a.corpus import processes
 from exhibit_a.corpus.aggregates import Stream, poisson_weights
-from exhibit_a.corpus.sink import Folder
+from exhibit_a.corpus.run_folder import Folder
 from exhibit_a.corpus.windows import Window
 from exhibit_a.corpus.work import Shard, return_memory
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, ExhibitError

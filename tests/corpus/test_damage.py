@@ -13,8 +13,8 @@ from support.subjects import speaker
 
 from exhibit_a import corpus
 from exhibit_a.corpus.read import tensors_of
+from exhibit_a.corpus.run_folder import Folder
 from exhibit_a.corpus.seals import quick_digest, read_checked
-from exhibit_a.corpus.sink import Folder
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, ExhibitError
 
 OLDER = Path(__file__).parent.parent / "fixtures" / "version-0.1.0"

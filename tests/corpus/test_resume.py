@@ -8,8 +8,8 @@ from support.subjects import speaker
 
 from exhibit_a import corpus
 from exhibit_a.corpus import running
+from exhibit_a.corpus.run_folder import Folder
 from exhibit_a.corpus.seals import sealed, unsealed
-from exhibit_a.corpus.sink import Folder
 from exhibit_a.errors import BadRequestError, ExhibitError, NotComputableError
 
 METHOD = "effective_attention"

@@ -98,8 +98,8 @@ def test_attention_gradients_are_those_of_one_site_at_a_time(name):
     for site, found in enumerate(together):
         leaf = trace.attention[site].clone().requires_grad_()
         answer = target(replay(trace, edits.replace(site, leaf))).sum()
-        (slope,) = torch.autograd.grad(answer, leaf)
-        assert_close(found, leaf.detach() * slope, rtol=1e-3, atol=1e-6)
+        (gradient,) = torch.autograd.grad(answer, leaf)
+        assert_close(found, leaf.detach() * gradient, rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", POST + PRE)
@@ -313,8 +313,8 @@ def test_gradient_times_input_is_what_autograd_says(answered):
     handle = layer.register_forward_pre_hook(lambda _, args: (states[None], *args[1:]))
     answer = choose_target(trace)(trace.subject.model(**trace.inputs)).sum()
     handle.remove()
-    (slope,) = torch.autograd.grad(answer, states)
-    expected = (slope * states.detach()).sum(-1)
+    (gradient,) = torch.autograd.grad(answer, states)
+    expected = (gradient * states.detach()).sum(-1)
     assert_close(found["gradient_input"].scores, expected, rtol=1e-3, atol=1e-6)
 
 

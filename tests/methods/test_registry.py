@@ -15,8 +15,8 @@ import exhibit_a as xa
 from exhibit_a.corpus import tasks
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods import registry
+from exhibit_a.methods.custom_methods import result_of
 from exhibit_a.methods.options import check_choices, option_help
-from exhibit_a.methods.own import result_of
 from exhibit_a.methods.registry import Cost, Method
 from exhibit_a.methods.source import declared
 

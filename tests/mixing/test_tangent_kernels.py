@@ -119,12 +119,12 @@ def test_a_tangent_has_no_second_derivative(name):
 
 
 @pytest.mark.parametrize("name", [*ACTIVATIONS])
-def test_slopes_are_those_of_finite_differences(name):
+def test_gradients_are_those_of_finite_differences(name):
     kernel, step = ACTIVATIONS[name], 1e-6
     point = drawn(40, seed=7) * 3
-    slope = (kernel(point + step) - kernel(point - step)) / (2 * step)
+    gradient = (kernel(point + step) - kernel(point - step)) / (2 * step)
     output, entry = tangent_of(kernel, point)
-    assert_close(pushed(output, entry, torch.ones(40).double()), slope, rtol=1e-6, atol=1e-8)
+    assert_close(pushed(output, entry, torch.ones(40).double()), gradient, rtol=1e-6, atol=1e-8)
 
 
 def test_masked_scores_get_no_weight_and_no_derivative():

@@ -14,13 +14,13 @@ from exhibit_a.numerics.panels import (
 )
 
 
-def over(function, slope, start=0.0, stop=1.0):
-    """A panel over a stretch, of a function whose slope is known."""
+def over(function, gradient, start=0.0, stop=1.0):
+    """A panel over a stretch, of a function whose gradient is known."""
     ends = torch.tensor([start, stop], dtype=torch.float64)
     stretch = Stretch(start, stop, 1.0, 1.0, *function(ends).tolist())
     points = stretch.points
-    integral = (stretch.weights * slope(points)).sum()
-    return panel_over(stretch, function(points), slope(points), integral)
+    integral = (stretch.weights * gradient(points)).sum()
+    return panel_over(stretch, function(points), gradient(points), integral)
 
 
 def test_weights_integrate_polynomials_up_to_twice_the_points():

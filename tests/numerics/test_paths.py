@@ -10,13 +10,13 @@ from exhibit_a.numerics.paths import Limits, PathIntegral, integrate, integrate_
 
 
 def walk(function, *, parts=(0.75, 0.25), **options) -> PathIntegral:
-    """Integrate a function of α whose slope is shared by parts, in double precision."""
+    """Integrate a function of α whose gradient is shared by parts, in double precision."""
 
     def evaluate(alphas):
         places = torch.tensor(alphas, dtype=torch.float64, requires_grad=True)
         heights = function(places)
-        (slopes,) = torch.autograd.grad(heights.sum(), places, materialize_grads=True)
-        return heights.detach(), slopes[:, None] * torch.tensor(parts, dtype=torch.float64)
+        (gradients,) = torch.autograd.grad(heights.sum(), places, materialize_grads=True)
+        return heights.detach(), gradients[:, None] * torch.tensor(parts, dtype=torch.float64)
 
     ends = function(torch.tensor([0.0, 1.0], dtype=torch.float64)).tolist()
     return integrate(evaluate, tuple(ends), **options)
@@ -123,15 +123,15 @@ def test_jumps_are_looked_for_with_the_cheap_function():
     assert sum(reads) == path.heights > 0
 
 
-def test_contributions_may_be_anything_whose_slope_is_known():
+def test_contributions_may_be_anything_whose_gradient_is_known():
     context = torch.tensor([2.0, -1.0])
 
-    def evaluate(alphas):  # the slopes of F = (2α)² + (-α) by the two parts of αC
+    def evaluate(alphas):  # the gradients of F = (2α)² + (-α) by the two parts of αC
         places = torch.tensor(alphas)[:, None] * context
-        slopes = torch.stack([2 * places[:, 0], torch.ones(len(alphas))], 1)
-        return places[:, 0] ** 2 + places[:, 1], slopes
+        gradients = torch.stack([2 * places[:, 0], torch.ones(len(alphas))], 1)
+        return places[:, 0] ** 2 + places[:, 1], gradients
 
-    path = integrate(evaluate, (0.0, 3.0), slope=lambda slopes: (slopes * context).sum(-1))
+    path = integrate(evaluate, (0.0, 3.0), gradient=lambda gradients: (gradients * context).sum(-1))
     torch.testing.assert_close(path.integral * context, torch.tensor([4.0, -1.0]))
     assert path.complete
 
@@ -147,11 +147,11 @@ def test_no_more_sums_are_held_than_allowed_and_the_integral_is_the_same():
         ((_, alphas, weights),) = requests
         places = torch.tensor(alphas, dtype=torch.float64, requires_grad=True)
         heights = sum(bump(places) for bump in bumps)
-        (slopes,) = torch.autograd.grad(heights.sum(), places)
-        sums = [(row * slopes).sum()[None] for row in weights]
+        (gradients,) = torch.autograd.grad(heights.sum(), places)
+        sums = [(row * gradients).sum()[None] for row in weights]
         seen.extend(weakref.ref(one) for one in sums)
         most = max(most, sum(one() is not None for one in seen))
-        return [(heights.detach(), slopes, sums)]
+        return [(heights.detach(), gradients, sums)]
 
     ends = tuple(float(sum(bump(torch.tensor(end)) for bump in bumps)) for end in (0.0, 1.0))
     paths = {}

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from exhibit_a.numerics.permutations import dealt, random_orders
+from exhibit_a.numerics.permutations import permute_rows, random_orders
 from exhibit_a.numerics.seeds import generator
 
 
@@ -24,7 +24,7 @@ def test_rows_keep_what_they_have_and_hidden_keys_what_is_theirs(keys, causal):
     maps = torch.rand(3, keys, keys, generator=generator(keys))
     seen = torch.ones(keys, keys, dtype=torch.bool)
     seen = seen.tril() if causal else seen
-    new = dealt(maps, seen, generator(1))
+    new = permute_rows(maps, seen, generator(1))
     assert torch.equal(new.sort(-1).values, maps.sort(-1).values)
     assert torch.equal(new[:, ~seen], maps[:, ~seen])
     if keys > 2:
@@ -35,12 +35,16 @@ def test_rows_keep_what_they_have_and_hidden_keys_what_is_theirs(keys, causal):
 def test_every_key_gets_every_weight_as_often():
     maps = torch.arange(5.0).expand(1, 8000, 5)
     seen = torch.tensor([True, True, False, True, True]).expand(8000, 5)
-    new = dealt(maps, seen, generator(2))[0]
+    new = permute_rows(maps, seen, generator(2))[0]
     assert_close(new.mean(0), torch.tensor([2.0] * 5), atol=0.08, rtol=0)
     assert bool((new[:, 2] == 2).all())
 
 
 def test_the_same_seed_deals_the_same():
     maps, seen = torch.rand(2, 9, 9), torch.ones(9, 9, dtype=torch.bool)
-    assert torch.equal(dealt(maps, seen, generator(3)), dealt(maps, seen, generator(3)))
-    assert not torch.equal(dealt(maps, seen, generator(3)), dealt(maps, seen, generator(4)))
+    assert torch.equal(
+        permute_rows(maps, seen, generator(3)), permute_rows(maps, seen, generator(3))
+    )
+    assert not torch.equal(
+        permute_rows(maps, seen, generator(3)), permute_rows(maps, seen, generator(4))
+    )

@@ -30,10 +30,10 @@ def test_every_rule_has_the_points_of_the_one_before_it_and_both_ends():
 
 
 @pytest.mark.parametrize("rule", [*nested(), gauss(6)], ids=len)
-def test_slopes_lead_to_the_heights(rule):
-    slopes = 4 * rule.points**3 - rule.points
+def test_gradients_lead_to_the_heights(rule):
+    gradients = 4 * rule.points**3 - rule.points
     heights = rule.points**4 - rule.points**2 / 2
-    torch.testing.assert_close(slopes @ rule.climbing, heights, rtol=0, atol=1e-14)
+    torch.testing.assert_close(gradients @ rule.cumulative_weights, heights, rtol=0, atol=1e-14)
 
 
 def test_a_smooth_function_is_met_ever_better():

@@ -21,6 +21,7 @@ import exhibit_a
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.attribution import tree
 from exhibit_a.methods.attribution.contribution import contribution_weights
+from exhibit_a.methods.custom_methods import HeadMaps, TokenAttribution
 from exhibit_a.methods.explanation.adversarial import adversarial_attention
 from exhibit_a.methods.explanation.adversarial_keys import adversarial_keys
 from exhibit_a.methods.explanation.faithfulness import faithfulness
@@ -38,7 +39,6 @@ from exhibit_a.methods.identifiability.counts import (
     identifiability_by_length,
 )
 from exhibit_a.methods.mixing.head_mixing import head_mixing
-from exhibit_a.methods.own import HeadMaps, TokenAttribution
 from exhibit_a.methods.triggers.insertion import Inserted, Pattern
 from exhibit_a.methods.triggers.triggers import Attack, Triggers
 from exhibit_a.report import palette

@@ -8,7 +8,7 @@ from rich.console import Console
 
 import exhibit_a as xa
 from exhibit_a.errors import NotComputableError
-from exhibit_a.report.reading import has_words, reading, unit_of
+from exhibit_a.report.display_units import has_words, reading, unit_of
 from exhibit_a.report.view import view
 
 TEXT = "An unflinchingly honest film. It never drags"

@@ -12,8 +12,8 @@ from exhibit_a.report.sentences import (
     p_text,
     reliance_sentences,
 )
-from exhibit_a.trials.carriers import Carriers
-from exhibit_a.trials.sentences import fall, level, probability_text
+from exhibit_a.trials.carriers import MinimalHeadSet
+from exhibit_a.trials.sentences import describe_change, format_margin, probability_text
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +44,10 @@ def test_p_values(value, text):
 
 
 def test_log_odds_are_said_as_probabilities_and_numbers_as_numbers(trial):
-    assert level(trial.reliance, 0.0) == ".50"
-    assert level(trial.reliance, -1e6) == "less than .0001"
+    assert format_margin(trial.reliance, 0.0) == ".50"
+    assert format_margin(trial.reliance, -1e6) == "less than .0001"
     number = replace(trial.reliance, target="logit of output")
-    assert level(number, -1.25) == "-1.25"
+    assert format_margin(number, -1.25) == "-1.25"
     assert reliance_sentences(number, {"output": 1.4})[:2] == [
         "The model answers 1.4.",
         "If no head could choose where to look, it would answer -0.8.",
@@ -71,21 +71,24 @@ def test_another_answer_is_named_only_where_there_is_one_other_and_the_answer_tu
 
 def test_a_fall_is_told_from_a_rise_and_from_nothing(trial):
     reliance = trial.reliance
-    assert fall(reliance, -0.8) == "its probability would fall from .80 to .31"
-    assert fall(reliance, 2.8) == (
+    assert describe_change(reliance, -0.8) == "its probability would fall from .80 to .31"
+    assert describe_change(reliance, 2.8) == (
         "its probability would rise from .80 to .94 (its odds 4.06 times larger)"
     )
-    assert fall(reliance, 1.4) == "its probability would stay at .80"
+    assert describe_change(reliance, 1.4) == "its probability would stay at .80"
 
 
 def test_odds_stand_beside_probabilities_that_hardly_move(trial):
     sure = replace(trial.reliance, margin=30.0)
-    assert fall(sure, 12.0) == (
+    assert describe_change(sure, 12.0) == (
         "its probability would stay at more than .9999 (its odds 6.6 × 10⁷ times smaller)"
     )
-    assert fall(trial.reliance, 1.38) == "its probability would stay at .80 (its odds 2% smaller)"
+    assert (
+        describe_change(trial.reliance, 1.38)
+        == "its probability would stay at .80 (its odds 2% smaller)"
+    )
     number = replace(trial.reliance, target="logit of output")
-    assert fall(number, 1.0) == "it would fall from 1.4 to 1"
+    assert describe_change(number, 1.0) == "it would fall from 1.4 to 1"
 
 
 def test_rows_of_a_language_model_serve_the_next_word_and_those_of_a_classifier_do_not(trial):
@@ -105,7 +108,7 @@ def test_heads_that_carry_are_named_with_what_random_ones_do(trial):
         "These 2 heads carry it: head 1 of layer 0, head 2 of layer 1. If they looked evenly, good "
         "would have .35; if 2 other heads did, .79 (12 random draws). As it is, good has .80."
     )
-    weak = replace(trial, carriers=Carriers(((0, 1),), 0.1, 0.79, 0.1, 0.05, 12))
+    weak = replace(trial, carriers=MinimalHeadSet(((0, 1),), 0.1, 0.79, 0.1, 0.05, 12))
     assert carriers_sentence(weak).startswith(
         "This head carries it: head 1 of layer 0. If it looked evenly, good would have"
     )

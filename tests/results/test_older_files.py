@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import exhibit_a as xa
-from exhibit_a.corpus.sink import Folder
+from exhibit_a.corpus.run_folder import Folder
 from exhibit_a.results.tables import leaves
 
 OLDER = Path(__file__).parent.parent / "fixtures" / "version-0.1.0"

@@ -58,12 +58,12 @@ def served(subject, patience=PATIENT, **limits):
 class Worker:
     """Stands in for the computation, so that only the queue is under test.
 
-    While ``goes_on`` is not set, the first stage lasts.
+    While ``is_causal_lm`` is not set, the first stage lasts.
     """
 
     def __init__(self, found, stages=3):
-        self.found, self.stages, self.goes_on = found, stages, threading.Event()
-        self.goes_on.set()
+        self.found, self.stages, self.is_causal_lm = found, stages, threading.Event()
+        self.is_causal_lm.set()
         self.running = self.most = self.finished = self.stopped = 0
         self.texts: list[str] = []
 
@@ -74,7 +74,7 @@ class Worker:
         try:
             for stage in range(self.stages):
                 progress(f"stage {stage}", stage, self.stages)
-                assert self.goes_on.wait(PATIENCE)
+                assert self.is_causal_lm.wait(PATIENCE)
             self.finished += 1
             return self.found
         except BaseException:
@@ -242,7 +242,7 @@ def test_requests_are_rate_limited(subject, worker, monkeypatch):
 
 
 def test_ten_clients_wait_and_all_are_answered(subject, worker):
-    worker.goes_on.clear()
+    worker.is_causal_lm.clear()
     first, rest = {}, {}
     all_are_told = threading.Barrier(11)
     with served(subject) as (port, jobs):
@@ -260,7 +260,7 @@ def test_ten_clients_wait_and_all_are_answered(subject, worker):
         for client in clients:
             client.start()
         all_are_told.wait(PATIENCE)
-        worker.goes_on.set()
+        worker.is_causal_lm.set()
         for client in clients:
             client.join(PATIENCE)
         assert sorted(told.get("ahead", 0) for told in first.values()) == list(range(10))
@@ -285,7 +285,7 @@ def leaving(port, text):
 
 
 def test_a_client_that_disappears_frees_the_worker(subject, worker):
-    worker.goes_on.clear()
+    worker.is_causal_lm.clear()
     with served(subject) as (port, jobs):
         gone, waiting = leaving(port, "gone"), leaving(port, "waiting")
         until(lambda: worker.texts == ["gone"] and len(jobs.jobs) == 2, "two jobs")
@@ -293,7 +293,7 @@ def test_a_client_that_disappears_frees_the_worker(subject, worker):
         until(lambda: len(jobs.jobs) == 1, "one job")
         gone.close()
         until(lambda: jobs.jobs[0].is_abandoned, "a server that has noticed")
-        worker.goes_on.set()
+        worker.is_causal_lm.set()
         until(lambda: jobs.jobs == [], "no job")
         assert (worker.stopped, worker.finished) == (1, 0)
         assert worker.texts == ["gone"]  # a client that only waited costs nothing
@@ -301,7 +301,7 @@ def test_a_client_that_disappears_frees_the_worker(subject, worker):
 
 
 def test_only_so_many_texts_can_wait(subject, worker):
-    worker.goes_on.clear()
+    worker.is_causal_lm.clear()
     with served(subject, waiting=2) as (port, jobs):
         clients = [leaving(port, "one"), leaving(port, "two")]
         until(lambda: len(jobs.jobs) == 2, "two jobs")
@@ -309,7 +309,7 @@ def test_only_so_many_texts_can_wait(subject, worker):
         assert (status, "2 texts are waiting" in message) == (503, True)
         for client in clients:
             client.close()
-        worker.goes_on.set()
+        worker.is_causal_lm.set()
         until(lambda: jobs.jobs == [], "no job")
 
 

@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 import exhibit_a as xa
 from exhibit_a.errors import NotComputableError
-from exhibit_a.subject.beginning import TEXT
+from exhibit_a.subject.missing_bos import TEXT
 
 GRADIENTS = {
     "attention_gradient": lambda trace: xa.companions(trace, methods="attention_gradient"),

@@ -163,8 +163,8 @@ def test_gradients_reach_an_edited_map(family):
     for site in trace.sites:
         path = (0.5 * trace.attention[site.index]).requires_grad_()
         answer = answers(replay(trace, edits.replace(site.index, path)))
-        (slope,) = torch.autograd.grad(answer.square().sum(), path)
-        assert slope.abs().sum() > 0, f"site {site.index} got no gradient"
+        (gradient,) = torch.autograd.grad(answer.square().sum(), path)
+        assert gradient.abs().sum() > 0, f"site {site.index} got no gradient"
 
 
 def test_gradients_reach_edited_keys(family):
@@ -174,8 +174,8 @@ def test_gradients_reach_edited_keys(family):
     shift = torch.zeros_like(trace.keys[last][:1, :, :1]).requires_grad_()
     noise = torch.randn(trace.keys[last].shape[1], 1, generator=torch.Generator().manual_seed(0))
     edit = edits.edit_keys(last, lambda key: key + shift * noise)
-    (slope,) = torch.autograd.grad(answers(replay(trace, edit)).square().sum(), shift)
-    assert slope.abs().sum() > 0
+    (gradient,) = torch.autograd.grad(answers(replay(trace, edit)).square().sum(), shift)
+    assert gradient.abs().sum() > 0
 
 
 def padded(inputs, left, right):

@@ -150,9 +150,9 @@ def test_large_weights_are_widened_in_parts(monkeypatch):
     with frozen_eval(linear):
         ours = linear(states)
     assert_close(ours, wide(states))
-    (slope,) = torch.autograd.grad(ours.square().sum(), states)
+    (gradient,) = torch.autograd.grad(ours.square().sum(), states)
     (wanted,) = torch.autograd.grad(wide(states).square().sum(), states)
-    assert_close(slope, wanted)
+    assert_close(gradient, wanted)
 
 
 def test_products_can_be_differentiated_twice_and_for_many_vectors_at_once():
@@ -163,11 +163,11 @@ def test_products_can_be_differentiated_twice_and_for_many_vectors_at_once():
         states = torch.linspace(-1, 1, 8).reshape(2, 4).requires_grad_()
         with frozen_eval(module):
             answer = module(module(states).cos() @ torch.ones(3, 4)).sin().sum()
-            (slope,) = torch.autograd.grad(answer, states, create_graph=True)
+            (gradient,) = torch.autograd.grad(answer, states, create_graph=True)
             vectors = torch.eye(8).reshape(8, 2, 4)
 
             def back(vector):
-                return torch.autograd.grad(slope, states, vector, retain_graph=True)[0]
+                return torch.autograd.grad(gradient, states, vector, retain_graph=True)[0]
 
             return torch.func.vmap(back)(vectors)
 

@@ -15,7 +15,7 @@ from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject, load
-from exhibit_a.trials.carriers import Carriers
+from exhibit_a.trials.carriers import MinimalHeadSet
 from exhibit_a.trials.trial import Trial, trial
 from exhibit_a.trials.verdict import WORDS, HeadVerdict, Thresholds
 from support.words import tokenizer
@@ -107,7 +107,7 @@ def large_trial(tokens: int = 512, layers: int = 12, heads: int = 12, width: int
     return Trial(
         **(shared | examined | not_examined),
         reliance=_reliance(shared, scores),
-        carriers=Carriers(((0, 1), (1, 2)), 2.0, 0.4, 0.1, 0.05, 12),
+        carriers=MinimalHeadSet(((0, 1), (1, 2)), 2.0, 0.4, 0.1, 0.05, 12),
         pictures=_pictures(words[1:-1], seeded),
         advice="Do not show this for that answer: it was made up.",
         special=special,

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 import exhibit_a as xa
-from exhibit_a.methods.own import result_of
+from exhibit_a.methods.custom_methods import result_of
 from exhibit_a.methods.registry import methods
-from exhibit_a.subject.modes import usual_modes
+from exhibit_a.subject.torch_state import default_torch_state
 from support.corpora import numbered_sentences
 from support.subjects import talking
 
@@ -96,7 +96,7 @@ def call(name: str, subject: xa.Subject, trace: xa.Trace, options: dict[str, Any
 
 @cache
 def _data() -> tuple[xa.Example, ...]:
-    with usual_modes():
+    with default_torch_state():
         return tuple(numbered_sentences(24))
 
 

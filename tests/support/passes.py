@@ -8,10 +8,10 @@ from typing import Any
 from torch import nn
 
 import exhibit_a as xa
-from exhibit_a.methods.own import result_of
+from exhibit_a.methods.custom_methods import result_of
 from exhibit_a.methods.registry import Method
 from exhibit_a.subject.anatomy import first_hidden
-from exhibit_a.subject.sparing import sparing
+from exhibit_a.subject.replay_skips import replay_skips
 
 WORDS = "a gripping , beautifully shot film , though the plot is thin at the end and the jokes"
 TEXTS = [
@@ -52,8 +52,10 @@ def counting(modules: list[nn.Module]) -> Iterator[list[int]]:
 
     def counted(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         hidden = first_hidden(args, kwargs)
-        goes_on = bool(sparing().known)  # with attention that was computed, and counted, before
-        rows.append(0 if hidden is None or goes_on else len(hidden))
+        is_causal_lm = bool(
+            replay_skips().known
+        )  # with attention that was computed, and counted, before
+        rows.append(0 if hidden is None or is_causal_lm else len(hidden))
         return forward(self, *args, **kwargs)
 
     kind.forward = counted

@@ -16,7 +16,7 @@ from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.targets import chosen_target
 from exhibit_a.trials.carriers import smallest_set
-from exhibit_a.trials.learned import learned
+from exhibit_a.trials.trained_weights import weights_look_trained
 from exhibit_a.trials.verdict import discoveries
 
 SEED = 100  # neither among those for calibration nor among those that are reported
@@ -110,9 +110,9 @@ def test_discoveries_are_those_of_scipy(chances, rate):
 
 
 def test_learned_tells_weights_from_random_numbers(sentiment):
-    assert all(learned(sentiment).values())
-    assert all(learned(planted("decisive", SEED).subject).values())
-    assert not any(learned(planted("random", SEED + 4).subject).values())
+    assert all(weights_look_trained(sentiment).values())
+    assert all(weights_look_trained(planted("decisive", SEED).subject).values())
+    assert not any(weights_look_trained(planted("random", SEED + 4).subject).values())
 
 
 def test_shuffled_weights_have_learned_nothing(sentiment):
@@ -124,33 +124,33 @@ def test_shuffled_weights_have_learned_nothing(sentiment):
                 order = torch.randperm(weight.numel(), generator=seeded)
                 weight.copy_(weight.flatten()[order].view_as(weight))
     shuffled = load(model, tokenizer=sentiment.tokenizer)
-    assert not any(learned(shuffled).values())
+    assert not any(weights_look_trained(shuffled).values())
 
 
 def test_a_key_without_value_is_not_pointed_at():
-    """Most of the weight on a key of slope 0, others for and against: the cosine sees the item."""
+    """Most of the weight on a key of gradient 0, others for and against."""
     own = torch.tensor([[[0.75, 0.15, 0.02, 0.02, 0.02, 0.02, 0.02]]])
     even = torch.full_like(own, 1 / 7)
-    slopes = torch.tensor([[[0.0, 1.0, 1.0, 0.0, -1.0, -1.0, -1.0]]])
+    gradients = torch.tensor([[[0.0, 1.0, 1.0, 0.0, -1.0, -1.0, -1.0]]])
     visible = torch.ones(1, 7, dtype=torch.bool)
-    pointing = along_rows(own, even, slopes, visible).pointing
-    contributions = own * slopes  # the median slope is 0, the mean is not
+    pointing = along_rows(own, even, gradients, visible).pointing
+    contributions = own * gradients  # the median gradient is 0, the mean is not
     cosine = torch.cosine_similarity(own, contributions, -1)
     torch.testing.assert_close(pointing, cosine.flatten())
     assert float(pointing) < 0.3
 
 
 def test_pointing_does_not_change_with_what_all_keys_share():
-    """A constant added to all slopes of a row moves no answer: weights add up to one."""
+    """A constant added to all gradients of a row moves no answer: weights add up to one."""
     seeded = torch.Generator().manual_seed(1)
     visible = torch.ones(6, 6, dtype=torch.bool).tril()
     own = torch.rand(2, 6, 6, generator=seeded) * visible
     own = own / own.sum(-1, keepdim=True)
     even = visible.float() / visible.sum(-1, keepdim=True)
-    slopes = torch.randn(2, 6, 6, generator=seeded)
-    before = along_rows(own, even.expand_as(own), slopes, visible)
-    after = along_rows(own, even.expand_as(own), slopes + torch.randn(2, 6, 1), visible)
-    against = along_rows(own, even.expand_as(own), -slopes, visible)
+    gradients = torch.randn(2, 6, 6, generator=seeded)
+    before = along_rows(own, even.expand_as(own), gradients, visible)
+    after = along_rows(own, even.expand_as(own), gradients + torch.randn(2, 6, 1), visible)
+    against = along_rows(own, even.expand_as(own), -gradients, visible)
     for first, second in zip(before, after, strict=True):
         torch.testing.assert_close(first, second, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(
@@ -161,8 +161,8 @@ def test_pointing_does_not_change_with_what_all_keys_share():
 def test_rows_that_speak_against_each_other_point_and_are_not_coherent():
     """One row speaks for the answer, one half as loudly against it; both look at what they say."""
     own = torch.tensor([[[0.94, 0.02, 0.02, 0.02], [0.02, 0.94, 0.02, 0.02]]])
-    slopes = torch.tensor([[[8.0, 0.0, 0.0, 0.0], [0.0, -4.0, 0.0, 0.0]]])
+    gradients = torch.tensor([[[8.0, 0.0, 0.0, 0.0], [0.0, -4.0, 0.0, 0.0]]])
     even = torch.full_like(own, 0.25)
-    said = along_rows(own, even, slopes, torch.ones(2, 4, dtype=torch.bool))
+    said = along_rows(own, even, gradients, torch.ones(2, 4, dtype=torch.bool))
     assert float(said.pointing) > 0.99
     torch.testing.assert_close(said.coherence, torch.tensor([1 / 3]))

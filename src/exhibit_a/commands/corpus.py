@@ -100,7 +100,7 @@ class Resume(_Engine):
     def run(self) -> None:
         """Go on, and show the summary."""
         from exhibit_a.corpus import resume
-        from exhibit_a.corpus.sink import Folder
+        from exhibit_a.corpus.run_folder import Folder
 
         card = Folder(self.folder).card
         subject = load_quietly(card.model.name)

@@ -18,9 +18,9 @@ from typer.main import get_command
 
 from exhibit_a.commands import compare, context, corpus, explain, heads, model, text, web
 from exhibit_a.commands.verb import Verb, function_of
+from exhibit_a.control_characters import escape_controls
 from exhibit_a.errors import ExhibitError, asks_too_much, first_line
 from exhibit_a.interrupts import INTERRUPTED, raise_if_interrupted
-from exhibit_a.visible import visible
 
 WRITTEN: dict[str, type[Verb]] = {
     kind.__name__.lower(): kind
@@ -163,7 +163,7 @@ def _refuse(message: str) -> NoReturn:
     """One line and exit code 2, also where there is nowhere to write."""
     raise_if_interrupted()  # whatever error a library made of it
     with contextlib.suppress(OSError):
-        typer.echo(f"error: {visible(' '.join(message.split()))}", err=True)
+        typer.echo(f"error: {escape_controls(' '.join(message.split()))}", err=True)
     try:
         sys.stdout.flush()
     except OSError:  # what is left of the answer has no place; Python must not try again at the end
@@ -174,5 +174,5 @@ def _refuse(message: str) -> NoReturn:
 def _trace() -> NoReturn:
     """Say where an error came from, unless from an interrupt; its words may be of any origin."""
     raise_if_interrupted()
-    typer.echo(visible(format_exc()), err=True, nl=False)
+    typer.echo(escape_controls(format_exc()), err=True, nl=False)
     sys.exit(1)

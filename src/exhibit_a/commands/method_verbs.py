@@ -95,7 +95,7 @@ def called(verb: object, name: str, *about: object) -> Any:
 
 
 def _call(method: "Method", verb: Any, options: "Options", bar: "Bar") -> Any:
-    from exhibit_a.methods.own import result_of
+    from exhibit_a.methods.custom_methods import result_of
     from exhibit_a.trace.targets import chosen_target
 
     if method.takes == ("subject", "text"):

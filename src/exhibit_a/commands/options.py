@@ -234,9 +234,9 @@ class DataSet(WithModel):
 
     def right(self, subject: "Subject", file: Path | None = None) -> "list[Example]":
         """The examples with what is right: an answer for a language model, else a label."""
-        from exhibit_a.subject.prompts import goes_on
+        from exhibit_a.subject.prompts import is_causal_lm
 
-        return self.examples(file) if goes_on(subject) else self.labelled(subject, file)
+        return self.examples(file) if is_causal_lm(subject) else self.labelled(subject, file)
 
     def labelled(
         self, subject: "Subject", file: Path | None = None, *, limited: bool = True
@@ -278,7 +278,7 @@ class Answer(Verb):
 
     def shown(self, result: Kind) -> Kind:
         """The result over what a person reads; a machine gets tokens unless it asks for words."""
-        from exhibit_a.report.reading import reading
+        from exhibit_a.report.display_units import reading
 
         return result if self.json and self.units is None else reading(result, self.units)
 

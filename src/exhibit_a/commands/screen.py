@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from exhibit_a.visible import visible_json
+from exhibit_a.control_characters import visible_json
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -28,7 +28,7 @@ from exhibit_a.methods.identifiability.batched import (
 )
 from exhibit_a.methods.identifiability.projection import Convention
 from exhibit_a.methods.mixing.batched import mixtures
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.shapes import HasLogits
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import require_distribution
@@ -204,9 +204,9 @@ class _Permutation(Question):
         for group in self.groups:
             plan = Shuffling(self.task.what, self.scope, group, self.plan.seed, length)
             moved, flipped, _ = rerun.measure(plan, self.task.repeats)
-            change.append(exact(moved[:, :-1]).mean(1))
-            flips.append(exact(flipped[:, :-1]).mean(1))
-            extreme.append(exact(moved[:, -1]))
+            change.append(to_float64(moved[:, :-1]).mean(1))
+            flips.append(to_float64(flipped[:, :-1]).mean(1))
+            extreme.append(to_float64(moved[:, -1]))
         lists = {"change": change, "flips": flips, "uniform_change": extreme}
         return Findings(
             answers(texts, batch.output),
@@ -215,7 +215,7 @@ class _Permutation(Question):
 
 
 def _over_heads(sites: list[Tensor]) -> list[float]:
-    means: list[float] = listed(torch.cat([exact(site) for site in sites], 1).nanmean(1))
+    means: list[float] = listed(torch.cat([to_float64(site) for site in sites], 1).nanmean(1))
     return means
 
 

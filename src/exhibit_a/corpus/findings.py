@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from exhibit_a.examples import Example
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.subject.anatomy import Site
 
 EXAMPLES, HEADS, DENSE, RESULT = "examples", "heads", "dense", "result"
@@ -157,4 +157,4 @@ def _repeated(numbers: list[int], times: list[int]) -> np.ndarray:
 
 def listed(tensor: Tensor) -> list[Any]:
     """A tensor as nested lists of Python numbers, in double precision."""
-    return exact(tensor.detach()).tolist()
+    return to_float64(tensor.detach()).tolist()

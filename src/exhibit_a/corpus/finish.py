@@ -17,8 +17,7 @@ from exhibit_a.corpus.aggregates import REPLICATES as DRAWS
 from exhibit_a.corpus.findings import EXAMPLES, HEADS, parquet
 from exhibit_a.corpus.plan import Card
 from exhibit_a.corpus.read import Run, Summary, table_of
-from exhibit_a.corpus.seals import digest, sealed
-from exhibit_a.corpus.sink import (
+from exhibit_a.corpus.run_folder import (
     AGGREGATES,
     REPLICATES,
     UNUSABLE,
@@ -26,6 +25,7 @@ from exhibit_a.corpus.sink import (
     Manifest,
     unusable_lines,
 )
+from exhibit_a.corpus.seals import digest, sealed
 from exhibit_a.corpus.work import Receipt
 from exhibit_a.errors import BadRequestError
 from exhibit_a.subject.anatomy import Site

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, PositiveInt, ValidationEr
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
-from exhibit_a.examples.reading import Columns
+from exhibit_a.examples.columns import Columns
 from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.results.plain import JSON
 from exhibit_a.subject.subject import Subject

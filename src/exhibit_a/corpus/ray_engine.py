@@ -26,8 +26,8 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-from exhibit_a.corpus.claims import Claim, claim_of, on_gpu
 from exhibit_a.corpus.plan import Card
+from exhibit_a.corpus.ray_resources import Claim, claim_of, on_gpu
 from exhibit_a.corpus.replies import Reply, reply_of
 from exhibit_a.corpus.windows import Window
 from exhibit_a.corpus.work import Shard, Worker

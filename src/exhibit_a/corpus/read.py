@@ -24,8 +24,8 @@ from torch import Tensor
 from exhibit_a.corpus.aggregates import INTERVAL
 from exhibit_a.corpus.findings import DENSE, EXAMPLES, RESULT
 from exhibit_a.corpus.plan import Card
+from exhibit_a.corpus.run_folder import AGGREGATES, REPLICATES, Folder, Manifest
 from exhibit_a.corpus.seals import hash_of, read_checked
-from exhibit_a.corpus.sink import AGGREGATES, REPLICATES, Folder, Manifest
 from exhibit_a.corpus.work import Receipt
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.extras import extra

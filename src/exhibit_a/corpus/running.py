@@ -33,7 +33,7 @@ from exhibit_a.corpus.plan import (
     versions,
 )
 from exhibit_a.corpus.read import Run, Summary
-from exhibit_a.corpus.sink import CARD, Folder
+from exhibit_a.corpus.run_folder import CARD, Folder
 from exhibit_a.corpus.tasks import SetTask, task_named
 from exhibit_a.corpus.windows import Window, windows
 from exhibit_a.corpus.work import Receipt
@@ -48,9 +48,9 @@ from exhibit_a.errors import (
 from exhibit_a.examples import stream_examples
 from exhibit_a.methods.registry import is_of_this_session
 from exhibit_a.shapes import Options
-from exhibit_a.subject.modes import usual_modes
 from exhibit_a.subject.prompts import require_language_model
 from exhibit_a.subject.subject import Subject, load
+from exhibit_a.subject.torch_state import default_torch_state
 
 Source = str | Path | Iterable[object]
 Progress = Callable[[int], None]  # is called with the number of examples that are done
@@ -59,7 +59,7 @@ REFUSALS = (BadRequestError, NotComputableError, UnsupportedModelError)
 SHORT = 16  # characters of a window's digest in the card
 
 
-@usual_modes()
+@default_torch_state()
 def run(
     subject: Subject | str | Path,
     examples: Source,
@@ -115,7 +115,7 @@ def run(
         return _process(folder, card, loaded, todo, chosen, progress)
 
 
-@usual_modes()
+@default_torch_state()
 def resume(
     path: str | PathLike[str],
     *,

@@ -19,10 +19,10 @@ from torch import Tensor
 from exhibit_a.corpus.findings import Findings, listed
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.attribution.reliance import Reliance
+from exhibit_a.methods.custom_methods import HeadMaps, TokenAttribution, result_of
 from exhibit_a.methods.explanation.heat_maps import USUAL
-from exhibit_a.methods.own import HeadMaps, TokenAttribution, result_of
 from exhibit_a.methods.registry import Method, find
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf, leaves
 from exhibit_a.shapes import Options
@@ -113,7 +113,7 @@ def _(result: Reliance) -> TextSummary:
 @summary_of.register
 def _(result: TokenAttribution) -> TextSummary:
     """The scores, and which token has most of them."""
-    scores, tokens = exact(result.scores), result.tokens or ()
+    scores, tokens = to_float64(result.scores), result.tokens or ()
     strongest = int(scores.abs().argmax())
     numbers: Numbers = {
         "sum": float(scores.sum()),
@@ -127,8 +127,8 @@ def _(result: TokenAttribution) -> TextSummary:
 def _(result: HeadMaps) -> TextSummary:
     """The mean and the largest entry of every head."""
     heads = {
-        "mean": [exact(maps).mean((1, 2)) for maps in result.maps],
-        "largest": [exact(maps).abs().amax((1, 2)) for maps in result.maps],
+        "mean": [to_float64(maps).mean((1, 2)) for maps in result.maps],
+        "largest": [to_float64(maps).abs().amax((1, 2)) for maps in result.maps],
     }
     dense = {f"maps/{site}": maps for site, maps in enumerate(result.maps)}
     return TextSummary(heads=heads, dense=dense)
@@ -203,7 +203,7 @@ def joined(summaries: Sequence[TextSummary], *, dense: bool) -> Findings:
 
 def _mean(leaf: Leaf, keep: int) -> Tensor:
     """The tensor with all axes after the first ``keep`` averaged."""
-    numbers = exact(leaf.tensor)
+    numbers = to_float64(leaf.tensor)
     return numbers.flatten(keep).nanmean(-1) if numbers.ndim > keep else numbers
 
 

@@ -1,7 +1,6 @@
 """Labelled and unlabelled text in: from files, data sets, lists and iterators."""
 
-from exhibit_a.examples.files import Unusable
-from exhibit_a.examples.reading import (
+from exhibit_a.examples.columns import (
     Example,
     iterate_examples,
     label_names,
@@ -9,6 +8,7 @@ from exhibit_a.examples.reading import (
     require_known_labels,
     require_labels,
 )
+from exhibit_a.examples.files import Unusable
 from exhibit_a.examples.stream import fingerprint, stream_examples
 
 __all__ = [

@@ -7,7 +7,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.examples.reading import Example, label_names, require_labels
+from exhibit_a.examples.columns import Example, label_names, require_labels
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.subject.subject import Subject
 

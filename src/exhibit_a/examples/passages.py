@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 
 from exhibit_a.errors import BadRequestError
+from exhibit_a.examples.columns import read_examples
 from exhibit_a.examples.files import READERS, columns_of, is_there, lines_of
-from exhibit_a.examples.reading import read_examples
 
 WRITTEN = (".txt", ".md")
 COLUMN = "passage"

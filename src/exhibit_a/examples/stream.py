@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from exhibit_a.errors import BadRequestError
-from exhibit_a.examples.files import Row, Unusable, one_after_another, paths_of
-from exhibit_a.examples.reading import (
+from exhibit_a.examples.columns import (
     ID_NAMES,
     USUAL,
     Columns,
@@ -28,6 +27,7 @@ from exhibit_a.examples.reading import (
     examples_of_rows,
     items_of,
 )
+from exhibit_a.examples.files import Row, Unusable, one_after_another, paths_of
 
 BY_CONTENT = ""  # as the id column: make ids from the content, whatever columns there are
 

@@ -20,11 +20,11 @@ from exhibit_a.subject.anatomy import Anatomy
 from exhibit_a.subject.encoding import decoder_limit, probe
 from exhibit_a.subject.guard import frozen_eval, without_cache
 from exhibit_a.subject.images import PIXELS
-from exhibit_a.subject.modes import method_modes
 from exhibit_a.subject.observing import causal_and_window
-from exhibit_a.subject.prompts import goes_on
+from exhibit_a.subject.prompts import is_causal_lm
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap, attention_implementation
+from exhibit_a.subject.torch_state import method_modes
 from exhibit_a.trace.answers import require_distribution
 from exhibit_a.trace.budget import pass_size
 
@@ -271,7 +271,7 @@ def _classes(subject: Subject) -> str | None:
 
 
 def _an_answer(subject: Subject) -> str | None:
-    return None if goes_on(subject) else "only a language model goes on with a text"
+    return None if is_causal_lm(subject) else "only a language model goes on with a text"
 
 
 def _projections(subject: Subject) -> str | None:

@@ -174,7 +174,9 @@ def method(
     def declare(function: Callable[Given, Made]) -> Callable[Given, Made]:
         @wraps(function)
         def checked(*args: Given.args, **kwargs: Given.kwargs) -> Made:
-            from exhibit_a.subject.modes import method_modes  # with torch, which --help can spare
+            from exhibit_a.subject.torch_state import (
+                method_modes,
+            )  # with torch, which --help can spare
 
             check_choices(function, args, kwargs)
             if not rows:
@@ -200,7 +202,7 @@ def _checked_together(function: Function, several: Function) -> Function:
     """What answers for several passes, with the same checks as the method itself."""
 
     def checked(traces: Sequence[object], **options: object) -> list[object]:
-        from exhibit_a.subject.modes import method_modes
+        from exhibit_a.subject.torch_state import method_modes
 
         check_choices(function, (), options)
         with method_modes(), _within_reach(function.__name__):
@@ -358,7 +360,7 @@ def _offers() -> Iterable[EntryPoint]:
 @cache
 def _load(offer: EntryPoint) -> None:
     """Import what a package offers; one that cannot be imported is named, and is no traceback."""
-    from exhibit_a.methods.own import register
+    from exhibit_a.methods.custom_methods import register
 
     try:
         offered = offer.load()

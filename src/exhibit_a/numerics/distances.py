@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhibit_a.numerics.exact import exact, returned
+from exhibit_a.numerics.precision import returned, to_float64
 
 FARTHEST = math.log(2)  # the largest Jensen–Shannon divergence there is
 
@@ -41,7 +41,7 @@ def cosine_distance(
     first: Float[Tensor, "*rows width"], second: Float[Tensor, "*others width"]
 ) -> Float[Tensor, "..."]:
     """One minus the cosine along the last axis, in double precision; 1 where a vector is zero."""
-    device, (first, second) = first.device, (exact(first), exact(second))
+    device, (first, second) = first.device, (to_float64(first), to_float64(second))
     lengths = first.norm(dim=-1), second.norm(dim=-1)
     tiny = torch.finfo(torch.float64).tiny
     ways = [

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhibit_a.numerics.exact import exact, exact_device
+from exhibit_a.numerics.precision import exact_device, to_float64
 from exhibit_a.numerics.seeds import generator
 
 RESAMPLES = 2000
@@ -28,8 +28,8 @@ def bootstrap_interval(
     times = torch.zeros(RESAMPLES, count, dtype=torch.float64)
     times.scatter_add_(1, drawn, torch.ones_like(drawn, dtype=torch.float64))
     times = times.to(exact_device(values.device))
-    sums = exact(values.nan_to_num()) @ times.T
-    means = sums / (exact(known) @ times.T)
+    sums = to_float64(values.nan_to_num()) @ times.T
+    means = sums / (to_float64(known) @ times.T)
     ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
     bounds = means.nanquantile(ends.to(means.device), dim=-1).movedim(0, -1)
     return bounds.to(values.dtype).to(values.device)
@@ -42,8 +42,8 @@ def sign_flip_p_value(
     seeded = generator(seed)
     shape = (COIN_TOSSES, differences.shape[-1])
     signs = torch.randint(2, shape, generator=seeded).to(differences.device) * 2.0 - 1.0
-    observed = exact(differences).sum(-1, keepdim=True).abs()
-    tossed = (exact(differences) @ exact(signs).T).abs()
+    observed = to_float64(differences).sum(-1, keepdim=True).abs()
+    tossed = (to_float64(differences) @ to_float64(signs).T).abs()
     as_large = (tossed >= observed - 1e-9).sum(-1)
     return ((1 + as_large) / (1 + COIN_TOSSES)).to(differences.dtype).to(differences.device)
 

@@ -1,10 +1,11 @@
 """How much of what a number does on a stretch of its path do five points account for?
 
-F moves along a stretch of α, and its slope is a sum of contributions (``paths.py``). A panel lays
-five Gauss–Legendre points over the stretch and knows its own error, because F is known at its ends:
+F moves along a stretch of α, and its gradient is a sum of contributions (``paths.py``). A panel
+lays five Gauss–Legendre points over the stretch and knows its own error, because F is known at its
+ends:
 
-* the gap is what the slopes at the points, integrated, miss of the change of F;
-* the bend is what F at a point differs from where the slopes lead (``Rule.climbing``);
+* the gap is what the gradients at the points, integrated, miss of the change of F;
+* the bend is what F at a point differs from where the gradients lead (``Rule.cumulative_weights``);
 * the error is the gap, or the bend by ``ROUGH`` where that is larger.
 
 The middle point is where a panel is halved, so that F at the new ends costs nothing. A stretch runs
@@ -23,7 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.numerics.quadrature import Rule, gauss
 
 ORDER = 5  # odd: the middle point is where a panel is halved
@@ -58,8 +59,8 @@ class Stretch:
 
     def speed(self, shares: Tensor) -> Tensor:
         """How fast α moves there, when the stretch takes one unit of time."""
-        slope = self.scale * self.power * self._along(shares) ** (self.power - 1)
-        return (self.last - self.first) * slope
+        gradient = self.scale * self.power * self._along(shares) ** (self.power - 1)
+        return (self.last - self.first) * gradient
 
     @property
     def points(self) -> Float[Tensor, " point"]:
@@ -68,7 +69,7 @@ class Stretch:
 
     @property
     def weights(self) -> Float[Tensor, " point"]:
-        """What the slope at each of its points counts in the integral over α."""
+        """What the gradient at each of its points counts in the integral over α."""
         return self.speed(_rule().points) * _rule().weights
 
     @property
@@ -120,11 +121,11 @@ class OpenPanel:
         return self.stretch.first == 0 and 2 * moves[0] >= sum(moves)
 
 
-def panel_over(stretch: Stretch, heights: Tensor, slopes: Tensor, integral: Tensor) -> OpenPanel:
+def panel_over(stretch: Stretch, heights: Tensor, gradients: Tensor, integral: Tensor) -> OpenPanel:
     """What the contributions at the points of a stretch add up to, and what they miss."""
-    gap = stretch.high - stretch.low - float(stretch.weights @ slopes)
-    moving = exact(slopes * stretch.speed(_rule().points))
-    climbed = moving @ _rule().climbing.to(moving.device)
+    gap = stretch.high - stretch.low - float(stretch.weights @ gradients)
+    moving = to_float64(gradients * stretch.speed(_rule().points))
+    climbed = moving @ _rule().cumulative_weights.to(moving.device)
     bend = float((stretch.low + climbed - heights).abs().amax())
     return OpenPanel(
         stretch,

@@ -51,7 +51,9 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def spread(work: Callable[[Part], Done], parts: Sequence[Part], device: torch.device) -> list[Done]:
+def parallel_map(
+    work: Callable[[Part], Done], parts: Sequence[Part], device: torch.device
+) -> list[Done]:
     """``work`` on every part, in order; on a CPU, as many parts at a time as torch has threads."""
     threads = min(torch.get_num_threads(), len(parts))
     if device.type != "cpu" or threads < 2:
@@ -70,7 +72,7 @@ def _quietly(work: Callable[[Part], Done], part: Part) -> Done:
         return work(part)
 
 
-def shares(count: int, largest: int, device: torch.device) -> list[slice]:
+def chunk_slices(count: int, largest: int, device: torch.device) -> list[slice]:
     """``count`` things in runs of at most ``largest``; several runs are evened out over threads."""
     workers = torch.get_num_threads() if device.type == "cpu" else 1
     step = max(1, count if count <= largest else min(largest, -(-count // workers)))

@@ -1,12 +1,13 @@
 """What does each part of a sum contribute while a number moves along a path?
 
-F(α) moves from F(0) to F(1), and its slope is the sum of many contributions,
+F(α) moves from F(0) to F(1), and its gradient is the sum of many contributions,
 dF/dα = Σ_i c_i(α). Their integrals ∫₀¹ c_i dα share F(1) - F(0) among the parts, and the
 fundamental theorem says how well: over any panel [a, b] the shares must add up to F(b) - F(a). So
 every panel knows its own error, wherever F is known at its ends (``panels.py``):
 
 1. lay one panel of five Gauss–Legendre points over the path;
-2. compare the sum of its shares with F(b) - F(a), and F at its points with where the slopes lead;
+2. compare the sum of its shares with F(b) - F(a), and F at its points with where the gradients
+   lead;
 3. while the errors of all panels add up to more than is allowed, split the worst ones. The middle
    one of the five points is where a panel is halved, so F at the new ends costs nothing. Where most
    of the change lies before the first point of the first panel (a norm makes a spike at α ≈ 0), the
@@ -28,7 +29,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhibit_a.numerics.exact import exact, exact_sum
 from exhibit_a.numerics.panels import (
     ORDER,
     OpenPanel,
@@ -39,6 +39,7 @@ from exhibit_a.numerics.panels import (
     total_error,
     worst_of,
 )
+from exhibit_a.numerics.precision import float64_sum, to_float64
 
 SETTLED = 0.02  # a panel with less than this share of the allowed error is never split again
 SUDDEN = 0.01  # of the path: F jumps where it moves within less than that
@@ -46,7 +47,7 @@ PROBES, LOOKS = 9, 2  # to say where F jumps: so many values of F, so many times
 
 Evaluate = Callable[[list[float]], tuple[Tensor, Tensor]]  # α → F, contributions (point, …)
 Heights = Callable[[list[float]], Tensor]  # α → F
-Slope = Callable[[Tensor], Tensor]  # contributions (point, …) → dF/dα (point)
+Gradient = Callable[[Tensor], Tensor]  # contributions (point, …) → dF/dα (point)
 Sums = tuple[Tensor, Tensor, Sequence[Tensor]]
 # F (point), dF/dα (point), for every panel the weighted sum of contributions
 
@@ -129,7 +130,7 @@ def integrate(
     *,
     limits: Limits = Limits(),  # noqa: B008 (frozen)
     heights: Heights | None = None,
-    slope: Slope | None = None,
+    gradient: Gradient | None = None,
 ) -> PathIntegral:
     """Integrate contributions from α = 0 to 1, with panels where they are needed.
 
@@ -152,9 +153,9 @@ def integrate(
         ends: F(0) and F(1).
         limits: how large the error may be, and how many points there may be.
         heights: F alone, where that is cheaper; it is used to say where F jumps.
-        slope: dF/dα from what ``evaluate`` gives, if that is not the sum of its elements.
+        gradient: dF/dα from what ``evaluate`` gives, if that is not the sum of its elements.
     """
-    summed = _summing(evaluate, slope or _sum)
+    summed = _summing(evaluate, gradient or _sum)
     (path,) = integrate_together(
         lambda asked: [summed(request.alphas, request.weights) for request in asked],
         [ends],
@@ -223,11 +224,11 @@ class _Walk:
 
     def take(self, sums: Sums) -> None:
         """Take what was asked for, settle what is good enough, and say what is wanted next."""
-        heights, slopes = (exact(numbers.detach()).cpu() for numbers in sums[:2])
+        heights, gradients = (to_float64(numbers.detach()).cpu() for numbers in sums[:2])
         if not self.points:
             self.integral = sums[2][0].new_zeros(()).expand_as(sums[2][0])  # takes no memory
         self.points += len(heights)
-        by_panel = (torch.split(heights, ORDER), torch.split(slopes, ORDER), sums[2])
+        by_panel = (torch.split(heights, ORDER), torch.split(gradients, ORDER), sums[2])
         laid = self.next
         self.wanted = self.wanted[len(laid) :]
         for stretch, *numbers in zip(laid, *by_panel, strict=True):
@@ -305,7 +306,7 @@ def _located(jump: Jump, heights: Heights) -> tuple[Jump, int]:
     """The stretch in which F makes most of its move, as short as a few looks can show it."""
     for look in range(LOOKS):
         places = torch.linspace(jump.start, jump.stop, PROBES, dtype=torch.float64).tolist()
-        moves = exact(heights(places).detach()).cpu().diff()
+        moves = to_float64(heights(places).detach()).cpu().diff()
         steepest = int(moves.abs().argmax())
         if 2 * moves[steepest].abs() < moves.abs().sum():
             return jump, look + 1
@@ -313,17 +314,17 @@ def _located(jump: Jump, heights: Heights) -> tuple[Jump, int]:
     return jump, LOOKS
 
 
-def _summing(evaluate: Evaluate, slope: Slope) -> Callable[[list[float], Tensor], Sums]:
+def _summing(evaluate: Evaluate, gradient: Gradient) -> Callable[[list[float], Tensor], Sums]:
     def summed(alphas: list[float], weights: Tensor) -> Sums:
         heights, contributions = evaluate(alphas)
         sums = torch.tensordot(weights.to(contributions), contributions, 1)
-        return heights, slope(contributions), list(sums)
+        return heights, gradient(contributions), list(sums)
 
     return summed
 
 
 def _sum(contributions: Tensor) -> Tensor:
-    return exact_sum(contributions.flatten(1), 1)
+    return float64_sum(contributions.flatten(1), 1)
 
 
 def _joined(panels: Sequence[Panel]) -> list[Jump]:

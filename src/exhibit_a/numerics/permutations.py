@@ -16,7 +16,7 @@ WHOLE = 31  # bits of an integer, without its sign
 Visible = Bool[Tensor, "row key"]
 
 
-def dealt(
+def permute_rows(
     maps: Float[Tensor, "map row key"], visible: Visible, seeded: torch.Generator
 ) -> Float[Tensor, "map row key"]:
     """Maps with what stands at the visible keys of a row dealt to them anew; others keep theirs.

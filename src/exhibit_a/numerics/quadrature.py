@@ -35,11 +35,11 @@ class Rule:
         return len(self.points)
 
     @cached_property
-    def climbing(self) -> Float[Tensor, "point point"]:
-        """What slopes at the points are multiplied by, to give how far F has risen at each of them.
+    def cumulative_weights(self) -> Float[Tensor, "point point"]:
+        """Weights that turn gradients at the points into the rise of F up to each of them.
 
-        The slopes are read as a polynomial in Legendre form, whose terms integrate in closed form:
-        ∫₋₁ˣ P_k = (P_{k+1}(x) - P_{k-1}(x)) / (2k + 1).
+        The gradients are read as a polynomial in Legendre form, whose terms integrate in closed
+        form: ∫₋₁ˣ P_k = (P_{k+1}(x) - P_{k-1}(x)) / (2k + 1).
         """
         count, places = len(self), 2 * self.points.numpy() - 1
         values = legendre.legvander(places, count)  # (point, degree 0 … count)

@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.numerics.seeds import generator
 
 CUTS = ((0.0, 0.1, 0.2, 0.3, 0.5), (0.0, 0.1, 0.2), (0.0, 0.2))  # shares; 0 is a single thing
@@ -100,13 +100,13 @@ def compare(
     ranked = _nested(rankings, plan.sizes, losses)
     if plan.exact:
         random = _all_orders(len(rankings[0]), plan.sizes, losses)
-        p_value = exact(_reaching(ranked, random)).mean(-1)
+        p_value = to_float64(_reaching(ranked, random)).mean(-1)
     else:
         random = _drawn(ranked, rankings[0], plan, losses, seed, enough)
         p_value = torch.stack([sequential_p(row) for row in _reaching(ranked, random)])
-    percentile = exact(~_reaching(ranked, random)).mean(-1)
+    percentile = to_float64(~_reaching(ranked, random)).mean(-1)
     clearly = ranked.mean(-1) + CLEARLY * ranked.mean(-1).abs()
-    surpassed = exact(random.mean(-1)[None] > clearly[:, None]).mean(-1)
+    surpassed = to_float64(random.mean(-1)[None] > clearly[:, None]).mean(-1)
     return Comparison(plan, ranked, random, percentile, surpassed, p_value)
 
 
@@ -155,13 +155,13 @@ def _nested(
     orders: Sequence[Order], sizes: Sequence[int], losses: Losses
 ) -> Float[Tensor, "order cut"]:
     subsets = [frozenset(order[:size]) for order in orders for size in sizes]
-    return exact(losses(subsets)).reshape(len(orders), len(sizes))
+    return to_float64(losses(subsets)).reshape(len(orders), len(sizes))
 
 
 def _all_orders(count: int, sizes: Sequence[int], losses: Losses) -> Float[Tensor, "order cut"]:
     """The losses of all orders, from the losses of all sets."""
     subsets = [frozenset(things) for size in sizes for things in combinations(range(count), size)]
-    known = dict(zip(subsets, exact(losses(subsets)).tolist(), strict=True))
+    known = dict(zip(subsets, to_float64(losses(subsets)).tolist(), strict=True))
     rows = [[known[subset] for subset in chain] for chain in _chains(count, sizes)]
     return torch.tensor(rows, dtype=torch.double)
 

@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.numerics.seeds import generator
 
 REDRAWS = 64  # of the bootstrap
@@ -71,7 +71,7 @@ def shapley_values(game: Game, players: int, *, budget: int, seed: int = 0) -> S
     drawn, place = torch.unique(draws, dim=0, return_inverse=True)
     small = torch.cat([complete.coalitions, drawn])
     ends = torch.stack([torch.zeros(players), torch.ones(players)]).bool()
-    worth = exact(game(torch.cat([ends, small, ~small]))).cpu()
+    worth = to_float64(game(torch.cat([ends, small, ~small]))).cpu()
     low, high = worth[:2].tolist()
     redrawn = torch.randint(len(draws), (REDRAWS, len(draws)), generator=generator(seed, 1))
     chosen = place[torch.cat([torch.arange(len(draws))[None], redrawn])]
@@ -88,7 +88,7 @@ def _enumerated(game: Game, players: int) -> ShapleyValues:
     """The definition: every coalition counts by the orders that lead through it."""
     numbers = torch.arange(2**players)
     coalitions = (numbers[:, None] >> torch.arange(players)) % 2 == 1
-    worth = exact(game(coalitions))
+    worth = to_float64(game(coalitions))
     orders = [factorial(size) * factorial(players - 1 - size) for size in range(players)]
     share = torch.tensor([count / factorial(players) for count in orders], dtype=torch.float64)
     sizes = coalitions.sum(1)
@@ -167,7 +167,7 @@ def _fitted(
 
     The values minimise Σ w (worth - Σ values of members)² among those that add up to the change.
     """
-    members = exact(torch.cat([small, ~small]))
+    members = to_float64(torch.cat([small, ~small]))
     both = torch.cat([weights, weights], 1)
     gram = members.T @ (both[:, :, None] * members)
     inverse = torch.linalg.pinv(gram, hermitian=True)

@@ -13,7 +13,7 @@ from itertools import groupby, product
 
 from torch import Tensor
 
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.report.table import Row, Rows
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf, leaves
@@ -80,7 +80,7 @@ def _named(axis: str, label: int | str, tokens: tuple[str, ...] | None) -> Row:
 
 def _largest(leaf: Leaf, scores: Tensor, tokens: dict[str, tuple[str, ...]]) -> Row:
     """The entry of a map with the largest absolute value, and where it stands."""
-    flat = int(exact(scores).nan_to_num().abs().argmax())
+    flat = int(to_float64(scores).nan_to_num().abs().argmax())
     places = dict(zip(leaf.dims[-2:], divmod(flat, scores.shape[-1]), strict=True))
     between = {
         f"{leaf.field}_{axis}": tokens[axis][place] if axis in tokens else place

@@ -17,7 +17,7 @@ from rich.console import (
 from rich.segment import Segment
 from rich.text import Text
 
-from exhibit_a.visible import visible
+from exhibit_a.control_characters import escape_controls
 
 
 class Screen(Console, RenderHook):
@@ -29,7 +29,7 @@ class Screen(Console, RenderHook):
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Words as text, shown before their width is measured."""
-        return super().render_str(visible(text), **options)
+        return super().render_str(escape_controls(text), **options)
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
         """Whatever is printed, shown."""
@@ -49,10 +49,10 @@ class Visible:
 
 def words(text: str, **style: Any) -> Text:
     """Foreign words as a text of rich's, which would drop some of what is to be shown."""
-    return Text(visible(text), **style)
+    return Text(escape_controls(text), **style)
 
 
 def _shown(segment: Segment) -> Segment:
     if segment.control:
         return segment
-    return Segment(visible(segment.text), segment.style)
+    return Segment(escape_controls(segment.text), segment.style)

@@ -4,11 +4,11 @@ The rows are those that the command line prints. The table is plain LaTeX with t
 ``booktabs``, numbers on the right, and every letter that means something to LaTeX escaped.
 """
 
+from exhibit_a.control_characters import escape_controls
 from exhibit_a.errors import NotComputableError
 from exhibit_a.report.summaries import summary_rows
 from exhibit_a.report.table import Cell, cell, split_intervals
 from exhibit_a.results.result import Result
-from exhibit_a.visible import visible
 
 LONGEST = 60  # rows that fit a page
 MEANING = {
@@ -60,7 +60,7 @@ def latex_table(result: Result, *, top: int | None = None) -> str:
         for row in zip(*(values for _, values in columns), strict=True)
     ]
     lines = [
-        f"% {visible(summary.title, lines=False)}",
+        f"% {escape_controls(summary.title, lines=False)}",
         rf"\begin{{tabular}}{{{sides}}}",
         r"\toprule",
         head + r" \\",

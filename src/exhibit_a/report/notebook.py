@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from exhibit_a.extras import extra
 from exhibit_a.report import sentences
+from exhibit_a.report.display_units import reading
 from exhibit_a.report.html import script
 from exhibit_a.report.picture import data_uri, enlarged, word_squares
-from exhibit_a.report.reading import reading
 from exhibit_a.report.static_map import labelled_map, result_maps
 from exhibit_a.report.view import view
 from exhibit_a.results.result import Result

@@ -15,9 +15,9 @@ from exhibit_a.trials.sentences import (
     SEVERAL,
     answer_name,
     cancels,
+    format_margin,
     has_probability,
-    level,
-    mentioned,
+    short_answer_name,
 )
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import HeadVerdict
@@ -28,16 +28,16 @@ MARKS = {"show": "✓", "caution": "!", "do not show": "✗"}  # of advice, besi
 
 def reliance_sentences(reliance: Reliance, answer: dict[str, float]) -> list[str]:
     """The answer, and what it becomes with every head even and with all rows permuted."""
-    name, now = answer_name(reliance), level(reliance, reliance.margin)
-    after = level(reliance, reliance.permuted_margin)
+    name, now = answer_name(reliance), format_margin(reliance, reliance.margin)
+    after = format_margin(reliance, reliance.permuted_margin)
     if not has_probability(reliance):
-        even = level(reliance, reliance.even_margin)
+        even = format_margin(reliance, reliance.even_margin)
         return [
             f"The model answers {now}.",
             f"If no head could choose where to look, it would answer {even}.",
             f"If the weights were dealt out at random: {after} on average.",
         ]
-    again = mentioned(reliance)
+    again = short_answer_name(reliance)
     top = max(answer, key=lambda label: answer[label], default="")
     return [
         f"The model says {name} with probability {now}."
@@ -50,12 +50,12 @@ def reliance_sentences(reliance: Reliance, answer: dict[str, float]) -> list[str
 
 def _without_choice(reliance: Reliance, answer: dict[str, float]) -> str:
     """What the model says with every head even; another answer is named where there is only one."""
-    name, even = answer_name(reliance), level(reliance, reliance.even_margin)
+    name, even = answer_name(reliance), format_margin(reliance, reliance.even_margin)
     others = [label for label in answer if label != name]
     if name in answer and len(others) == 1 and reliance.margin > 0 > reliance.even_margin:
         return f"it would say {others[0]} ({name}: {even})"
     kept = "still have" if reliance.margin > 0 and reliance.even_margin > 0 else "have"
-    return f"{mentioned(reliance)} would {kept} {even}"
+    return f"{short_answer_name(reliance)} would {kept} {even}"
 
 
 def carrying_heads(trial: Trial) -> list[tuple[int, int]]:
@@ -83,10 +83,10 @@ def carriers_sentence(trial: Trial) -> str:
     more = f" and {count - NAMED} more" if count > NAMED else ""
     which = "This head carries" if count == 1 else f"These {count} heads carry"
     those = "it" if count == 1 else "they"
-    named = has_probability(reliance) and mentioned(reliance) != "it"
+    named = has_probability(reliance) and short_answer_name(reliance) != "it"
     what = answer_name(reliance) if named else "the answer"
     now, kept, random = (
-        level(reliance, reliance.margin - loss)
+        format_margin(reliance, reliance.margin - loss)
         for loss in (0.0, carriers.loss, carriers.random_loss)
     )
     sentence = f"{which} it: {names}{more}. If {those} looked evenly, {what} would have {kept}"

@@ -12,12 +12,12 @@ from html import escape
 import torch
 from torch import Tensor
 
+from exhibit_a.control_characters import escape_controls
 from exhibit_a.report.picture import data_uri, enlarged, shaded
 from exhibit_a.results.result import TOKEN_AXES, Result
 from exhibit_a.results.tables import Leaf, leaves
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.site_names import head_name, layer_name
-from exhibit_a.visible import visible
 
 SIDE = 440  # pixels of a map, about
 LARGEST_CELL = 26
@@ -112,7 +112,8 @@ def _strongest(scores: Tensor, words: tuple[Words, Words]) -> list[str]:
     edges = []
     for flat in sizes.topk(min(NAMED, len(sizes))).indices.tolist():
         row, column = divmod(flat, scores.shape[1])
-        pair = f"{visible(words[0][row], lines=False)} → {visible(words[1][column], lines=False)}"
+        names = (words[0][row], words[1][column])
+        pair = " → ".join(escape_controls(name, lines=False) for name in names)
         edges.append(f"{pair} {float(scores[row, column]):.2g}")
     return edges
 
@@ -148,5 +149,5 @@ def _drawing(scores: Tensor, limit: float, words: tuple[Words, Words]) -> str:
 
 
 def _short(word: str) -> str:
-    word = visible(word, lines=False).strip()
+    word = escape_controls(word, lines=False).strip()
     return word if len(word) <= LETTERS else f"{word[: LETTERS - 1]}…"

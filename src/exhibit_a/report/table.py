@@ -17,8 +17,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from exhibit_a.control_characters import escape_controls
 from exhibit_a.report.console import words
-from exhibit_a.visible import visible
 
 Cell = str | int | float | bool | None | tuple[float, ...] | list[float]
 Row = dict[str, Cell]
@@ -43,7 +43,7 @@ def cell(value: object) -> str:
         return f"{value:.2g}" if abs(value) < 1e-3 else f"{value:.3f}"
     if isinstance(value, tuple | list):
         return ", ".join(map(cell, value))
-    return visible(str(value), lines=False)
+    return escape_controls(str(value), lines=False)
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def longest(texts: Iterable[str]) -> int:
 
 
 def _column(title: str, values: list[Cell], text_of: Callable[[Cell], str], of: str) -> Column:
-    heading = visible(title, lines=False).replace("_", "\n")
+    heading = escape_controls(title, lines=False).replace("_", "\n")
     for word, short in SHORT.items():
         heading = heading.replace(word, short)
     has_words = any(isinstance(value, str) for value in values)

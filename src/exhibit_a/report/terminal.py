@@ -20,9 +20,9 @@ from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.explanation.pictures import Pictures
 from exhibit_a.report.alignment import alignment
 from exhibit_a.report.console import Screen, Visible, words
-from exhibit_a.report.fitting import Fitting
+from exhibit_a.report.display_units import reading
 from exhibit_a.report.palette import AGAINST, AGAINST_SHADES, FOR_SHADES, OF_ADVICE, OF_WORD
-from exhibit_a.report.reading import reading
+from exhibit_a.report.responsive_table import Fitting
 from exhibit_a.report.sentences import (
     MARKS,
     carriers_sentence,

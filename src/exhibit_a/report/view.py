@@ -4,7 +4,7 @@
 token's story, a tree, a curve) get the panels made for them in ``views/``; every other result gets
 its largest maps, and tables of the rest. The page, the notebook and the server all show a ``View``.
 
-The panels are over the words of the text (``reading.py``). Where these are not its tokens one by
+The panels are over the words of the text (``display_units.py``). Where these are not its tokens one by
 one, the panels over tokens stand beside them (``tokens`` in the header) if both fit into a page.
 """
 
@@ -12,15 +12,15 @@ import json
 from dataclasses import dataclass
 from typing import cast
 
+from exhibit_a.report.display_units import TOKEN, reading, unit_of
 from exhibit_a.report.glossary import plain_sentences
 from exhibit_a.report.header import Header, Panels
+from exhibit_a.report.original_text import with_words
 from exhibit_a.report.overlay import scene_panel
 from exhibit_a.report.pack import Blocks
 from exhibit_a.report.panels import sequence
-from exhibit_a.report.reading import TOKEN, reading, unit_of
 from exhibit_a.report.views import panels_of
 from exhibit_a.report.views.comparison import comparison_panel
-from exhibit_a.report.written import with_words
 from exhibit_a.results.plain import plain
 from exhibit_a.results.result import Result
 from exhibit_a.trace.units import Asked

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from exhibit_a.errors import NotComputableError
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.results.tables import Leaf, leaves
 from exhibit_a.trace.units import Asked, Units, units_of
 
@@ -123,7 +123,7 @@ def grouped(tensor: Tensor, dim: int, units: Units, how: str) -> Tensor:
     >>> grouped(torch.tensor([1.0, 2.0, 4.0]), 0, units, "largest")[:2]
     tensor([2., 4.], dtype=torch.float64)
     """
-    rows = exact(tensor).movedim(dim, 0)
+    rows = to_float64(tensor).movedim(dim, 0)
     of = torch.tensor(units.of, device=rows.device)
     shape = (len(units.layout), *rows.shape[1:])
     if how in REDUCTIONS:

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from exhibit_a.errors import BadRequestError
-from exhibit_a.numerics.exact import wide
+from exhibit_a.numerics.precision import at_least_float32
 from exhibit_a.subject.packing import is_packed, side_by_side
 
 ANSWERS = {  # the kinds of answers that models give, in words
@@ -137,7 +137,7 @@ def output_weight(model: PreTrainedModel, site: Site) -> Tensor | None:
 
 def as_numbers(weight: Tensor) -> Tensor:
     """A weight as numbers of float32 at least, also where its class keeps it in fewer bits."""
-    return wide(weight if type(weight) in (Tensor, Parameter) else weight.dequantize())
+    return at_least_float32(weight if type(weight) in (Tensor, Parameter) else weight.dequantize())
 
 
 def first_hidden(args: Args, kwargs: Kwargs) -> Tensor | None:

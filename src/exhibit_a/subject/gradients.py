@@ -81,8 +81,8 @@ def _passes(module: nn.Module, given: Given) -> bool:
         if not any(number.requires_grad for number in reached):
             return False
         leaves = [tensor for tensor in _numbers((args, kwargs)) if tensor.requires_grad]
-        slopes = torch.autograd.grad(torch.stack(reached).sum(), leaves, allow_unused=True)
-    return any(slope is not None for slope in slopes)
+        gradients = torch.autograd.grad(torch.stack(reached).sum(), leaves, allow_unused=True)
+    return any(gradient is not None for gradient in gradients)
 
 
 @torch.no_grad()

@@ -18,8 +18,8 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from exhibit_a.shapes import Inputs
-from exhibit_a.subject.modes import usual_modes
 from exhibit_a.subject.precision import float32_arithmetic
+from exhibit_a.subject.torch_state import default_torch_state
 from exhibit_a.subject.weights import every_module
 
 Forward = Callable[..., Any]
@@ -43,7 +43,7 @@ def frozen_eval(model: nn.Module, *, as_held: bool = False) -> Iterator[None]:
     thread may begin another block inside its own. Enter this before any other change to the model.
     """
     arithmetic = nullcontext() if as_held else float32_arithmetic(model)
-    with _lock_of(model), usual_modes(), arithmetic:
+    with _lock_of(model), default_torch_state(), arithmetic:
         modules = list(every_module(model))
         training = [module for module in modules if module.training]
         weights = [weight for module in modules for weight in module._parameters.values()]

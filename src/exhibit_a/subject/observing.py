@@ -25,7 +25,7 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from exhibit_a.errors import UnsupportedModelError
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.shapes import Context, Inputs
 from exhibit_a.subject.anatomy import (
     NO_PRODUCT,
@@ -293,10 +293,10 @@ def _is_no_product(call: AttentionCall) -> bool:
     """Whether no scale makes the scores products of queries and keys, as in additive attention."""
     if call.query is None or call.key is None or "scores" in call.details:
         return False
-    probs = exact(call.probs)
+    probs = to_float64(call.probs)
     visible = probs > 0
     seen = _centred(probs.clamp(min=1e-300).log(), visible)
-    product = _centred((exact(call.query) @ exact(call.key).mT).expand_as(seen), visible)
+    product = _centred((to_float64(call.query) @ to_float64(call.key).mT).expand_as(seen), visible)
     scale = (seen * product).sum() / (product * product).sum().clamp(min=1e-300)
     return bool((seen - scale * product).norm() > 0.1 * seen.norm())
 
@@ -313,8 +313,8 @@ def _adds_to_scores(call: AttentionCall) -> bool:
     if scores is None or call.query is None or call.key is None or call.visible is None:
         return False
     visible = call.visible.expand_as(scores)
-    seen = exact(scores[visible])
-    product = (exact(call.query) @ exact(call.key).mT).expand_as(scores)
+    seen = to_float64(scores[visible])
+    product = (to_float64(call.query) @ to_float64(call.key).mT).expand_as(scores)
     product = product[visible.to(product.device)]
     scale = (seen @ product) / (product @ product)
     return bool((seen - scale * product).norm() > 1e-3 * seen.norm())

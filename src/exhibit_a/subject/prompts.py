@@ -107,7 +107,7 @@ def _require_ids(answer: object) -> None:
         raise BadRequestError(f"An answer is a text, or the ids of its tokens; {answer!r} is none.")
 
 
-def goes_on(subject: Subject) -> bool:
+def is_causal_lm(subject: Subject) -> bool:
     """Whether the model goes on with the text that it is given, in one stack."""
     anatomy = subject.anatomy
     one_stack = not subject.model.config.is_encoder_decoder
@@ -116,7 +116,7 @@ def goes_on(subject: Subject) -> bool:
 
 def require_language_model(subject: Subject, given: str) -> None:
     """Refuse what only a model that goes on with a text can be given."""
-    if not goes_on(subject):
+    if not is_causal_lm(subject):
         anatomy = subject.anatomy
         kind = "a token for each mask" if anatomy.answers == "tokens" else ANSWERS[anatomy.answers]
         raise BadRequestError(

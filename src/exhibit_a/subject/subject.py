@@ -21,18 +21,18 @@ from exhibit_a.errors import (
     UnsupportedModelError,
     require_choice,
 )
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.shapes import Attention, Inputs
 from exhibit_a.subject.anatomy import Anatomy, output_weight
-from exhibit_a.subject.beginning import Beginning, missing_beginning
 from exhibit_a.subject.encoding import Tokenizer, encode, length_limit, probe, shapes
 from exhibit_a.subject.fused import fused_tapping, kernels_of
 from exhibit_a.subject.gradients import gradient_obstacle
 from exhibit_a.subject.guard import floating, frozen_eval, without_cache
-from exhibit_a.subject.modes import require_differentiable, usual_modes
+from exhibit_a.subject.missing_bos import Beginning, missing_beginning
 from exhibit_a.subject.observing import observe
 from exhibit_a.subject.precision import computing_dtype
 from exhibit_a.subject.provenance import Provenance, provenance
+from exhibit_a.subject.query_key_projections import weight_makers
 from exhibit_a.subject.softmax_tap import softmax_tapping
 from exhibit_a.subject.sources import accept, fetch
 from exhibit_a.subject.tap import (
@@ -44,7 +44,7 @@ from exhibit_a.subject.tap import (
     reads_registry,
     registry_tapping,
 )
-from exhibit_a.subject.weight_makers import weight_makers
+from exhibit_a.subject.torch_state import default_torch_state, require_differentiable
 
 TAPS: dict[str, Tapping] = {"registry": registry_tapping, "softmax": softmax_tapping}
 HALF = torch.finfo(torch.float16).eps
@@ -136,7 +136,7 @@ class Subject:
         return output_weight(self.model, self.anatomy.sites[site])
 
 
-@usual_modes()
+@default_torch_state()
 def load(
     source: str | Path | PreTrainedModel | nn.Module = "sentiment",
     *,
@@ -231,7 +231,7 @@ def _parity(
         with tapping(model, tap):
             tapped = floating(model(**inputs))
         for ours, theirs in zip(tapped, native, strict=True):
-            worst = max(worst, float((exact(ours) - exact(theirs)).abs().amax()))
+            worst = max(worst, float((to_float64(ours) - to_float64(theirs)).abs().amax()))
             scale = max(scale, float(theirs.abs().amax()))
     eps = max(torch.finfo(answer.dtype).eps for answer in native)
     # 64 roundings, but 8 in half precision, where 64 would be half of the answer and hide anything.

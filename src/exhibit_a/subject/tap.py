@@ -41,7 +41,7 @@ from transformers.masking_utils import eager_mask
 from exhibit_a.errors import UnsupportedModelError
 from exhibit_a.shapes import Attention, Context, Options, Queries, SharedKeys, SharedValues, Values
 from exhibit_a.subject.packing import borders_inside, unpacking
-from exhibit_a.subject.sparing import sparing
+from exhibit_a.subject.replay_skips import replay_skips
 from exhibit_a.subject.weights import every_module
 
 NAME = "exhibit_a"
@@ -269,7 +269,7 @@ def serve(
     session = _active.get()
     if session is None:
         return kernel(module, *given, **details)
-    spared = sparing()
+    spared = replay_skips()
     if spared.known:
         return spared.known.pop(0), None
     site, tap, packing = session.number(), session.tap, borders_inside()

@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_map_only
 from transformers import PreTrainedModel
 
 from exhibit_a.errors import BadRequestError, first_line
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.shapes import (
     Inputs,
     SiteKeys,
@@ -35,20 +35,20 @@ from exhibit_a.subject.anatomy import VISION, key_stack, main_stack
 from exhibit_a.subject.encoding import shapes
 from exhibit_a.subject.guard import floating, frozen_eval, without_cache
 from exhibit_a.subject.images import Scene, pixels_of
-from exhibit_a.subject.modes import usual_modes
 from exhibit_a.subject.observing import observe
 from exhibit_a.subject.precision import half_types
 from exhibit_a.subject.prompts import Prompt, Reply, prompted
 from exhibit_a.subject.spans import Span
 from exhibit_a.subject.subject import TAPS, Subject
 from exhibit_a.subject.tap import AttentionCall, Tap
+from exhibit_a.subject.torch_state import default_torch_state
 from exhibit_a.trace.budget import require_room
 from exhibit_a.trace.layout import Layout
 from exhibit_a.trace.passes import LATER, Pass, Recorder, checked_keep, run_pass
 from exhibit_a.trace.positions import Positions, named_sequences, naming_masks, unnamed
 from exhibit_a.trace.regions import Grid, patch_grids, seen_everywhere
 from exhibit_a.trace.rows import (
-    Lazily,
+    LazySequence,
     RowRecorder,
     RowRequest,
     Rows,
@@ -91,7 +91,7 @@ class Trace(Pass):
 
     def _of_one(self, name: str) -> Sequence[Any]:
         """What was kept of the one text; where rows were asked for, made when it is used."""
-        by_site = Lazily(self.at(name), lambda rows: None if rows is None else rows[0])
+        by_site = LazySequence(self.at(name), lambda rows: None if rows is None else rows[0])
         return by_site if self.asked is not None else tuple(by_site)
 
     @property
@@ -282,7 +282,7 @@ def _difference(now: Tensor, then: Tensor) -> float:
     """How far two answers are apart; infinitely, where they are not of one shape."""
     if now.shape != then.shape:
         return torch.inf
-    return float((exact(now) - exact(then)).abs().amax()) if now.numel() else 0.0
+    return float((to_float64(now) - to_float64(then)).abs().amax()) if now.numel() else 0.0
 
 
 def _rounding_told(name: str, answer: Tensor, rounded: Tensor) -> str:
@@ -295,7 +295,7 @@ def _rounding_told(name: str, answer: Tensor, rounded: Tensor) -> str:
     return f"in {name} its answer moves by {moved:.2g}" + ("" if same else ", and is another one")
 
 
-@usual_modes()
+@default_torch_state()
 def capture(
     subject: Subject,
     text: object,

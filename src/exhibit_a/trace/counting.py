@@ -14,7 +14,7 @@ from torch import nn
 
 from exhibit_a.subject.anatomy import first_hidden
 from exhibit_a.subject.guard import here_only, hooked
-from exhibit_a.subject.sparing import sparing
+from exhibit_a.subject.replay_skips import replay_skips
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.capture import Trace
 
@@ -60,7 +60,7 @@ def counting_passes(subject: Subject) -> Iterator[Spent]:
     spent = Spent(len(sites))
 
     def count(_: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        if sparing().known:
+        if replay_skips().known:
             return  # a layer that goes on with attention which was counted
         hidden = first_hidden(args, kwargs)
         rows = 1 if hidden is None else len(hidden)

@@ -95,8 +95,8 @@ class ReplaceRows(Edit):
         return context.index_copy(2, self.rows.to(context.device), probs @ call.values)
 
 
-class Nudge(Edit):
-    """Adds nothing to the context of every call, so that slopes can be asked for."""
+class ContextGradients(Edit):
+    """Adds nothing to the context of every call, so that gradients can be asked for."""
 
     def __init__(self) -> None:
         super().__init__(())

@@ -18,9 +18,9 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError
 from exhibit_a.examples import Example
 from exhibit_a.examples.labels import classes_of
-from exhibit_a.numerics.exact import wide
+from exhibit_a.numerics.precision import at_least_float32
 from exhibit_a.shapes import HasLogits, Options, Scores
-from exhibit_a.subject.prompts import Prompt, Reply, goes_on, prompted
+from exhibit_a.subject.prompts import Prompt, Reply, is_causal_lm, prompted
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import LogitRows, logits_at
 
@@ -60,7 +60,7 @@ class Gold:
     def right_and_loss(self, output: HasLogits) -> tuple[Float[Tensor, " row"], Scores]:
         """Whether each row is right (1 or 0), and its loss."""
         logits = self.logits(output)
-        logits = wide(logits)
+        logits = at_least_float32(logits)
         tokens = self.tokens.to(logits.device)
         right = ((logits.argmax(-1) == tokens) | (tokens == NOTHING)).all(-1)
         losses = torch.nn.functional.cross_entropy(
@@ -79,7 +79,7 @@ def prompt_of(subject: Subject, example: Example, *, truncate: bool) -> Prompt:
 
     Models that do not go on with a text are given the text alone.
     """
-    if example.answer is None or not goes_on(subject):
+    if example.answer is None or not is_causal_lm(subject):
         return Prompt(subject.encode(example.text, example.pair, truncate=truncate))
     return prompted(subject, example.text, example.pair, answer=example.answer, truncate=truncate)
 
@@ -96,7 +96,7 @@ def gold_of_examples(
     subject: Subject, examples: Sequence[Example], prompts: Sequence[Prompt]
 ) -> Gold:
     """The right answers to examples: their answers, or the classes of their labels."""
-    if not goes_on(subject):
+    if not is_causal_lm(subject):
         return Gold(classes_of(subject, examples).unsqueeze(1))
     for example, prompt in zip(examples, prompts, strict=True):
         if prompt.reply is None:

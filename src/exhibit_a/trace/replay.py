@@ -18,7 +18,7 @@ from exhibit_a.shapes import Inputs
 from exhibit_a.subject.anatomy import check_site
 from exhibit_a.subject.guard import Forward, frozen_eval, without_padding
 from exhibit_a.subject.packing import wrap_layers
-from exhibit_a.subject.sparing import Sparing
+from exhibit_a.subject.replay_skips import ReplaySkips
 from exhibit_a.subject.tap import Tap
 from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.passes import Pass
@@ -52,7 +52,7 @@ def replay(
         start: the first layer call that is computed anew; without, the first that is edited.
         copies: how often the rows are repeated, so that an edit can change every copy in its own
             way.
-        read: the rows of the last layer that the answer is read from, as ``reading.rows_read``
+        read: the rows of the last layer that the answer is read from, as ``answer_rows.rows_read``
             finds them; the others are left out.
     """
     start = _checked_start(trace, edit, start)
@@ -65,7 +65,7 @@ def replay(
     first = sum(site.call < start for site in trace.sites)
     inputs, tap = repeated(trace.inputs, copies), edit or _Untouched()
     last = len(trace.layers) - 1
-    spared = Sparing(
+    spared = ReplaySkips(
         _texts(trace, copies),
         read,
         sum(site.call == last for site in trace.sites),
@@ -119,7 +119,7 @@ def _texts(trace: Pass, copies: int) -> Tensor | None:
 
 
 def _recalling(
-    trace: Pass, start: int, copies: int, spared: Sparing
+    trace: Pass, start: int, copies: int, spared: ReplaySkips
 ) -> Callable[[Forward], Forward]:
     """A wrapper for layers, whose calls before ``start`` return what they returned before."""
     # Outputs that the model computes with: the last one recalled, and the last of the encoder.

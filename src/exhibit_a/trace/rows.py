@@ -44,7 +44,7 @@ Rows = str | int | slice | Iterable[int]  # as asked for
 Made = TypeVar("Made")
 
 
-class Lazily(Sequence[Made]):
+class LazySequence(Sequence[Made]):
     """Tensors by site, each made from what is kept of it whenever it is asked for."""
 
     def __init__(self, kept: Sequence[Any], make: Callable[[Any], Made]) -> None:
@@ -205,7 +205,7 @@ class RowRecorder(Recorder):
             "queries": lambda call: call.query,
             "keys": lambda call: None if call.key is None else shared_to_all(call.key, call.heads),
         }
-        return {name: Lazily(self.calls, makers[name]) for name in self.keep}
+        return {name: LazySequence(self.calls, makers[name]) for name in self.keep}
 
     def asked_pass(self, subject: Subject, first_logit: int) -> AskedPass:
         """What is known of the pass, if the rows are what the kernel computed (step 3)."""

@@ -14,10 +14,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
-from exhibit_a.numerics.exact import wide
+from exhibit_a.numerics.precision import at_least_float32
 from exhibit_a.shapes import HasLogits, Options, Scores
 from exhibit_a.subject.anatomy import ANSWERS
-from exhibit_a.subject.modes import usual_modes
+from exhibit_a.subject.torch_state import default_torch_state
 from exhibit_a.trace.answers import LogitRows, logits_along, logits_at, token_name
 from exhibit_a.trace.capture import Trace
 
@@ -59,7 +59,7 @@ class Target:
         if self.scale == "logit" or self.against is not None:
             against = 0.0 if self.against is None else logits[..., self.against]
             return (self._picked(logits) - against).sum(-1)
-        logits = wide(logits)
+        logits = at_least_float32(logits)
         if self.scale == "log_odds":
             return _log_odds(logits, self._picked(logits), self.indices)
         shares = (self._picked(logits) - logits.logsumexp(-1)).sum(-1)
@@ -108,7 +108,7 @@ def _log_odds(
     return shares.sum(-1) - (before + others - whole).logsumexp(-1)
 
 
-@usual_modes()
+@default_torch_state()
 def choose_target(
     trace: Trace,
     what: str | int | None = None,
@@ -224,7 +224,7 @@ def chosen_target(trace: Trace, target: Target | str | int | None) -> Target:
     return choose_target(trace, target)
 
 
-def reached(trace: Trace, target: Target) -> Scores:
+def target_value(trace: Trace, target: Target) -> Scores:
     """The number in the pass itself, which may hold the later answers alone."""
     if target.position is None:
         return target(trace.output)

@@ -27,7 +27,7 @@ SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 
 
 @dataclass(frozen=True)
-class Carriers:
+class MinimalHeadSet:
     """The smallest set of heads found that carries the answer, and what other sets do."""
 
     heads: tuple[Head, ...]  # site, head; empty where no set carries half of it
@@ -45,7 +45,7 @@ class Carriers:
 
 def smallest_set(
     game: HeadGame, reliance: Reliance, seed: int, *, finely: int | None = None
-) -> Carriers:
+) -> MinimalHeadSet:
     """The fewest heads, by share, that take half of what all heads take.
 
     With ``finely``, no more than so many sizes are tried between two of SIZES.
@@ -55,10 +55,10 @@ def smallest_set(
     sizes = [size for size in SIZES if size < len(supporting)] + [len(supporting)]
     wanted = ENOUGH * reliance.whole
     if not supporting or wanted <= 0:
-        return Carriers((), 0.0, 0.0, 0.0, 0.0, 0)
+        return MinimalHeadSet((), 0.0, 0.0, 0.0, 0.0, 0)
     first = _first_enough(game, reliance, supporting, sizes)
     if first is None:
-        return Carriers((), 0.0, 0.0, 0.0, 0.0, 0)
+        return MinimalHeadSet((), 0.0, 0.0, 0.0, 0.0, 0)
     place = sizes.index(first)
     between = range(sizes[place - 1] + 1 if place else 1, first)
     if finely is not None and between:
@@ -68,7 +68,7 @@ def smallest_set(
     play = game.play(game.setting(chosen)[None])
     others = [head for head in range(len(game)) if head not in set(chosen)]
     random = _random_losses(game, reliance.margin, others, size, seed)
-    return Carriers(
+    return MinimalHeadSet(
         tuple(game.heads[head] for head in chosen),
         reliance.margin - float(play.margins),
         float(play.probabilities),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import torch
 
 from exhibit_a.errors import BadRequestError, require_choice
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import leaves, record_table
 from exhibit_a.shapes import Options
@@ -303,8 +303,8 @@ def _tensors(first: Result, second: Result) -> tuple[TensorChange, ...]:
         other = others.get((leaf.field, tuple(leaf.where.items())))
         if other is None or other.shape != leaf.tensor.shape or not leaf.tensor.numel():
             continue
-        gap = (exact(leaf.tensor) - exact(other)).abs().nan_to_num(torch.inf)
-        gap = torch.where(exact(leaf.tensor).isnan() & exact(other).isnan(), 0.0, gap)
+        gap = (to_float64(leaf.tensor) - to_float64(other)).abs().nan_to_num(torch.inf)
+        gap = torch.where(to_float64(leaf.tensor).isnan() & to_float64(other).isnan(), 0.0, gap)
         place = ", ".join(f"{axis} {label}" for axis, label in leaf.where.items())
         rows.append(
             TensorChange(leaf.field, place, gap.numel(), float(gap.max()), float(gap.mean()))

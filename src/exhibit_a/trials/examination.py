@@ -25,15 +25,15 @@ from exhibit_a.methods.identifiability.counts import (
 from exhibit_a.methods.identifiability.effective import EffectiveAttention, effective_attention
 from exhibit_a.methods.mixing.head_mixing import HeadMixing
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
-from exhibit_a.methods.mixing.one_push import hidden_and_heads
+from exhibit_a.methods.mixing.joint_pushforward import hidden_and_heads
 from exhibit_a.numerics.spilling import spilled
 from exhibit_a.shapes import Options, SiteHeads, SiteRows
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target
 from exhibit_a.trials.allowance import Allowance, allowance
-from exhibit_a.trials.carriers import Carriers, smallest_set, steering
-from exhibit_a.trials.learned import learned
+from exhibit_a.trials.carriers import MinimalHeadSet, smallest_set, steering
 from exhibit_a.trials.stages import Stages, affordable_probes
+from exhibit_a.trials.trained_weights import weights_look_trained
 
 CARRYING = 20.0  # times as much is a row worth if its head carries the answer
 
@@ -53,7 +53,7 @@ class Examination:
     tree: AttributionTree | None
     alternatives: AlternativeMaps | None
     reliance: Reliance | None
-    carriers: Carriers | None
+    carriers: MinimalHeadSet | None
     steering: tuple[SiteHeads, ...] | None
     learned: dict[str, bool] | None
     hidden: HiddenAttribution | None
@@ -63,7 +63,7 @@ class Examination:
 
 
 @dataclass(frozen=True)
-class Asked:
+class TrialOptions:
     """How a text is to be examined."""
 
     probes: int | None  # as many as there is time for, if none
@@ -72,7 +72,7 @@ class Asked:
     pictures: bool
 
 
-def examine(trace: Trace, target: Target | None, stages: Stages, how: Asked) -> Examination:
+def examine(trace: Trace, target: Target | None, stages: Stages, how: TrialOptions) -> Examination:
     """Run every method that applies, one stage after the other."""
     with allowance(trace) as allowed:
         examined = _examined(trace, target, stages, how, allowed)
@@ -81,7 +81,7 @@ def examine(trace: Trace, target: Target | None, stages: Stages, how: Asked) -> 
 
 
 def _examined(
-    trace: Trace, target: Target | None, stages: Stages, how: Asked, allowed: Allowance
+    trace: Trace, target: Target | None, stages: Stages, how: TrialOptions, allowed: Allowance
 ) -> Examination:
     """Every stage, with the passes that are allowed."""
 
@@ -98,7 +98,7 @@ def _examined(
     attempt, seed = stages.attempt, how.seed
     relied = attempt(
         "reliance",
-        lambda: _aside(
+        lambda: _spill_to_disk(
             reliance(trace, target=asked(), seed=seed, passes=allowed.reliance), "edges"
         ),
     )
@@ -107,14 +107,18 @@ def _examined(
     counts = attempt("identifiability", lambda: attention_identifiability(trace))
     alternatives = attempt(
         "alternatives",
-        lambda: _aside(
+        lambda: _spill_to_disk(
             _alternatives(trace, needed(counts, "identifiability"), relied, how.carries), "maps"
         ),
     )
-    attribution = attempt("attribution", lambda: _aside(_attribution(asked(), allowed), "scores"))
-    effective = attempt("effective", lambda: _aside(effective_attention(trace), "effective"))
+    attribution = attempt(
+        "attribution", lambda: _spill_to_disk(_attribution(asked(), allowed), "scores")
+    )
+    effective = attempt(
+        "effective", lambda: _spill_to_disk(effective_attention(trace), "effective")
+    )
     tree = attempt("tree", lambda: attribution_tree(needed(attribution, "attribution")))
-    taught = attempt("weights", lambda: learned(trace.subject))
+    taught = attempt("weights", lambda: weights_look_trained(trace.subject))
     mixed = attempt(
         "mixing",
         lambda: hidden_and_heads(trace, probes=affordable_probes(trace, how.probes), seed=seed),
@@ -139,7 +143,7 @@ def _examined(
     )
 
 
-def _aside(result: Made, maps: str) -> Made:
+def _spill_to_disk(result: Made, maps: str) -> Made:
     """A result whose maps wait in a file."""
     in_file: Options = {maps: spilled(getattr(result, maps))}
     return replace(result, **in_file)
@@ -153,7 +157,7 @@ def _attribution(target: Target, allowed: Allowance) -> SelfAttribution:
 
 def _pictures(
     target: Target,
-    how: Asked,
+    how: TrialOptions,
     allowed: Allowance,
     results: tuple[Reliance | None, SelfAttribution | None],
 ) -> Pictures:
@@ -169,8 +173,8 @@ def _pictures(
 
 
 def _heads(
-    target: Target, relied: Reliance, how: Asked, allowed: Allowance
-) -> tuple[Carriers, tuple[SiteHeads, ...]]:
+    target: Target, relied: Reliance, how: TrialOptions, allowed: Allowance
+) -> tuple[MinimalHeadSet, tuple[SiteHeads, ...]]:
     """The smallest set that carries the answer, and which of the other heads steer."""
     game = HeadGame(allowed.trace, margin_of(target))
     line = how.carries * relied.size

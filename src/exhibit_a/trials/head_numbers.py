@@ -14,9 +14,9 @@ from torch import Tensor
 
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.identifiability.alternative_maps import AlternativeMaps
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.trials.allowance import PASSES
-from exhibit_a.trials.carriers import Carriers
+from exhibit_a.trials.carriers import MinimalHeadSet
 
 if TYPE_CHECKING:
     from exhibit_a.trials.examination import Examination
@@ -93,12 +93,12 @@ def _distances(
     Rows that could have been different and were not moved count as those that were.
     """
     free, tried = (weights * marks[site].cpu() for marks in (others.free_rows, others.tried))
-    moved = (exact(others.distance[site]).cpu() * tried).sum(1)
+    moved = (to_float64(others.distance[site]).cpu() * tried).sum(1)
     return (moved / tried.sum(1).clamp_min(TINY) * free.sum(1)).tolist()
 
 
 def _reliance(reliance: Reliance, site: int) -> dict[str, list[float]]:
-    share, null = exact(reliance.heads[site]), exact(reliance.null[site])
+    share, null = to_float64(reliance.heads[site]), to_float64(reliance.null[site])
     deviations = share.abs() / null.clamp_min(torch.finfo(torch.double).tiny)
     chance = torch.erfc(deviations / 2**0.5)
     return {
@@ -117,7 +117,7 @@ def row_weights(examined: "Examination", site: int) -> Float[Tensor, "head query
     if examined.reliance is None:
         weights = torch.ones(attention.shape[:2], dtype=torch.double)
     else:
-        weights = exact(examined.reliance.edges[site]).sum(-1).abs().cpu()
+        weights = to_float64(examined.reliance.edges[site]).sum(-1).abs().cpu()
         weights = weights + TINY  # a head without any: all rows alike
     return weights / weights.sum(-1, keepdim=True)
 
@@ -154,7 +154,7 @@ def doubts(examined: "Examination") -> dict[str, object]:
     return checks
 
 
-def _reliance_doubts(reliance: Reliance, carriers: Carriers | None) -> dict[str, object]:
+def _reliance_doubts(reliance: Reliance, carriers: MinimalHeadSet | None) -> dict[str, object]:
     checks: dict[str, object] = {
         "reliance, by": reliance.way,
         "reliance, gap as a share of the whole": reliance.checks["gap as a share of the whole"],

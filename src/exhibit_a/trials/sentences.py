@@ -52,7 +52,7 @@ def percent_text(share: float) -> str:
     return "0%" if round(share, 2) == 0 else f"{share:+.0%}"
 
 
-def level(reliance: Reliance, margin: float) -> str:
+def format_margin(reliance: Reliance, margin: float) -> str:
     """A margin as a probability, or as the number it is.
 
     >>> result = xa.reliance(trace)
@@ -85,7 +85,7 @@ def answer_name(reliance: Reliance) -> str:
     )
 
 
-def mentioned(reliance: Reliance) -> str:
+def short_answer_name(reliance: Reliance) -> str:
     """The answer where it was named before: a whole sentence is not said twice.
 
     >>> mentioned(xa.reliance(trace))
@@ -110,12 +110,12 @@ def odds_text(change: float) -> str:
     return f"its odds {part:.0%} {way}" if part else ""
 
 
-def fall(reliance: Reliance, margin: float) -> str:
+def describe_change(reliance: Reliance, margin: float) -> str:
     """What the answer becomes, from what it is to another margin.
 
     Beside probabilities near 1 stand the odds: they still move where those hardly do.
     """
-    before, after = level(reliance, reliance.margin), level(reliance, margin)
+    before, after = format_margin(reliance, reliance.margin), format_margin(reliance, margin)
     odds = ""
     if has_probability(reliance) and (before == after or min(reliance.margin, margin) > 0):
         odds = odds_text(margin - reliance.margin)

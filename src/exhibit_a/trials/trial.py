@@ -34,8 +34,8 @@ from exhibit_a.trace.answers import in_words
 from exhibit_a.trace.capture import Trace, capture
 from exhibit_a.trace.targets import Target, chosen_target
 from exhibit_a.trials.advice import advice_for
-from exhibit_a.trials.carriers import Carriers
-from exhibit_a.trials.examination import Asked, Examination, examine
+from exhibit_a.trials.carriers import MinimalHeadSet
+from exhibit_a.trials.examination import Examination, TrialOptions, examine
 from exhibit_a.trials.head_numbers import doubts, head_numbers
 from exhibit_a.trials.stages import StageProgress, Stages
 from exhibit_a.trials.verdict import HeadVerdict, Thresholds, judge, judge_text
@@ -79,7 +79,9 @@ class Trial(SiteResult):
     alternative: tuple[SiteMap, ...]  # other valid maps, same output; rows that have none are raw
     reliance: Reliance | None = None
     pictures: Pictures | None = None
-    carriers: Carriers | None = None  # the smallest set of heads found that carries the answer
+    carriers: MinimalHeadSet | None = (
+        None  # the smallest set of heads found that carries the answer
+    )
     thresholds: Thresholds
     verdicts: tuple[HeadVerdict, ...]  # by site, then by head
     word: str  # the verdict for the text
@@ -181,12 +183,14 @@ def trial(
         "capture", lambda: capture(subject, text, keep=KEPT, truncate=truncate, **options)
     )
     asked = _asked(trace, target, stages.skipped)
-    how = Asked(probes, seed, thresholds.carries, pictures)
+    how = TrialOptions(probes, seed, thresholds.carries, pictures)
     judged = _judged(examine(trace, asked, stages, how), stages, thresholds, how)
     return replace(judged, label=truth)
 
 
-def _judged(examined: Examination, stages: Stages, thresholds: Thresholds, how: Asked) -> Trial:
+def _judged(
+    examined: Examination, stages: Stages, thresholds: Thresholds, how: TrialOptions
+) -> Trial:
     """The examination, with a verdict on every head and on the text."""
     trace, target, relied = examined.trace, examined.target, examined.reliance
     verdicts = judge(head_numbers(examined), relied, thresholds)

@@ -32,7 +32,7 @@ from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.attribution.head_shares import DOUBT, MOVED
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.trials.head_numbers import HeadNumbers
-from exhibit_a.trials.sentences import CANCELS, cancels, fall
+from exhibit_a.trials.sentences import CANCELS, cancels, describe_change
 
 EVIDENCE, CONTESTED, MISLEADING, NO_EFFECT, UNDETERMINED = WORDS = (
     "evidence",
@@ -227,7 +227,7 @@ def judge_text(
         return UNDETERMINED, f"Not known whether the answer rests on where heads look: {reason}."
     size = reliance.size or 1.0
     whole, permuted = reliance.whole / size, (reliance.margin - reliance.permuted_margin) / size
-    moved = f"If every head looked evenly, {fall(reliance, reliance.even_margin)}"
+    moved = f"If every head looked evenly, {describe_change(reliance, reliance.even_margin)}"
     heads = [verdict for verdict in verdicts if verdict.word != NO_EFFECT]
     if abs(whole) < limits.whole and not heads:
         return NO_EFFECT, f"The answer does not rest on where attention looks. {moved}."
@@ -235,13 +235,13 @@ def judge_text(
     word = max(parts, key=lambda each: parts[each])
     doubt = DOUBT * reliance.permuted_error / size
     if word == EVIDENCE and permuted - doubt < limits.whole:
+        shuffled = describe_change(reliance, reliance.permuted_margin)
         return UNDETERMINED, (
-            f"{_MEANS[UNDETERMINED]} {moved}; but with its weights dealt out to the words at "
-            f"random, {fall(reliance, reliance.permuted_margin)}, give or take {doubt:.0%} of its "
-            "margin: too little for evidence."
+            f"{_MEANS[UNDETERMINED]} {moved}; but with shuffled attention {shuffled}, give or take "
+            f"{doubt:.0%} of its margin: too little for evidence."
         )
     if cancels(reliance, limits.whole):
-        dealt = fall(reliance, reliance.permuted_margin)
+        dealt = describe_change(reliance, reliance.permuted_margin)
         moved += f", because {CANCELS}; with its weights dealt out at random, {dealt}"
     shares = ", ".join(f"{part:.0%} {_OF[each]}" for each, part in parts.items() if part >= 0.005)
     return word, f"{_MEANS[word]} {moved}. Of what heads add or take, {shares}."

@@ -24,7 +24,7 @@ import torch
 import exhibit_a as xa
 from exhibit_a.examples.passages import read_passages
 from exhibit_a.methods import registry
-from exhibit_a.methods.own import result_of
+from exhibit_a.methods.custom_methods import result_of
 from exhibit_a.models import TransformerConfig
 from exhibit_a.subject.conversations import read_messages
 from exhibit_a.subject.images import read_picture

@@ -1,7 +1,7 @@
 """What do the rows of a head say together: would chance do as much, and where do they point?
 
-Read off the weights of a head, the same weights spread evenly, and the slopes of the answer along
-the path between the two (``reliance.py``).
+Read off the weights of a head, the same weights spread evenly, and the gradients of the answer
+along the path between the two (``reliance.py``).
 """
 
 from typing import NamedTuple
@@ -19,19 +19,21 @@ class AlongRows(NamedTuple):
     """What the rows of every head say together."""
 
     null: SiteHeads  # spread of the share if the rows had been permuted
-    alignment: SiteHeads  # correlation of weights and slopes, pooled over rows
+    alignment: SiteHeads  # correlation of weights and gradients, pooled over rows
     pointing: SiteHeads  # cosine of weights and contributions, row by row
     coherence: SiteHeads  # how far the rows speak for the same side as the head
 
 
-def along_rows(maps: SiteMap, even: SiteMap, slopes: SiteMap, visible: SiteVisible) -> AlongRows:
+def along_rows(maps: SiteMap, even: SiteMap, gradients: SiteMap, visible: SiteVisible) -> AlongRows:
     """What the rows of every head say together; a few heads at a time, where maps are large."""
-    runs = zip(few_heads(maps), few_heads(even), few_heads(slopes), strict=True)
+    runs = zip(few_heads(maps), few_heads(even), few_heads(gradients), strict=True)
     said = [_along_rows(*run, visible) for run in runs]
     return AlongRows(*(torch.cat(numbers) for numbers in zip(*said, strict=True)))
 
 
-def _along_rows(maps: SiteMap, even: SiteMap, slopes: SiteMap, visible: SiteVisible) -> AlongRows:
+def _along_rows(
+    maps: SiteMap, even: SiteMap, gradients: SiteMap, visible: SiteVisible
+) -> AlongRows:
     """For every head: the null of its share, its alignment, whether it points, and coherently.
 
     A row's share is Σ_k (A − U)_k g_k. Over all permutations of A among the n keys of the row it
@@ -47,15 +49,15 @@ def _along_rows(maps: SiteMap, even: SiteMap, slopes: SiteMap, visible: SiteVisi
     """
     seen = visible.to(maps.device, maps.dtype)
     count = seen.sum(-1)
-    slopes = slopes * seen
-    centred = (slopes - slopes.sum(-1, keepdim=True) / count.clamp_min(1)[:, None]) * seen
+    gradients = gradients * seen
+    centred = (gradients - gradients.sum(-1, keepdim=True) / count.clamp_min(1)[:, None]) * seen
     weights, sizes = (maps - even).square().sum(-1), centred.square().sum(-1)
     variance = (weights * sizes / (count - 1).clamp_min(1)).sum(-1)
     tiny = torch.finfo(maps.dtype).tiny
     row_shares = (maps * centred).sum(-1)
     share = row_shares.sum(-1)
     alignment = share / (weights * sizes).sqrt().sum(-1).clamp_min(tiny)
-    contributed = maps * (slopes - _medians(slopes, seen)) * seen
+    contributed = maps * (gradients - _medians(gradients, seen)) * seen
     lengths = maps.square().sum(-1).sqrt() * contributed.square().sum(-1).sqrt()
     cosines = (maps * contributed).sum(-1) / lengths.clamp_min(tiny) * row_shares.sign()
     masses = contributed.abs().sum(-1)
@@ -66,10 +68,10 @@ def _along_rows(maps: SiteMap, even: SiteMap, slopes: SiteMap, visible: SiteVisi
     return AlongRows(*(n.cpu() for n in (variance.sqrt(), alignment, pointing, coherence)))
 
 
-def _medians(slopes: SiteMap, seen: Float[Tensor, "query key"]) -> Float[Tensor, "head query 1"]:
+def _medians(gradients: SiteMap, seen: Float[Tensor, "query key"]) -> Float[Tensor, "head query 1"]:
     """The median of every row over the keys it may see: between the two middle ones, if two are."""
-    in_order = ascending(slopes.masked_fill(seen == 0, torch.inf))
-    count = seen.sum(-1).long().expand(slopes.shape[:2])
+    in_order = ascending(gradients.masked_fill(seen == 0, torch.inf))
+    count = seen.sum(-1).long().expand(gradients.shape[:2])
     middle = torch.stack([(count - 1).clamp_min(0) // 2, count // 2], -1)
-    low_and_high = in_order.gather(-1, middle.clamp_max(max(slopes.shape[-1] - 1, 0)))
+    low_and_high = in_order.gather(-1, middle.clamp_max(max(gradients.shape[-1] - 1, 0)))
     return low_and_high.mean(-1, keepdim=True).nan_to_num(0, 0, 0)

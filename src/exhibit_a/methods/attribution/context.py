@@ -42,10 +42,10 @@ from exhibit_a.methods.attribution.context_ablation import (
     random_halves,
 )
 from exhibit_a.methods.attribution.context_prompt import ContextPrompt, context_prompt
-from exhibit_a.methods.own import Checks, attribution_of
+from exhibit_a.methods.custom_methods import Checks, attribution_of
 from exhibit_a.methods.registry import Cost, Method, attributions, method
 from exhibit_a.numerics.correlation import spearman
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.progress import Progress
 from exhibit_a.results.result import Result
@@ -298,7 +298,7 @@ class _Examined:
         self.whole, self.none = whole, none
         self.leave_one_out = whole - torch.tensor(lost)
         self.passes["leave_one_out"] = self.spent.taken()
-        seen = float(exact(self.target(self.trace.output)))
+        seen = float(to_float64(self.target(self.trace.output)))
         self.checks["log-probability, batched against alone"] = abs(seen - whole)
 
     def regress(self, samples: int) -> None:

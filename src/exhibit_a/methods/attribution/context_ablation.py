@@ -25,7 +25,7 @@ from torch import Tensor
 from exhibit_a.extras import extra
 from exhibit_a.methods.attribution.context_prompt import ContextPrompt
 from exhibit_a.numerics.correlation import spearman
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.progress import Progress, tell
 from exhibit_a.shapes import Inputs
@@ -84,7 +84,7 @@ class Ablations:
             given = {**given, "logits_to_keep": int(together["input_ids"].shape[1]) - dropped}
         output = model(**given)
         require_finite(output)
-        return exact(self.target(output, starts - dropped)).tolist()
+        return to_float64(self.target(output, starts - dropped)).tolist()
 
 
 def all_but_one(count: int) -> Subsets:
@@ -138,11 +138,11 @@ def predicts(scores: PassageScores, kept: Subsets, values: Values) -> float:
 
 def _fitted(kept: Subsets, values: Values, tokens: int) -> tuple[PassageScores, float]:
     linear = extra("sklearn.linear_model")
-    presence = exact(kept).numpy()
+    presence = to_float64(kept).numpy()
     centre, spread = presence.mean(0), presence.std(0)
     spread[spread == 0] = 1.0  # a passage that was always there, or never, gets no weight
     model = linear.Lasso(alpha=PENALTY, max_iter=10_000)
-    model.fit((presence - centre) / spread, exact(values).numpy() / tokens)
+    model.fit((presence - centre) / spread, to_float64(values).numpy() / tokens)
     weights = model.coef_ / spread * tokens
     constant = float(model.intercept_) * tokens - float(centre @ weights)
     return torch.from_numpy(weights).float(), constant

@@ -25,18 +25,18 @@ from exhibit_a.methods.attribution.frozen_average import (
     average,
     even_average,
 )
-from exhibit_a.numerics.exact import wide
-from exhibit_a.numerics.permutations import dealt
+from exhibit_a.numerics.permutations import permute_rows
+from exhibit_a.numerics.precision import at_least_float32
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Context, SharedValues, SiteMap, SiteRows
-from exhibit_a.subject.sparing import sparing
+from exhibit_a.subject.replay_skips import replay_skips
 from exhibit_a.subject.tap import AttentionCall, shared_to_all
 from exhibit_a.trace.batches import RowIndex
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.targets import Target
 
-HELD = 2e8  # bytes that sums of slopes of a text may take, each as large as all its maps
+HELD = 2e8  # bytes that sums of gradients of a text may take, each as large as all its maps
 
 SiteShares = Float[Tensor, "head copy"]
 
@@ -54,7 +54,7 @@ class FrozenText:
     def of(cls, trace: Trace, target: Target) -> "FrozenText":
         """The maps of a pass."""
         kept = trace.keeping("attention", "values", "hidden")
-        attention = tuple(wide(maps) for maps in kept.attention)
+        attention = tuple(at_least_float32(maps) for maps in kept.attention)
         level = tuple(
             maps.sum(-1) / seen.sum(-1).clamp_min(1).to(maps)
             for maps, seen in zip(attention, kept.visible, strict=True)
@@ -67,7 +67,7 @@ class FrozenText:
 
     @property
     def sums_held(self) -> int:
-        """How many sums of slopes may be held at a time, whatever the company."""
+        """How many sums of gradients may be held at a time, whatever the company."""
         return max(2, int(HELD / (4 * sum(maps.numel() for maps in self.own))))
 
 
@@ -103,7 +103,7 @@ class FrozenMaps:
     ) -> Averaged:
         """What the heads of a text average with the weights of every row dealt to other keys."""
         text = self.texts[place]
-        maps = dealt(text.own[site], text.trace.visible[site], seeded)
+        maps = permute_rows(text.own[site], text.trace.visible[site], seeded)
         return average(_padded([maps], self.own[site].shape[1:])[0], value)
 
     def rows_of(self, site: int) -> tuple[int, ...]:
@@ -151,7 +151,7 @@ class Frozen(Edit):
         """All rows, before the model has looked anywhere."""
         if site not in self.sites or not self.gives_contexts:
             return None
-        equal = sparing().sharing and len(self.maps.texts) == 1
+        equal = replay_skips().sharing and len(self.maps.texts) == 1
         return self.made(site, value[:1] if equal else value, None).to(value.dtype)
 
     def result(self, call: AttentionCall, context: Context) -> Context | None:
@@ -160,7 +160,7 @@ class Frozen(Edit):
             return None
         value = call.value
         if len(value) < len(context) and len(self.maps.texts) > 1:
-            value = sparing().repeated(value)
+            value = replay_skips().repeated(value)
         if self.maps.rows is None:
             return self.made(call.site, value, context).to(context.dtype)
         rows = torch.tensor(self.maps.rows_of(call.site), dtype=torch.long, device=context.device)
@@ -201,12 +201,12 @@ class Blend(Frozen):
         shares: Sequence[SiteShares],
         *,
         first: int = 0,
-        sloping: bool = False,
+        with_gradients: bool = False,
         following: bool = False,
     ) -> None:
         super().__init__(maps, places, first)
-        self.shares, self.sloping, self.following = shares, sloping, following
-        self.contexts: list[Tensor] = []  # what slopes can be asked for, site by site
+        self.shares, self.with_gradients, self.following = shares, with_gradients, following
+        self.contexts: list[Tensor] = []  # what gradients can be asked for, site by site
         self.values_seen: list[Tensor] = []  # one for each of its heads
         self.moved: list[Tensor] = []  # what is between even and not, A V − U V
 
@@ -219,15 +219,15 @@ class Blend(Frozen):
         """What is averaged as it was, or by the model itself, blended with what is even."""
         if not self.following or own is None:
             own = self.maps.average(site, self.places, value)
-        own, shares = wide(own), self.shares[site].T.to(own.device)[..., None, None]
-        if not self.sloping and bool((shares == 1).all()):
+        own, shares = at_least_float32(own), self.shares[site].T.to(own.device)[..., None, None]
+        if not self.with_gradients and bool((shares == 1).all()):
             return own.expand(len(self.places), -1, -1, -1)
         even = self.maps.even_average(site, self.places, value)
         blended = torch.lerp(even, own, shares.to(own))
-        return self._noted(blended, value, own - even) if self.sloping else blended
+        return self._noted(blended, value, own - even) if self.with_gradients else blended
 
     def _noted(self, context: Averaged, value: CopyValues, moved: Averaged) -> Averaged:
-        """The context, which a slope can be asked for."""
+        """The context, which a gradient can be asked for."""
         context = context if context.requires_grad else context.detach().requires_grad_()
         values = shared_to_all(value.detach(), context.shape[1])
         self.contexts.append(context)

@@ -17,13 +17,13 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from exhibit_a.methods.attribution.frozen_maps import Blend, Dealt, Frozen, FrozenMaps, FrozenText
-from exhibit_a.numerics.exact import exact_sum, wide
 from exhibit_a.numerics.memory import free_bytes
+from exhibit_a.numerics.precision import at_least_float32, float64_sum
 from exhibit_a.numerics.spilling import copies_at_once, zeros_to_add_to
 from exhibit_a.shapes import HasLogits, SiteMap
+from exhibit_a.trace.answer_rows import rows_read
 from exhibit_a.trace.batches import Batch, RowIndex, of_several
 from exhibit_a.trace.passes import answering_from
-from exhibit_a.trace.reading import rows_read
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target
 
@@ -111,7 +111,7 @@ class Company:
             reached.append(self._reached(self._replayed(dealt), dealt.places).float().cpu())
         return torch.cat(reached).reshape(len(places), len(deals))
 
-    def slopes(
+    def gradients(
         self, places: RowIndex, alphas: Sequence[float], weights: Float[Tensor, "sum copy"]
     ) -> tuple[Margins, Margins, list[AllMaps]]:
         """With all heads of a copy at the same share α: margins, dF/dα, weighted sums of ∂F/∂P.
@@ -126,18 +126,23 @@ class Company:
         heads = sum(site.heads for site in self.sites)
         for chunk in torch.split(torch.arange(len(alphas)), self._at_once(backwards=True)):
             shares = torch.tensor(alphas)[chunk, None].expand(-1, heads)
-            blend = Blend(self.maps, places[chunk], self.by_site(shares.T), sloping=True)
+            blend = Blend(self.maps, places[chunk], self.by_site(shares.T), with_gradients=True)
             with torch.enable_grad():
                 reached = self._reached(self._replayed(blend), places[chunk])
-                slopes = torch.autograd.grad(reached.sum(), blend.contexts, materialize_grads=True)
+                gradients = torch.autograd.grad(
+                    reached.sum(), blend.contexts, materialize_grads=True
+                )
             margins.append(reached.detach().float().cpu())
             steep = torch.zeros(len(chunk), dtype=torch.double)
-            seen = zip(slopes, blend.values_seen, blend.moved, strict=True)
-            for site, (slope, value, moved) in enumerate(seen):
-                by_context, values = wide(slope), wide(value)  # ∂F/∂P is their product
-                steep += exact_sum(by_context * moved, (1, 2, 3)).cpu()
+            seen = zip(gradients, blend.values_seen, blend.moved, strict=True)
+            for site, (gradient, value, moved) in enumerate(seen):
+                by_context, values = (
+                    at_least_float32(gradient),
+                    at_least_float32(value),
+                )  # ∂F/∂P is their product
+                steep += float64_sum(by_context * moved, (1, 2, 3)).cpu()
                 for total, row in zip(sums, weights[:, chunk], strict=True):
-                    copies = row.nonzero().flatten().to(slope.device)
+                    copies = row.nonzero().flatten().to(gradient.device)
                     weighted = by_context[copies] * row.to(by_context)[copies, None, None, None]
                     total[site].add_(torch.einsum("chqd,chkd->hqk", weighted, values[copies]))
             steepness.append(steep)

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from exhibit_a.methods.attribution.head_company import Shares
 from exhibit_a.methods.attribution.head_game import HeadGame
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 
 OPENED = 0.05  # a site that takes less than this share of the change is not opened
 FEWEST_PAIRS = 2  # of orders: without two there is no standard error
@@ -43,7 +43,7 @@ def coalitions(game: HeadGame) -> Shapley:
     """Every head's exact share of what is lost when all heads look evenly."""
     count = len(game)
     sets = (torch.arange(2**count)[:, None] >> torch.arange(count)) & 1  # 1: looks evenly
-    margins = exact(game.margins(1.0 - sets.float()))
+    margins = to_float64(game.margins(1.0 - sets.float()))
     sizes = sets.sum(1)
     weights = torch.tensor([1 / (count * comb(count - 1, size)) for size in range(count)])
     credit = torch.zeros(count, dtype=torch.double)
@@ -105,7 +105,7 @@ def _walk(
     settings: Shares = torch.full((len(order) + 1, len(game)), start)
     for step, place in enumerate(order, start=1):
         settings[step:, list(units[place])] = stop
-    gained = exact(game.margins(settings)).diff()
+    gained = to_float64(game.margins(settings)).diff()
     credit = torch.zeros(len(game), dtype=torch.double)
     for gain, place in zip(gained, order, strict=True):
         heads = list(units[place])

@@ -29,13 +29,13 @@ from exhibit_a.methods.attribution.along_rows import AlongRows, along_rows
 from exhibit_a.methods.attribution.head_company import AllMaps, by_site
 from exhibit_a.methods.attribution.head_game import HeadGame, games_of, margin_of
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
-from exhibit_a.numerics.exact import exact, exact_sum
 from exhibit_a.numerics.panels import side_by_side
 from exhibit_a.numerics.paths import Limits, PathIntegral, Request, Sums, integrate_together
+from exhibit_a.numerics.precision import float64_sum, to_float64
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import SiteMap
 from exhibit_a.trace.capture import Trace
-from exhibit_a.trace.targets import Target, reached
+from exhibit_a.trace.targets import Target, target_value
 
 FEW = 12  # heads whose sets can all be tried
 POINTS = 300  # on a path, at most
@@ -92,7 +92,7 @@ class HeadShares:
         """Whether the answer in company is the one that the text got by itself."""
         if len(self.game.company) == 1:
             return True
-        alone = float(reached(self.game.trace, self.game.target))
+        alone = float(target_value(self.game.trace, self.game.target))
         noise: float = torch.finfo(self.game.trace.subject.dtype).eps ** 0.5
         return abs(alone - self.margin) <= noise * max(1.0, abs(alone))
 
@@ -118,7 +118,7 @@ class HeadShares:
     @property
     def gap(self) -> float:
         """What the shares miss of what the answer loses when all heads look evenly."""
-        return self.margin - self.even_margin - float(exact(self.credit).sum())
+        return self.margin - self.even_margin - float(to_float64(self.credit).sum())
 
     @property
     def edges(self) -> Iterator[SiteMap]:
@@ -128,9 +128,9 @@ class HeadShares:
     @property
     def along(self) -> list[AlongRows]:
         """What the rows of every head say, site by site."""
-        game, slopes = self.game, by_site(self.path.integral, self.game.own)
+        game, gradients = self.game, by_site(self.path.integral, self.game.own)
         return [
-            along_rows(maps, game.even(site), slopes[site], game.trace.visible[site])
+            along_rows(maps, game.even(site), gradients[site], game.trace.visible[site])
             for site, maps in enumerate(game.own)
         ]
 
@@ -193,19 +193,19 @@ class HeadShares:
         if self.by == "orders":
             sampled = orders(game, budget or ORDER_PAIRS, seeded)
             return sampled.credit, sampled.standard_error
-        credit = torch.cat([exact_sum(edges, (1, 2)) for edges in self.edges]).cpu()
+        credit = torch.cat([float64_sum(edges, (1, 2)) for edges in self.edges]).cpu()
         variance = torch.zeros_like(credit)
         if self._closes:
             return credit.float(), variance.float()
         for jump in self.path.jumps if self._shares_jumps else ():
             inside = staged(game, jump.start, jump.stop, JUMP_PAIRS, seeded)
             credit += inside.credit
-            variance += exact(inside.standard_error).square()
+            variance += to_float64(inside.standard_error).square()
         return credit.float(), variance.sqrt().float()
 
     @property
     def _closes(self) -> bool:
-        """Whether slopes alone account for the answer."""
+        """Whether gradients alone account for the answer."""
         return not self.path.jumps
 
     @property
@@ -280,7 +280,7 @@ def joint_paths(works: Sequence[HeadShares]) -> list[PathIntegral]:
     def summed(requests: list[Request]) -> list[Sums]:
         counts = [len(request.alphas) for request in requests]
         places = torch.tensor([request.path for request in requests])
-        margins, steepness, sums = company.slopes(
+        margins, steepness, sums = company.gradients(
             places.repeat_interleave(torch.tensor(counts)),
             [alpha for request in requests for alpha in request.alphas],
             side_by_side([request.weights.float() for request in requests]),
@@ -303,9 +303,9 @@ def joint_paths(works: Sequence[HeadShares]) -> list[PathIntegral]:
 
 def edges_along(game: HeadGame, path: PathIntegral) -> Iterator[SiteMap]:
     """What each edge added along the path, site by site."""
-    slopes = by_site(path.integral, game.own)
+    gradients = by_site(path.integral, game.own)
     for site, maps in enumerate(game.own):
-        yield (maps - game.even(site)) * slopes[site]
+        yield (maps - game.even(site)) * gradients[site]
 
 
 def _cut(edges: AllMaps, padded: Sequence[SiteMap], own: Sequence[SiteMap]) -> AllMaps:

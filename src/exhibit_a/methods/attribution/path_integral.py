@@ -7,18 +7,18 @@ context C = AV is scaled as well, and ∂F/∂A_h = (∂F/∂C_h) V_hᵀ. The ga
 
 with no map for each point and nothing computed below the site's layer. For every row of a batch:
 
-1. run the whole model backwards once: the slopes at α = 1, for all sites;
-2. silence the site: F(0), the slopes there, and what one copy costs in memory;
+1. run the whole model backwards once: the gradients at α = 1, for all sites;
+2. silence the site: F(0), the gradients there, and what one copy costs in memory;
 3. look at three points between (``quadrature.nested``), all copies in one replay from the site's
-   layer, and sum the slopes at all five;
-4. compare the sum with F(A) - F(0), and F at the points with where the slopes lead. While that is
-   too far apart, look at four points more, then at eight;
+   layer, and sum the gradients at all five;
+4. compare the sum with F(A) - F(0), and F at the points with where the gradients lead. While that
+   is too far apart, look at four points more, then at eight;
 5. where that does not help, the answer bends in one place: cut the path into panels that are split
    only there (``numerics.paths``), also for the sites below. What still does not close is told with
    the place and size of the jump.
 
 Where only some rows of attention were kept, their entries alone are formed. All entries of a query
-add up to its slope times its context, so the sum over all of them needs no map.
+add up to its gradient times its context, so the sum over all of them needs no map.
 
 The equal steps of the paper (right ends) and of its released code (left ends) are kept for
 comparison (``numerics/quadrature.py``).
@@ -35,16 +35,16 @@ from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.attribution.scaled_site import Answer, ReadRows, Scaled, silence
 from exhibit_a.methods.registry import Cost
 from exhibit_a.numerics import paths
-from exhibit_a.numerics.exact import exact, exact_sum, returned, wide
 from exhibit_a.numerics.memory import BACKWARDS, free_bytes
 from exhibit_a.numerics.panels import ROUGH
+from exhibit_a.numerics.precision import at_least_float32, float64_sum, returned, to_float64
 from exhibit_a.numerics.quadrature import Rule, nested, rule_named
 from exhibit_a.numerics.spilling import copies_at_once, spilled
 from exhibit_a.shapes import Context, HasLogits, Scores
+from exhibit_a.trace.answer_rows import rows_read
 from exhibit_a.trace.answers import distribution_at
 from exhibit_a.trace.batches import Batch, Maps, RowIndex
-from exhibit_a.trace.edits import Nudge
-from exhibit_a.trace.reading import rows_read
+from exhibit_a.trace.edits import ContextGradients
 from exhibit_a.trace.replay import replay, runs_fused
 
 PANEL_POINTS = 256  # at most, where panels are needed
@@ -115,8 +115,8 @@ def integrate(
 ) -> SiteIntegral:
     """Attribute each row's answer ``whole`` to the attention of one site.
 
-    ``end`` is the slope at α = 1, which one pass gives for all sites (``slopes_at_the_end``), and
-    ``rough`` marks rows that begin with panels; how many points a row gets never depends on the
+    ``end`` is the gradient at α = 1, which one pass gives for all sites (``gradients_at_the_end``),
+    and ``rough`` marks rows that begin with panels; how many points a row gets never depends on the
     other rows. ``read`` are the rows of the last layer that answers are read from, if not all.
     """
     work = _SiteWork(batch, site, answer, whole, plan, read)
@@ -136,8 +136,8 @@ def integrate(
     return work.finished(panels)
 
 
-def slopes_at_the_end(batch: Batch, answer: Answer, read: ReadRows = None) -> list[Context]:
-    """The slopes of each row's answer at what every site averaged: one pass, a few rows at a time.
+def gradients_at_the_end(batch: Batch, answer: Answer, read: ReadRows = None) -> list[Context]:
+    """Gradients of each row's answer at the context of every site: one pass, a few rows at a time.
 
     Nothing is changed, so α = 1.
     """
@@ -145,7 +145,7 @@ def slopes_at_the_end(batch: Batch, answer: Answer, read: ReadRows = None) -> li
     every = torch.arange(len(batch), device=batch.real.device)
     a_set = _set_of_maps(batch)
     for rows in torch.split(every, copies_at_once(a_set, a_set)):
-        nudge = Nudge()
+        nudge = ContextGradients()
         with torch.enable_grad():
             reached = answer(replay(batch.rows(rows), nudge, start=0, read=read), rows).sum()
             runs.append(torch.autograd.grad(reached, nudge.nudges, materialize_grads=True))
@@ -172,24 +172,26 @@ def attribute(
     """
     batch.subject.require_gradients()
     if whole is None:
-        whole = wide(answer(batch.output, torch.arange(len(batch), device=batch.real.device)))
+        whole = at_least_float32(
+            answer(batch.output, torch.arange(len(batch), device=batch.real.device))
+        )
     integrals: list[SiteIntegral] = []
     every = torch.arange(len(batch), device=batch.real.device)
     read = rows_read(batch, lambda output: answer(output, every))
-    ends = slopes_at_the_end(batch, answer, read) if plan.steps == "auto" else None
+    ends = gradients_at_the_end(batch, answer, read) if plan.steps == "auto" else None
     rough: Tensor | None = None
     for site in reversed(batch.sites):
         end = None if ends is None else ends[site.index]
         found = integrate(
             batch, site.index, answer, whole, plan=plan, end=end, rough=rough, read=read
         )
-        integrals.insert(0, _aside(found, batch))
+        integrals.insert(0, _spill_to_disk(found, batch))
         rough = found.rough  # a lower site bends the answer more, never less
         del found
     return integrals
 
 
-def _aside(found: SiteIntegral, batch: Batch) -> SiteIntegral:
+def _spill_to_disk(found: SiteIntegral, batch: Batch) -> SiteIntegral:
     """The same, whose scores wait in a file if those of all sites are large."""
     (scores,) = spilled((found.scores,), of=len(batch) * _set_of_maps(batch))
     return replace(found, scores=scores)
@@ -215,13 +217,16 @@ class _SiteWork:
         self.batch, self.site, self.answer, self.plan = batch, site, answer, plan
         self.read = read
         silent = silence(batch, site, answer, read)
-        self.silenced, self.start, self.context = silent.answers, silent.slopes, silent.context
+        self.silenced, self.start, self.context = silent.answers, silent.gradients, silent.context
         self.cost = silent.kept
         self.rows: tuple[int, ...] | None = None  # the queries whose entries are formed
         if batch.asked is not None:
             self.rows = batch.asked.rows if batch.attention[site].shape[2] else ()
         self.whole, self.change = whole, whole - self.silenced
-        self.attention, self.values = wide(batch.attention[site]), wide(batch.values[site])
+        self.attention, self.values = (
+            at_least_float32(batch.attention[site]),
+            at_least_float32(batch.values[site]),
+        )
         self.floor = max(ENOUGH, torch.finfo(batch.values[site].dtype).eps)
         height = whole.abs().maximum(self.silenced.abs())
         self.allowed = (plan.tolerance * self.change.abs()).maximum(self.floor * height)
@@ -230,16 +235,16 @@ class _SiteWork:
         self.points = torch.zeros(len(batch), dtype=torch.long, device=self.gap.device)
         self.a_set = _set_of_maps(batch)
         self.reasons = [""] * len(batch)
-        self.seen: dict[float, tuple[Scores, Context]] = {}  # answers and slopes, by α
+        self.seen: dict[float, tuple[Scores, Context]] = {}  # answers and gradients, by α
 
     def look_at_the_ends(self, end: Context | None) -> None:
-        """Note the answers and slopes at both ends of the path."""
+        """Note the answers and gradients at both ends of the path."""
         every = torch.arange(len(self.batch), device=self.gap.device)
         self.seen[0.0] = (self.silenced, self.start)
         if end is None:
             self._look(every, [1.0])
         else:
-            self.seen[1.0] = (self.whole, wide(end))
+            self.seen[1.0] = (self.whole, at_least_float32(end))
 
     def walk_on(self, rows: RowIndex, rule: Rule, share: float) -> Bool[Tensor, " row"]:
         """Look at the points of a rule that are new, and sum over all; which rows do not close.
@@ -249,59 +254,59 @@ class _SiteWork:
         points = rule.points.tolist()
         self._look(rows, [point for point in points if point not in self.seen])
         weights = returned(rule.weights, rows.device).tolist()
-        slopes = torch.zeros_like(self._contexts(rows))
+        gradients = torch.zeros_like(self._contexts(rows))
         for point, weight in zip(points, weights, strict=True):
-            slopes += weight * self.seen[point][1][rows]
-        self._keep(rows, slopes, len(rule))
+            gradients += weight * self.seen[point][1][rows]
+        self._keep(rows, gradients, len(rule))
         context = self._contexts(rows)
         steepness = torch.stack(
-            [exact_sum(self.seen[point][1][rows] * context, (1, 2, 3)) for point in points], -1
+            [float64_sum(self.seen[point][1][rows] * context, (1, 2, 3)) for point in points], -1
         )
-        heights = exact(torch.stack([self.seen[point][0][rows] for point in points], -1))
-        climbed = steepness @ rule.climbing.to(steepness.device)
+        heights = to_float64(torch.stack([self.seen[point][0][rows] for point in points], -1))
+        climbed = steepness @ rule.cumulative_weights.to(steepness.device)
         # A rule with too few points can meet the end by accident, but not every point before it.
         bend = (climbed - (heights - heights[:, :1])).abs().amax(-1)
         allowed = share * self.allowed[rows]
         return (self.gap[rows] > allowed) | (returned(bend, rows.device) > ROUGH * allowed)
 
     def _look(self, rows: RowIndex, alphas: list[float]) -> None:
-        """Note the answers and slopes of rows at some points."""
+        """Note the answers and gradients of rows at some points."""
         for alpha in alphas:
             self.seen[alpha] = (torch.zeros_like(self.whole), torch.zeros_like(self.start))
         factors = torch.tensor(alphas, dtype=torch.double).repeat(len(rows))
         copies = rows.repeat_interleave(len(alphas))
         names = factors.tolist()
-        for chunk, heights, slopes, _ in self._pieces(copies, returned(factors, rows.device)):
-            for copy, height, slope in zip(chunk.tolist(), heights, slopes, strict=True):
+        for chunk, heights, gradients, _ in self._pieces(copies, returned(factors, rows.device)):
+            for copy, height, gradient in zip(chunk.tolist(), heights, gradients, strict=True):
                 known, row = self.seen[names[copy]], copies[copy]
-                known[0][row], known[1][row] = height, slope
+                known[0][row], known[1][row] = height, gradient
 
     def walk(self, rows: RowIndex, rule: Rule) -> None:
         """Walk rows by a rule from nothing."""
         count = len(rule)
         places = torch.arange(len(rows), device=rows.device).repeat_interleave(count)
         weights = returned(rule.weights, rows.device).repeat(len(rows))
-        slopes = torch.zeros_like(self._contexts(rows))
+        gradients = torch.zeros_like(self._contexts(rows))
         alphas = returned(rule.points, rows.device).repeat(len(rows))
-        for chunk, _, slope, _ in self._pieces(rows.repeat_interleave(count), alphas):
-            weighted = slope * weights[chunk].to(slope.dtype).reshape(-1, 1, 1, 1)
-            slopes.index_add_(0, places[chunk], weighted)
-        self._keep(rows, slopes, count)
+        for chunk, _, gradient, _ in self._pieces(rows.repeat_interleave(count), alphas):
+            weighted = gradient * weights[chunk].to(gradient.dtype).reshape(-1, 1, 1, 1)
+            gradients.index_add_(0, places[chunk], weighted)
+        self._keep(rows, gradients, count)
 
     def lay_panels(self, row: int) -> None:
         """Walk one row by panels that are split where the answer bends."""
-        context = exact(self._contexts(torch.tensor([row], device=self.gap.device))[0])
+        context = to_float64(self._contexts(torch.tensor([row], device=self.gap.device))[0])
 
-        def slopes_at(alphas: list[float]) -> tuple[Tensor, Tensor]:
+        def gradients_at(alphas: list[float]) -> tuple[Tensor, Tensor]:
             pieces = list(self._pieces(*self._copies(row, alphas)))
             return torch.cat([piece[1] for piece in pieces]), torch.cat([it[2] for it in pieces])
 
         path = paths.integrate(
-            slopes_at,
+            gradients_at,
             (float(self.silenced[row]), float(self.whole[row])),
             limits=paths.Limits(self.plan.tolerance, self.floor, PANEL_POINTS),
             heights=lambda alphas: self._heights(*self._copies(row, alphas)),
-            slope=lambda slopes: (exact(slopes) * context).sum((1, 2, 3)),
+            gradient=lambda gradients: (to_float64(gradients) * context).sum((1, 2, 3)),
         )
         self._keep(torch.tensor([row], device=self.gap.device), path.integral[None], path.points)
         self.reasons[row] = path.reason
@@ -316,21 +321,21 @@ class _SiteWork:
             self.scores, self.change, self.gap, self.points, tuple(self.reasons), rough
         )
 
-    def _keep(self, rows: RowIndex, slopes: Context, count: int) -> None:
-        """Turn summed slopes into scores, and compare them with the change."""
-        asked = slopes if self.rows is None else slopes[:, :, list(self.rows)]
+    def _keep(self, rows: RowIndex, gradients: Context, count: int) -> None:
+        """Turn summed gradients into scores, and compare them with the change."""
+        asked = gradients if self.rows is None else gradients[:, :, list(self.rows)]
         self.scores[rows] = self.attention[rows] * (asked @ self.values[rows].mT)
         self.points[rows] = count
-        entries = self.scores[rows] if self.rows is None else slopes * self._contexts(rows)
-        total = exact_sum(entries, (1, 2, 3))
-        gap = (total - exact(self.change[rows])).abs()
+        entries = self.scores[rows] if self.rows is None else gradients * self._contexts(rows)
+        total = float64_sum(entries, (1, 2, 3))
+        gap = (total - to_float64(self.change[rows])).abs()
         self.gap[rows] = gap.to(self.gap.dtype).to(rows.device)
 
     def _contexts(self, rows: RowIndex) -> Context:
         """What every query averages: of the maps, or as it was seen where maps are not whole."""
         if self.rows is None:
             return self.attention[rows] @ self.values[rows]
-        return wide(self.context[rows])
+        return at_least_float32(self.context[rows])
 
     def _copies(self, row: int, alphas: list[float]) -> tuple[RowIndex, Tensor]:
         """One copy of a row for each α, on the model's device."""
@@ -363,15 +368,15 @@ class _SiteWork:
     def _pieces(
         self, copies: RowIndex, alphas: Tensor
     ) -> Iterator[tuple[Tensor, Scores, Context, Context]]:
-        """Which copies, their answers, slopes and contexts; as many at a time as memory allows."""
+        """Batch items, answers, gradients and contexts; as many at a time as fit in memory."""
         every = torch.arange(len(copies), device=copies.device)
         for chunk in torch.split(every, self._at_once()):
             edit = Scaled(self.site, alphas[chunk])
             with torch.enable_grad():
                 output = self._replayed(copies[chunk], edit)
                 height = self.answer(output, copies[chunk])
-                slope = edit.slopes_of(height)
-            yield chunk, height.detach(), slope, edit.context
+                gradient = edit.gradients_of(height)
+            yield chunk, height.detach(), gradient, edit.context
 
     def _replayed(self, copies: RowIndex, edit: Scaled) -> HasLogits:
         output: HasLogits = replay(self.batch.rows(copies), edit, read=self.read)

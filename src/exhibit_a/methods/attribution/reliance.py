@@ -11,7 +11,7 @@ whole; each head has a share in it (``head_shares.py``):
 
    is the share of head h (Aumann–Shapley), edge by edge. The path is walked in panels that are
    halved until the shares add up to what the answer did there (``numerics/paths.py``).
-3. Where the answer jumps, slopes say nothing: there the heads take their turns in sampled orders
+3. Where the answer jumps, gradients say nothing: there the heads take their turns in sampled orders
    (``head_orders.py``), which has a standard error.
 4. Where even that leaves too much open, the reliance is *undetermined*, and says why.
 
@@ -64,7 +64,7 @@ class Reliance(SiteResult):
     one_head: tuple[SiteHeads, ...]  # what the answer loses when this head alone looks evenly
     standard_error: tuple[SiteHeads, ...]  # of the shares; 0 where nothing was sampled
     null: tuple[SiteHeads, ...]  # spread of the share if the rows had been permuted
-    alignment: tuple[SiteHeads, ...]  # correlation of weights and slopes along rows, -1 to 1
+    alignment: tuple[SiteHeads, ...]  # correlation of weights and gradients along rows, -1 to 1
     pointing: tuple[SiteHeads, ...]  # cosine of weights and contributions along rows, -1 to 1
     coherence: tuple[SiteHeads, ...]  # how far rows speak for the same side, -1 to 1
     edges: tuple[SiteMap, ...]  # by the path; they add up to the shares, except for jumps

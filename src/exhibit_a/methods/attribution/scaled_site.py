@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from exhibit_a.numerics.exact import wide
+from exhibit_a.numerics.precision import at_least_float32
 from exhibit_a.shapes import Context, HasLogits, Scores
 from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.batches import Batch, RowIndex
@@ -23,7 +23,7 @@ ReadRows = tuple[int, ...] | None  # of the last layer, that answers are read fr
 
 
 class Scaled(Edit):
-    """Scales the context of one site, by one factor for each copy, and lets slopes flow to it."""
+    """Scales the context of one site, by a factor for each batch item, and records gradients."""
 
     context_only = True
 
@@ -41,18 +41,18 @@ class Scaled(Edit):
         self.scaled = (factors * self.context).requires_grad_()
         return self.scaled
 
-    def slopes_of(self, answers: Scores) -> Context:
+    def gradients_of(self, answers: Scores) -> Context:
         """What answers that were computed with the scaled context gain for each of its entries."""
         # An answer may not depend on a layer at all: some read a tower below its last one.
-        (slopes,) = torch.autograd.grad(answers.sum() + 0 * self.scaled.sum(), self.scaled)
-        return wide(slopes)
+        (gradients,) = torch.autograd.grad(answers.sum() + 0 * self.scaled.sum(), self.scaled)
+        return at_least_float32(gradients)
 
 
 class Silenced(NamedTuple):
     """What is known of the rows of a batch without a site."""
 
     answers: Scores
-    slopes: Context  # of the answers, by what the site would average
+    gradients: Context  # of the answers, by what the site would average
     context: Context  # what it would average
     kept: float  # bytes that one copy keeps to go backwards
 
@@ -73,8 +73,10 @@ def silence(batch: Batch, site: int, answer: Answer, read: ReadRows) -> Silenced
     hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor)
     with torch.enable_grad(), hooks:
         answers = answer(replay(batch.rows(rows), edit, read=read), rows)
-        slopes = edit.slopes_of(answers)
-    return Silenced(wide(answers.detach()), slopes, edit.context, sum(kept.values()) / len(batch))
+        gradients = edit.gradients_of(answers)
+    return Silenced(
+        at_least_float32(answers.detach()), gradients, edit.context, sum(kept.values()) / len(batch)
+    )
 
 
 def _memory(tensor: Tensor) -> tuple[int, int]:

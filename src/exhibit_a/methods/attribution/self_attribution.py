@@ -30,7 +30,7 @@ from exhibit_a.methods.attribution.path_integral import (
 )
 from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.methods.registry import method, rows_of
-from exhibit_a.numerics.exact import wide
+from exhibit_a.numerics.precision import at_least_float32
 from exhibit_a.numerics.quadrature import RuleName
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
@@ -39,7 +39,7 @@ from exhibit_a.subject.site_names import layer_name
 from exhibit_a.trace.batches import of_one
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.passes import answering_from
-from exhibit_a.trace.targets import Target, chosen_target, reached
+from exhibit_a.trace.targets import Target, chosen_target, target_value
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -168,7 +168,7 @@ def self_attribution(
         batch,
         lambda output, _: asked(output),
         Plan(rule, steps, tolerance),
-        whole=wide(reached(trace, chosen).detach()),
+        whole=at_least_float32(target_value(trace, chosen).detach()),
     )
     return SelfAttribution(
         tokens=trace.tokens,

@@ -23,17 +23,17 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.errors import BrokenInvariantError
-from exhibit_a.methods.explanation.corners import farthest_corner
 from exhibit_a.methods.explanation.flow import readout
+from exhibit_a.methods.explanation.two_key_optimum import farthest_corner
 from exhibit_a.methods.identifiability.alternatives import alternative_attention
 from exhibit_a.numerics.distances import farthest_divergence, jensen_shannon, total_variation
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.shapes import Attention, HasLogits
 from exhibit_a.subject.tap import AttentionCall
+from exhibit_a.trace.answer_rows import rows_read
 from exhibit_a.trace.answers import logits_along
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit
-from exhibit_a.trace.reading import rows_read
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target
 
@@ -156,7 +156,9 @@ class AdversarySearch:
             for head in range(len(self.attention[site]))
         ]
         farthest = torch.stack([alternative.farthest for alternative in alternatives])
-        return float(jensen_shannon(farthest, exact(self.attention[site][:, row]).cpu()).mean())
+        return float(
+            jensen_shannon(farthest, to_float64(self.attention[site][:, row]).cpu()).mean()
+        )
 
     def climb(self, group: Group, restarts: int, steps: int, seeded: torch.Generator) -> Maps:
         """The farthest maps of one long climb, or of others where that leads not far enough."""
@@ -247,22 +249,22 @@ class AdversarySearch:
             return None
         others = self._maps({site: self._starts(site, 4, seeded)[1:]})[site]
         maps = torch.cat([attention[None], others]).requires_grad_()
-        odds = exact(self.run({site: maps}).logit()[:, 0, 1])
-        (slope,) = torch.autograd.grad(odds.sum(), maps)
-        steepness = slope[0].abs().amax(-1)
+        odds = to_float64(self.run({site: maps}).logit()[:, 0, 1])
+        (gradient,) = torch.autograd.grad(odds.sum(), maps)
+        steepness = gradient[0].abs().amax(-1)
         matters = steepness > 1e-5 * steepness.amax()
-        linear = odds[0] + exact((maps - maps[0]) * slope[0]).sum((1, 2, 3))
+        linear = odds[0] + to_float64((maps - maps[0]) * gradient[0]).sum((1, 2, 3))
         if int(matters.sum()) != 1 or not torch.allclose(odds, linear, rtol=1e-3, atol=1e-3):
             return None
         head, query = (int(place) for place in matters.nonzero()[0])
-        seen, score = visible[query], slope[0, head, query].detach()
-        offset = odds[0].detach() - exact(attention[head, query]) @ exact(score)
+        seen, score = visible[query], gradient[0, head, query].detach()
+        offset = odds[0].detach() - to_float64(attention[head, query]) @ to_float64(score)
         inside = torch.tensor([-self.inner, self.inner], device=offset.device)
-        ends = (exact(self.answer[0, 1]) + inside).clamp(0, 1)
+        ends = (to_float64(self.answer[0, 1]) + inside).clamp(0, 1)
         low, high = (ends.logit() - offset).tolist()
         least = attention.masked_fill(~visible, torch.inf).argmin(-1, keepdim=True)
         best = torch.zeros_like(attention).scatter(-1, least, 1.0)
-        row = exact(attention[head, query][seen])
-        corner = farthest_corner(row, exact(score[seen]), low, high)
+        row = to_float64(attention[head, query][seen])
+        corner = farthest_corner(row, to_float64(score[seen]), low, high)
         best[head, query, seen] = corner.to(attention)
         return {site: best}

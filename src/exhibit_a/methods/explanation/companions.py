@@ -29,6 +29,13 @@ from exhibit_a.errors import (
     require_choice,
 )
 from exhibit_a.extras import extra
+from exhibit_a.methods.custom_methods import (
+    STANDARD_ERROR,
+    Checks,
+    Scores,
+    TokenAttribution,
+    attribution_of,
+)
 from exhibit_a.methods.explanation.decomposition import alti_maps, norm_maps, value_zeroing_maps
 from exhibit_a.methods.explanation.erasure import (
     Erase,
@@ -47,15 +54,8 @@ from exhibit_a.methods.explanation.flow import (
     rollout,
     steps,
 )
-from exhibit_a.methods.own import (
-    STANDARD_ERROR,
-    Checks,
-    Scores,
-    TokenAttribution,
-    attribution_of,
-)
 from exhibit_a.methods.registry import Cost, Need, attributions, method, rows_of, token_method
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.numerics.shapley import shapley_values
 from exhibit_a.trace.capture import Trace
@@ -356,7 +356,7 @@ class _Ridge:
     def fit(self, train_data: Iterable[tuple[Tensor, Tensor, Tensor]]) -> None:
         """Fit coefficients and an intercept; only the coefficients are held small."""
         columns = zip(*train_data, strict=True)
-        rows, answers, weights = (exact(torch.cat(column)) for column in columns)
+        rows, answers, weights = (to_float64(torch.cat(column)) for column in columns)
         rows = torch.cat([rows, torch.ones_like(rows[:, :1])], 1)
         scale = weights.reshape(-1, 1).sqrt()
         penalty = self.strength * torch.eye(rows.shape[1], dtype=rows.dtype)[:-1]

@@ -26,7 +26,7 @@ from torch.utils.hooks import RemovableHandle
 from exhibit_a.errors import NotComputableError, UnsupportedModelError
 from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.numerics.distances import cosine_distance
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.subject.anatomy import Args, Kwargs, Site, first_hidden
 from exhibit_a.subject.guard import Forward, StopEarly, frozen_eval, here_only, hooked
 from exhibit_a.subject.packing import wrap_layers
@@ -59,15 +59,15 @@ class Mixture:
 
     def norms(self) -> Map:
         """The length of every decomposed vector, through one Gram matrix for each key."""
-        vectors = exact(self.sources.transpose(0, 1))  # key, head, d_model
-        weights = exact(self.attention.permute(2, 1, 0))  # key, query, head
+        vectors = to_float64(self.sources.transpose(0, 1))  # key, head, d_model
+        weights = to_float64(self.attention.permute(2, 1, 0))  # key, query, head
         squares = ((weights @ (vectors @ vectors.mT)) * weights).sum(-1).T
         diagonal = self.attention.diagonal(dim1=1, dim2=2)  # head, query
         if len(self.residual) == squares.shape[1]:
             itself = torch.einsum("hq,hqd->qd", diagonal, self.sources)
-            added = exact(self.residual * (self.residual + 2 * itself)).sum(-1)
+            added = to_float64(self.residual * (self.residual + 2 * itself)).sum(-1)
             squares = squares + added.diag()
-        norms = squares.clamp_min(0).sqrt() * exact(self.shrink)[:, None]
+        norms = squares.clamp_min(0).sqrt() * to_float64(self.shrink)[:, None]
         return norms.to(self.attention.dtype).to(self.attention.device)
 
     def blocks(self) -> Iterator[tuple[slice, Float[Tensor, "row key d_model"]]]:

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, require_choice
 from exhibit_a.examples import read_examples
+from exhibit_a.methods.custom_methods import token_scores
 from exhibit_a.methods.explanation.erasure import (
     Erase,
     cut_short,
@@ -38,10 +39,9 @@ from exhibit_a.methods.explanation.erasure import (
     removable,
     require_way,
 )
-from exhibit_a.methods.own import token_scores
 from exhibit_a.methods.registry import Cost, Method, attributions, method
-from exhibit_a.numerics.exact import exact
 from exhibit_a.numerics.intervals import bootstrap_interval, sign_flip_p_value
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.progress import Progress, tell
 from exhibit_a.results.result import Result
@@ -213,7 +213,7 @@ class _Case:
             logits = logits_along(output, place(lengths), len(indices)).float().cpu()
             shares = torch.softmax(logits, -1)[:, torch.arange(len(indices)), indices]
             share = shares[:, 0] if len(indices) == 1 else shares.log().mean(-1).exp()
-            return torch.cat([exact(share).unsqueeze(1), exact(logits.argmax(-1))], 1)
+            return torch.cat([to_float64(share).unsqueeze(1), to_float64(logits.argmax(-1))], 1)
 
         numbers = read_from(subject, texts, read)
         return _Answers(numbers[:, 0].float(), numbers[:, 1:].long())

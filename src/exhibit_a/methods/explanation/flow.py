@@ -23,11 +23,11 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.subject.anatomy import VISION, Site, main_stack
+from exhibit_a.trace.answer_rows import ending_in
 from exhibit_a.trace.capture import Trace
-from exhibit_a.trace.edits import Nudge
+from exhibit_a.trace.edits import ContextGradients
 from exhibit_a.trace.layers import hidden_of_output
 from exhibit_a.trace.passes import answering_from
-from exhibit_a.trace.reading import ending_in
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target
 
@@ -48,8 +48,8 @@ def readout(trace: Trace, target: Target) -> Row:
     kept, position = answering_from(trace.keeping("hidden"), target.position)
     last = hidden_of_output(kept.layer_outputs[-1]).detach().clone().requires_grad_()
     answer = replace(target, scale="logit", position=position)(ending_in(kept, last))
-    (slope,) = torch.autograd.grad(answer.sum(), last)
-    weight: Tensor = slope[0].norm(dim=-1)
+    (gradient,) = torch.autograd.grad(answer.sum(), last)
+    weight: Tensor = gradient[0].norm(dim=-1)
     return weight / weight.sum()
 
 
@@ -131,12 +131,12 @@ def attention_times_gradient(
     trace.subject.require_gradients()
     kept = trace.keeping("attention", "values")
     passed, position = answering_from(kept, target.position)
-    tap = Nudge()
+    tap = ContextGradients()
     answer = replace(target, position=position)(replay(passed, tap, start=0)).sum()
-    slopes = torch.autograd.grad(answer, tap.nudges, materialize_grads=True)
+    gradients = torch.autograd.grad(answer, tap.nudges, materialize_grads=True)
     for site in sites:
         attention, values = kept.attention[site.index], kept.values[site.index]
-        yield attention * (slopes[site.index][0] @ values.mT)
+        yield attention * (gradients[site.index][0] @ values.mT)
 
 
 def _pipes(start: Row, maps: Sequence[Map]) -> csr_array:

@@ -18,7 +18,7 @@ from exhibit_a.methods.explanation.erasure import (
     moving_with_the_end,
     read_from,
 )
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.shapes import HasLogits
 from exhibit_a.subject.anatomy import ANSWERS
 from exhibit_a.trace.answers import NUMBERS, logits_along
@@ -110,10 +110,10 @@ class ShortenedTexts:
         place = self.place(lengths)
         place = None if place is None else place - first
         logits = logits_along(output, place, len(self.target.indices))
-        margins = margin_of(self.target).of(exact(logits))
+        margins = margin_of(self.target).of(to_float64(logits))
         indices = torch.tensor(self.target.indices, device=logits.device)
         given = (logits.argmax(-1) == indices).all(-1)
-        return torch.stack([margins, exact(given)], -1)
+        return torch.stack([margins, to_float64(given)], -1)
 
 
 def _listed(rows: Numbers) -> list[Answer]:

@@ -21,10 +21,10 @@ from exhibit_a.shapes import Attention, Queries, SharedKeys
 from exhibit_a.subject.anatomy import check_site
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap
+from exhibit_a.trace.answer_rows import rows_read
 from exhibit_a.trace.answers import distributions
 from exhibit_a.trace.batches import Batch
 from exhibit_a.trace.gold import Gold
-from exhibit_a.trace.reading import rows_read
 from exhibit_a.trace.replay import replay
 
 What = Literal["attention", "keys", "features"]
@@ -158,8 +158,8 @@ class Rerun:
         self.batch, self.texts = batch, _Texts(places, lengths)
         if gold is None:
             answer = distributions(batch.subject, batch.output, lengths).argmax(-1, keepdim=True)
-            goes_on = batch.output.logits.ndim == 3
-            gold = Gold(answer, (lengths - 1).to(answer.device) if goes_on else None)
+            is_causal_lm = batch.output.logits.ndim == 3
+            gold = Gold(answer, (lengths - 1).to(answer.device) if is_causal_lm else None)
         self.gold = gold
         self.unchanged = torch.softmax(gold.logits(batch.output).float(), -1)
         self.read = rows_read(batch, lambda output: gold.logits(output).float())

@@ -2,7 +2,7 @@
 
 Families name, fuse and interleave their projections as they like. So the output of every Linear and
 Conv1D becomes the start of a graph, and each head's query, key and value is differentiated: an
-output with a slope feeds that head, through whatever rotation or norm lies between.
+output with a gradient feeds that head, through whatever rotation or norm lies between.
 """
 
 from dataclasses import dataclass
@@ -180,11 +180,11 @@ class _FeedingWatcher(Tap):
             noise = torch.randn(heads.shape, generator=self.seeded).to(heads)
             for head in range(heads.shape[1]):
                 total = (heads[:, head] * noise[:, head]).sum()
-                slopes = torch.autograd.grad(
+                gradients = torch.autograd.grad(
                     total, list(leaves.values()), retain_graph=True, allow_unused=True
                 )
-                for name, slope in zip(leaves, slopes, strict=True):
-                    if slope is not None:
-                        outputs = slope.flatten(0, -2).abs().sum(0).nonzero().flatten()
+                for name, gradient in zip(leaves, gradients, strict=True):
+                    if gradient is not None:
+                        outputs = gradient.flatten(0, -2).abs().sum(0).nonzero().flatten()
                         feeding.setdefault((name, what), []).append(outputs)
         self.feeding[call.site] = feeding

@@ -28,7 +28,7 @@ from exhibit_a.examples import Example, fingerprint, read_examples
 from exhibit_a.examples.labels import limited
 from exhibit_a.methods.attribution.path_integral import WALK, Plan, attribute
 from exhibit_a.methods.registry import method
-from exhibit_a.numerics.exact import wide
+from exhibit_a.numerics.precision import at_least_float32
 from exhibit_a.progress import Progress
 from exhibit_a.results.plain import Stored
 from exhibit_a.results.result import Result
@@ -36,6 +36,7 @@ from exhibit_a.shapes import HasLogits, Scores
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject
+from exhibit_a.trace.answer_rows import rows_read
 from exhibit_a.trace.answers import require_distribution
 from exhibit_a.trace.batches import (
     Batch,
@@ -46,9 +47,8 @@ from exhibit_a.trace.batches import (
     run,
     stand_alone,
 )
-from exhibit_a.trace.edits import Nudge
+from exhibit_a.trace.edits import ContextGradients
 from exhibit_a.trace.gold import Gold, gold_of_examples, prompt_of
-from exhibit_a.trace.reading import rows_read
 from exhibit_a.trace.replay import replay
 
 Measure = Literal["attribution", "taylor", "ablation", "attention"]
@@ -276,14 +276,16 @@ class _Taylor(_Measure):
     def __call__(self, batch: Batch, gold: Gold) -> dict[str, Tensor]:
         """What the loss would gain without each head, to first order."""
         batch.subject.require_gradients()
-        edit = Nudge()
+        edit = ContextGradients()
         with torch.enable_grad():
             _, losses = gold.right_and_loss(replay(batch, edit, start=0))
-            slopes = torch.autograd.grad(losses.sum(), edit.nudges, materialize_grads=True)
+            gradients = torch.autograd.grad(losses.sum(), edit.nudges, materialize_grads=True)
         changes = []
-        for site, (slope, context) in enumerate(zip(slopes, edit.seen, strict=True)):
+        for site, (gradient, context) in enumerate(zip(gradients, edit.seen, strict=True)):
             real = batch.real_queries(site)[:, None, :, None]
-            changes.append((wide(slope) * wide(context) * real).sum((2, 3)).abs())
+            changes.append(
+                (at_least_float32(gradient) * at_least_float32(context) * real).sum((2, 3)).abs()
+            )
         return {"loss change": _table(changes)}
 
 
@@ -319,7 +321,7 @@ class _Attention(_Measure):
         maxima, means = [], []
         for site, attention in enumerate(batch.attention):
             real = batch.real_queries(site)[:, None]
-            rows = wide(attention)
+            rows = at_least_float32(attention)
             count, keys = real.sum(-1), batch.real_keys(site).sum(-1)[:, None]
             maxima.append((rows.amax(-1) * real).sum(-1) / count)
             means.append((rows.sum(-1) * real).sum(-1) / (count * keys))

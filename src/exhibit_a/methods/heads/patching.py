@@ -20,16 +20,16 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
-from exhibit_a.methods.own import Checks
+from exhibit_a.methods.custom_methods import Checks
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.correlation import pearson
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import Context, SiteHeads
 from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.capture import Trace, capture
-from exhibit_a.trace.edits import Edit, Nudge
+from exhibit_a.trace.edits import ContextGradients, Edit
 from exhibit_a.trace.passes import answering_from
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target, chosen_target
@@ -99,7 +99,7 @@ def head_patching(
     effects = _first_order(kept, chosen, change)
     patched = _patched(kept, chosen, outputs, verify, seed)
     tried = ~torch.cat(patched).isnan()
-    both = exact(torch.cat(effects)[tried]), exact(torch.cat(patched)[tried])
+    both = to_float64(torch.cat(effects)[tried]), to_float64(torch.cat(patched)[tried])
     agreement = _agreement(*both) if int(tried.sum()) > 2 else torch.nan
     return HeadPatching(
         tokens=trace.tokens,
@@ -155,13 +155,13 @@ def _first_order(
     """(z' − z) · ∂F/∂z for every head, in one forward and one backward pass."""
     trace.subject.require_gradients()
     passed, position = answering_from(trace, target.position)
-    tap = Nudge()
+    tap = ContextGradients()
     with torch.enable_grad():
         answer = replace(target, position=position)(replay(passed, tap, start=0)).sum()
-        slopes = torch.autograd.grad(answer, tap.nudges, materialize_grads=True)
+        gradients = torch.autograd.grad(answer, tap.nudges, materialize_grads=True)
     return tuple(
-        (moved.float() * slope[0].float()).sum((1, 2)).cpu()
-        for moved, slope in zip(change, slopes, strict=True)
+        (moved.float() * gradient[0].float()).sum((1, 2)).cpu()
+        for moved, gradient in zip(change, gradients, strict=True)
     )
 
 

@@ -4,7 +4,7 @@ Silencing a head proves that it is not needed; removing it makes the model small
 weights to remove is observed, not known by name:
 
 1. run a copy of the model, and let the output of every Linear and Conv1D be the start of a graph;
-2. ask each head's query, key and value for slopes: the outputs with a slope feed that head;
+2. ask each head's query, key and value for gradients: the outputs with a gradient feed that head;
 3. remove those outputs, and the inputs of the output projection that the head wrote to. Keys and
    values that heads share are removed with the last of them;
 4. the attention module may remember how many heads it had. Its whole-number attributes are changed,
@@ -31,7 +31,7 @@ from transformers import PretrainedConfig, PreTrainedModel
 from exhibit_a.errors import BadRequestError, UnsupportedModelError, first_line
 from exhibit_a.methods.heads.head_weights import Change, observe_feeding, plan_removal, remove
 from exhibit_a.methods.registry import Cost, method
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.shapes import Inputs
 from exhibit_a.subject.anatomy import Site, check_site
 from exhibit_a.subject.encoding import probe
@@ -209,7 +209,9 @@ def off_by(
         if recorder.shapes[site] != shape:
             raise ValueError(f"site {site} has {recorder.shapes[site]} instead of {shape}")
     pairs = zip(answer, wanted, strict=True)
-    return max(float((exact(ours) - exact(theirs)).abs().amax()) for ours, theirs in pairs)
+    return max(
+        float((to_float64(ours) - to_float64(theirs)).abs().amax()) for ours, theirs in pairs
+    )
 
 
 class _ShapeRecorder(Tap):

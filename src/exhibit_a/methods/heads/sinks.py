@@ -26,8 +26,8 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.attribution.contribution import along_output
+from exhibit_a.methods.custom_methods import Checks, TokenAttribution
 from exhibit_a.methods.identifiability.effective import effective_attention
-from exhibit_a.methods.own import Checks, TokenAttribution
 from exhibit_a.methods.registry import Cost, method, rows_of
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import Options, SiteHeads

@@ -19,8 +19,8 @@ from exhibit_a.errors import BrokenInvariantError
 from exhibit_a.methods.identifiability.alternatives import rounding_of
 from exhibit_a.methods.identifiability.polytope import SAME_OUTPUT
 from exhibit_a.methods.identifiability.row_moves import SOLVED, RowMoves
-from exhibit_a.numerics.exact import exact, exact_device
-from exhibit_a.numerics.parallel import shares, spread
+from exhibit_a.numerics.parallel import chunk_slices, parallel_map
+from exhibit_a.numerics.precision import exact_device, to_float64
 from exhibit_a.numerics.spilling import spilled
 from exhibit_a.shapes import SiteMap, SiteRows
 from exhibit_a.subject.guard import floating
@@ -94,8 +94,8 @@ def _move_site(trace: Trace, site: int, wanted: RowMarks) -> tuple[SiteMap, Site
     place = exact_device(attention.device)
     dtype = torch.promote_types(attention.dtype, torch.float32)
 
-    own = exact(attention)
-    solver = RowMoves.of(exact(values))
+    own = to_float64(attention)
+    solver = RowMoves.of(to_float64(values))
     heads, queries = wanted.to(place).nonzero().unbind(1)
 
     def move_some(some: Tensor) -> tuple[Tensor, Tensor]:
@@ -106,9 +106,11 @@ def _move_site(trace: Trace, site: int, wanted: RowMarks) -> tuple[SiteMap, Site
         return torch.where(kept.unsqueeze(-1), moved, rows), residual.where(kept, 0)
 
     at_a_time = max(1, WORKSPACE // (8 * solver.width**2))
-    runs = shares(len(heads), at_a_time, place)
+    runs = chunk_slices(len(heads), at_a_time, place)
     rows, residuals = zip(
-        *spread(lambda run: move_some(torch.arange(len(heads), device=place)[run]), runs, place),
+        *parallel_map(
+            lambda run: move_some(torch.arange(len(heads), device=place)[run]), runs, place
+        ),
         strict=True,
     )
     moved, all_rows = own.to(dtype, copy=True), torch.cat(rows)
@@ -128,8 +130,10 @@ def _affordable(
         return list(free)
     heads = sum(len(marks) for marks in free)
     if first is None:
-        return [_largest(exact(marks), max(1, limit // heads)) & marks for marks in free]
-    worth = [exact(share).cpu() * marks.cpu() for share, marks in zip(first, free, strict=True)]
+        return [_largest(to_float64(marks), max(1, limit // heads)) & marks for marks in free]
+    worth = [
+        to_float64(share).cpu() * marks.cpu() for share, marks in zip(first, free, strict=True)
+    ]
     few = [_largest(site, FEWEST) & marks.cpu() for site, marks in zip(worth, free, strict=True)]
     pairs = zip(worth, few, strict=True)
     ranked = torch.cat([site.masked_fill(some, torch.inf).flatten() for site, some in pairs])

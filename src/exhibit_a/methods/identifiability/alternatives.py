@@ -14,7 +14,7 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.methods.identifiability.polytope import polytope
 from exhibit_a.methods.registry import Cost, method, rows_of
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
@@ -91,7 +91,9 @@ def alternative_attention(
     place = query if trace.rows is None else trace.rows.index(query)
     seen = trace.visible[site][place]
     row, values = trace.attention[site][head, place, seen], trace.values[site][head, seen]
-    valid = polytope(exact(row), exact(values), samples=samples, generator=generator(seed))
+    valid = polytope(
+        to_float64(row), to_float64(values), samples=samples, generator=generator(seed)
+    )
     rows = _over_all_keys(torch.cat([valid.farthest.unsqueeze(0), valid.corners]), seen)
     where = {"site": site, "head": head, "query": query}
     return AlternativeAttention(
@@ -128,7 +130,7 @@ def _over_all_keys(
 ) -> Float[Tensor, "*row key"]:
     """Weights over the keys that are seen, with zeros for the other keys."""
     every = torch.zeros(*weights.shape[:-1], len(seen), dtype=torch.float64)
-    every[..., seen.cpu()] = exact(weights)
+    every[..., seen.cpu()] = to_float64(weights)
     return every
 
 

@@ -30,7 +30,7 @@ from exhibit_a.methods.identifiability.freedom import degrees_of_freedom
 from exhibit_a.methods.identifiability.losses import Losses
 from exhibit_a.methods.identifiability.projection import Convention, project
 from exhibit_a.methods.identifiability.ranks import surely_independent, tolerance_for
-from exhibit_a.numerics.exact import exact, exact_device
+from exhibit_a.numerics.precision import exact_device, to_float64
 from exhibit_a.shapes import Attention, Values, Visible
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap, shared_to_all
@@ -73,8 +73,8 @@ def effective_statistics(
         "borderline": ~projection.identifiable & ~projection.unidentifiable,
     }
     for name, rows in by_row.items():
-        numbers[name][rest] = exact(rows).mean(-1)
-    numbers["pearson"][rest] = exact(lost.pearson)
+        numbers[name][rest] = to_float64(rows).mean(-1)
+    numbers["pearson"][rest] = to_float64(lost.pearson)
     effective = attention.to(projection.effective.dtype).clone()
     effective[rest] = projection.effective
     return numbers, effective
@@ -133,9 +133,9 @@ class FreedomSummary(Tap):
             for name in ("same_output", "same_sum", "not_negative", "generated", "reach")
             if (rows := getattr(freedom, name)) is not None
         }
-        means = {name: exact(rows).mean(-1) for name, rows in counts.items()}
+        means = {name: to_float64(rows).mean(-1) for name, rows in counts.items()}
         unique = {
-            f"unique_{name}": exact(rows == 0).mean(-1)
+            f"unique_{name}": to_float64(rows == 0).mean(-1)
             for name, rows in counts.items()
             if name != "reach"
         }
@@ -161,7 +161,7 @@ def _nothing_lost(shape: torch.Size, visible: Visible) -> dict[str, HeadNumbers]
     place = exact_device(visible.device)
     zero = torch.zeros(shape, dtype=torch.float64, device=place)
     return {
-        "rank": zero + exact(visible.sum(-1)).mean(),
+        "rank": zero + to_float64(visible.sum(-1)).mean(),
         "nullity": zero.clone(),
         "null_fraction": zero.clone(),
         "moved": zero.clone(),

@@ -23,7 +23,7 @@ from exhibit_a.methods.identifiability.effective import (
 )
 from exhibit_a.methods.identifiability.freedom import Freedom, degrees_of_freedom
 from exhibit_a.methods.registry import Cost, method, rows_of
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import SiteRows
 from exhibit_a.subject.anatomy import NO_PRODUCT, Site
@@ -50,7 +50,7 @@ class AttentionIdentifiability(Result):
         """The share of rows that are the only ones possible, under each demand that was counted."""
         demands = (self.same_output, self.same_sum, self.not_negative, self.generated)
         counts = [count for demand in demands if (count := demand[site]) is not None]
-        return torch.stack([exact(count[count >= 0] == 0).mean() for count in counts])
+        return torch.stack([to_float64(count[count >= 0] == 0).mean() for count in counts])
 
 
 @method(
@@ -181,7 +181,7 @@ def _site_means(result: EffectiveAttention, name: str) -> Float[Tensor, " site"]
     """The mean over heads, and over real rows where there are rows, of every site."""
     means = []
     for site_numbers in getattr(result, name):
-        numbers = exact(site_numbers)
+        numbers = to_float64(site_numbers)
         means.append(numbers[(numbers != PADDING) & ~numbers.isnan()].mean())
     return torch.stack(means)
 

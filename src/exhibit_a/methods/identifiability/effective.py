@@ -29,8 +29,8 @@ from exhibit_a.methods.identifiability.ranks import (
 )
 from exhibit_a.methods.identifiability.value_bias import value_bias as observed_bias
 from exhibit_a.methods.registry import Cost, method, rows_of, token_method
-from exhibit_a.numerics.exact import exact, returned
 from exhibit_a.numerics.parallel import one_thread
+from exhibit_a.numerics.precision import returned, to_float64
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteHeads, SiteMap, SiteRows
@@ -185,7 +185,7 @@ def _deficient_heads(trace: Trace) -> list[DeficientHeads]:
 
 def rank_deficient_projections(weight: Float[Tensor, "head d_head d_model"]) -> DeficientHeads:
     """The heads whose output projection has not full rank, each with its U·S."""
-    exact_weight = exact(weight)
+    exact_weight = to_float64(weight)
     finest = tolerance_for(weight.dtype, weight.shape[-1]).of(weight.shape[-2])
     with one_thread():
         full = surely_independent(exact_weight, Tolerance(0.0, weight.shape[-1], finest))
@@ -206,7 +206,7 @@ def as_projected(
     """Values with those of the deficient heads as their output projection lets them through."""
     if not deficient:
         return values
-    passed = exact(values)
+    passed = to_float64(values)
     for head, directions in deficient.items():
         squeezed = passed[..., head, :, :] @ directions
         missing = values.shape[-1] - squeezed.shape[-1]

@@ -31,8 +31,8 @@ from exhibit_a.methods.identifiability.ranks import (
     tolerance_for,
     with_ones,
 )
-from exhibit_a.numerics.exact import exact, exact_device, returned
-from exhibit_a.numerics.parallel import shares, spread
+from exhibit_a.numerics.parallel import chunk_slices, parallel_map
+from exhibit_a.numerics.precision import exact_device, returned, to_float64
 
 WORKSPACE = 2**23  # bytes of float64 that a thread works on at a time, if more than one row
 
@@ -68,13 +68,13 @@ def degrees_of_freedom(
     sets = key_sets(visible)
     if not len(visible):
         none = torch.zeros(len(attention), 0, dtype=torch.long, device=device)
-        no_rows = returned(exact(none), device)
+        no_rows = returned(to_float64(none), device)
         keyed = (none, none, no_rows) if keys is not None else (None, None, None)
         return Freedom(none, none, none, *keyed)
 
     def count_heads(heads: slice) -> list[Tensor]:
-        weights = exact(attention[heads]).masked_fill(~visible, 0)
-        exact_values = exact(values[heads])
+        weights = to_float64(attention[heads]).masked_fill(~visible, 0)
+        exact_values = to_float64(values[heads])
         summed = with_ones(exact_values, sets)
         plain = tolerance_for(precision, values.shape[-1], rtol)
         wider = tolerance_for(precision, summed.shape[-1], rtol)
@@ -84,7 +84,7 @@ def degrees_of_freedom(
         if keys is None:
             return [same_output, same_sum, not_negative]
         line = tolerance_for(precision, max(values.shape[-1], keys.shape[-1]), rtol)
-        exact_keys = exact(keys[heads])
+        exact_keys = to_float64(keys[heads])
         at_a_time = max(1, WORKSPACE // (len(weights) * _bytes_of_moves(values, keys)))
         row_runs = zip(
             torch.split(weights, at_a_time, dim=1), torch.split(visible, at_a_time), strict=True
@@ -98,8 +98,8 @@ def degrees_of_freedom(
     bytes_per_head = 8 * attention[0].numel()
     if keys is not None:
         bytes_per_head += values.shape[1] * _bytes_of_moves(values, keys)
-    head_runs = shares(len(attention), max(1, WORKSPACE // bytes_per_head), place)
-    by_run = spread(count_heads, head_runs, place)
+    head_runs = chunk_slices(len(attention), max(1, WORKSPACE // bytes_per_head), place)
+    by_run = parallel_map(count_heads, head_runs, place)
     counts = [returned(torch.cat(runs), device) for runs in zip(*by_run, strict=True)]
     return Freedom(*counts, *[None] * (6 - len(counts)))
 

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.methods.identifiability.projection import Measured, Projection
-from exhibit_a.numerics.exact import exact, exact_device, returned
+from exhibit_a.numerics.precision import exact_device, returned, to_float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class Losses:
             null.abs().sum(-1),
         )
         for rows, number in zip(self._numbers, numbers, strict=True):
-            rows[part.heads, part.rows] = exact(number)
+            rows[part.heads, part.rows] = to_float64(number)
 
     def of(self, projection: Projection) -> Lost:
         """What the projection took, once it is done."""

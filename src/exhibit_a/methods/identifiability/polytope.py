@@ -24,7 +24,7 @@ from scipy.optimize import linprog
 from torch import Tensor
 
 from exhibit_a.errors import BrokenInvariantError
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 
 DEPENDENT = 1e-12  # singular values of [V, 1] below this share of the largest impose nothing
 SAME_OUTPUT = 1e-9  # how well an alternative must reproduce the output, in units of the values
@@ -64,8 +64,8 @@ def polytope(
     generator: torch.Generator | None = None,
 ) -> Polytope:
     """Explore the valid rows with the same output as ``row``; ``samples`` corners at random."""
-    observed = exact(row.detach()).cpu().numpy()
-    equations = np.column_stack([exact(values.detach()).cpu().numpy(), np.ones(len(observed))])
+    observed = to_float64(row.detach()).cpu().numpy()
+    equations = np.column_stack([to_float64(values.detach()).cpu().numpy(), np.ones(len(observed))])
     # step 1
     scale = np.abs(equations[:, :-1]).max(initial=0) or 1.0
     equations[:, :-1] /= scale

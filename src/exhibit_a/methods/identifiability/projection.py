@@ -44,8 +44,8 @@ from exhibit_a.methods.identifiability.ranks import (
 )
 from exhibit_a.methods.identifiability.spaces import Part, seen_in, space_of
 from exhibit_a.methods.identifiability.woodbury import solvers
-from exhibit_a.numerics.exact import exact, exact_device, returned
-from exhibit_a.numerics.parallel import shares, spread
+from exhibit_a.numerics.parallel import chunk_slices, parallel_map
+from exhibit_a.numerics.precision import exact_device, returned, to_float64
 
 WORKSPACE = 2**22  # bytes of attention that a thread works on, if more than one row of one head
 FEWEST_ROWS = 64  # rows of a head that are worth a product of their own
@@ -140,13 +140,13 @@ def project(
     effective = room(maps.shape, dtype=precision, device=maps.device)
 
     def project_heads(heads: slice) -> _Counted:
-        exact_values = exact(flat_values[heads])
+        exact_values = to_float64(flat_values[heads])
         exact_values = with_ones(exact_values, sets) if simplex else exact_values
         rows = _Rows(maps[heads], effective[heads], sets, heads.start, measures)
         return _project(rows, exact_values, sets, tolerance)
 
     at_a_time = WORKSPACE // (effective.element_size() * visible.shape[1] * FEWEST_ROWS)
-    runs = spread(project_heads, shares(len(maps), at_a_time, maps.device), maps.device)
+    runs = parallel_map(project_heads, chunk_slices(len(maps), at_a_time, maps.device), maps.device)
     counts = torch.cat([run.by_row for run in runs], 1).to(maps.device)
     least, rank, most = counts.reshape(3, *attention.shape[:-1])
     relative = [tolerance.of(size) for size in sets.size.tolist()]

@@ -28,8 +28,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from exhibit_a.methods.identifiability.key_sets import KeySets
-from exhibit_a.numerics.exact import exact
 from exhibit_a.numerics.parallel import one_thread
+from exhibit_a.numerics.precision import to_float64
 
 DOUBT = 10.0  # a singular value within this factor of the tolerance makes the rank borderline
 EXACT = torch.finfo(torch.float64).eps
@@ -168,7 +168,7 @@ def surely_independent(
     line = tolerance.lines(keys)[0]
     if keys > width or keys == 0 or line**2 < 1e3 * EXACT:
         return torch.zeros(values.shape[:-2], dtype=torch.bool, device=values.device)
-    exact_values = exact(values)
+    exact_values = to_float64(values)
     sure = factorised(exact_values @ exact_values.mT).surely_above(line)
     return sure.to(values.device)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from exhibit_a.methods.identifiability.key_sets import Block, KeySets
 from exhibit_a.methods.identifiability.ranks import EXACT, Factor, HeadMaps, Ranks, Tolerance
 from exhibit_a.methods.identifiability.woodbury import Solver
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 
 WELL_CONDITIONED = {torch.float32: 1e-8, torch.float64: 1e-6}  # smallest pivot of G, against 1
 SAME_SPACE = 1e-6  # how far directions below the tolerance may turn the space that is kept
@@ -74,12 +74,12 @@ class Space:
     def project(self, raw: HeadMaps, plan: Plan, part: Part, effective: HeadMaps) -> None:
         """Fill ``effective`` for a part of a block, over the keys of its span."""
         solver, block, owner = plan.solver, plan.solver.block, self.owner[part.heads]
-        weights = raw if plan.safe else exact(raw)
+        weights = raw if plan.safe else to_float64(raw)
         span = block.span
-        basis = self.rough[part.heads, span] if plan.safe else exact(self.basis[owner, span])
+        basis = self.rough[part.heads, span] if plan.safe else to_float64(self.basis[owner, span])
         solution = weights @ basis
         if solver.inverse is not None:
-            solution = solver.coefficients(exact(solution), owner, part.rows)  # step 4
+            solution = solver.coefficients(to_float64(solution), owner, part.rows)  # step 4
         if plan.safe:
             torch.matmul(solution.to(raw.dtype).to(raw.device), basis.mT, out=effective)
         else:
@@ -113,7 +113,7 @@ class Space:
         kinds, place = torch.unique(owner, return_inverse=True)
         directions = _leading(self.values[kinds][:, keys], self.counted.rank[kinds, index])[place]
         block = (heads[:, None, None], rows[:, None], keys - span.start)
-        projected = exact(raw[block]) @ directions @ directions.mT
+        projected = to_float64(raw[block]) @ directions @ directions.mT
         effective[heads[:, None], rows] = 0  # without a factor, there may be anything
         effective[block] = projected.to(effective.dtype).to(effective.device)
 

@@ -15,7 +15,7 @@ from exhibit_a.errors import BrokenInvariantError
 from exhibit_a.methods.mixing.hidden_attribution import contributions, displaced, estimated_norms
 from exhibit_a.methods.mixing.probing import Probing
 from exhibit_a.methods.mixing.pushforward import push_to_layers
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.subject.anatomy import main_stack
 from exhibit_a.trace.batches import Batch
 
@@ -38,7 +38,7 @@ class Mixtures:
     @property
     def displaced(self) -> EachLayer:
         """The share of tokens to whose hidden vector another contributes most."""
-        return exact(displaced(self.contribution)).mean(-1)
+        return to_float64(displaced(self.contribution)).mean(-1)
 
     @property
     def doubt(self) -> EachLayer:

@@ -26,7 +26,7 @@ from exhibit_a.methods.mixing.pushforward import lengths_of, push_to_heads
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.correlation import pearson, spearman
 from exhibit_a.numerics.distances import FARTHEST, jensen_shannon, total_variation
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.results.over_units import Rules
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
@@ -165,7 +165,7 @@ def _compared(
     rows, columns = kept[site.stack], kept[key_stack(site, trace.sequences)]
     local = trace.attention[site.index][:, rows][:, :, columns].cpu()
     visible = trace.visible[site.index][rows][:, columns].cpu()
-    scores = agreement(exact(local), shares, visible | (shares > 0))  # step 3
+    scores = agreement(to_float64(local), shares, visible | (shares > 0))  # step 3
     return local, shares.to(local.dtype), scores
 
 
@@ -214,7 +214,7 @@ class HeadLengths:
             weight = self.weights[number]
             moved = moved if weight is None else moved @ weight
             lengths = lengths_of(moved)[:, :, self.kept[self.sites[number].stack]]
-            self.squares[number].index_add_(0, places, exact(lengths).square().cpu())
+            self.squares[number].index_add_(0, places, to_float64(lengths).square().cpu())
 
     def shares(self) -> dict[int, HeadMap]:
         """The share of every source in every head output, by site."""

@@ -36,7 +36,7 @@ from exhibit_a.methods.mixing.pushforward import (
     push_to_layers,
 )
 from exhibit_a.methods.registry import Cost, method
-from exhibit_a.numerics.exact import exact, exact_device
+from exhibit_a.numerics.precision import exact_device, to_float64
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
@@ -261,7 +261,7 @@ class LayerLengths:
         """Count what a run of tangents did at every layer (step 1)."""
         rows = torch.arange(run.start, run.stop) if self.keep else source
         lengths = [lengths_of(states)[..., self.targets] for states in pushed]
-        self.table.index_add_(0, rows, exact(torch.stack(lengths, 2)).square().cpu())
+        self.table.index_add_(0, rows, to_float64(torch.stack(lengths, 2)).square().cpu())
 
     def norms(self, *, sketch: bool) -> tuple[EachMixing, EachMixing]:
         """‖J‖ of every layer, target and source, and the standard error of the contributions."""
@@ -315,7 +315,7 @@ def _spectral_norms(push: Pushforward, sources: Sequence[int], targets: Sequence
         block = torch.cat(runs, 1).permute(0, 2, 1, 3)  # (layer, target, d_model in, d_model out)
         squared = (block @ block.mT).to(exact_device(block.device))
         by_source.append(torch.linalg.eigvalsh(squared)[..., -1].clamp_min(0).sqrt())
-    return exact(torch.stack(by_source, -1)).cpu()
+    return to_float64(torch.stack(by_source, -1)).cpu()
 
 
 def _with_input(
@@ -328,11 +328,11 @@ def _with_input(
     if inputs is None:
         return torch.cat([torch.zeros_like(norms[:1]), norms])
     if norm == "times_input":
-        first = lengths_of(exact(inputs))
+        first = lengths_of(to_float64(inputs))
     else:
         size = inputs.shape[1] ** 0.5 if norm == "frobenius" else 1
         first = inputs.new_full((len(inputs),), size)
-    return torch.cat([torch.diag(exact(first).to(norms)).unsqueeze(0), norms])
+    return torch.cat([torch.diag(to_float64(first).to(norms)).unsqueeze(0), norms])
 
 
 def _require_finite(norms: Mixing, trace: Trace) -> None:

@@ -27,7 +27,7 @@ from exhibit_a.errors import BrokenInvariantError, NotComputableError, first_lin
 from exhibit_a.methods.mixing.folding import Fold, side_by_side
 from exhibit_a.methods.mixing.probing import Tangents
 from exhibit_a.methods.mixing.tangent_kernels import FirstOrder
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Context
 from exhibit_a.subject.anatomy import first_hidden
@@ -267,9 +267,9 @@ def _adjoint_gap(
     gradient: Tensor, stand_ins: tuple[Tensor, ...], probe: Tangents, pushed: list[Tensor]
 ) -> float:
     """How far ⟨Jᵀu, v⟩ is from ⟨u, Jv⟩, relative to the size of the vectors."""
-    backwards = (exact(gradient).sum(0) * exact(probe)).sum((1, 2))
+    backwards = (to_float64(gradient).sum(0) * to_float64(probe)).sum((1, 2))
     terms = [
-        (exact(stand_in.detach()) * exact(derivative)).flatten(1)
+        (to_float64(stand_in.detach()) * to_float64(derivative)).flatten(1)
         for stand_in, derivative in zip(stand_ins, pushed, strict=True)
     ]
     forwards = torch.stack([term.sum(1) for term in terms]).sum(0)

@@ -1,9 +1,9 @@
 """How can a first derivative be taken without paying for the second? By tangents for curves.
 
-Norms, softmax and activations are replaced by value + slope · change, where the slope is a constant
-and the change is zero. Value and first derivative are those of the kernel; the second derivative,
-which is not needed, is gone, and with it the slow code that computes it. Kernels that are not
-listed stay as they are, which costs time and no accuracy. The slopes are
+Norms, softmax and activations are replaced by value + gradient · change, where the gradient is a
+constant and the change is zero. Value and first derivative are those of the kernel; the second
+derivative, which is not needed, is gone, and with it the slow code that computes it. Kernels that
+are not listed stay as they are, which costs time and no accuracy. The gradients are
 
 1. of an activation f: f′, entry by entry;
 2. of softmax with probabilities p: c ↦ p ⊙ c − p (p · c);
@@ -26,7 +26,7 @@ LinearMap = Callable[[Tensor, Tensor], Tensor]
 
 
 class FirstOrder(FunctionMode):
-    """Puts value + slope · change in the place of curved kernels: the same to first order."""
+    """Puts value + gradient · change in the place of curved kernels: the same to first order."""
 
     def called(self, func: Function, args: Arguments, kwargs: Options) -> Any:
         """Call ``func``, or its tangent where that is known and a derivative is wanted."""
@@ -90,15 +90,15 @@ def _mapped(change: Tensor, linear: LinearMap, constant: Tensor) -> Tensor:
 
 
 def _activation(func: Callable[..., Tensor], input: Tensor, **options: object) -> Tensor:
-    """An activation as value + slope 1 · change; autograd gives f′ at this point."""
+    """An activation as value + gradient 1 · change; autograd gives f′ at this point."""
     point = input.detach().requires_grad_()
     value = func(point, **options)
-    (slope,) = torch.autograd.grad(value.sum(), point)
-    return value.detach() + slope * change_of(input)
+    (gradient,) = torch.autograd.grad(value.sum(), point)
+    return value.detach() + gradient * change_of(input)
 
 
 def _softmax(func: Callable[..., Tensor], input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """Softmax as value + slope 2 · change."""
+    """Softmax as value + gradient 2 · change."""
     probs = func(input.detach(), *args, **kwargs)
     dim = args[0] if args else kwargs["dim"]
     change = change_of(input).to(probs.dtype)
@@ -118,15 +118,15 @@ def _layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """A layer norm over the last axis as value + slope 3 · change."""
+    """A layer norm over the last axis as value + gradient 3 · change."""
     if len(normalized_shape) != 1:
         return F.layer_norm(input, normalized_shape, weight, bias, eps)
     point = input.detach()
     variance, mean = torch.var_mean(point, -1, unbiased=False, keepdim=True)
     steepness = (variance + eps).rsqrt()
-    slope = steepness if weight is None else weight * steepness
+    gradient = steepness if weight is None else weight * steepness
     value = F.layer_norm(point, normalized_shape, weight, bias, eps)
-    return value + slope * _mapped(change_of(input), _standardised, (point - mean) * steepness)
+    return value + gradient * _mapped(change_of(input), _standardised, (point - mean) * steepness)
 
 
 def _standardised(change: Tensor, standard: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ from exhibit_a.methods.mixing.token_task import (
     scored,
 )
 from exhibit_a.methods.registry import Cost, method
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import Options
 from exhibit_a.subject.subject import Subject
@@ -164,7 +164,7 @@ def _test_checks(score: Score, learned: Sequence[str]) -> dict[str, int | float 
     if learned:
         bounds = torch.stack([score.intervals()[CONTROL + name] for name in learned])
         inside = (bounds[..., 0] <= score.chance) & (score.chance <= bounds[..., 1])
-        at_chance = float(exact(inside).mean())
+        at_chance = float(to_float64(inside).mean())
     return {
         "test_texts": score.texts,
         "test_words": score.counts["words"],

@@ -21,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from exhibit_a.methods.mixing.token_search import Metric
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.numerics.seeds import generator
 
 HiddenRows = Float[Tensor, "layer row d_model"]
@@ -49,7 +49,7 @@ class Moments:
 
     def add(self, hidden: HiddenRows, targets: Float[Tensor, "target row d_input"]) -> None:
         """Add some rows."""
-        hidden, targets = exact(hidden).cpu(), exact(targets).cpu()
+        hidden, targets = to_float64(hidden).cpu(), to_float64(targets).cpu()
         self.count += hidden.shape[1]
         self.hidden += hidden.sum(1)
         self.gram.baddbmm_(hidden.mT, hidden)

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.numerics.seeds import generator
 
 REPLICATES = 500
@@ -86,7 +86,7 @@ def score_candidates(
         (overall == 1) * (words | special),
         (overall == 1) * special,
     ]
-    return torch.stack([exact(statistic).sum(1) for statistic in statistics])
+    return torch.stack([to_float64(statistic).sum(1) for statistic in statistics])
 
 
 def _nearness(a: Tensor, b: Tensor) -> Tensor:
@@ -108,10 +108,12 @@ class Score:
 
     def add(self, hits: Float[Tensor, "statistic map layer text"], words: Tensor) -> None:
         """Add the sums of some texts, and their numbers of words."""
-        weights = exact(torch.poisson(torch.ones(REPLICATES, len(words)), generator=self.chance_of))
+        weights = to_float64(
+            torch.poisson(torch.ones(REPLICATES, len(words)), generator=self.chance_of)
+        )
         self.sums += hits.sum(-1)
         self.replicates += torch.einsum("mlt,rt->rml", hits[0], weights)
-        self.replicate_words += weights @ exact(words)
+        self.replicate_words += weights @ to_float64(words)
         self.texts += len(words)
 
     @property

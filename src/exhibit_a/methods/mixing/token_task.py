@@ -33,7 +33,7 @@ from exhibit_a.methods.mixing.token_search import (
     score_candidates,
 )
 from exhibit_a.methods.mixing.token_states import SPLITS, Split, StateBatch, Texts, states
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.subject.subject import Subject
 
@@ -183,7 +183,7 @@ def scored(task: TokenTask, maps: dict[str, Map]) -> Score:
             hits.append(torch.stack(by_layer, 1))
         score.add(torch.stack(hits, 1).cpu(), words.sum(1).cpu())
         among = 1 + candidates.rivals(words).sum(-1)
-        score.chance_sum += float((exact(words) / exact(among)).sum())
+        score.chance_sum += float((to_float64(words) / to_float64(among)).sum())
         score.counts["words"] += int(words.sum())
         score.counts["all"] += int(batch.real.sum())
         score.counts["special"] += int(special.sum())
@@ -213,7 +213,7 @@ def memorised(task: TokenTask, controls: dict[str, Map]) -> tuple[ByLayer, float
                 near = _nearness(predicted[text], targets, task.metric)
                 right = near.diagonal(dim1=1, dim2=2)
                 rivals = near.masked_fill(twins, -torch.inf).amax(2)
-                hits[name] = hits.get(name, 0) + exact(right > rivals).sum(1).cpu()
+                hits[name] = hits.get(name, 0) + to_float64(right > rivals).sum(1).cpu()
         count += sum(sizes)
         if count >= MEMORISED:
             break

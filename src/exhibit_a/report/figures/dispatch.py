@@ -8,8 +8,8 @@ from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 
 from exhibit_a.errors import BadRequestError
+from exhibit_a.report.display_units import reading, unit_of
 from exhibit_a.report.figures.drawing import Canvas, Labels, Size
-from exhibit_a.report.reading import reading, unit_of
 from exhibit_a.results.result import Result
 from exhibit_a.trace.units import Asked
 

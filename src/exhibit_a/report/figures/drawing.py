@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, require_choice
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.report.figures.paper import (
     LINE,
     NameLocator,
@@ -193,7 +193,7 @@ def colormap(name: str | Colormap) -> Colormap:
 
 def numbers_of(tensor: Tensor) -> NDArray[np.float64]:
     """A tensor of any type and device as numbers that matplotlib can draw."""
-    array: NDArray[np.float64] = exact(tensor.detach()).cpu().numpy()
+    array: NDArray[np.float64] = to_float64(tensor.detach()).cpu().numpy()
     return array
 
 

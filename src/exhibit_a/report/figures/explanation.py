@@ -3,12 +3,12 @@
 import torch
 from matplotlib.axes import Axes
 
+from exhibit_a.methods.custom_methods import TokenAttribution
 from exhibit_a.methods.explanation.adversarial import AdversarialAttention
 from exhibit_a.methods.explanation.adversarial_keys import AdversarialKeys
 from exhibit_a.methods.explanation.faithfulness import RANDOM, Faithfulness
 from exhibit_a.methods.explanation.permutation import PermutationTest
 from exhibit_a.methods.explanation.pictures import Pictures
-from exhibit_a.methods.own import TokenAttribution
 from exhibit_a.numerics.distances import FARTHEST
 from exhibit_a.report.figures.dispatch import draw
 from exhibit_a.report.figures.drawing import (

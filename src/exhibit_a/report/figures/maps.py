@@ -6,7 +6,7 @@ from torch import Tensor
 
 from exhibit_a.methods.attribution.contribution import ContributionWeights
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
-from exhibit_a.methods.own import HeadMaps
+from exhibit_a.methods.custom_methods import HeadMaps
 from exhibit_a.report.figures.dispatch import draw
 from exhibit_a.report.figures.drawing import Canvas, heat_map, map_side, name_ticks
 from exhibit_a.report.figures.legends import colour_bar

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from exhibit_a.methods.attribution.reliance import Reliance
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.report.figures.dispatch import draw
 from exhibit_a.report.figures.drawing import Canvas, heat_map, literal, name_ticks
 from exhibit_a.report.figures.legends import colour_bar
@@ -49,5 +49,5 @@ def head_table(numbers: tuple[SiteHeads, ...], heads: int) -> Tensor:
     """Sites by heads; nothing where a site has fewer heads than others."""
     table = torch.full((len(numbers), heads), torch.nan, dtype=torch.double)
     for row, site in zip(table, numbers, strict=True):
-        row[: len(site)] = exact(site)
+        row[: len(site)] = to_float64(site)
     return table

@@ -4,7 +4,7 @@ from exhibit_a.methods.attribution.contribution import ContributionWeights
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.attribution.tree import AttributionTree
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.report.sentences import reliance_sentences
 from exhibit_a.report.summaries.dispatch import (
     TOP,
@@ -23,7 +23,7 @@ from exhibit_a.subject.site_names import layer_number
 def _(result: Reliance, top: int | None = None) -> Summary:
     columns = {
         "share": result.heads,
-        "of_margin": tuple(exact(heads) / (result.size or 1.0) for heads in result.heads),
+        "of_margin": tuple(to_float64(heads) / (result.size or 1.0) for heads in result.heads),
         "alone": result.one_head,
         "error": result.standard_error,
         "by_chance": result.null,

@@ -10,7 +10,7 @@ from functools import singledispatch
 import torch
 from torch import Tensor
 
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.report.any_rows import any_rows
 from exhibit_a.report.table import Cell, Rows
 from exhibit_a.results.result import Result
@@ -80,7 +80,7 @@ def known_means(tensors: Iterable[Tensor]) -> list[float]:
 def strongest_heads(numbers: tuple[SiteHeads, ...], top: int | None) -> list[Head]:
     """The heads with the largest numbers, the largest first."""
     places = [(site, head) for site, heads in enumerate(numbers) for head in range(len(heads))]
-    size = torch.cat([exact(heads).nan_to_num().abs() for heads in numbers])
+    size = torch.cat([to_float64(heads).nan_to_num().abs() for heads in numbers])
     ranked = size.argsort(descending=True, stable=True).tolist()
     return [places[place] for place in ranked[: TOP if top is None else top]]
 

@@ -1,11 +1,11 @@
 """What does the command line print for tests of attention as an explanation?"""
 
+from exhibit_a.methods.custom_methods import TokenAttribution
 from exhibit_a.methods.explanation.adversarial import AdversarialAttention
 from exhibit_a.methods.explanation.adversarial_keys import AdversarialKeys
 from exhibit_a.methods.explanation.faithfulness import Faithfulness
 from exhibit_a.methods.explanation.permutation import PermutationTest
 from exhibit_a.methods.explanation.pictures import Pictures
-from exhibit_a.methods.own import TokenAttribution
 from exhibit_a.report.sentences import MARKS, ranked_pictures
 from exhibit_a.report.summaries.dispatch import (
     Summary,

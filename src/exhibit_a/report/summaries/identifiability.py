@@ -6,7 +6,7 @@ from exhibit_a.methods.identifiability.counts import (
     IdentifiabilityByLength,
 )
 from exhibit_a.methods.identifiability.effective import EffectiveAttention
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.report.summaries.dispatch import (
     Columns,
     Summary,
@@ -25,7 +25,7 @@ DEMANDS = ("same_output", "same_sum", "not_negative", "as_keys_allow")
 def _(result: EffectiveAttention, top: int | None = None) -> Summary:  # noqa: ARG001
     columns: Columns = {
         "layer": [layer_number(site, result.sites) for site in result.sites],
-        "not_unique": [float(exact(verdict == 2).mean()) for verdict in result.verdict],
+        "not_unique": [float(to_float64(verdict == 2).mean()) for verdict in result.verdict],
         "nullity": [int(nullity.amax()) for nullity in result.nullity],
         "pearson": means(result.pearson),
         "null_fraction": known_means(result.null_fraction),

@@ -6,7 +6,7 @@ from jaxtyping import Float
 
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.attribution.tree import AttributionTree
-from exhibit_a.numerics.exact import exact
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.report.header import Column, Panels, Table, Tree
 from exhibit_a.report.pack import Blocks
 from exhibit_a.report.panels import attention_maps, sequence, site_entries
@@ -110,7 +110,7 @@ def _edges(
         parent, child = (shares > LOWEST).nonzero(as_tuple=True)
         places = (torch.full_like(parent, layer), parent, child)
         numbers = (scores[parent, child], shares[parent, child])
-        tables.append(torch.stack([exact(column) for column in (*places, *numbers)], -1))
+        tables.append(torch.stack([to_float64(column) for column in (*places, *numbers)], -1))
     edges = torch.cat(tables).numpy().astype("<f8")
     if len(edges) <= MOST_EDGES:
         return edges, LOWEST

@@ -15,7 +15,7 @@ _COLUMNS = {
     "null": ("by chance", "Spread of the share, had the rows been permuted."),
     "pointing": ("points", "Cosine of weights and contributions, row by row."),
     "coherence": ("coherence", "How far its rows speak for the same side: 1 all, 0 half of them."),
-    "alignment": ("alignment", "Correlation of weights and slopes along rows."),
+    "alignment": ("alignment", "Correlation of weights and gradients along rows."),
 }
 
 

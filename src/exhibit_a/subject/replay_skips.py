@@ -12,7 +12,7 @@ Three things, and to leave them out changes no number beyond its rounding:
   2. it runs again on the rows that are read alone, and where it asks for attention it is given
      theirs. Rows that nobody reads are zero.
 
-  That a layer is like this is not believed but tried, text by text (``trace/reading.py``).
+  That a layer is like this is not believed but tried, text by text (``trace/answer_rows.py``).
 * **Queries and keys**, where what heads average is given (``weight_makers.py``).
 """
 
@@ -35,7 +35,7 @@ class _AttentionKnown(Exception):  # noqa: N818 - it is not an error
     """The attention of the layer is known, and the rest of it need not run."""
 
 
-class Sparing:
+class ReplaySkips:
     """What one replay leaves out."""
 
     def __init__(
@@ -150,7 +150,7 @@ class Sparing:
         return once
 
 
-def sparing() -> Sparing:
+def replay_skips() -> ReplaySkips:
     """What the replay that runs leaves out; outside of replays nothing."""
     return _sparing.get()
 
@@ -183,5 +183,5 @@ def _states(args: Sequence[object], kwargs: dict[str, object]) -> Tensor | None:
     return states if is_states else None  # type: ignore[return-value]
 
 
-NOTHING = Sparing()  # it has no copies and no rows, and so it never changes
-_sparing: ContextVar[Sparing] = ContextVar("exhibit_a_sparing", default=NOTHING)
+NOTHING = ReplaySkips()  # it has no copies and no rows, and so it never changes
+_sparing: ContextVar[ReplaySkips] = ContextVar("exhibit_a_sparing", default=NOTHING)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 
-def exact(tensor: Tensor) -> Tensor:
+def to_float64(tensor: Tensor) -> Tensor:
     """The numbers in float64: where they are, or on the host if there is no float64 there.
 
     >>> exact(torch.ones(2)).dtype, exact_device(torch.device("cpu"))
@@ -22,7 +22,7 @@ def exact(tensor: Tensor) -> Tensor:
     return (tensor if place == tensor.device else tensor.to(place)).to(torch.float64)
 
 
-def exact_sum(tensor: Tensor, dims: int | tuple[int, ...]) -> Tensor:
+def float64_sum(tensor: Tensor, dims: int | tuple[int, ...]) -> Tensor:
     """Sums in float64, for which the numbers themselves are not copied where it is known."""
     return tensor.to(exact_device(tensor.device)).sum(dims, dtype=torch.float64)
 
@@ -52,7 +52,7 @@ def _has_float64(device_type: str) -> bool:
     return True
 
 
-def wide(tensor: Tensor) -> Tensor:
+def at_least_float32(tensor: Tensor) -> Tensor:
     """At least single precision: sums of half-precision numbers are too inexact.
 
     >>> wide(torch.ones(2, dtype=torch.bfloat16)).dtype, wide(torch.ones(2).double()).dtype

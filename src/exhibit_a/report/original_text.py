@@ -7,8 +7,8 @@ own.
 
 from itertools import pairwise
 
+from exhibit_a.report.display_units import TOKEN
 from exhibit_a.report.header import Sequence
-from exhibit_a.report.reading import TOKEN
 from exhibit_a.results.result import Result
 from exhibit_a.trace.layout import Layout, Span
 from exhibit_a.trace.units import Units, units_of

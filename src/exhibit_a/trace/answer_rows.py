@@ -1,10 +1,10 @@
 """Which rows of the last layer is an answer read from?
 
 Many answers look at one token: a classifier at its first, a language model at its last. What the
-other rows of the last layer would hold need not be computed (``subject/sparing.py``), if it is
+other rows of the last layer would hold need not be computed (``subject/replay_skips.py``), if it is
 certain that nobody looks:
 
-1. the slopes of the answer name the rows that it seems to be read from;
+1. the gradients of the answer name the rows that it seems to be read from;
 2. all other rows are made NaN, which nothing that is computed with them survives. The answer must
    stay the same to the last bit;
 3. the last layer is computed for these rows alone, and must give the answer that the model gave.
@@ -39,8 +39,8 @@ def rows_read(passed: Pass, answer: OfOutput) -> tuple[int, ...] | None:
         reached = answer(ending_in(kept, leaf))
         if not reached.requires_grad:
             return None
-        (slopes,) = torch.autograd.grad(reached.sum(), leaf, materialize_grads=True)
-    rows = (slopes != 0).any(-1).any(0).nonzero().flatten()
+        (gradients,) = torch.autograd.grad(reached.sum(), leaf, materialize_grads=True)
+    rows = (gradients != 0).any(-1).any(0).nonzero().flatten()
     if not len(rows) or len(states) * (states.shape[1] - len(rows)) < WORTH:
         return None
     found, reached = tuple(rows.tolist()), reached.detach()

@@ -16,7 +16,7 @@ _ORDERS = re.compile(
 _LAYOUT = "\n\t"
 
 
-def visible(text: str, *, lines: bool = True) -> str:
+def escape_controls(text: str, *, lines: bool = True) -> str:
     r"""The text with every control character shown; line breaks and tabs stay if ``lines`` may be.
 
     >>> visible("\x1b]0;mine\x07 fine")

@@ -22,7 +22,7 @@ STRUCTURED = 8.0  # standard deviations; of 444 matrices with random weights non
 Matrix = Float[Tensor, "row column"]
 
 
-def learned(subject: Subject) -> dict[str, bool]:
+def weights_look_trained(subject: Subject) -> dict[str, bool]:
     """Whether the weights of each layer can be told from random numbers, by the layer's module."""
     modules = dict.fromkeys(layer.module for layer in subject.anatomy.layers)
     return {name: _structured(subject, name) for name in modules}

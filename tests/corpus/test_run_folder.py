@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from exhibit_a.corpus import sink
+from exhibit_a.corpus import run_folder
 from exhibit_a.corpus.plan import Card, Data, Model, Plan
+from exhibit_a.corpus.run_folder import Folder, unusable_lines
 from exhibit_a.corpus.seals import sealed
-from exhibit_a.corpus.sink import Folder, unusable_lines
 from exhibit_a.corpus.work import Shard
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, ExhibitError
 
@@ -92,7 +92,7 @@ def test_a_lock_that_cannot_be_had_leaves_no_folder(folder, monkeypatch):
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(sink.FileLock, "acquire", refuse)
+    monkeypatch.setattr(run_folder.FileLock, "acquire", refuse)
     refused = pytest.raises(BadRequestError, match=r"cannot be written to: Permission denied\.$")
     with refused, folder.locked(new=True):
         pass

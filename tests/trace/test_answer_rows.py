@@ -14,12 +14,12 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.attribution.scaled_site import Scaled
 from exhibit_a.subject.subject import load
-from exhibit_a.trace import edits, reading
+from exhibit_a.trace import answer_rows, edits
 from exhibit_a.trace import replay as replaying
+from exhibit_a.trace.answer_rows import rows_read
 from exhibit_a.trace.batches import KeptHeads, of_one
 from exhibit_a.trace.capture import capture
 from exhibit_a.trace.layers import hidden_of_output, with_states
-from exhibit_a.trace.reading import rows_read
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import chosen_target
 
@@ -28,7 +28,7 @@ READS_ONE = ("bert", "llama", "gpt2", "bart", "qwen3", "gemma3", "deepseek-v3", 
 
 @pytest.fixture(autouse=True)
 def _short_texts_too(monkeypatch):
-    monkeypatch.setattr(reading, "WORTH", 1)
+    monkeypatch.setattr(answer_rows, "WORTH", 1)
 
 
 def asked(name):
@@ -42,13 +42,13 @@ def asked(name):
     return trace, target, rows_read(trace, target)
 
 
-def sloped(trace, target, edit, **options):
-    """An answer, and its slopes by what every site averaged."""
-    nudge = edits.Nudge()
+def with_gradients(trace, target, edit, **options):
+    """An answer, and its gradients by what every site averaged."""
+    nudge = edits.ContextGradients()
     with torch.enable_grad():
         reached = target(replay(trace, edits.together(edit, nudge), start=0, **options)).sum()
-        slopes = torch.autograd.grad(reached, nudge.nudges, materialize_grads=True)
-    return reached.detach(), slopes
+        gradients = torch.autograd.grad(reached, nudge.nudges, materialize_grads=True)
+    return reached.detach(), gradients
 
 
 @pytest.mark.parametrize("name", [*CONTRACT, *HYBRID])
@@ -63,10 +63,10 @@ def test_rows_that_nobody_reads_can_be_left_out(name):
         with torch.no_grad():
             whole = target(replay(trace, edit))
             assert_close(target(replay(trace, edit, read=rows)), whole, rtol=1e-4, atol=1e-5)
-        whole, slopes = sloped(trace, target, edit)
-        few, others = sloped(trace, target, edit, read=rows)
+        whole, gradients = with_gradients(trace, target, edit)
+        few, others = with_gradients(trace, target, edit, read=rows)
         assert_close(few, whole, rtol=1e-4, atol=1e-5)
-        for found, expected in zip(others, slopes, strict=True):
+        for found, expected in zip(others, gradients, strict=True):
             assert_close(found, expected, rtol=1e-3, atol=1e-4 * float(expected.abs().amax()))
 
 
@@ -88,7 +88,7 @@ class _Pooled(BertForSequenceClassification):
 
 
 class _Largest(_Pooled):
-    """Takes the largest state of all tokens: the slopes of all others are zero."""
+    """Takes the largest state of all tokens: the gradients of all others are zero."""
 
     pool = staticmethod(lambda states: states[:, :, :1].amax(1).expand(-1, states.shape[2]))
 
@@ -99,13 +99,13 @@ def test_who_looks_at_all_rows_gets_all_rows(kind):
     subject = load(kind(plain.config).eval())
     trace = capture(subject, FAMILIES["bert"].inputs())
     target = chosen_target(trace, None)
-    if kind is _Largest:  # which slopes alone would not tell
+    if kind is _Largest:  # which gradients alone would not tell
         leaf = hidden_of_output(trace.layer_outputs[-1]).detach().clone().requires_grad_()
         last = with_states(trace.layer_outputs[-1], leaf)
         ended = replace(trace, layer_outputs=(*trace.layer_outputs[:-1], last))
         reached = target(replay(ended, start=len(trace.layers))).sum()
-        (slopes,) = torch.autograd.grad(reached, leaf)
-        assert int((slopes != 0).any(-1).sum()) == 1
+        (gradients,) = torch.autograd.grad(reached, leaf)
+        assert int((gradients != 0).any(-1).sum()) == 1
     assert rows_read(trace, target) is None
 
 
@@ -194,10 +194,10 @@ def test_long_texts_are_replayed_on_fused_kernels_to_the_same_end(name, monkeypa
             edit = Scaled(site, torch.tensor([0.3]))
             with torch.enable_grad():
                 reached = target(replay(trace, edit, read=rows))
-                answers.append((reached.detach(), edit.slopes_of(reached)))
-        (eager, slopes), (fused, others) = answers
+                answers.append((reached.detach(), edit.gradients_of(reached)))
+        (eager, gradients), (fused, others) = answers
         assert_close(fused, eager, rtol=1e-4, atol=1e-5)
-        assert_close(others, slopes, rtol=1e-3, atol=1e-4 * float(slopes.abs().amax()))
+        assert_close(others, gradients, rtol=1e-3, atol=1e-4 * float(gradients.abs().amax()))
 
 
 def test_replays_are_fused_where_no_weights_are_asked_for(monkeypatch):

@@ -4,7 +4,7 @@ Where what the heads average is given (``averaged`` in ``tap.py``), queries and 
 nothing. Which modules make them is not known by name, but tried once for a model, on a short probe:
 
 1. the contexts of all sites are given, and something is added to the output of every Linear and
-   Conv1D in the layers: those from which no slope reaches the answer are not needed;
+   Conv1D in the layers: those from which no gradient reaches the answer are not needed;
 2. they give NaN instead, and the answer must stay the same to the last bit.
 
 A model that does not pass has none.
@@ -56,9 +56,11 @@ def weight_makers(
             if not nudges or not reached.requires_grad:
                 return ()
             added = [(module, zeros) for module, calls in nudges.items() for zeros in calls]
-            slopes = torch.autograd.grad(reached, [zeros for _, zeros in added], allow_unused=True)
-        pairs = zip(added, slopes, strict=True)
-        felt = {module for (module, _), slope in pairs if slope is not None}
+            gradients = torch.autograd.grad(
+                reached, [zeros for _, zeros in added], allow_unused=True
+            )
+        pairs = zip(added, gradients, strict=True)
+        felt = {module for (module, _), gradient in pairs if gradient is not None}
         unused = [every[module] for module in nudges if module not in felt]
         with torch.no_grad():  # step 2
             both = zip(answers(poison, []), answers(poison, unused), strict=True)

@@ -22,7 +22,7 @@ DEVICES = ("cpu", "cuda", "mps", "xpu")  # autocast is switched on for each of t
 
 
 @contextmanager
-def usual_modes() -> Iterator[None]:
+def default_torch_state() -> Iterator[None]:
     """No inference mode, no autocast, the default device and number type that torch starts with.
 
     Gradients stay on or off as they are: inference mode has them off.
@@ -43,7 +43,7 @@ def usual_modes() -> Iterator[None]:
 @contextmanager
 def method_modes() -> Iterator[None]:
     """The usual modes, with gradients: where a method does not want them it says so itself."""
-    with usual_modes(), torch.enable_grad():
+    with default_torch_state(), torch.enable_grad():
         yield
 
 
