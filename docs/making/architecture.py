@@ -19,7 +19,7 @@ PAGE, PICTURE = ROOT / "docs/architecture.md", ROOT / "docs/figures/architecture
 EVERYWHERE = (
     "errors",
     "shapes",
-    "visible",
+    "control_characters",
     "interrupts",
     "extras",
     "progress",
@@ -231,7 +231,7 @@ The methods have a room for each question:
 ## Arrows
 
 An arrow leads from a room to one that it imports; what it reaches through another room is not drawn again. Imports
-only point to the left, and a test sees to it. `errors`, `shapes`, `visible`, `interrupts`, `extras` and `progress` are used
+only point to the left, and a test sees to it. `errors`, `shapes`, `control_characters`, `interrupts`, `extras` and `progress` are used
 everywhere and stand outside the picture. Rooms to the left that need one to the right ask for it by entry point
 (`results/providers.py`).
 

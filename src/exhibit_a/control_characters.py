@@ -19,9 +19,9 @@ _LAYOUT = "\n\t"
 def escape_controls(text: str, *, lines: bool = True) -> str:
     r"""The text with every control character shown; line breaks and tabs stay if ``lines`` may be.
 
-    >>> visible("\x1b]0;mine\x07 fine")
+    >>> escape_controls("\x1b]0;mine\x07 fine")
     '\\x1b]0;mine\\x07 fine'
-    >>> visible("two\nlines") == "two\nlines", visible("two\nlines", lines=False)
+    >>> escape_controls("two\nlines") == "two\nlines", escape_controls("two\nlines", lines=False)
     (True, 'two\\nlines')
     """
     return _ORDERS.sub(lambda order: _shown(order[0], _LAYOUT if lines else ""), text)

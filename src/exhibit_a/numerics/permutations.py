@@ -21,9 +21,9 @@ def permute_rows(
 ) -> Float[Tensor, "map row key"]:
     """Maps with what stands at the visible keys of a row dealt to them anew; others keep theirs.
 
-    >>> from exhibit_a.numerics.permutations import dealt
+    >>> from exhibit_a.numerics.permutations import permute_rows
     >>> maps, seen = torch.arange(8.0).reshape(1, 2, 4), torch.ones(2, 4, dtype=torch.bool).tril(1)
-    >>> new = dealt(maps, seen, torch.Generator().manual_seed(0))
+    >>> new = permute_rows(maps, seen, torch.Generator().manual_seed(0))
     >>> new.sort(-1).values.equal(maps), new[0, 0, 2:].tolist()
     (True, [2.0, 3.0])
     """

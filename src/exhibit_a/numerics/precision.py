@@ -15,7 +15,7 @@ from torch import Tensor
 def to_float64(tensor: Tensor) -> Tensor:
     """The numbers in float64: where they are, or on the host if there is no float64 there.
 
-    >>> exact(torch.ones(2)).dtype, exact_device(torch.device("cpu"))
+    >>> to_float64(torch.ones(2)).dtype, exact_device(torch.device("cpu"))
     (torch.float64, device(type='cpu'))
     """
     place = exact_device(tensor.device)
@@ -35,7 +35,7 @@ def exact_device(device: torch.device) -> torch.device:
 def returned(tensor: Tensor, device: torch.device) -> Tensor:
     """A result back on the device that was asked; in float32 if it has no float64.
 
-    >>> returned(exact(torch.ones(2)), torch.device("cpu")).dtype
+    >>> returned(to_float64(torch.ones(2)), torch.device("cpu")).dtype
     torch.float64
     """
     if tensor.dtype == torch.float64 and exact_device(device) != device:
@@ -55,7 +55,7 @@ def _has_float64(device_type: str) -> bool:
 def at_least_float32(tensor: Tensor) -> Tensor:
     """At least single precision: sums of half-precision numbers are too inexact.
 
-    >>> wide(torch.ones(2, dtype=torch.bfloat16)).dtype, wide(torch.ones(2).double()).dtype
+    >>> at_least_float32(torch.ones(2, dtype=torch.bfloat16)).dtype, at_least_float32(torch.ones(2).double()).dtype
     (torch.float32, torch.float64)
     """
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

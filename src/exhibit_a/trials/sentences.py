@@ -56,7 +56,7 @@ def format_margin(reliance: Reliance, margin: float) -> str:
     """A margin as a probability, or as the number it is.
 
     >>> result = xa.reliance(trace)
-    >>> level(result, 0.0), level(result, 2.0)
+    >>> format_margin(result, 0.0), format_margin(result, 2.0)
     ('.50', '.88')
     """
     if not has_probability(reliance):
@@ -88,7 +88,7 @@ def answer_name(reliance: Reliance) -> str:
 def short_answer_name(reliance: Reliance) -> str:
     """The answer where it was named before: a whole sentence is not said twice.
 
-    >>> mentioned(xa.reliance(trace))
+    >>> short_answer_name(xa.reliance(trace))
     'positive'
     """
     return "it" if reliance.target.endswith(SEVERAL) else answer_name(reliance)

@@ -33,7 +33,7 @@ def _heads(result: Comparison, heads: list[HeadChange], axes: Axes) -> Axes:
     first, second = (
         [getattr(head, name) or 0.0 for head in heads] for name in ("first_share", "second_share")
     )
-    axes.axline((0, 0), gradient=1, color=GREY, linewidth=0.6)
+    axes.axline((0, 0), slope=1, color=GREY, linewidth=0.6)
     axes.scatter(first, second, s=14, color=BLUE)
     apart = sorted(range(len(heads)), key=lambda place: -abs(first[place] - second[place]))
     for place in apart[:NAMED]:
