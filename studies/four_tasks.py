@@ -22,7 +22,7 @@ from make_models import read_pairs, read_sst
 import exhibit_a as xa
 from exhibit_a.embedded.weights import load_embedded
 from exhibit_a.examples import Example, read_examples
-from exhibit_a.training.train import split
+from exhibit_a.training.data import split
 
 DATA = Path(__file__).parents[1] / "docs/data"
 MEASURES = ("attribution", "taylor", "ablation", "attention", "reliance")

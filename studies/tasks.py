@@ -53,8 +53,8 @@ from task_words import trees, triggers
 
 import exhibit_a as xa
 from exhibit_a.examples import Example
-from exhibit_a.training.fit import answers
-from exhibit_a.training.train import encode, label_numbers
+from exhibit_a.training.data import encode, label_numbers
+from exhibit_a.training.train import answers
 
 TRIES = "tasks-tries.jsonl"
 LENGTH = 128

@@ -24,9 +24,8 @@ from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel
 from exhibit_a.embedded.weights import EMBEDDED, load_embedded, pack_alone
 from exhibit_a.models import AdditiveConfig, TransformerConfig
 from exhibit_a.models.configs import TranslatorConfig
-from exhibit_a.training.parallel_text import read_pairs
-from exhibit_a.training.saving import RECORD
-from exhibit_a.training.train import train
+from exhibit_a.training.data import read_pairs
+from exhibit_a.training.train import RECORD, train
 from exhibit_a.training.translating import bleu, translate
 
 BEAMS = 4

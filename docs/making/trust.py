@@ -61,6 +61,7 @@ class Attempts(NamedTuple):
 def attempts() -> list[Attempts]:
     """Everything that is tried."""
     from support.fuzz import TARGETS
+    from support.fuzz.interrupts import interrupts
     from support.modes import under_modes
 
     def counted(name: str) -> Callable[[int, int], Counter[str]]:
@@ -110,6 +111,11 @@ def attempts() -> list[Attempts]:
             "modes of torch", "modes", "Every method inside inference mode, autocast, no_grad, "
             "another default type or device, deterministic algorithms", ALL, 1,
             lambda seed, count: _told(under_modes(seed, count)),
+        ),
+        Attempts(
+            "interrupts", "interrupts", "Ctrl-C during `explain`: four in five at a random moment, "
+            "the others in a finaliser or a callback, where Python drops the exception", 250, 5,
+            lambda seed, count: _told(interrupts(seed, count)),
         ),
     ]  # fmt: skip
 

@@ -10,6 +10,7 @@ from types import ModuleType
 from exhibit_a.errors import BadRequestError
 
 BROUGHT_BY = {
+    "accelerate": "train",
     "anywidget": "notebook",
     "captum": "compare",
     "datasets": "corpus",
@@ -21,7 +22,7 @@ BROUGHT_BY = {
     "pyarrow": "corpus",
     "pydantic": "corpus",
     "ray": "ray",
-    "sacrebleu": "translation",
+    "sacrebleu": "train",
     "sklearn": "compare",
     "starlette": "web",
     "traitlets": "notebook",

@@ -62,7 +62,7 @@ SEAMS = (  # what verbs call beside registered methods
     *("methods.attribution.context.context_attribution", "methods.doctor.diagnose"),
     *("methods.heads.pruning.measure_pruning", "methods.heads.removal.prune"),
     *("trials.trial.trial", "trials.comparison.compare", "training.train.train"),
-    *("training.saving.save_model", "corpus.run", "corpus.resume", "corpus.open", "corpus.diff"),
+    *("training.train.save_model", "corpus.run", "corpus.resume", "corpus.open", "corpus.diff"),
     *("results.store.read", "report.html.write_page", "report.terminal.show"),
     *("serve.application.application", "serve.connections.Server", "commands.web._listening"),
 )

@@ -5,7 +5,7 @@ import pytest
 from exhibit_a.errors import BadRequestError
 from exhibit_a.examples import Example
 from exhibit_a.examples.labels import put_aside, split_off
-from exhibit_a.training.train import split
+from exhibit_a.training.data import split
 
 EXAMPLES = [Example(str(number), f"text {number}", None, str(number % 2)) for number in range(40)]
 

@@ -12,8 +12,8 @@ from poster import PosterConfig, eager_attention_forward
 from torch.testing import assert_close
 
 import exhibit_a as xa
+from exhibit_a.training.new_models import learnt_vocabulary
 from exhibit_a.training.train import train
-from exhibit_a.training.vocabulary import learnt_vocabulary
 
 
 def test_links_are_read_and_counted(tmp_path):

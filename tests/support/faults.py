@@ -42,7 +42,6 @@ class Calls:
     at: int | None = None
     number: int = errno.ENOSPC
     seen: list[str] = field(default_factory=list)
-    whole: set[tuple[str, bytes]] = field(default_factory=set)  # files that got their last names
 
     def due(self, kind: str) -> bool:
         self.seen.append(kind)
@@ -52,13 +51,6 @@ class Calls:
         if not isinstance(path, str | os.PathLike):
             return False
         return str(Path(path).absolute()).startswith(f"{self.root}{os.sep}")
-
-    def moved(self, target: object) -> None:
-        """Remember what a rename brought to its place."""
-        if self.below(target):
-            place = Path(str(target)).absolute()
-            for path in filter(Path.is_file, [place, *place.rglob("*")]):
-                self.whole.add((path.relative_to(self.root).as_posix(), path.read_bytes()))
 
     def problem(self, path: object) -> OSError:
         return OSError(self.number, os.strerror(self.number), str(path))
@@ -110,10 +102,7 @@ def failing(root: Path, at: int | None = None, number: int = errno.ENOSPC) -> It
             on_disk = isinstance(first, int) or calls.below(first)
             if on_disk and counts(first, *rest) and calls.due(kind):
                 raise calls.problem(first)
-            done = real(first, *rest, **options)
-            if kind == "rename":
-                calls.moved(rest[0])
-            return done
+            return real(first, *rest, **options)
 
         return patch.object(module, name, call)
 
@@ -157,7 +146,7 @@ class Scenario:
     prepare: Callable[[Path], object] = lambda folder: None
     again: Callable[[Path], object] | None = None  # without: the same once more
     spare: str = "spare"  # a folder in which a complete copy may appear
-    passing: str = "passing"  # a folder that is gone at the end; its files were whole before
+    passing: str = "passing"  # a folder that is gone at the end; its files are checked when read
 
 
 def points(scenario: Scenario, folder: Path) -> list[str]:
@@ -193,7 +182,7 @@ def sweep(
     old = contents(folder)
     calls = _undisturbed(scenario, folder)
     number_of_calls = len(calls.seen)
-    whole = _Whole(old, contents(folder), calls.whole, scenario)
+    whole = _Whole(old, contents(folder), scenario)
     faults = [(at, number) for at in range(number_of_calls) for number in ERRORS]
     if errors == "in turn":
         faults = [(at, ERRORS[at % len(ERRORS)]) for at in range(number_of_calls)]
@@ -211,15 +200,13 @@ class _Whole:
 
     old: dict[str, bytes]
     new: dict[str, bytes]
-    moved: set[tuple[str, bytes]]
     scenario: Scenario
 
     def require(self, left: dict[str, bytes], place: str) -> None:
         for name, data in left.items():
             known = data in (self.old.get(name), self.new.get(name))
-            if name.startswith(f"{self.scenario.passing}/"):
-                known = known or (name, data) in self.moved
-            if not name.startswith(f"{self.scenario.spare}/"):
+            apart = (f"{self.scenario.spare}/", f"{self.scenario.passing}/")
+            if not name.startswith(apart):
                 assert known, f"{place}: {name} is neither old nor new"
         lost = [name for name in self.old if name not in left]
         lost = [name for name in lost if not name.startswith(f"{self.scenario.passing}/")]

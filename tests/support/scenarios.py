@@ -4,12 +4,11 @@
 """
 
 import io
-import os
 import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from unittest.mock import patch
@@ -26,10 +25,10 @@ from exhibit_a.models import TransformerConfig
 from exhibit_a.report.html import write_page
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture
-from exhibit_a.training import fit_translator
-from exhibit_a.training.saving import UnsavedModelError
-from exhibit_a.training.train import train
-from support.corpora import contents, save_model
+from exhibit_a.training import trainer
+from exhibit_a.training.train import CHECKPOINTS, train
+from exhibit_a.training.trainer import Checkpoints
+from support.corpora import save_model
 from support.faults import Scenario, points, sweep
 from support.words import tokenizer, word_piece
 from support.zoo import FAMILIES
@@ -119,9 +118,12 @@ def _runs(material: Path) -> list[Scenario]:
     ]
 
 
+PASSING = f"model{CHECKPOINTS}"  # gone when a training is done
+
+
 def _training(material: Path) -> Scenario:
-    """A training whose model must not be lost: it is in its place or where the error says."""
-    base, whole = material / "base", material / "trained"
+    """A training, which goes on from its checkpoints when a file could not be written."""
+    base = material / "base"
     words = word_piece()
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
     lengths = {"vocab_size": len(words), "max_position_embeddings": 16, "intermediate_size": 8}
@@ -133,59 +135,37 @@ def _training(material: Path) -> Scenario:
         options = {"epochs": 1, "holdout": 0.5, "progress": False}
         return train(base, LESSONS, out=folder, **options)
 
-    if not whole.exists():
-        trained(whole)
-    return Scenario("training", *_kept_safe(trained, whole))
+    return Scenario("training", lambda folder: trained(folder / "model"), passing=PASSING)
 
 
 def _translators(material: Path) -> list[Scenario]:
     """A translator from nothing, and one whose training was killed after its first epoch."""
-    whole, begun = material / "translator", material / "begun"
+    begun = material / "begun"
     sizes = {"vocab_size": 40, "d_model": 8, "d_ff": 8, "num_heads": 1}
     layers = {"encoder_layers": 1, "decoder_layers": 1}
     options = {"dev": SENTENCES[:1], "average": 1, "learning_rate": 0.05, "warmup": 1}
 
     def trained(folder, epochs=2):
         config = TransformerConfig(**sizes, **layers)
-        with patch.object(fit_translator, "process_time", lambda: 0.0):  # times differ, rightly
-            return train(config, SENTENCES, out=folder, epochs=epochs, **options, progress=False)
-
-    def interrupted(folder):
-        prepare(folder)
-        shutil.copytree(begun, folder / passing)
-
-    if not whole.exists():
-        with patch.object(shutil, "rmtree"):  # what a killed training leaves behind
-            trained(material / "short", epochs=1)
-        (material / "short.checkpoints").rename(begun)
-        trained(whole)
-    act, prepare, again = _kept_safe(trained, whole)
-    passing = "model.checkpoints"
-    return [
-        Scenario("translator", act, prepare, again, passing=passing),
-        Scenario("translator that goes on", act, interrupted, again, passing=passing),
-    ]
-
-
-def _kept_safe(trained: Callable[[Path], object], whole: Path):
-    """How a training acts, prepares and goes on; its model must not be lost, wherever it is."""
-
-    def lenient(folder):
-        with (
-            patch.object(tempfile, "tempdir", str(folder / "spare")),
-            patch.dict(os.environ, {"HOME": str(folder / "spare")}),
-        ):
-            trained(folder / "model")
+        with patch.object(trainer, "process_time", lambda: 0.0):  # times differ, rightly
+            train(config, SENTENCES, out=folder, epochs=epochs, **options, progress=False)
 
     def act(folder):
-        try:
-            lenient(folder)
-        except UnsavedModelError as problem:
-            if contents(problem.folder) != contents(whole):
-                raise AssertionError("the trained model is lost") from problem
-            raise
+        trained(folder / "model")
 
-    return act, lambda folder: (folder / "spare").mkdir(), lenient
+    if not begun.exists():
+        with patch.object(Checkpoints, "remove"):  # what a killed training leaves behind
+            trained(material / "short", epochs=1)
+        (material / f"short{CHECKPOINTS}").rename(begun)
+    return [
+        Scenario("translator", act, passing=PASSING),
+        Scenario(
+            "translator that goes on",
+            act,
+            prepare=lambda folder: shutil.copytree(begun, folder / PASSING),
+            passing=PASSING,
+        ),
+    ]
 
 
 def _command(material: Path) -> Scenario:

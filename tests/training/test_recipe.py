@@ -12,58 +12,9 @@ from bases import Base
 from more_pairs import reversed_pairs, reworded_pairs
 from support.words import WHOLE as WORDS
 from support.words import word_piece
-from teacher import FROZEN, keep_states, train_upper_half
-from transformers import BertConfig, BertModel, MPNetConfig, MPNetForSequenceClassification
+from transformers import BertConfig, BertModel
 
 from exhibit_a.examples import Example
-from exhibit_a.progress import Bar
-from exhibit_a.training.fit import Encoded, padded, share_right
-
-SILENT = Bar(lambda **changes: None)
-
-
-@pytest.fixture
-def model() -> MPNetForSequenceClassification:
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 32}
-    config = MPNetConfig(vocab_size=40, num_hidden_layers=FROZEN + 2, num_labels=3, **sizes)
-    return MPNetForSequenceClassification(config).eval()
-
-
-def pairs(count: int) -> list[Encoded]:
-    draw = torch.Generator().manual_seed(0)
-    made = []
-    for number in range(count):
-        length = int(torch.randint(3, 12, (), generator=draw))
-        ids = torch.randint(4, 40, (length,), generator=draw).tolist()
-        made.append(Encoded({"input_ids": ids, "attention_mask": [1] * length}, number % 3))
-    return made
-
-
-def test_kept_states_are_what_the_lower_half_makes_of_each_text_alone(model):
-    examples = pairs(9)
-    rows, numbered = keep_states(model, examples, SILENT, size=4)
-    for example, row_numbers in zip(examples, numbered, strict=True):
-        alone = model.mpnet(**padded(model, [example]), output_hidden_states=True)
-        expected = alone.hidden_states[FROZEN][0]
-        torch.testing.assert_close(
-            rows[row_numbers.inputs["input_ids"]].float(), expected, atol=2e-3, rtol=2e-3
-        )
-    assert len(model.mpnet.encoder.layer) == FROZEN + 2
-
-
-def test_only_the_upper_half_moves_and_the_whole_model_answers_as_it_was_measured(model):
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    examples = pairs(60)
-    rows, numbered = keep_states(model, examples, SILENT)
-    history = train_upper_half(model, rows, numbered, numbered, SILENT)
-    after = model.state_dict()
-    assert before.keys() == after.keys()
-    upper = tuple(f"mpnet.encoder.layer.{layer}." for layer in (FROZEN, FROZEN + 1))
-    moved = {name for name in after if not torch.equal(before[name], after[name])}
-    assert moved
-    assert all(name.startswith((*upper, "classifier.")) for name in moved)
-    assert share_right(model, examples) == pytest.approx(max(history), abs=1 / 60 + 1e-9)
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@ import json
 import math
 import random
 import sys
-import tempfile
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from transformers import (
     AutoModelForSequenceClassification,
     AutoTokenizer,
     BertConfig,
+    BertForSequenceClassification,
     BertModel,
     PreTrainedTokenizerFast,
 )
@@ -23,9 +23,8 @@ from transformers import (
 from exhibit_a.errors import BadRequestError, ExhibitError, NotComputableError
 from exhibit_a.examples import Example
 from exhibit_a.progress import Bar
-from exhibit_a.training.fit import Encoded, _batches, _target, answers
-from exhibit_a.training.saving import RECORD, UnsavedModelError
-from exhibit_a.training.train import accuracy, encode, split, train
+from exhibit_a.training.data import encode, split
+from exhibit_a.training.train import RECORD, _teach, accuracy, answers, train
 
 FAST = {"learning_rate": 3e-3, "batch_size": 8, "epochs": 5, "progress": False}
 
@@ -223,14 +222,6 @@ def test_without_any_label_something_must_be_given_to_choose_by(base, trained, t
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_aim_is_the_label_and_the_opinion_by_halves():
-    inputs = {"input_ids": [0]}
-    batch = [Encoded(inputs, 2, (0.2, 0.5, 0.3)), Encoded(inputs, None, (0.2, 0.5, 0.3))]
-    expected = torch.tensor([[0.1, 0.25, 0.65], [0.2, 0.5, 0.3]])
-    torch.testing.assert_close(_target(batch, 0.5), expected)
-    assert _target([Encoded(inputs, 2), Encoded(inputs, 0)], 0.5).tolist() == [2, 0]
-
-
 def test_answers_come_in_the_order_of_the_questions(trained):
     model, tokenizer = loaded(trained)
     examples = reviews(20)
@@ -249,7 +240,7 @@ def test_a_long_text_is_cut_to_the_positions_a_model_really_has(family):
     config = AutoConfig.for_model(family, max_position_embeddings=16, intermediate_size=8, **sizes)
     model = AutoModelForSequenceClassification.from_config(config)
     (encoded,) = encode(model, tokenizer, [Example("0", "film " * 50)], 128)
-    assert encoded.length == 14
+    assert len(encoded["input_ids"]) == 14
     assert answers(model, [encoded]).isfinite().all()
 
 
@@ -341,49 +332,11 @@ def test_what_lies_beside_is_left_alone(base, tmp_path):
     assert names == [".model.partial", "model", "there"]
 
 
-def test_a_model_that_cannot_be_written_where_it_should_is_saved_elsewhere(
-    base, tmp_path, monkeypatch
-):
-    real, times = PreTrainedTokenizerFast.save_pretrained, iter(range(9))
-
-    def full_at_first(self, *args, **kwargs):
-        if next(times) == 0:
-            raise OSError(28, "No space left on device")
-        return real(self, *args, **kwargs)
-
-    (tmp_path / "spare").mkdir()
-    monkeypatch.setattr(PreTrainedTokenizerFast, "save_pretrained", full_at_first)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "spare"))
-    with pytest.raises(UnsavedModelError, match=r"No space left on device\. It is in") as caught:
-        train(base, reviews(16), out=tmp_path / "model", **{**FAST, "epochs": 1})
-    assert [file.name for file in tmp_path.iterdir()] == ["spare"]
-    assert [caught.value.folder] == list((tmp_path / "spare").iterdir())
-    assert str(caught.value.folder) in str(caught.value)
-    assert loaded(caught.value.folder)[0].config.label2id == {"negative": 0, "positive": 1}
-    assert (caught.value.folder / RECORD).is_file()
-
-
-def test_a_model_that_can_be_written_nowhere_is_in_the_error(base, tmp_path, monkeypatch):
-    def broken(*args, **kwargs):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(PreTrainedTokenizerFast, "save_pretrained", broken)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(UnsavedModelError, match="this error holds it") as caught:
-        train(base, reviews(16), out=tmp_path / "model", **{**FAST, "epochs": 1})
-    assert list(tmp_path.iterdir()) == []
-    monkeypatch.undo()
-    (tmp_path / "after").mkdir()
-    caught.value.trained.save(tmp_path / "after")
-    assert loaded(tmp_path / "after")[0].num_labels == 2
-
-
 @pytest.mark.usefixtures("interrupted")
 def test_a_disk_that_is_too_small_is_refused_before_the_work(base, tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1000))
     with pytest.raises(
-        BadRequestError, match=r"needs [0-9.]+ MB and .* has 0.001 MB left. Make room"
+        BadRequestError, match=r"need [0-9.]+ MB and .* has 0.001 MB left. Make room"
     ):
         train(base, reviews(16), out=tmp_path / "model", **FAST)
     assert list(tmp_path.iterdir()) == []
@@ -411,10 +364,35 @@ def test_what_is_put_aside_depends_on_the_seed_alone():
         split(examples[:1], 0.5, seed=0)
 
 
-def test_batches_hold_every_example_once_and_little_padding():
-    draw = random.Random(0)
-    examples = [Encoded({"input_ids": [0] * draw.randint(1, 60)}, n) for n in range(1000)]
-    batches = list(_batches(examples, 16, torch.Generator().manual_seed(0)))
-    assert sorted(e.label for batch in batches for e in batch) == list(range(1000))
-    padded = sum(len(batch) * max(e.length for e in batch) for batch in batches)
-    assert padded < 1.1 * sum(e.length for e in examples)
+def test_a_model_that_cannot_be_written_is_written_by_the_same_call(base, tmp_path, monkeypatch):
+    def full(*args, **kwargs):
+        raise ExhibitError("No space left on device.")
+
+    few = {**FAST, "epochs": 1}
+    places = (  # before an epoch is complete, and after all of them
+        (BertForSequenceClassification, []),
+        (PreTrainedTokenizerFast, ["model.checkpoints"]),
+        (sys.modules["exhibit_a.training.train"], ["model.checkpoints"]),
+    )
+    for place, left in places:
+        name = "save_model" if hasattr(place, "save_model") else "save_pretrained"
+        with monkeypatch.context() as patched:
+            patched.setattr(place, name, full)
+            with pytest.raises(ExhibitError, match="No space left"):
+                train(base, reviews(16), out=tmp_path / "model", **few)
+        assert [path.name for path in tmp_path.iterdir()] == left
+    train(base, reviews(16), out=tmp_path / "model", **few)
+    train(base, reviews(16), out=tmp_path / "again", **few)
+    one, two = (tmp_path / name / "model.safetensors" for name in ("model", "again"))
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_the_target_is_the_label_and_the_probabilities_of_the_teacher_by_halves(trained):
+    examples = [Example("0", "good film", None, "negative"), Example("1", "good film")]
+    model, tokenizer = loaded(trained)
+    encoded = encode(model, tokenizer, examples, 32)
+    probabilities = answers(model, encoded[1:]).softmax(-1)[0]
+    _teach(trained, model, examples, encoded, 32, Bar(lambda **_: None))
+    torch.testing.assert_close(torch.tensor(encoded[1]["labels"]), probabilities)
+    halves = torch.tensor([0.5, 0.0]) + probabilities / 2  # negative is the first label
+    torch.testing.assert_close(torch.tensor(encoded[0]["labels"]), halves)

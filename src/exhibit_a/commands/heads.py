@@ -131,7 +131,7 @@ class Prune(DataSet, Answer):
         from exhibit_a.methods.heads.pruning import measure_pruning
         from exhibit_a.methods.heads.removal import prune
         from exhibit_a.results.files import folder_beside, free_folder
-        from exhibit_a.training.saving import save_model
+        from exhibit_a.training.train import save_model
 
         with progress_bar("taking heads out"):
             smaller = prune(subject, gone)

@@ -55,7 +55,8 @@ def _has_float64(device_type: str) -> bool:
 def at_least_float32(tensor: Tensor) -> Tensor:
     """At least single precision: sums of half-precision numbers are too inexact.
 
-    >>> at_least_float32(torch.ones(2, dtype=torch.bfloat16)).dtype, at_least_float32(torch.ones(2).double()).dtype
+    >>> half, double = torch.ones(2, dtype=torch.bfloat16), torch.ones(2).double()
+    >>> at_least_float32(half).dtype, at_least_float32(double).dtype
     (torch.float32, torch.float64)
     """
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))

@@ -4,8 +4,8 @@
 token's story, a tree, a curve) get the panels made for them in ``views/``; every other result gets
 its largest maps, and tables of the rest. The page, the notebook and the server all show a ``View``.
 
-The panels are over the words of the text (``display_units.py``). Where these are not its tokens one by
-one, the panels over tokens stand beside them (``tokens`` in the header) if both fit into a page.
+The panels are over the words of the text (``display_units.py``). Where these are not its tokens one
+by one, the panels over tokens stand beside them (``tokens`` in the header) if both fit into a page.
 """
 
 import json

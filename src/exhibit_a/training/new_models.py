@@ -1,24 +1,34 @@
-"""How does a model begin that is made from nothing? With a configuration, a vocabulary and a seed.
+"""Makes new models: a configuration, a vocabulary learnt from the data, first weights.
 
-Configurations are those of `exhibit_a.models`; on the command line each has a short name.
+Configurations are those of `exhibit_a.models`; on the command line each has a short name. Words are
+made of pieces by byte-pair encoding: the most frequent pair of neighbouring pieces becomes a piece,
+again and again, until there are as many as asked for (Sennrich et al., 2016). The marker ▁ stands
+for the blank before a word, so that pieces can be put together again exactly. Both languages of a
+translator share one vocabulary.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers.trainers import BpeTrainer
 from transformers import (
+    AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
 )
 
 from exhibit_a.errors import BadRequestError, first_line
 from exhibit_a.models import AdditiveConfig, IdentifiableConfig, RecurrentConfig, TransformerConfig
 from exhibit_a.models.configs import ReferenceConfig
-from exhibit_a.training.vocabulary import learnt_vocabulary
+from exhibit_a.training.data import Pairs
 
+PADDING, START, END, UNKNOWN = "<pad>", "<s>", "</s>", "<unk>"
+SPECIAL = [PADDING, START, END, UNKNOWN]  # their ids are 0, 1, 2 and 3
 SHORT_NAMES: dict[str, type[ReferenceConfig]] = {
     "transformer": TransformerConfig,
     "additive": AdditiveConfig,
@@ -98,3 +108,55 @@ def new_classifier(
     sized = type(config).from_dict({**config.to_dict(), **fitting})
     model: PreTrainedModel = AutoModelForSequenceClassification.from_config(sized)
     return model, tokenizer
+
+
+def new_translator(
+    config: ReferenceConfig, pairs: Pairs, longest: int
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A translator with its first weights, and the vocabulary that it learnt from the pairs.
+
+    A sentence of more than ``longest`` tokens is refused: attention over it may fit no memory.
+    """
+    tokenizer = learnt_vocabulary((text for pair in pairs for text in pair), config.vocab_size)
+    for number, pair in enumerate(pairs, 1):
+        count = max(map(len, tokenizer(list(pair))["input_ids"]))
+        if count > longest:
+            raise BadRequestError(
+                f"Pair {number} to learn from has {count} tokens, and a batch takes {longest}; "
+                "shorten it, or give more batch_tokens."
+            )
+    sized = type(config).from_dict({**config.to_dict(), "vocab_size": len(tokenizer)})
+    model: PreTrainedModel = AutoModelForSeq2SeqLM.from_config(sized)
+    return model, tokenizer
+
+
+def learnt_vocabulary(
+    texts: Iterable[str], size: int, *, lowercase: bool = False, starts: bool = False
+) -> PreTrainedTokenizerBase:
+    """A tokenizer with at most ``size`` pieces, learnt from the texts; every text gets an end.
+
+    ``starts`` puts a token in front as well, whose state can answer for the whole text.
+
+    >>> tokenizer = learnt_vocabulary(["two dogs run", "two dogs sleep"], 40)
+    >>> tokenizer.decode(tokenizer("two dogs run")["input_ids"], skip_special_tokens=True)
+    'two dogs run'
+    """
+    pieces = Tokenizer(models.BPE(unk_token=UNKNOWN))
+    steps = [normalizers.NFC(), *([normalizers.Lowercase()] if lowercase else [])]
+    pieces.normalizer = normalizers.Sequence(steps)
+    pieces.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation("isolated")]
+    )
+    pieces.decoder = decoders.Metaspace()
+    trainer = BpeTrainer(vocab_size=size, special_tokens=SPECIAL, show_progress=False)
+    pieces.train_from_iterator(texts, trainer)
+    single = f"{START} $A {END}" if starts else f"$A {END}"
+    pieces.post_processor = processors.TemplateProcessing(
+        single=single,
+        pair=f"{single} $B {END}",
+        special_tokens=[(token, SPECIAL.index(token)) for token in (START, END)],
+    )
+    named = {"pad_token": PADDING, "bos_token": START, "eos_token": END, "unk_token": UNKNOWN}
+    return PreTrainedTokenizerFast(
+        tokenizer_object=pieces, clean_up_tokenization_spaces=False, **named
+    )

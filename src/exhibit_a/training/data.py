@@ -1,23 +1,58 @@
-"""Which sentence translates which? Two texts, one sentence a line, the same number of lines.
-
-A pair of files, a pair of lists, or a list of pairs. What is wrong with them is told in one line,
-before anything is learnt: other numbers of lines, a line that is empty, bytes that are no UTF-8.
-"""
+"""Reads what a model learns from: labelled texts as tokens, and pairs of sentences."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from exhibit_a.errors import BadRequestError
+from exhibit_a.examples import Example
 from exhibit_a.examples.files import require_file
+from exhibit_a.examples.labels import split_off
 from exhibit_a.numerics.memory import free_bytes
+from exhibit_a.subject.encoding import NO_PAIRS, length_limit, separates
 
 Pairs = list[tuple[str, str]]
 
 
+def split(
+    examples: Sequence[Example], fraction: float, seed: int
+) -> tuple[list[Example], list[Example]]:
+    """The examples that remain, and a random part held out, both in the order of the data."""
+    kept, held_out = split_off(len(examples), fraction, seed)
+    return [examples[n] for n in sorted(kept)], [examples[n] for n in sorted(held_out)]
+
+
+def label_numbers(model: PreTrainedModel) -> dict[str, int]:
+    """The number of each label in the model's output."""
+    return {name: int(number) for name, number in (model.config.label2id or {}).items()}
+
+
+def encode(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    examples: Sequence[Example],
+    max_length: int,
+) -> list[dict[str, Any]]:
+    """Tokenise every example, truncated to what the model accepts; ``labels`` is its number."""
+    if any(example.pair is not None for example in examples) and not separates(tokenizer):
+        raise BadRequestError(NO_PAIRS)
+    limit = min(max_length, length_limit(model, tokenizer) or max_length)
+    numbers = label_numbers(model)
+    encoded = []
+    for example in examples:
+        inputs = dict(tokenizer(example.text, example.pair, truncation=True, max_length=limit))
+        if example.label is not None:
+            inputs["labels"] = numbers[example.label]
+        encoded.append(inputs)
+    tokenizer("")  # a fast tokenizer remembers its last limit and would save it
+    return encoded
+
+
 def read_pairs(source: object) -> Pairs:
-    """Pairs of a sentence and its translation.
+    """Pairs of a sentence and its translation: of two files, two lists, or a list of pairs.
 
     >>> read_pairs([("two dogs", "zwei Hunde")])
     [('two dogs', 'zwei Hunde')]
@@ -44,13 +79,14 @@ def read_pairs(source: object) -> Pairs:
     if not pairs:
         raise BadRequestError("There is no sentence to learn from.")
     for number, pair in enumerate(pairs, 1):
-        if not (pair[0].strip() and pair[1].strip()):
-            side = "sentence" if not pair[0].strip() else "translation"
-            raise BadRequestError(f"The {side} in line {number} is empty; remove the pair.")
-        if not "".join(pair).isascii() and any(map(_is_half, "".join(pair))):
-            raise BadRequestError(
-                f"Line {number} holds half a character (a lone surrogate); write it anew as UTF-8."
-            )
+        for side, text in zip(("sentence", "translation"), pair, strict=True):
+            if not text.strip():
+                raise BadRequestError(f"The {side} in line {number} is empty; remove the pair.")
+            if any("\ud800" <= character <= "\udfff" for character in text):
+                raise BadRequestError(
+                    f"Line {number} holds half a character (a lone surrogate); write it anew as "
+                    "UTF-8."
+                )
     return pairs
 
 
@@ -90,7 +126,3 @@ def _text(line: object, number: int) -> str:
     if not isinstance(line, str):
         raise BadRequestError(f"Item {number} is {type(line).__name__}, not text.")
     return line
-
-
-def _is_half(character: str) -> bool:
-    return "\ud800" <= character <= "\udfff"
