@@ -53,7 +53,6 @@ class Facts(TypedDict, total=False):
     flags: Mapping[str, str]
     defaults: Mapping[str, object]
     tokens: Function
-    together: Function
 
 
 class SomeRows(tuple[Need, ...]):
@@ -133,7 +132,6 @@ class Method:
     defaults: Mapping[str, object] = field(default_factory=dict)  # and their defaults there
     tokens: Function | None = None  # (trace, target, …) to a score for each token
     rows: bool = False  # whether a few rows of attention suffice, where no more were kept
-    together: Function | None = None  # (traces, …) to a result for each, where that is faster
 
     @property
     def takes(self) -> tuple[str, ...]:
@@ -188,28 +186,12 @@ def method(
                 return _of_pass(function(*args, **kwargs), args)
 
         facts: Options = {"needs": tuple(needs), "cost": cost, "rows": rows, **more}
-        if (several := facts.get("together")) is not None:
-            facts["together"] = _checked_together(function, several)
         place = room or room_of(function.__module__)
         add(Method(name or function.__name__, question, place, checked, **facts))
         return checked
 
     rows = isinstance(needs, SomeRows)
     return declare
-
-
-def _checked_together(function: Function, several: Function) -> Function:
-    """What answers for several passes, with the same checks as the method itself."""
-
-    def checked(traces: Sequence[object], **options: object) -> list[object]:
-        from exhibit_a.subject.torch_state import method_modes
-
-        check_choices(function, (), options)
-        with method_modes(), _within_reach(function.__name__):
-            made = several(traces, **options)
-        return [_of_pass(result, (trace,)) for result, trace in zip(made, traces, strict=True)]
-
-    return checked
 
 
 _inside_a_method: ContextVar[bool] = ContextVar("inside a method", default=False)

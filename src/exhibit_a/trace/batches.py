@@ -107,37 +107,6 @@ def of_one(trace: Trace) -> Batch:
     return Batch(**shared, real=real)
 
 
-def can_share(traces: Sequence[Trace]) -> bool:
-    """Whether traces can be the rows of one batch: whole, one row each, and alike but in length."""
-    first = traces[0]
-    alone = stand_alone(first.subject)
-    return not alone and all(
-        trace.asked is None
-        and (trace.sites, trace.layers) == (first.sites, first.layers)
-        and trace.inputs.keys() == first.inputs.keys()
-        and all(_alike(given, first.inputs[name]) for name, given in trace.inputs.items())
-        for trace in traces
-    )
-
-
-def _alike(given: object, other: object) -> bool:
-    """Whether two inputs can stand below one another; ids of tokens may differ in length."""
-    if not isinstance(given, Tensor) or not isinstance(other, Tensor):
-        return bool(given is other or given == other)
-    of_tokens = given.ndim == other.ndim == 2
-    return len(given) == len(other) == 1 and (of_tokens or given.shape == other.shape)
-
-
-def of_several(traces: Sequence[Trace]) -> Batch:
-    """Traces as the rows of one batch, padded on the right; see `can_share`."""
-    if len(traces) == 1:
-        return of_one(traces[0])
-    subject, given = traces[0].subject, [trace.inputs for trace in traces]
-    others = {name: value for name, value in given[0].items() if not isinstance(value, Tensor)}
-    tensors = [{name: row[name] for name in row if name not in others} for row in given]
-    return _run(subject, {**padded(subject, tensors), **others}, ("attention", "hidden"))
-
-
 def encoded(subject: Subject, examples: Sequence[Example]) -> list[Inputs]:
     """The inputs of every example; what is longer than the model takes is cut."""
     return [subject.encode(example.text, example.pair, truncate=True) for example in examples]

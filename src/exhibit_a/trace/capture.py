@@ -398,7 +398,7 @@ def _run(
         passed = run_pass(subject, inputs, recorder, keep, active)
     asked = None
     if isinstance(recorder, RowRecorder):
-        asked = recorder.asked_pass(subject, first_logit)
+        asked = recorder.asked_pass(subject)
     visible = tuple(recorder.visible)
     masks = naming_masks(visible, asked)
     sequences = named_sequences(subject, prompt, passed["layers"], passed["sites"], masks)
@@ -409,6 +409,7 @@ def _run(
         spans=prompt.spans,
         reply=prompt.reply,
         asked=asked,
+        first_logit=first_logit,
     )
 
 

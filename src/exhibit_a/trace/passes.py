@@ -9,7 +9,7 @@ replayed, and both raise an error when they are asked for something that was not
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
@@ -43,7 +43,6 @@ class AskedPass:
     sizes: tuple[tuple[int, int], ...]  # queries and keys of every site
     parity: float  # largest difference to the kernel's averages, of the largest average
     kernels: tuple[str, ...]  # fused kernels that ran; none where maps were formed and cut
-    first_logit: int  # position of the first answer that the output holds
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +62,7 @@ class Pass(ABC):
     weights: Stamp = field(repr=False)  # of the model, when it ran
     asked: AskedPass | None = field(default=None, kw_only=True)  # where only some rows were kept
     texts: Int[Tensor, " row"] | None = field(default=None, kw_only=True)  # of picked rows
+    first_logit: int = field(default=0, kw_only=True)  # position of the first answer it gives
 
     @property
     def model(self) -> PreTrainedModel:
@@ -77,11 +77,6 @@ class Pass(ABC):
                 f"The weights of {self.subject.name} were changed after this pass, and what was "
                 "kept of it belongs to the old ones; capture the text again."
             )
-
-    @property
-    def first_logit(self) -> int:
-        """The position of the first answer that the output holds."""
-        return 0 if self.asked is None else self.asked.first_logit
 
     @property
     def fused(self) -> bool:
@@ -194,17 +189,6 @@ def run_pass(
         "weights": weights_stamp(subject.model),
         "stack_outputs": recorded.stack_outputs(layers),
     }
-
-
-def answering_from(passed: Kind, position: int | None) -> tuple[Kind, int | None]:
-    """A pass that gives only the answers from ``position`` on, and where that position is then.
-
-    Where the model cannot leave the earlier answers out, the pass stays as it is.
-    """
-    if position is None or not leaves_answers_out(passed.subject):
-        return passed, position
-    count = passed.first_logit + passed.output.logits.shape[1] - position
-    return replace(passed, inputs={**passed.inputs, LATER: count}), 0
 
 
 def leaves_answers_out(subject: Subject) -> bool:

@@ -207,7 +207,7 @@ class RowRecorder(Recorder):
         }
         return {name: LazySequence(self.calls, makers[name]) for name in self.keep}
 
-    def asked_pass(self, subject: Subject, first_logit: int) -> AskedPass:
+    def asked_pass(self, subject: Subject) -> AskedPass:
         """What is known of the pass, if the rows are what the kernel computed (step 3)."""
         eps = torch.finfo(subject.dtype).eps
         if not self.parity <= max(ROUNDING, 8 * eps):
@@ -217,9 +217,7 @@ class RowRecorder(Recorder):
                 "scores are not understood. Capture all rows instead."
             )
         sizes = tuple(self.sizes)
-        return AskedPass(
-            self.rows, self.stacks[-1], sizes, self.parity, subject.kernels, first_logit
-        )
+        return AskedPass(self.rows, self.stacks[-1], sizes, self.parity, subject.kernels)
 
 
 def _compact(asked: AskedRows) -> AskedRows:

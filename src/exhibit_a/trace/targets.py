@@ -20,6 +20,7 @@ from exhibit_a.subject.anatomy import ANSWERS
 from exhibit_a.subject.torch_state import default_torch_state
 from exhibit_a.trace.answers import LogitRows, logits_along, logits_at, token_name
 from exhibit_a.trace.capture import Trace
+from exhibit_a.trace.passes import LATER, Kind, Pass, leaves_answers_out
 
 Scale = Literal["probability", "logit", "log_probability", "log_odds"]
 CHOSEN_BY: dict[str, tuple[str, ...]] = {  # what picks a target, for each kind of answer
@@ -54,11 +55,36 @@ class Target:
         place = self.position if positions is None else positions
         return self.of(logits_along(output, place, len(self.indices)))
 
+    def value(self, passed: Pass, output: HasLogits | None = None) -> Scores:
+        """The number in a pass or, given its output, in a replay of it: for every row.
+
+        Both may give the later answers alone; see `narrowed`.
+        """
+        output = passed.output if output is None else output
+        if self.position is None:
+            return self(output)
+        return replace(self, position=among_answers(passed, self.position))(output)
+
+    def narrowed(self, passed: Kind) -> Kind:
+        """The pass with replays that give no answers before the one that is explained.
+
+        Where the model cannot leave the earlier answers out, the pass stays as it is.
+        """
+        if self.position is None or not leaves_answers_out(passed.subject):
+            return passed
+        later = passed.output.logits[:, among_answers(passed, self.position) :]
+        return replace(
+            passed,
+            inputs={**passed.inputs, LATER: later.shape[1]},
+            output=_Later(later),
+            first_logit=self.position,
+        )
+
     def of(self, logits: LogitRows) -> Scores:
         """The number, from the logits at the position and those after it that an answer takes."""
         if self.scale == "logit" or self.against is not None:
-            against = 0.0 if self.against is None else logits[..., self.against]
-            return (self._picked(logits) - against).sum(-1)
+            against = 0.0 if self.against is None else at_least_float32(logits[..., self.against])
+            return (at_least_float32(self._picked(logits)) - against).sum(-1)
         logits = at_least_float32(logits)
         if self.scale == "log_odds":
             return _log_odds(logits, self._picked(logits), self.indices)
@@ -75,6 +101,13 @@ class Target:
             return f"{scale} of the answer {name} ({len(self.indices)} tokens)"
         where = "" if self.position is None else f" at position {self.position}"
         return f"{scale} of {name}{where}"
+
+
+@dataclass(frozen=True)
+class _Later:
+    """The later answers of a pass."""
+
+    logits: Tensor
 
 
 def log_odds(logits: Float[Tensor, "row answer"], index: int) -> Scores:
@@ -224,21 +257,14 @@ def chosen_target(trace: Trace, target: Target | str | int | None) -> Target:
     return choose_target(trace, target)
 
 
-def target_value(trace: Trace, target: Target) -> Scores:
-    """The number in the pass itself, which may hold the later answers alone."""
-    if target.position is None:
-        return target(trace.output)
-    return replace(target, position=_among_answers(trace, target.position))(trace.output)
-
-
-def _among_answers(trace: Trace, position: int) -> int:
-    """Where the answer at a position stands among those that the pass holds."""
-    if position < trace.first_logit:
+def among_answers(passed: Pass, position: int) -> int:
+    """Where the answer at a position stands among those that a pass gives."""
+    if position < passed.first_logit:
         raise BadRequestError(
-            f"The answer at position {position} was not kept: only rows from {trace.first_logit} "
+            f"The answer at position {position} was not kept: only rows from {passed.first_logit} "
             "on were asked for."
         )
-    return position - trace.first_logit
+    return position - passed.first_logit
 
 
 def _existing(target: Target, trace: Trace) -> Target:
@@ -258,7 +284,7 @@ def _existing(target: Target, trace: Trace) -> Target:
             f"There is no position {last if target.position >= 0 else target.position}; the text "
             f"has 0 to {count - 1}."
         )
-    _among_answers(trace, target.position)
+    among_answers(trace, target.position)
     return target
 
 
@@ -277,7 +303,7 @@ def _require_meaningful(answers: str, asked: dict[str, str | int | None]) -> Non
 def _class(trace: Trace, label: str | int | None, position: int | None, scale: str) -> Target:
     labels = trace.subject.labels
     if label is None:
-        place = None if position is None else _among_answers(trace, position)
+        place = None if position is None else among_answers(trace, position)
         index = int(logits_at(trace.output, place)[0].argmax())
     elif isinstance(label, str) and label in labels:
         index = labels.index(label)
@@ -291,7 +317,7 @@ def _class(trace: Trace, label: str | int | None, position: int | None, scale: s
 
 def _token(trace: Trace, token: str | int | None, position: int | None, scale: str) -> Target:
     position = _place(trace, position)
-    logits = logits_at(trace.output, _among_answers(trace, position))[0]
+    logits = logits_at(trace.output, among_answers(trace, position))[0]
     index = int(logits.argmax()) if token is None else _token_id(trace, token)
     if not 0 <= index < len(logits):
         raise BadRequestError(f"There is no token {index}; the model has 0 to {len(logits) - 1}.")

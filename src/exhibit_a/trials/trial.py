@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError, require_choice
-from exhibit_a.methods.attribution.head_company import TOKENS_AT_ONCE
+from exhibit_a.methods.attribution.head_game import TOKENS_AT_ONCE
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.attribution.tree import AttributionTree
@@ -260,7 +260,7 @@ def _answer(trace: Trace, target: Target | None) -> dict[str, float]:
     if target is None:
         return {}
     if target.following:
-        return {target.name: float(replace(target, scale="probability")(trace.output))}
+        return {target.name: float(replace(target, scale="probability").value(trace))}
     return in_words(trace.subject, trace.output, target.position)
 
 

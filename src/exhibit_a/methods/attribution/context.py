@@ -298,7 +298,7 @@ class _Examined:
         self.whole, self.none = whole, none
         self.leave_one_out = whole - torch.tensor(lost)
         self.passes["leave_one_out"] = self.spent.taken()
-        seen = float(to_float64(self.target(self.trace.output)))
+        seen = float(to_float64(self.target.value(self.trace)))
         self.checks["log-probability, batched against alone"] = abs(seen - whole)
 
     def regress(self, samples: int) -> None:

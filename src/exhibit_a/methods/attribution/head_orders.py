@@ -20,8 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhibit_a.methods.attribution.head_company import Shares
-from exhibit_a.methods.attribution.head_game import HeadGame
+from exhibit_a.methods.attribution.head_game import HeadGame, Shares
 from exhibit_a.numerics.precision import to_float64
 
 OPENED = 0.05  # a site that takes less than this share of the change is not opened

@@ -163,20 +163,12 @@ def attribute_classes(
     return attribute(batch, answer, Plan(tolerance=tolerance))
 
 
-def attribute(
-    batch: Batch, answer: Answer, plan: Plan, *, whole: Scores | None = None
-) -> list[SiteIntegral]:
-    """Attribute each row's answer to every site, the last one first.
-
-    ``whole`` is the answer of the unchanged model, if not that to the batch's own output.
-    """
+def attribute(batch: Batch, answer: Answer, plan: Plan) -> list[SiteIntegral]:
+    """Attribute each row's answer to every site, the last one first."""
     batch.subject.require_gradients()
-    if whole is None:
-        whole = at_least_float32(
-            answer(batch.output, torch.arange(len(batch), device=batch.real.device))
-        )
     integrals: list[SiteIntegral] = []
     every = torch.arange(len(batch), device=batch.real.device)
+    whole = at_least_float32(answer(batch.output, every).detach())
     read = rows_read(batch, lambda output: answer(output, every))
     ends = gradients_at_the_end(batch, answer, read) if plan.steps == "auto" else None
     rough: Tensor | None = None

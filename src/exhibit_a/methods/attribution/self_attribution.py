@@ -14,7 +14,7 @@ integral is computed, and why it costs so little.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -30,7 +30,6 @@ from exhibit_a.methods.attribution.path_integral import (
 )
 from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.methods.registry import method, rows_of
-from exhibit_a.numerics.precision import at_least_float32
 from exhibit_a.numerics.quadrature import RuleName
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
@@ -38,8 +37,7 @@ from exhibit_a.shapes import SiteHeads, SiteMap
 from exhibit_a.subject.site_names import layer_name
 from exhibit_a.trace.batches import of_one
 from exhibit_a.trace.capture import Trace
-from exhibit_a.trace.passes import answering_from
-from exhibit_a.trace.targets import Target, chosen_target, target_value
+from exhibit_a.trace.targets import Target, chosen_target
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -162,13 +160,9 @@ def self_attribution(
         tolerance: the gap that is allowed, as a share of what a site changes.
     """
     chosen, subject = chosen_target(trace, target), trace.subject
-    batch, position = answering_from(of_one(trace), chosen.position)
-    asked = replace(chosen, position=position)
+    batch = chosen.narrowed(of_one(trace))
     integrals = attribute(
-        batch,
-        lambda output, _: asked(output),
-        Plan(rule, steps, tolerance),
-        whole=at_least_float32(target_value(trace, chosen).detach()),
+        batch, lambda output, _: chosen.value(batch, output), Plan(rule, steps, tolerance)
     )
     return SelfAttribution(
         tokens=trace.tokens,

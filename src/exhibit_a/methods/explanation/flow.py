@@ -27,7 +27,6 @@ from exhibit_a.trace.answer_rows import ending_in
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import ContextGradients
 from exhibit_a.trace.layers import hidden_of_output
-from exhibit_a.trace.passes import answering_from
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target
 
@@ -45,9 +44,9 @@ def readout(trace: Trace, target: Target) -> Row:
     A classifier that reads its first token gives one 1; one that averages gives every token some.
     """
     trace.subject.require_gradients()
-    kept, position = answering_from(trace.keeping("hidden"), target.position)
+    kept = target.narrowed(trace.keeping("hidden"))
     last = hidden_of_output(kept.layer_outputs[-1]).detach().clone().requires_grad_()
-    answer = replace(target, scale="logit", position=position)(ending_in(kept, last))
+    answer = replace(target, scale="logit").value(kept, ending_in(kept, last))
     (gradient,) = torch.autograd.grad(answer.sum(), last)
     weight: Tensor = gradient[0].norm(dim=-1)
     return weight / weight.sum()
@@ -130,9 +129,8 @@ def attention_times_gradient(
     """
     trace.subject.require_gradients()
     kept = trace.keeping("attention", "values")
-    passed, position = answering_from(kept, target.position)
-    tap = ContextGradients()
-    answer = replace(target, position=position)(replay(passed, tap, start=0)).sum()
+    passed, tap = target.narrowed(kept), ContextGradients()
+    answer = target.value(passed, replay(passed, tap, start=0)).sum()
     gradients = torch.autograd.grad(answer, tap.nudges, materialize_grads=True)
     for site in sites:
         attention, values = kept.attention[site.index], kept.values[site.index]
