@@ -28,11 +28,11 @@ import words
 from frozen_walks import FrozenWalks
 
 import exhibit_a as xa
-from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
+from exhibit_a.methods.attribution.head_game import HeadGame
 from exhibit_a.methods.attribution.head_orders import coalitions, orders
 from exhibit_a.methods.attribution.head_shares import FEW
 from exhibit_a.numerics.seeds import generator
-from exhibit_a.trace.targets import chosen_target
+from exhibit_a.trace.targets import chosen_target, margin_of
 
 TRUTH_PAIRS = 80
 PAIRS = (1, 2, 4, 8, 16)

@@ -42,9 +42,9 @@ import words
 
 import exhibit_a as xa
 from exhibit_a.methods.attribution.along_rows import along_rows
-from exhibit_a.methods.attribution.head_game import HeadGame, maps_of_sites, margin_of
+from exhibit_a.methods.attribution.head_game import HeadGame, maps_of_sites
 from exhibit_a.numerics.seeds import generator
-from exhibit_a.trace.targets import chosen_target
+from exhibit_a.trace.targets import chosen_target, margin_of
 from exhibit_a.trials.carriers import smallest_set
 from exhibit_a.trials.head_numbers import head_numbers
 from exhibit_a.trials.verdict import judge, judge_text

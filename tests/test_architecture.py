@@ -13,7 +13,7 @@ import exhibit_a
 ROOT = Path(exhibit_a.__file__).parent
 TESTS = Path(__file__).parent
 ORDER = [  # as in docs/architecture.md; a room imports from itself and from what stands before it
-    {"errors", "interrupts", "shapes", "visible"},
+    {"errors", "interrupts", "shapes", "control_characters"},
     {"extras", "progress"},
     {"numerics"},
     {"models"},
@@ -91,6 +91,29 @@ def test_imports_point_to_the_left(path):
     here = RANK[room(path)]
     for name in imported(path):
         assert RANK[name] <= here, f"{path.name} reaches to the right, for {name}"
+
+
+METHOD_ROOMS = [  # a room of methods imports from itself and from the rooms before it
+    {"attribution", "identifiability", "mixing"},
+    {"heads", "triggers"},
+    {"explanation"},
+]
+
+
+def test_rooms_of_methods_import_only_from_those_before():
+    rank = {name: place for place, names in enumerate(METHOD_ROOMS) for name in names}
+    methods = [path for path in FILES if path.parent.parent == ROOT / "methods"]
+    assert {path.parent.name for path in methods} == set(rank)
+    for path in methods:
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        parts = [name.split(".") for node in nodes for name in named_by(node)]
+        others = {
+            named[2]
+            for named in parts
+            if named[:2] == ["exhibit_a", "methods"] and named[2] in rank
+        } - {path.parent.name}
+        for other in others:
+            assert rank[other] < rank[path.parent.name], f"{path.name} imports from {other}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))

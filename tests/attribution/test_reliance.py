@@ -13,7 +13,7 @@ from exhibit_a.corpus import run as run_corpus
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.attribution import head_game, head_shares
 from exhibit_a.methods.attribution.along_rows import along_rows
-from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
+from exhibit_a.methods.attribution.head_game import HeadGame
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
 from exhibit_a.methods.attribution.reliance import reliance, token_scores
 from exhibit_a.numerics.seeds import generator
@@ -23,7 +23,7 @@ from exhibit_a.trace import edits
 from exhibit_a.trace.capture import capture
 from exhibit_a.trace.counting import counting_passes
 from exhibit_a.trace.replay import replay
-from exhibit_a.trace.targets import chosen_target, log_odds
+from exhibit_a.trace.targets import chosen_target, log_odds, margin_of
 
 TEXT = "the cat sat on the mat"
 FEW = {"num_hidden_layers": 2, "num_attention_heads": 2}

@@ -32,10 +32,13 @@ from exhibit_a.results.tables import Leaf, leaves
 from exhibit_a.shapes import HasLogits, Options
 from exhibit_a.subject.prompts import Prompt
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.capture import capture
+from exhibit_a.trace.batches import stand_alone
+from exhibit_a.trace.capture import capture, capture_alike
 from exhibit_a.trace.gold import answered
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import WORDS
+
+WRITTEN = {"input_ids", "attention_mask", "token_type_ids"}  # what a text alone is encoded as
 
 Numbers = dict[str, str | float]
 
@@ -50,7 +53,20 @@ class TextSummary:
     dense: dict[str, Tensor] = field(default_factory=dict)
 
 
-def result_of_text(
+def results_of_texts(
+    method: Method, subject: Subject, prompts: Sequence[Prompt], options: Options
+) -> list[tuple[Result, HasLogits | None]]:
+    """What a method says about each of some texts of one length, and the model's outputs."""
+    inputs = {name for prompt in prompts for name in prompt.inputs}
+    together = len(prompts) > 1 and inputs <= WRITTEN and not stand_alone(subject)
+    if method.takes_several and together:
+        traces = capture_alike(subject, prompts)
+        results: list[Result] = method.function(traces, **options)
+        return list(zip(results, (trace.output for trace in traces), strict=True))
+    return [_result_of_text(method, subject, prompt, options) for prompt in prompts]
+
+
+def _result_of_text(
     method: Method, subject: Subject, prompt: Prompt, options: Options
 ) -> tuple[Result, HasLogits | None]:
     """What a method says about one encoded text, and the model's output where that is known."""

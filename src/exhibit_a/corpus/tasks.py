@@ -13,7 +13,7 @@ Parameters are those of the method's own signature.
 import inspect
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import NoneType, UnionType
@@ -44,6 +44,7 @@ from exhibit_a.trace.gold import Gold, gold_of_replies
 PERMUTATION = "permutation"  # the task that has a name of its own
 DEFAULTS = {"hidden_attribution": {"probes": 8}}  # all directions take a pass each
 ONE_TEXT = (("trace",), ("trace", "target"), ("attribution",), ("subject", "text"))
+AT_ONCE = 512  # tokens of texts that a method is given at once, where it takes several
 ALL_TEXTS = (("subject", "examples"), ("subject", "texts"), ("subject", "examples", "importance"))
 # Each of the companions is a task by itself; the other cuts the text anew, and texts are encoded.
 NOT_TASKS = ("companions", "identifiability_by_length")
@@ -78,10 +79,12 @@ class Texts:
             self.subject.device,
         )
 
-    def one(self, place: int) -> "Texts":
-        """One of the texts."""
-        only = slice(place, place + 1)
-        return Texts(self.subject, self.prompts[only], self.numbers[only], self.special[only])
+    def split(self, tokens: int) -> "Iterator[Texts]":
+        """The same texts, as many at a time as make ``tokens`` tokens."""
+        size = max(1, tokens // self.special.shape[1])
+        for start in range(0, len(self.prompts), size):
+            few = slice(start, start + size)
+            yield Texts(self.subject, self.prompts[few], self.numbers[few], self.special[few])
 
 
 class Task(BaseModel):
@@ -145,17 +148,18 @@ class OneByOne(TextTask):
 
 class _OneByOne(Question):
     def __call__(self, texts: Texts) -> Findings:
-        from exhibit_a.corpus.summaries import joined, result_of_text, summary_of
+        from exhibit_a.corpus.summaries import joined, results_of_texts, summary_of
 
         method = find(self.task.name)
         options = self.task.model_dump() | _seed(method, self.plan)
         summaries = []
-        for place, prompt in enumerate(texts.prompts):
-            result, output = result_of_text(method, self.subject, prompt, options)
-            said = {} if output is None else answers(texts.one(place), output)
-            answer = {name: column[0] for name, column in said.items()}
-            summary = summary_of(result)
-            summaries.append(replace(summary, numbers=answer | summary.numbers))
+        for few in texts.split(AT_ONCE if method.takes_several else 1):
+            results = results_of_texts(method, self.subject, few.prompts, options)
+            for text, (result, output) in zip(few.split(1), results, strict=True):
+                said = {} if output is None else answers(text, output)
+                answer = {name: column[0] for name, column in said.items()}
+                summary = summary_of(result)
+                summaries.append(replace(summary, numbers=answer | summary.numbers))
         return joined(summaries, dense=self.plan.dense)
 
 

@@ -18,11 +18,20 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, wraps
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Literal, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import (
+    Literal,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from exhibit_a.errors import (
     BadRequestError,
@@ -141,6 +150,12 @@ class Method:
         return ("trace", *names[1:]) if self.room == YOURS else names
 
     @property
+    def takes_several(self) -> bool:
+        """Whether it takes several passes, with a result for each: where that is much faster."""
+        hint = get_type_hints(self.function).get("trace")
+        return any(get_origin(part) is Sequence for part in get_args(hint))
+
+    @property
     def options(self) -> dict[str, Option]:
         """Its options, in the order of the signature."""
         return options_of(self.function)
@@ -183,7 +198,7 @@ def method(
                 passed = args[0] if args else kwargs.get("trace")
                 if first and cost.runs_the_model and hasattr(passed, "require_same_answer"):
                     passed.require_same_answer()
-                return _of_pass(function(*args, **kwargs), args)
+                return function(*args, **kwargs)
 
         facts: Options = {"needs": tuple(needs), "cost": cost, "rows": rows, **more}
         place = room or room_of(function.__module__)
@@ -233,34 +248,6 @@ def require_all_rows(name: str, given: Sequence[object]) -> None:
             f"{name} needs every row of attention, and only {kept} kept: capture the text without "
             "rows=, or fetch them with trace.whole()."
         )
-
-
-def _of_pass(made: Made, given: Sequence[object]) -> Made:
-    """A result about a pass, with the picture it looked at and the rows it is about."""
-    passed = given[0] if given else None
-    scene, asked = (getattr(passed, name, None) for name in ("scene", "asked"))
-    names: Mapping[str, Sequence[str]] = getattr(passed, "token_names", {})
-    facts: Options = {}
-    if scene is not None and hasattr(made, "scene"):
-        facts["scene"] = scene
-    if asked is not None and hasattr(made, "row_tokens"):
-        facts["rows"] = asked.rows
-        facts["row_tokens"] = tuple(names[asked.stack][row] for row in asked.rows)
-    if asked is not None and hasattr(made, "checks"):
-        facts["checks"] = made.checks | {
-            "rows": f"{len(asked.rows)} of {len(names[asked.stack])}",
-            "asked rows beside the kernel": asked.parity,
-        }
-    if hasattr(made, "checks"):
-        doubts = _doubts(passed, getattr(made, "tokens", None) or ())
-        facts |= {"checks": facts.get("checks", made.checks) | doubts} if doubts else {}
-    return replace(made, **facts) if facts else made  # type: ignore[type-var]
-
-
-def _doubts(passed: object, tokens: Sequence[str]) -> dict[str, str]:
-    """What is doubtful about any result on these tokens, by the model that was asked."""
-    doubts = getattr(passed, "doubts", {})  # of a pass, or of a subject on any tokens
-    return dict(doubts(tokens) if callable(doubts) else doubts)
 
 
 def token_method(

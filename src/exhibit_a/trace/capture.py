@@ -229,9 +229,9 @@ class Trace(Pass):
         return {"held in half precision": f"weights in {name}, computed in float32; {said}"}
 
     @property
-    def doubts(self) -> dict[str, str]:
-        """What is doubtful about any result on this pass."""
-        return self.subject.doubts(self.tokens) | self.own_rounding
+    def warnings(self) -> dict[str, str]:
+        """What to beware of in any result on this pass."""
+        return self.subject.warnings(self.tokens) | self.own_rounding
 
     def rerun(self, keep: tuple[str, ...]) -> "Trace":
         """The same text, run once more."""
@@ -347,6 +347,35 @@ def capture(
     prompt = prompted(subject, text, pair, answer=target_text, generate=generate, truncate=truncate)
     prompt = replace(prompt, inputs=without_cache(subject.model, prompt.inputs))
     return _run(subject, prompt, kept, None if rows is None else asked_rows(subject, prompt, rows))
+
+
+def capture_alike(subject: Subject, prompts: Sequence[Prompt]) -> list[Trace]:
+    """Passes over texts of one length, without padding, from one run of the model."""
+    count, model = len(prompts), subject.model
+    joined = {
+        name: torch.cat([each.inputs[name] for each in prompts]) for name in prompts[0].inputs
+    }
+    keep, inputs = ("attention", "values", "hidden"), without_cache(model, joined)
+    recorder = _TraceRecorder(keep)
+    with _readable_errors(model, inputs):
+        passed = run_pass(subject, inputs, recorder, keep)
+    traces = []
+    for row, prompt in enumerate(prompts):
+
+        def of_text(tensor: Tensor, row: int = row) -> Tensor:
+            return tensor[row : row + 1] if tensor.ndim and len(tensor) == count else tensor
+
+        names = ("inputs", "output", "at_sites", "layer_inputs", "layer_outputs", "stack_outputs")
+        own = passed | {name: tree_map_only(Tensor, of_text, passed[name]) for name in names}
+        visible = tuple(recorder.visible)
+        masks = naming_masks(visible, None)
+        sequences = named_sequences(subject, prompt, own["layers"], own["sites"], masks)
+        traces.append(
+            Trace(
+                **own, sequences=sequences, visible=visible, spans=prompt.spans, reply=prompt.reply
+            )
+        )
+    return traces
 
 
 class _TraceRecorder(Recorder):

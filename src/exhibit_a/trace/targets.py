@@ -110,6 +110,11 @@ class _Later:
     logits: Tensor
 
 
+def margin_of(target: Target) -> Target:
+    """The target as a margin: log-odds for what has a probability, the number itself otherwise."""
+    return target if target.scale == "logit" else replace(target, scale="log_odds")
+
+
 def log_odds(logits: Float[Tensor, "row answer"], index: int) -> Scores:
     """log p/(1 − p) of one answer: how far it is ahead of all others together.
 

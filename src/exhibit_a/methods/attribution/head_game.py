@@ -206,8 +206,3 @@ def maps_of_sites(edges: AllMaps, like: Sequence[SiteMap]) -> tuple[SiteMap, ...
     """The maps of every site, which share their memory with all of them."""
     parts = torch.split(edges, [maps.numel() for maps in like])
     return tuple(part.view(maps.shape) for part, maps in zip(parts, like, strict=True))
-
-
-def margin_of(target: Target) -> Target:
-    """The target as a margin: log-odds for what has a probability, the number itself otherwise."""
-    return target if target.scale == "logit" else replace(target, scale="log_odds")

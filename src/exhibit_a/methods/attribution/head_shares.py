@@ -22,14 +22,14 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.attribution.along_rows import AlongRows, along_rows
-from exhibit_a.methods.attribution.head_game import HeadGame, maps_of_sites, margin_of
+from exhibit_a.methods.attribution.head_game import HeadGame, maps_of_sites
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
 from exhibit_a.numerics.paths import Limits, integrate_sums
 from exhibit_a.numerics.precision import float64_sum, to_float64
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import SiteMap
 from exhibit_a.trace.capture import Trace
-from exhibit_a.trace.targets import Target
+from exhibit_a.trace.targets import Target, margin_of
 
 FEW = 12  # heads whose sets can all be tried
 POINTS = 300  # on a path, at most
@@ -163,7 +163,6 @@ class HeadShares:
     def checks(self) -> dict[str, object]:
         """What a reader of the shares may want to look at."""
         return {
-            "parity": self.game.trace.subject.anatomy.parity,
             "gap as a share of the whole": abs(self.gap) / self.scale if self.scale else 0.0,
             "points": self.path.points,
             "forward passes": round(self.game.passes),

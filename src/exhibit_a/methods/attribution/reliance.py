@@ -28,15 +28,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhibit_a.methods.attribution.head_game import TOKENS_AT_ONCE, HeadGame, margin_of
+from exhibit_a.methods.attribution.head_game import TOKENS_AT_ONCE, HeadGame
 from exhibit_a.methods.attribution.head_shares import POINTS, HeadShares, Options, measured
-from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.methods.registry import Cost, method, rows_of
+from exhibit_a.results.making import build_result
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteHeads, SiteMap
+from exhibit_a.trace.answer_rows import one_stack
 from exhibit_a.trace.capture import Trace
-from exhibit_a.trace.targets import Target, chosen_target
+from exhibit_a.trace.targets import Target, chosen_target, margin_of
 
 By = Literal["auto", "path", "orders", "coalitions"]
 
@@ -133,15 +134,13 @@ def reliance(
     """
     shares = measured(trace, chosen_target(trace, target), Options(by, budget, passes, seed))
     game, trace, along = shares.game, shares.game.trace, shares.along
-    return Reliance(
-        tokens=trace.tokens,
-        layouts=trace.layouts,
-        provenance=trace.subject.provenance(
-            "reliance", seed, target=str(game.target), by=shares.by
-        ),
+    return build_result(
+        Reliance,
+        trace,
+        "reliance",
+        seed=seed,
+        settings={"target": str(game.target), "by": shares.by},
         checks=shares.checks,
-        sites=trace.sites,
-        sequences=trace.token_names,
         heads=game.by_site(shares.credit),
         one_head=game.by_site(shares.one_head),
         standard_error=game.by_site(shares.error),

@@ -28,13 +28,14 @@ from exhibit_a.methods.attribution.path_integral import (
     SiteIntegral,
     attribute,
 )
-from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.methods.registry import method, rows_of
 from exhibit_a.numerics.quadrature import RuleName
+from exhibit_a.results.making import build_result
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteHeads, SiteMap
 from exhibit_a.subject.site_names import layer_name
+from exhibit_a.trace.answer_rows import one_stack
 from exhibit_a.trace.batches import of_one
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target, chosen_target
@@ -159,17 +160,16 @@ def self_attribution(
             use their points again.
         tolerance: the gap that is allowed, as a share of what a site changes.
     """
-    chosen, subject = chosen_target(trace, target), trace.subject
+    chosen = chosen_target(trace, target)
     batch = chosen.narrowed(of_one(trace))
     integrals = attribute(
         batch, lambda output, _: chosen.value(batch, output), Plan(rule, steps, tolerance)
     )
-    return SelfAttribution(
-        tokens=trace.tokens,
-        layouts=trace.layouts,
-        provenance=subject.provenance(
-            "self_attribution", target=str(chosen), rule=rule, steps=steps, tolerance=tolerance
-        ),
+    return build_result(
+        SelfAttribution,
+        trace,
+        "self_attribution",
+        settings={"target": str(chosen), "rule": rule, "steps": steps, "tolerance": tolerance},
         checks=_checks(integrals, trace, tolerance),
         scores=tuple(integral.scores[0] for integral in integrals),
         change=torch.cat([integral.change for integral in integrals]),
@@ -177,8 +177,6 @@ def self_attribution(
         points=torch.cat([integral.points for integral in integrals]),
         target=str(chosen),
         reasons=tuple(integral.reasons[0] for integral in integrals),
-        sites=trace.sites,
-        sequences=trace.token_names,
     )
 
 
@@ -186,7 +184,6 @@ def _checks(integrals: list[SiteIntegral], trace: Trace, tolerance: float) -> di
     """How complete the attribution is, site by site where it is not."""
     reasons = {site: path.reasons[0] for site, path in enumerate(integrals) if path.reasons[0]}
     checks: dict[str, object] = {
-        "parity": trace.subject.anatomy.parity,
         "largest gap": float(torch.cat([integral.gap for integral in integrals]).amax()),
         "largest gap as a share of the change": float(
             torch.cat([integral.share for integral in integrals]).amax()

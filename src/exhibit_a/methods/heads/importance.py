@@ -30,6 +30,7 @@ from exhibit_a.methods.attribution.path_integral import WALK, Plan, attribute
 from exhibit_a.methods.registry import method
 from exhibit_a.numerics.precision import at_least_float32
 from exhibit_a.progress import Progress
+from exhibit_a.results.making import build_result
 from exhibit_a.results.plain import Stored
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import HasLogits, Scores
@@ -55,7 +56,7 @@ Measure = Literal["attribution", "taylor", "ablation", "attention"]
 
 HeadTable = Float[Tensor, "site head"]
 HeadTables = Float[Tensor, "example site head"]
-Doubts = dict[str, float]
+Checks = dict[str, float]
 
 COPIED_TOKENS = 4096  # in one replay without a backward pass
 
@@ -135,14 +136,17 @@ def head_importance(
         progress: is called with the number of examples done, and of how many.
     """
     data = limited(read_examples(examples), limit)
-    tables, doubts = importance_by_example(
+    tables, checks = importance_by_example(
         subject, data, by=by, tolerance=tolerance, progress=progress
     )
     scores = tables[next(iter(tables))]
     spread = scores.std(0) if len(data) > 1 else torch.full_like(scores[0], torch.nan)
-    return HeadImportance(
-        provenance=subject.provenance("head_importance", by=by, limit=limit, tolerance=tolerance),
-        checks={"parity": subject.anatomy.parity, "examples": len(data), **doubts},
+    return build_result(
+        HeadImportance,
+        subject,
+        "head_importance",
+        settings={"by": by, "limit": limit, "tolerance": tolerance},
+        checks={"examples": len(data), **checks},
         scores=scores.mean(0),
         standard_error=spread / len(data) ** 0.5,
         details={name: table.mean(0) for name, table in tables.items()},
@@ -208,8 +212,8 @@ def importance_by_example(
     by: str,
     tolerance: float = 0.01,
     progress: Progress | None = None,
-) -> tuple[dict[str, HeadTables], Doubts]:
-    """Tables of heads for every example, the main measure first, and doubts about them."""
+) -> tuple[dict[str, HeadTables], Checks]:
+    """Tables of heads for every example, the main measure first, and checks of them."""
     require_choice("measure", by, MEASURES)
     require_distribution(subject)
     prompts = [prompt_of(subject, example, truncate=True) for example in examples]
@@ -221,7 +225,7 @@ def importance_by_example(
         for name, rows in measure(batch, gold.rows(torch.tensor(group))).items():
             table = rows.new_full((len(examples), *rows.shape[1:]), torch.nan)
             tables.setdefault(name, table)[group] = rows
-    return tables, measure.doubts()
+    return tables, measure.checks()
 
 
 class _Measure(ABC):
@@ -234,7 +238,7 @@ class _Measure(ABC):
     def __call__(self, batch: Batch, gold: Gold) -> dict[str, HeadTables]:
         """Tables for every row, by name; the first is the measure, the others are related."""
 
-    def doubts(self) -> Doubts:
+    def checks(self) -> Checks:
         """How far all tables so far can be trusted."""
         return {}
 
@@ -260,7 +264,7 @@ class _Attribution(_Measure):
             self.points.append(integral.points)
         return {"maximum": _table(largest), "sum": _table(sums)}
 
-    def doubts(self) -> Doubts:
+    def checks(self) -> Checks:
         """How complete the attributions are."""
         shares, points = torch.cat(self.shares), torch.cat(self.points)
         return {

@@ -25,6 +25,7 @@ from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.correlation import pearson
 from exhibit_a.numerics.precision import to_float64
 from exhibit_a.numerics.seeds import generator
+from exhibit_a.results.making import build_result
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import Context, SiteHeads
 from exhibit_a.subject.tap import AttentionCall
@@ -100,15 +101,13 @@ def head_patching(
     tried = ~torch.cat(patched).isnan()
     both = to_float64(torch.cat(effects)[tried]), to_float64(torch.cat(patched)[tried])
     agreement = _agreement(*both) if int(tried.sum()) > 2 else torch.nan
-    return HeadPatching(
-        tokens=trace.tokens,
-        provenance=trace.subject.provenance(
-            "head_patching", seed, target=str(chosen), verify=verify, counterfactual=other.tokens
-        ),
-        checks=_checks(trace, agreement, both),
-        sites=trace.sites,
-        sequences=trace.token_names,
-        layouts=trace.layouts,
+    return build_result(
+        HeadPatching,
+        trace,
+        "head_patching",
+        seed=seed,
+        settings={"target": str(chosen), "verify": verify, "counterfactual": other.tokens},
+        checks=_checks(agreement, both),
         effects=effects,
         patched=patched,
         value=float(chosen.value(trace)[0]),
@@ -202,9 +201,8 @@ class _Patch(Edit):
         return changed
 
 
-def _checks(trace: Trace, agreement: float, both: tuple[Tensor, Tensor]) -> Checks:
+def _checks(agreement: float, both: tuple[Tensor, Tensor]) -> Checks:
     checks: Checks = {
-        "parity": trace.subject.anatomy.parity,
         "heads really patched": len(both[0]),
         "correlation with true patching": agreement,
     }
