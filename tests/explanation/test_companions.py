@@ -26,7 +26,7 @@ from exhibit_a.subject.subject import load
 from exhibit_a.trace import edits
 from exhibit_a.trace.answer_rows import readout
 from exhibit_a.trace.capture import capture
-from exhibit_a.trace.layers import hidden_of_output
+from exhibit_a.trace.passes import hidden_of_output
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import choose_target
 

@@ -1,4 +1,4 @@
-"""What does a method return for a batch of texts, and how does that become rows of a table?
+"""What a method returns for some texts, as rows of a table.
 
 A method returns ``Findings``: numbers of each text, short lists of each text, numbers of each text,
 site and head, and whole maps where the plan asks for them. The findings of a window become two

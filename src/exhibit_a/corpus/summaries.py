@@ -1,4 +1,4 @@
-"""What does a result say about its text, in a few numbers?
+"""What a result says about its text, in a few numbers.
 
 ``summary_of`` turns a result into numbers of the text, short lists, numbers of each head and whole
 maps. Token scores, maps, a reliance and a trial have a summary of their own; of any other result,
@@ -32,9 +32,9 @@ from exhibit_a.results.tables import Leaf, leaves
 from exhibit_a.shapes import HasLogits, Options
 from exhibit_a.subject.prompts import Prompt
 from exhibit_a.subject.subject import Subject
+from exhibit_a.trace.answers import answered
 from exhibit_a.trace.batches import stand_alone
 from exhibit_a.trace.capture import capture, capture_alike
-from exhibit_a.trace.gold import answered
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import WORDS
 

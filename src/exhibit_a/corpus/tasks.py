@@ -37,9 +37,8 @@ from exhibit_a.results.store import read
 from exhibit_a.shapes import HasLogits, Inputs, Options
 from exhibit_a.subject.prompts import Prompt, Reply
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.answers import logits_at, require_distribution
+from exhibit_a.trace.answers import Gold, gold_of_replies, logits_at, require_distribution
 from exhibit_a.trace.batches import run
-from exhibit_a.trace.gold import Gold, gold_of_replies
 
 PERMUTATION = "permutation"  # the task that has a name of its own
 DEFAULTS = {"hidden_attribution": {"probes": 8}}  # all directions take a pass each

@@ -1,4 +1,4 @@
-"""How does a function of your own become a method like ours?
+"""Functions of a user's own as methods like ours.
 
 ``register`` takes a function from a trace to a score for each token, or to a map for each head, and
 gives it the same rights: it can be named in ``companions``, ``faithfulness`` and ``corpus.run``,

@@ -1,4 +1,4 @@
-"""What is a method? It says so once, above its function, and everything else follows from that.
+"""What a method is: it says so once, above its function, and everything else follows from that.
 
     @method(question="How much of attention can reach the output?", needs=("attention", "values"),
             cost=Cost(forwards=1), command="effective")

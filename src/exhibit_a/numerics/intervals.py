@@ -1,4 +1,4 @@
-"""How sure is an average?
+"""How sure an average is.
 
 Averages over examples get a bootstrap interval, and paired differences a sign-flip p-value: if it
 does not matter which of two treatments an example got, the sign of every difference is a coin toss.

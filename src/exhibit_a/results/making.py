@@ -40,7 +40,7 @@ def build_result(
     else:
         facts |= {"tokens": source.tokens, "layouts": source.layouts, "scene": source.scene}
         known: Options = {"sites": source.sites, "sequences": source.token_names}
-        if (partial := source.asked) is not None:
+        if (partial := source.partial) is not None:
             tokens = source.token_names[partial.stack]
             all_checks["rows"] = f"{len(partial.rows)} of {len(tokens)}"
             all_checks["asked rows beside the kernel"] = partial.parity

@@ -24,8 +24,7 @@ from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.shapes import HasLogits
 from exhibit_a.subject.anatomy import VISION, Site, main_stack
 from exhibit_a.trace.capture import Trace
-from exhibit_a.trace.layers import hidden_of_output, with_states
-from exhibit_a.trace.passes import Pass
+from exhibit_a.trace.passes import Pass, hidden_of_output, with_states
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target
 

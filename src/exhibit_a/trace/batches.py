@@ -1,4 +1,4 @@
-"""How do many examples go through a model at once, and again from the middle?
+"""Many examples through a model at once, and again from the middle.
 
 A batch is a pass whose rows are examples: encoded one by one, padded on the right to a common
 length, run once and remembered. Rows can be picked and repeated, and the picked rows are a batch

@@ -1,4 +1,4 @@
-"""Does a pass fit into memory, and which rows of it would?
+"""Whether a pass fits into memory, and which rows of it would.
 
 What a pass takes at its peak, above the model itself, is counted before it is run:
 

@@ -1,4 +1,4 @@
-"""Which characters of the text does each token stand for?
+"""Which characters of the text each token stands for.
 
 A fast tokenizer says it itself: it is asked once more, with its offsets, and is believed if it
 gives the same ids. Otherwise (no offsets, ids from elsewhere, a text that the model wrote) the

@@ -1,4 +1,4 @@
-"""What do the rows of a head say together: would chance do as much, and where do they point?
+"""What the rows of a head say together: whether chance would do as much, and where they point.
 
 Read off the weights of a head, the same weights spread evenly, and the gradients of the answer
 along the path between the two (``reliance.py``).

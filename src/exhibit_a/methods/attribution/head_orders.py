@@ -1,4 +1,4 @@
-"""What is each head's share of a change, when heads take their turns one after the other?
+"""Each head's share of a change, when heads take their turns one after the other.
 
 Heads move from one setting to another in a random order, and each is credited with what the answer
 changes when it moves. The mean over all orders is the Shapley value: it depends on no order, shares

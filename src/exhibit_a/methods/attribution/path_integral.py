@@ -1,4 +1,4 @@
-"""What does an answer gain while the attention of a site grows from nothing?
+"""What an answer gains while the attention of a site grows from nothing.
 
 The attention A of one site is scaled by α from 0 to 1. The values V do not depend on α, so the
 context C = AV is scaled as well, and ∂F/∂A_h = (∂F/∂C_h) V_hᵀ. The gain of every entry is
@@ -212,8 +212,8 @@ class _SiteWork:
         self.silenced, self.start, self.context = silent.answers, silent.gradients, silent.context
         self.cost = silent.kept
         self.rows: tuple[int, ...] | None = None  # the queries whose entries are formed
-        if batch.asked is not None:
-            self.rows = batch.asked.rows if batch.attention[site].shape[2] else ()
+        if batch.partial is not None:
+            self.rows = batch.partial.rows if batch.attention[site].shape[2] else ()
         self.whole, self.change = whole, whole - self.silenced
         self.attention, self.values = (
             at_least_float32(batch.attention[site]),

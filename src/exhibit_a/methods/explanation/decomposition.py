@@ -33,7 +33,7 @@ from exhibit_a.subject.tap import Tap
 from exhibit_a.trace import edits
 from exhibit_a.trace.answer_rows import one_stack
 from exhibit_a.trace.capture import Trace
-from exhibit_a.trace.layers import hidden_of_output
+from exhibit_a.trace.passes import hidden_of_output
 from exhibit_a.trace.replay import replay
 
 TOKENS = 4096  # in one pass of copies

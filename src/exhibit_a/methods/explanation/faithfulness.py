@@ -49,10 +49,9 @@ from exhibit_a.results.result import Result
 from exhibit_a.shapes import HasLogits, Inputs, Options
 from exhibit_a.subject.prompts import Prompt
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.answers import logits_along, require_distribution
+from exhibit_a.trace.answers import answered, logits_along, prompt_of, require_distribution
 from exhibit_a.trace.batches import Source, lengths_of
 from exhibit_a.trace.capture import Trace, capture
-from exhibit_a.trace.gold import answered, prompt_of
 from exhibit_a.trace.targets import Target, choose_target
 
 BINS = (0.01, 0.05, 0.1, 0.2, 0.5)

@@ -1,4 +1,4 @@
-"""How do attention maps of single layers add up to a path from the answer to the input?
+"""Attention maps of single layers as a path from the answer to the input.
 
 Every map is seen as one step: from the positions where the answer is read, through the layers, down
 to the input tokens (Abnar & Zuidema, 2020; Chefer et al., 2021). With Ā the mean over heads,

@@ -50,9 +50,8 @@ from exhibit_a.results.result import Result
 from exhibit_a.shapes import Inputs, Options
 from exhibit_a.subject.site_names import layer_name
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.answers import require_distribution
+from exhibit_a.trace.answers import Gold, gold_of_examples, prompt_of, require_distribution
 from exhibit_a.trace.batches import Source, grouped, lengths_of, run, stand_alone
-from exhibit_a.trace.gold import Gold, gold_of_examples, prompt_of
 
 Marks = Bool[Tensor, "condition repeat example"]
 Numbers = Float[Tensor, "condition repeat example"]

@@ -1,7 +1,7 @@
 """Which heads does the model need for this task?
 
 Four answers, each a number for every head, averaged over labelled examples x (for a language model,
-examples with the answer that it is to give, ``trace/gold.py``):
+examples with the answer that it is to give, ``trace/answers.py``):
 
 attribution  E max Attr_h for the gold class (Hao et al., 2021): the strongest edge of the head; for
              a gold answer, of its log-probability;
@@ -38,7 +38,7 @@ from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answer_rows import rows_read
-from exhibit_a.trace.answers import require_distribution
+from exhibit_a.trace.answers import Gold, gold_of_examples, prompt_of, require_distribution
 from exhibit_a.trace.batches import (
     Batch,
     KeptHeads,
@@ -49,7 +49,6 @@ from exhibit_a.trace.batches import (
     stand_alone,
 )
 from exhibit_a.trace.edits import ContextGradients
-from exhibit_a.trace.gold import Gold, gold_of_examples, prompt_of
 from exhibit_a.trace.replay import replay
 
 Measure = Literal["attribution", "taylor", "ablation", "attention"]

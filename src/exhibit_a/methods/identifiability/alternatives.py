@@ -137,8 +137,8 @@ def _over_all_keys(
 def _query(trace: Trace, site: int, query: int | None) -> int:
     """The row asked for, or the one that the answer is usually read from."""
     real = trace.sequences[trace.sites[site].stack].real.nonzero().flatten().tolist()
-    if trace.asked is not None:
-        kept = trace.asked.rows if trace.sites[site].stack == trace.asked.stack else ()
+    if trace.partial is not None:
+        kept = trace.partial.rows if trace.sites[site].stack == trace.partial.stack else ()
         real = [row for row in real if row in kept]
         if query is None and real:
             return int(real[-1])

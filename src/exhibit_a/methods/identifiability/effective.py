@@ -180,7 +180,7 @@ def _alike(traces: Sequence[Trace]) -> bool:
     first = traces[0]
     return all(
         trace.sites == first.sites
-        and trace.asked is None
+        and trace.partial is None
         and trace.weights == first.weights
         and all(sequence.real.all() for sequence in trace.sequences.values())
         and all(map(torch.equal, trace.visible, first.visible))
