@@ -3,7 +3,7 @@
 ``summary_of`` turns a result into numbers of the text, short lists, numbers of each head and whole
 maps. Token scores, maps, a reliance and a trial have a summary of their own; of any other result,
 numbers of heads are kept as they are, numbers of rows as their mean, and numbers of layers as a
-list. What is said in a word is also counted: 1 where it was said and 0 where not, so that its mean
+list. A word is also counted: 1 where it was given and 0 where not, so that its mean
 over a corpus is how often.
 """
 

@@ -155,8 +155,8 @@ class _OneByOne(Question):
         for few in texts.split(AT_ONCE if method.takes_several else 1):
             results = results_of_texts(method, self.subject, few.prompts, options)
             for text, (result, output) in zip(few.split(1), results, strict=True):
-                said = {} if output is None else answers(text, output)
-                answer = {name: column[0] for name, column in said.items()}
+                columns = {} if output is None else answers(text, output)
+                answer = {name: column[0] for name, column in columns.items()}
                 summary = summary_of(result)
                 summaries.append(replace(summary, numbers=answer | summary.numbers))
         return joined(summaries, dense=self.plan.dense)
@@ -251,7 +251,7 @@ def answers(texts: Texts, output: HasLogits) -> Lists:
     """What the model says to each text, or the answer it was given; and how sure it is."""
     subject, kind = texts.subject, texts.subject.anatomy.answers
     if kind not in ("classes", "value", "tokens"):
-        return {}  # nothing that could be said in one word for each text
+        return {}  # no answer of one word for each text
     if kind == "value":
         return {"answer_value": listed(logits_at(output)[:, 0])}
     chance, index = torch.softmax(logits_at(output, -1), -1).max(-1)

@@ -240,7 +240,7 @@ def _called(
             return function(trace.keeping(*kept), **given)
     except ExhibitError:
         raise
-    except Exception as problem:  # somebody else's code can fail in any way
+    except Exception as problem:  # a user's code can fail in any way
         if entry.room != YOURS:
             raise
         raise BadRequestError(

@@ -121,7 +121,7 @@ class Cost:
         return counted + min(self.algebra + per_token * tokens, self.most)
 
     def floats(self, maps: float, states: float) -> float:
-        """The floats kept, for so many entries of maps and of hidden states."""
+        """The floats kept, by the entries of maps and of hidden states."""
         return self.maps * maps + self.states * states
 
 
@@ -333,7 +333,7 @@ def _load(offer: EntryPoint) -> None:
 
     try:
         offered = offer.load()
-    except Exception as problem:  # somebody else's code can fail in any way
+    except Exception as problem:  # a package's code can fail in any way
         raise ExhibitError(
             f"The method {offer.name!r} of an installed package ({offer.value}) cannot be loaded: "
             f"{first_line(problem)}. Mend or uninstall that package."

@@ -29,7 +29,7 @@ from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target
 
 ALMOST_ALL = 0.999  # of what the answer is read from
-WORTH = 12  # rows that nobody reads, of all texts: for fewer, no layer is run in two steps
+WORTH = 12  # unread rows, of all texts: for fewer, no layer is run in two steps
 
 Row = Float[Tensor, " token"]
 OfOutput = Callable[[HasLogits], Tensor]  # a number of every row of a batch

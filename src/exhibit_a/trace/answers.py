@@ -6,7 +6,7 @@ the one way from any of these to a distribution, to right or wrong, and to names
 The right answer is a class, or tokens at neighbouring positions: what a language model is to say,
 each token predicted from everything before it. Rows have answers of different lengths, at positions
 of their own. A row is *right* if the model's likeliest answer is the right one, at every position:
-what it would have said by itself, taking its likeliest token each time. Its *loss* is −log p of the
+what it would answer by itself, taking its likeliest token each time. Its *loss* is −log p of the
 whole answer.
 """
 
@@ -45,7 +45,7 @@ def logits_at(output: HasLogits, position: Positions = None) -> Logits:
 
 
 def logits_along(output: HasLogits, position: Positions, count: int) -> LogitRows:
-    """The logits of every row at so many neighbouring positions, the first of them given."""
+    """The logits of every row at ``count`` neighbouring positions, the first of them given."""
     if count == 1 or output.logits.ndim == 2:
         return logits_at(output, position).unsqueeze(1)
     logits = output.logits

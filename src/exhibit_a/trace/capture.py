@@ -344,7 +344,7 @@ def capture(
         pair: the second text, for a model that reads two.
         target_text: the answer of a language model, as text or token ids, or what the decoder of a
             model with two stacks is given; without, a model with two stacks generates it.
-        generate: let a language model generate the answer, of so many tokens at most.
+        generate: let a language model generate the answer, of at most this many tokens.
         keep: what is remembered: attention, values, hidden, queries, keys.
         rows: the rows of attention that are kept, and no others: positions (negative ones from the
             end), a slice of them, or "answer" for those that the answer is predicted from.

@@ -212,7 +212,7 @@ def pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[tuple[in
     ('unflinchingly honest', (13, 20))
     """
     places: list[tuple[int, int]] = []
-    text, whole = "", [0]  # after so many tokens no character is left unfinished
+    text, whole = "", [0]  # numbers of tokens after which no character is left unfinished
     for count in range(1, len(ids) + 1):
         begin = whole[-2] if len(whole) > 1 else 0  # a first token loses its space
         longer = tokenizer.decode(list(ids[begin:count]), clean_up_tokenization_spaces=False)

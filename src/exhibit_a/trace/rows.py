@@ -102,7 +102,7 @@ class RowRequest:
     rows: slice | tuple[int, ...]
 
     def of(self, count: int) -> tuple[int, ...]:
-        """The positions, in their order, among so many."""
+        """The positions, in their order, in a stack of that length."""
         if isinstance(self.rows, slice):
             if self.rows.step == 0:
                 raise BadRequestError("Rows cannot be taken in steps of 0; leave the step out.")

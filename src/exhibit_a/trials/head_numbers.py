@@ -41,7 +41,7 @@ class HeadNumbers:
     distance: float | None = None  # of valid alternatives, total variation, by contribution
     own_keys: float | None = None  # share of rows that only the model's own keys make unique
     null_fraction: float | None = None  # mean over rows
-    learned: bool | None = None  # whether the layer's weights can be told from random numbers
+    learned: bool | None = None  # whether the layer's weights differ from random numbers
 
 
 def head_numbers(examined: "Examination") -> list[HeadNumbers]:

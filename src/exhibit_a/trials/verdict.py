@@ -7,7 +7,7 @@ Three questions, each answered with a number, and one word drawn from the answer
    an effect alone is *shared*: other heads stand in for it.
 2. *Are its weights determined?* Other valid weights with the same output, by their distance.
 3. *Does it point where its contribution comes from?* The cosine of weights and contributions, row
-   by row. Rows that point can still speak for and against each other, as rows dealt at random
+   by row. Rows that point can still speak for and against each other, as permuted rows
    would: its share counts as coherent where most rows speak for one side, or chance is ruled out.
 
     evidence      1, 2 and 3 all say yes

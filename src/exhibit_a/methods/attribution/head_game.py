@@ -7,7 +7,7 @@ share α of its own map, from 1 (as it was) to 0 (uniform):
     P(α) = U + α (A − U)
 
 Values are computed anew, so that a change below reaches everything above it; only where heads look
-is fixed (``frozen_maps.py``). The answer is read as a margin: the log-odds of what the model said,
+is fixed (``frozen_maps.py``). The answer is read as a margin: the log-odds of the model's answer,
 which does not saturate where a probability does. Settings of the heads run in batches of copies of
 the text, from the first layer that they change.
 

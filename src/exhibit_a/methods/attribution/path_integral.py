@@ -14,8 +14,8 @@ with no map for each point and nothing computed below the site's layer. For ever
 4. compare the sum with F(A) - F(0), and F at the points with where the gradients lead. While that
    is too far apart, look at four points more, then at eight;
 5. where that does not help, the answer bends in one place: cut the path into panels that are split
-   only there (``numerics.paths``), also for the sites below. What still does not close is told with
-   the place and size of the jump.
+   only there (``numerics.paths``), also for the sites below. What still does not close is reported
+   with the place and size of the jump.
 
 Where only some rows of attention were kept, their entries alone are formed. All entries of a query
 add up to its gradient times its context, so the sum over all of them needs no map.
