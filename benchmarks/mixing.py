@@ -24,7 +24,7 @@ from exhibit_a.subject.guard import frozen_eval, wrap_forward
 from exhibit_a.subject.subject import load
 from exhibit_a.subject.tap import Tap
 from exhibit_a.trace.capture import Trace, capture
-from exhibit_a.trace.layers import hidden_of_output
+from exhibit_a.trace.passes import hidden_of_output
 
 SAMPLED = 24  # cotangents that are timed one at a time; the rest is extrapolated
 LARGE_PROBES = 4  # pushed a few at a time: memory hardly depends on how many there are

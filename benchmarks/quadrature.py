@@ -31,10 +31,9 @@ from transformers import BertConfig, BertForSequenceClassification, LlamaConfig,
 import exhibit_a as xa
 from exhibit_a.methods.attribution.path_integral import STRICT, Plan, _SiteWork
 from exhibit_a.numerics.panels import ROUGH
-from exhibit_a.numerics.precision import at_least_float32
 from exhibit_a.numerics.quadrature import nested
 from exhibit_a.trace.batches import of_one
-from exhibit_a.trace.targets import chosen_target, target_value
+from exhibit_a.trace.targets import chosen_target
 
 Points = NDArray[np.float64]
 DENSE = 33
@@ -194,7 +193,7 @@ class Walked:
 def sites(trace: xa.Trace) -> Iterator[tuple[int, Walked]]:
     """Every site, the last one first."""
     target = chosen_target(trace, None)
-    whole = at_least_float32(target_value(trace, target).detach())
+    whole = target.value(trace).detach()
     points = (1 - np.cos(np.pi * np.arange(DENSE) / (DENSE - 1))) / 2
     for site in reversed(trace.sites):
         answer = lambda out, _: target(out)  # noqa: E731

@@ -112,7 +112,7 @@ def measured(length: int, patience: float) -> dict[str, Any]:
         "own_megabytes": own_peak,
         "megabytes": peak,
         "effective_megabytes": used_peak,
-        "parity": trace.asked.parity,
+        "parity": trace.partial.parity,
         "nullity": [float(site[:, -1].double().mean()) for site in result.nullity],
         "null_fraction": [float(site[:, -1].mean()) for site in result.null_fraction],
         "sink": [float(site[:, -1, 0].mean()) for site in result.raw],

@@ -22,10 +22,11 @@ import torch
 from support.quiet import one_quiet_thread, seconds_of_a_pass
 
 import exhibit_a as xa
-from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
+from exhibit_a.methods.attribution.head_game import HeadGame
 from exhibit_a.methods.attribution.head_orders import orders
 from exhibit_a.methods.identifiability.alternative_maps import alternative_maps
 from exhibit_a.numerics.seeds import generator
+from exhibit_a.trace.targets import margin_of
 
 WORDS = "the film is slow but the acting is superb and nobody will look at a watch before the end"
 REVIEW = """a slow , tender film about two brothers who inherit a failing orchard and cannot agree

@@ -2,14 +2,11 @@
 
     python studies/reliance.py sentences --data DATA [--first 0] [--count 50] [--compared 12]
     PYTHONPATH=tests python studies/reliance.py planted [--first 5000] [--count 8]
-    python studies/reliance.py batches --data DATA
 
 ``sentences``  of SST-2, with the embedded ``sentiment``: the truth is the mean of 160 orders (80
                opposite pairs; ``frozen_walks.py``)
 ``planted``    models of ``tests/planted`` with 6 to 12 heads: the truth is the Shapley value by all
                sets of heads, exactly
-``batches``    sentences of one length together, as a corpus run examines them, and one by one: what
-               each takes of the processor, and how far their numbers differ
 
 Against the truth stand, with the forward passes each takes: the adaptive path (what ``xa.reliance``
 does for more than 12 heads), opposite pairs of orders, and from ``shapiq`` kernel regression with
@@ -31,20 +28,17 @@ import words
 from frozen_walks import FrozenWalks
 
 import exhibit_a as xa
-from exhibit_a.corpus.tasks import TOGETHER
-from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
+from exhibit_a.methods.attribution.head_game import HeadGame
 from exhibit_a.methods.attribution.head_orders import coalitions, orders
 from exhibit_a.methods.attribution.head_shares import FEW
-from exhibit_a.methods.attribution.reliance import relied_together
 from exhibit_a.numerics.seeds import generator
-from exhibit_a.trace.targets import chosen_target
+from exhibit_a.trace.targets import chosen_target, margin_of
 
 TRUTH_PAIRS = 80
 PAIRS = (1, 2, 4, 8, 16)
 BUDGETS = (144, 288, 576, 1152)
 FEWEST = 6  # heads of a planted model: with fewer there is nothing to estimate
 PLANTED_PAIRS, FEW_PASSES = (1, 2, 4, 8), (24, 48, 96, 192)
-LENGTHS, OF_A_LENGTH = (8, 12, 16, 20, 24, 28, 32, 40), 8  # tokens, and sentences of each
 NOTHING = 1e-3  # of the margin: shares below it are noise
 DATA = Path("docs/data")
 Made = TypeVar("Made")
@@ -54,7 +48,7 @@ LINE = 0.05  # of the margin: where a head begins to carry
 
 def main() -> None:
     asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("study", choices=("sentences", "planted", "batches"))
+    asked.add_argument("study", choices=("sentences", "planted"))
     asked.add_argument("--data", type=Path, help="a folder with SST-2")
     asked.add_argument("--first", type=int, help="sentence, or seed of planted models")
     asked.add_argument("--count", type=int, help="of sentences, or of planted models of each kind")
@@ -62,7 +56,7 @@ def main() -> None:
     options = asked.parse_args()
     torch.set_num_threads(1)
     transformers.logging.set_verbosity_error()
-    studies = {"sentences": of_sentences, "planted": of_planted, "batches": in_batches}
+    studies = {"sentences": of_sentences, "planted": of_planted}
     studies[options.study](options)
 
 
@@ -105,55 +99,6 @@ def development_set(data: Path) -> list[str]:
     """The sentences of SST-2's development set, in their order."""
     rows = (data / "SST-2" / "dev.tsv").read_text().splitlines()[1:]
     return [row.split("\t")[0] for row in rows]
-
-
-def in_batches(options: argparse.Namespace) -> None:
-    """Sentences of one length, one by one and in company: processor time, and equality."""
-    subject, out = xa.load("sentiment"), DATA / "reliance-batches.jsonl"
-    out.unlink(missing_ok=True)
-    by_length: dict[int, list[str]] = {}
-    for text in development_set(options.data):
-        by_length.setdefault(len(subject.encode(text)["input_ids"][0]), []).append(text)
-    xa.reliance(xa.capture(subject, by_length[LENGTHS[0]][0]))  # the first time costs more
-    for tokens in LENGTHS:
-        texts = by_length[tokens][:OF_A_LENGTH]
-        size = max(1, TOGETHER // tokens)
-        groups = [texts[start : start + size] for start in range(0, len(texts), size)]
-        alone, singly = spent(lambda t=texts: [x for one in t for x in examined(subject, [one])])
-        together, jointly = spent(lambda g=groups: [x for few in g for x in examined(subject, few)])
-        row = {
-            "tokens": tokens,
-            "sentences": len(texts),
-            "together": size,
-            "alone": round(alone, 2),
-            "in company": round(together, 2),
-            "passes": sum(found.checks["forward passes"] for found in singly),
-            "passes in company": sum(found.checks["forward passes"] for found in jointly),
-            "difference": max(map(difference, singly, jointly)),
-            "same words": all(map(same_words, singly, jointly)),
-        }
-        words.append(out, row)
-        print(row, flush=True)
-
-
-def examined(subject: xa.Subject, texts: Sequence[str]) -> list[xa.Reliance]:
-    """Captured and asked, as a corpus run does it."""
-    return relied_together([xa.capture(subject, text) for text in texts])
-
-
-def difference(one: xa.Reliance, other: xa.Reliance) -> float:
-    """The largest difference of any head's numbers, as a part of the margin."""
-    pairs = [
-        (mine, theirs)
-        for name in ("heads", "one_head", "null")
-        for mine, theirs in zip(getattr(one, name), getattr(other, name), strict=True)
-    ]
-    return max(float((mine - theirs).abs().amax()) for mine, theirs in pairs) / one.size
-
-
-def same_words(one: xa.Reliance, other: xa.Reliance) -> bool:
-    """Whether the way, the doubt and its reason are the same."""
-    return (one.way, one.determined, one.reason) == (other.way, other.determined, other.reason)
 
 
 def spent(work: Callable[[], Made]) -> tuple[float, Made]:

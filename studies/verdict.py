@@ -42,10 +42,9 @@ import words
 
 import exhibit_a as xa
 from exhibit_a.methods.attribution.along_rows import along_rows
-from exhibit_a.methods.attribution.head_company import by_site
-from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
+from exhibit_a.methods.attribution.head_game import HeadGame, maps_of_sites
 from exhibit_a.numerics.seeds import generator
-from exhibit_a.trace.targets import chosen_target
+from exhibit_a.trace.targets import chosen_target, margin_of
 from exhibit_a.trials.carriers import smallest_set
 from exhibit_a.trials.head_numbers import head_numbers
 from exhibit_a.trials.verdict import judge, judge_text
@@ -184,8 +183,7 @@ def null(known: Any) -> dict[str, list[float]]:
     beyond = [float(torch.erfc(line / spread / 2**0.5).mean()) for line in SHARES]
     game = HeadGame(known.trace, margin_of(known.target))
     nodes, weights = np.polynomial.legendre.leggauss(POINTS)
-    _, _, (gradients,) = game.company.gradients(
-        torch.zeros(POINTS, dtype=torch.long),
+    _, _, (gradients,) = game.gradients(
         ((nodes + 1) / 2).tolist(),
         torch.tensor(weights / 2)[None].float(),
     )
@@ -195,7 +193,7 @@ def null(known: Any) -> dict[str, list[float]]:
         order = torch.rand(own.shape, generator=generator(0, site)).argsort(-1)
         dealt = own.gather(-1, order)  # every key is seen by every row of this model
         carries = relied.heads[site].abs() >= words.LIMITS.carries * relied.size
-        said = along_rows(dealt, even, by_site(gradients, game.own)[site], seen)
+        said = along_rows(dealt, even, maps_of_sites(gradients, game.own)[site], seen)
         for numbers, of_dealt, of_own in (
             (0, said.pointing, relied.pointing[site]),
             (1, said.coherence, relied.coherence[site]),

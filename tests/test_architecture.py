@@ -93,6 +93,29 @@ def test_imports_point_to_the_left(path):
         assert RANK[name] <= here, f"{path.name} reaches to the right, for {name}"
 
 
+METHOD_ROOMS = [  # a room of methods imports from itself and from the rooms before it
+    {"attribution", "identifiability", "mixing"},
+    {"heads", "triggers"},
+    {"explanation"},
+]
+
+
+def test_rooms_of_methods_import_only_from_those_before():
+    rank = {name: place for place, names in enumerate(METHOD_ROOMS) for name in names}
+    methods = [path for path in FILES if path.parent.parent == ROOT / "methods"]
+    assert {path.parent.name for path in methods} == set(rank)
+    for path in methods:
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        parts = [name.split(".") for node in nodes for name in named_by(node)]
+        others = {
+            named[2]
+            for named in parts
+            if named[:2] == ["exhibit_a", "methods"] and named[2] in rank
+        } - {path.parent.name}
+        for other in others:
+            assert rank[other] < rank[path.parent.name], f"{path.name} imports from {other}"
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_files_open_with_their_question(path):
     assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))

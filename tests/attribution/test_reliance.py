@@ -11,10 +11,9 @@ from torch.testing import assert_close
 
 from exhibit_a.corpus import run as run_corpus
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.methods.attribution import frozen_maps, head_shares
+from exhibit_a.methods.attribution import head_game, head_shares
 from exhibit_a.methods.attribution.along_rows import along_rows
-from exhibit_a.methods.attribution.head_company import Company
-from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
+from exhibit_a.methods.attribution.head_game import HeadGame
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
 from exhibit_a.methods.attribution.reliance import reliance, token_scores
 from exhibit_a.numerics.seeds import generator
@@ -24,7 +23,7 @@ from exhibit_a.trace import edits
 from exhibit_a.trace.capture import capture
 from exhibit_a.trace.counting import counting_passes
 from exhibit_a.trace.replay import replay
-from exhibit_a.trace.targets import chosen_target, log_odds
+from exhibit_a.trace.targets import chosen_target, log_odds, margin_of
 
 TEXT = "the cat sat on the mat"
 FEW = {"num_hidden_layers": 2, "num_attention_heads": 2}
@@ -219,19 +218,19 @@ def test_turns_inside_a_stretch_share_all_of_its_change():
 def test_a_step_is_shared_by_turns_and_a_budget_that_ends_is_undetermined(monkeypatch):
     """An answer that jumps between two α: gradients see nothing there, turns do."""
     trace = small()
-    play, gradients = Company.play, Company.gradients
+    play, gradients = HeadGame.play, HeadGame.gradients
 
-    def stepping(self, places, shares, **how):
-        played = play(self, places, shares, **how)
+    def stepping(self, shares, **how):
+        played = play(self, shares, **how)
         jumped = 50.0 * (shares.mean(1) > 0.6180339)
         return type(played)(played.margins + jumped, played.probabilities)
 
-    def with_gradients(self, places, alphas, weights):
-        margins, steepness, sums = gradients(self, places, alphas, weights)
+    def with_gradients(self, alphas, weights):
+        margins, steepness, sums = gradients(self, alphas, weights)
         return margins + 50.0 * (torch.tensor(alphas) > 0.6180339), steepness, sums
 
-    monkeypatch.setattr(Company, "play", stepping)
-    monkeypatch.setattr(Company, "gradients", with_gradients)
+    monkeypatch.setattr(HeadGame, "play", stepping)
+    monkeypatch.setattr(HeadGame, "gradients", with_gradients)
     result = reliance(trace, by="path", budget=45)
     assert result.way == "path and orders"
     ((start, stop, change),) = result.checks["jumps"]
@@ -249,26 +248,26 @@ def test_the_permuted_control_is_seeded_and_moves_the_answer():
 
 
 def test_rows_are_permuted_until_it_is_certain_what_that_does(monkeypatch):
-    deals, permuted = [], Company.permuted
+    repeats, permuted = [], HeadGame.permuted
 
-    def counted(self, places, some, seed):
-        deals.extend(some)
-        return permuted(self, places, some, seed)
+    def counted(self, some, seed):
+        repeats.extend(some)
+        return permuted(self, some, seed)
 
-    monkeypatch.setattr(Company, "permuted", counted)
+    monkeypatch.setattr(HeadGame, "permuted", counted)
     trace = capture(opinionated(), TEXT)
     few = reliance(trace, by="path")
     size = max(abs(few.margin), abs(few.even_margin))
     moved, error = (few.margin - few.permuted_margin) / size, few.permuted_error / size
     for line, times in ((moved + 10 * error, 8), (moved, 16)):
-        deals.clear()
+        repeats.clear()
         monkeypatch.setattr(head_shares, "MOVED", line)
         result = reliance(trace, by="path")
-        assert deals == list(range(times))
+        assert repeats == list(range(times))
         assert result.permuted_error < 2 * few.permuted_error
-    deals.clear()
+    repeats.clear()
     reliance(trace, by="path", passes=400)  # where passes are counted, there are none to spare
-    assert deals == list(range(8))
+    assert repeats == list(range(8))
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "bart", "vit", "mpnet", "gemma2"])
@@ -316,7 +315,7 @@ def test_scores_of_tokens_take_the_path_alone():
 def test_few_sums_of_gradients_at_a_time_give_the_same_shares(monkeypatch):
     trace = capture(opinionated(), TEXT)
     usual = reliance(trace, by="path")
-    monkeypatch.setattr(frozen_maps, "HELD", 1)
+    monkeypatch.setattr(head_game, "HELD", 1)
     few = reliance(trace, by="path")
     assert few.determined == usual.determined
     assert_close(torch.cat(few.heads), torch.cat(usual.heads), rtol=0.02, atol=0.01 * usual.size)

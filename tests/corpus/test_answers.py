@@ -15,9 +15,9 @@ from exhibit_a.corpus.windows import Window
 from exhibit_a.errors import BadRequestError
 from exhibit_a.examples import Example, fingerprint, read_examples, stream_examples
 from exhibit_a.methods.heads.importance import MEASURES, importance_by_example
+from exhibit_a.trace.answers import NOTHING, gold_of_replies
 from exhibit_a.trace.edits import drop_heads
 from exhibit_a.trace.edits import replace as put
-from exhibit_a.trace.gold import NOTHING, gold_of_replies
 from exhibit_a.trace.replay import replay
 
 ASKED = [

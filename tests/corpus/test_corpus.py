@@ -397,12 +397,12 @@ def test_texts_that_are_too_long_are_cut_left_out_or_refused(subject, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "guessing"}, "There is no method 'guessing'; choose effective_attention"),
+        ({"method": "guessing"}, "There is no method 'guessing'; choose .*effective_attention"),
         (
             {"nonsense": 1},
             "nonsense: Extra inputs are not permitted. It takes value_bias, simplex, rtol",
         ),
-        ({"rtol": 2.0}, "rtol: Input should be less than 1"),
+        ({"rtol": 2.0}, "relative tolerance"),
         ({"window": 0}, "window: Input should be greater than 0"),
         ({"engine": "spark"}, "There is no engine 'spark'; choose local, ray"),
         ({"examples": []}, "holds no examples"),

@@ -16,9 +16,8 @@ import exhibit_a as xa
 from exhibit_a import corpus
 from exhibit_a.commands.corpus import Run
 from exhibit_a.commands.main import main
-from exhibit_a.corpus.batched import BATCHED
 from exhibit_a.corpus.plan import COLUMNS, PLANNED
-from exhibit_a.corpus.tasks import names, task_of, tasks
+from exhibit_a.corpus.tasks import PermutationTask, names, task_of, tasks
 from exhibit_a.errors import BadRequestError
 from exhibit_a.examples import Example
 from exhibit_a.methods import registry
@@ -65,9 +64,7 @@ def other_value(hint, default):
 
 def options_of(name, importance):
     """A value for every option of a task, and which of them must be given."""
-    kinds = [task_of(tasks()[name])] if name in tasks() else []
-    kinds += [BATCHED[name]] if name in BATCHED else []
-    fields = {field: about for kind in kinds for field, about in kind.model_fields.items()}
+    fields = (task_of(tasks()[name]) if name in tasks() else PermutationTask).model_fields
     values = {
         field: other_value(about.annotation, about.default) for field, about in fields.items()
     }
@@ -86,7 +83,7 @@ def watch(name, monkeypatch):
         seen.update(kwargs)
         raise BadRequestError("seen")
 
-    monkeypatch.setitem(registry._known, name, replace(method, function=function, together=None))
+    monkeypatch.setitem(registry._known, name, replace(method, function=function))
     return seen
 
 

@@ -138,7 +138,7 @@ def test_a_refused_run_leaves_no_folder(tmp_path, monkeypatch, options, message,
         def refuse(*_):
             raise NotComputableError("nothing to permute")
 
-        monkeypatch.setattr("exhibit_a.corpus.batched.require_distribution", refuse)
+        monkeypatch.setattr("exhibit_a.corpus.tasks.require_distribution", refuse)
     with pytest.raises(ExhibitError, match=message):
         corpus.run(speaker(), data, method, tmp_path / place, **given)
     assert list(tmp_path.iterdir()) == []

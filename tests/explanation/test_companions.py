@@ -24,8 +24,9 @@ from exhibit_a.methods.registry import attributions
 from exhibit_a.results.store import read
 from exhibit_a.subject.subject import load
 from exhibit_a.trace import edits
+from exhibit_a.trace.answer_rows import readout
 from exhibit_a.trace.capture import capture
-from exhibit_a.trace.layers import hidden_of_output
+from exhibit_a.trace.passes import hidden_of_output
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import choose_target
 
@@ -69,14 +70,14 @@ def test_flow_is_the_max_flow_of_networkx():
 
 def test_the_answer_is_read_where_the_model_reads_it():
     bert, gpt, image = (trace_of(name) for name in ("bert", "gpt2", "vit"))
-    first = flow.readout(bert, choose_target(bert))
+    first = readout(bert, choose_target(bert))
     assert first[0] == 1
     assert first[1:].sum() == 0
-    assert flow.readout(gpt, choose_target(gpt))[-1] == 1
-    assert flow.readout(image, choose_target(image))[0] == 1
+    assert readout(gpt, choose_target(gpt))[-1] == 1
+    assert readout(image, choose_target(image))[0] == 1
     mean = load(FAMILIES["modernbert"].build(classifier_pooling="mean"))
     trace = capture(mean, FAMILIES["modernbert"].inputs())
-    assert (flow.readout(trace, choose_target(trace)) > 0).all()
+    assert (readout(trace, choose_target(trace)) > 0).all()
 
 
 def test_relevance_is_its_definition():
@@ -86,7 +87,7 @@ def test_relevance_is_its_definition():
     full = torch.eye(weighted[0].shape[-1])
     for one in weighted:
         full = full + one.clamp_min(0).mean(0) @ full
-    start = flow.readout(trace, target)
+    start = readout(trace, target)
     assert_close(flow.relevance(start, reversed(weighted)), start @ full)
 
 

@@ -17,9 +17,10 @@ from exhibit_a.methods.identifiability.counts import (
 from exhibit_a.methods.identifiability.effective import VERDICTS, effective_attention
 from exhibit_a.methods.identifiability.value_bias import value_bias
 from exhibit_a.results.store import read
+from exhibit_a.subject.prompts import Prompt, prompted
 from exhibit_a.subject.subject import load
 from exhibit_a.trace import edits
-from exhibit_a.trace.capture import capture
+from exhibit_a.trace.capture import capture, capture_alike
 from exhibit_a.trace.replay import replay
 
 LENGTH = 24  # three times as many tokens as a head is wide
@@ -300,3 +301,66 @@ def test_attention_is_identifiable_up_to_the_width_of_the_heads():
     result.plot()
     with pytest.raises(BadRequestError, match="4 to 47"):
         identifiability_by_length(subject, text, lengths=[100])
+
+
+def several(name, length, simplex=False):
+    """Texts of one length, together and one by one."""
+    subject, inputs = subject_of(name), FAMILIES[name].inputs()
+    ids = torch.randint(4, 80, (3, length), generator=torch.Generator().manual_seed(6))
+    ids[0, 5:] = ids[0, 4]  # one text repeats itself
+    prompts = [
+        Prompt(inputs | {"input_ids": row[None], "attention_mask": torch.ones_like(row[None])})
+        for row in ids
+    ]
+    together = effective_attention(capture_alike(subject, prompts), simplex=simplex)
+    alone = [
+        effective_attention(capture(subject, prompt.inputs), simplex=simplex) for prompt in prompts
+    ]
+    return together, alone
+
+
+@pytest.mark.parametrize("simplex", [False, True])
+@pytest.mark.parametrize("length", [6, 12])  # shorter than the heads are wide, and longer
+@pytest.mark.parametrize("name", ["bert", "llama"])
+def test_several_texts_of_one_length_have_the_numbers_of_each_alone(name, length, simplex):
+    for found, expected in zip(*several(name, length, simplex), strict=True):
+        assert found.checks.keys() == expected.checks.keys()
+        for field in ("rank", "nullity", "verdict"):
+            assert all(map(torch.equal, getattr(found, field), getattr(expected, field)))
+        for field in (
+            "effective", "null_fraction", "moved", "pearson", "spectrum", "rtol", "special_raw",
+            "special_effective", "first_raw", "first_effective",
+        ):  # fmt: skip
+            for ours, theirs in zip(getattr(found, field), getattr(expected, field), strict=True):
+                assert_close(ours, theirs, rtol=1e-3, atol=1e-4, msg=field)
+
+
+def test_several_texts_of_other_lengths_have_a_result_each():
+    subject = load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+    traces = [capture(subject, text) for text in ("a fine film", "dull")]
+    for found, trace in zip(effective_attention(traces), traces, strict=True):
+        assert found.tokens == trace.tokens
+        assert_close(found.effective, effective_attention(trace).effective)
+
+
+def test_several_texts_with_a_deficient_projection():
+    model = FAMILIES["bert"].build()
+    weight = model.bert.encoder.layer[1].attention.output.dense.weight
+    with torch.no_grad():
+        weight[:, :6] = weight[:, :1]  # head 0 of layer 1 passes three directions of eight
+    subject = load(model, tokenizer=tokenizer())
+    prompts = [prompted(subject, text) for text in ("the plot is dull", "the film is fine")]
+    for found in effective_attention(capture_alike(subject, prompts)):
+        assert int(found.rank[1][0].amax()) == 3
+
+
+def test_passes_of_several_texts_can_be_replayed_like_any():
+    subject = load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+    prompts = [prompted(subject, text) for text in ("the plot is dull", "the film is fine")]
+    for trace, text in zip(
+        capture_alike(subject, prompts), ("the plot is dull", "the film is fine"), strict=True
+    ):
+        alone = capture(subject, text)
+        assert trace.tokens == alone.tokens
+        edit = edits.scale(1, 0.5)
+        assert_close(replay(trace, edit).logits, replay(alone, edit).logits, rtol=1e-4, atol=1e-5)

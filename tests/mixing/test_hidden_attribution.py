@@ -24,7 +24,7 @@ from exhibit_a.subject.guard import frozen_eval, wrap_forward
 from exhibit_a.subject.subject import load
 from exhibit_a.subject.tap import Tap
 from exhibit_a.trace.capture import capture
-from exhibit_a.trace.layers import hidden_of_output
+from exhibit_a.trace.passes import hidden_of_output
 
 EXAMINED = [
     ("bert", "encoder", "encoder"),

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from exhibit_a.numerics.panels import OpenPanel
-from exhibit_a.numerics.paths import Limits, PathIntegral, integrate, integrate_together
+from exhibit_a.numerics.paths import Limits, PathIntegral, integrate, integrate_sums
 
 
 def walk(function, *, parts=(0.75, 0.25), **options) -> PathIntegral:
@@ -142,23 +142,22 @@ def test_no_more_sums_are_held_than_allowed_and_the_integral_is_the_same():
     most = 0
     bumps = rise(0.31, 0.004), rise(0.72, 0.003), rise(0.11, 0.02)
 
-    def summed(requests):
+    def summed(alphas, weights):
         nonlocal most
-        ((_, alphas, weights),) = requests
         places = torch.tensor(alphas, dtype=torch.float64, requires_grad=True)
         heights = sum(bump(places) for bump in bumps)
         (gradients,) = torch.autograd.grad(heights.sum(), places)
         sums = [(row * gradients).sum()[None] for row in weights]
         seen.extend(weakref.ref(one) for one in sums)
         most = max(most, sum(one() is not None for one in seen))
-        return [(heights.detach(), gradients, sums)]
+        return heights.detach(), gradients, sums
 
     ends = tuple(float(sum(bump(torch.tensor(end)) for bump in bumps)) for end in (0.0, 1.0))
     paths = {}
     for held in (2, 1024):
         seen, most = [], 0
         limits = Limits(budget=400, held=held)
-        (paths[held],) = integrate_together(summed, [ends], [limits], jumps_apart=True)
+        paths[held] = integrate_sums(summed, ends, limits, jumps_apart=True)
         assert paths[held].complete
         # with the one that is laid, the one before it, and the integral, which was the first
         assert held > 2 or most <= held + 3

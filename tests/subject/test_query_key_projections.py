@@ -7,11 +7,11 @@ from support.zoo import CONTRACT, FAMILIES, HYBRID
 from torch.testing import assert_close
 
 from exhibit_a.errors import NotComputableError
-from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
+from exhibit_a.methods.attribution.head_game import HeadGame
 from exhibit_a.subject.subject import load
 from exhibit_a.trace import replay as replaying
 from exhibit_a.trace.capture import capture
-from exhibit_a.trace.targets import chosen_target
+from exhibit_a.trace.targets import chosen_target, margin_of
 
 
 def makers(subject):

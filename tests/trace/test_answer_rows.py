@@ -19,7 +19,7 @@ from exhibit_a.trace import replay as replaying
 from exhibit_a.trace.answer_rows import rows_read
 from exhibit_a.trace.batches import KeptHeads, of_one
 from exhibit_a.trace.capture import capture
-from exhibit_a.trace.layers import hidden_of_output, with_states
+from exhibit_a.trace.passes import hidden_of_output, with_states
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import chosen_target
 

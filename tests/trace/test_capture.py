@@ -14,8 +14,7 @@ from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.methods.identifiability.value_bias import value_bias
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture
-from exhibit_a.trace.layers import hidden_of_output
-from exhibit_a.trace.passes import KEEPABLE
+from exhibit_a.trace.passes import KEEPABLE, hidden_of_output
 from exhibit_a.trace.replay import replay
 
 

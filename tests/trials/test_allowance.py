@@ -8,7 +8,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import exhibit_a as xa
 from exhibit_a.errors import NotComputableError
-from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
+from exhibit_a.methods.attribution.head_game import HeadGame
+from exhibit_a.trace.targets import margin_of
 from exhibit_a.trials import allowance as allowances
 from exhibit_a.trials.allowance import MANY, PASSES, allowance
 from exhibit_a.trials.carriers import smallest_set, steering

@@ -4,20 +4,16 @@ import copy
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from planted.kinds import KINDS, planted
 from planted.truth import margin_when_even
-from scipy.stats import false_discovery_control
 
 import exhibit_a as xa
 from exhibit_a.methods.attribution.along_rows import along_rows
-from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
+from exhibit_a.methods.attribution.head_game import HeadGame
 from exhibit_a.subject.subject import load
-from exhibit_a.trace.targets import chosen_target
+from exhibit_a.trace.targets import chosen_target, margin_of
 from exhibit_a.trials.carriers import smallest_set
 from exhibit_a.trials.trained_weights import weights_look_trained
-from exhibit_a.trials.verdict import discoveries
 
 SEED = 100  # neither among those for calibration nor among those that are reported
 
@@ -95,18 +91,6 @@ def test_the_smallest_set_is_confirmed_by_intervention(kind):
     for head in named.heads:  # neither alone takes half of it
         alone = relied.margin - margin_when_even(trace, [head], model.answer)
         assert alone < named.loss / 2
-
-
-@given(
-    st.lists(st.floats(0, 1), min_size=1, max_size=30),
-    st.floats(0.01, 0.3),
-)
-def test_discoveries_are_those_of_scipy(chances, rate):
-    adjusted = false_discovery_control(chances)
-    clear = [abs(value - rate) > 1e-9 for value in adjusted]  # rounding decides the others
-    ours = discoveries(chances, rate)
-    for ours_says, value, sure in zip(ours, adjusted, clear, strict=True):
-        assert ours_says == (value <= rate) or not sure
 
 
 def test_learned_tells_weights_from_random_numbers(sentiment):

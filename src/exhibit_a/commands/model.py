@@ -139,7 +139,7 @@ def _answer(subject: "Subject", text: str, pair: str | None, truncate: bool) -> 
         }
     scale = "probability" if subject.anatomy.answers == "tokens" else None
     target = choose_target(trace, scale=scale)
-    return {str(target): float(target(trace.output)[0])}
+    return {str(target): float(target.value(trace)[0])}
 
 
 def _body(diagnosis: "Diagnosis") -> "Table":

@@ -1,4 +1,4 @@
-"""What does a method return for a batch of texts, and how does that become rows of a table?
+"""What a method returns for some texts, as rows of a table.
 
 A method returns ``Findings``: numbers of each text, short lists of each text, numbers of each text,
 site and head, and whole maps where the plan asks for them. The findings of a window become two
@@ -125,7 +125,7 @@ def _examples(findings: Sequence[ExampleFindings], shard: int) -> pa.Table:
             columns[name] = pa.array([text.row.numbers[name] for text in findings], kind)
         for name in findings[0].row.lists:
             rows = [text.row.lists[name] for text in findings]
-            # as long as the text: another type, so that nobody averages place by place
+            # as long as the text: another type, which is not averaged place by place
             list_of = pa.large_list if name.startswith(PER_TOKEN) else pa.list_
             columns[name] = pa.array(rows, list_of(pa.float32()))
     return pa.table(columns)

@@ -1,4 +1,4 @@
-"""Which method runs on which texts with which model? The answers, as data stored with the run.
+"""Which method runs on which texts with which model, as data stored with the run.
 
 A ``Plan`` fixes everything that decides a number: the method and its parameters, the seed, and
 which examples share a batch. The ``Card`` adds the model, the data and the library versions. It is

@@ -1,9 +1,9 @@
-"""What does a result say about its text, in a few numbers?
+"""What a result says about its text, in a few numbers.
 
 ``summary_of`` turns a result into numbers of the text, short lists, numbers of each head and whole
 maps. Token scores, maps, a reliance and a trial have a summary of their own; of any other result,
 numbers of heads are kept as they are, numbers of rows as their mean, and numbers of layers as a
-list. What is said in a word is also counted: 1 where it was said and 0 where not, so that its mean
+list. A word is also counted: 1 where it was given and 0 where not, so that its mean
 over a corpus is how often.
 """
 
@@ -19,19 +19,26 @@ from torch import Tensor
 from exhibit_a.corpus.findings import Findings, listed
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.attribution.reliance import Reliance
+from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.custom_methods import HeadMaps, TokenAttribution, result_of
 from exhibit_a.methods.explanation.heat_maps import USUAL
+from exhibit_a.methods.identifiability.counts import AttentionIdentifiability
+from exhibit_a.methods.identifiability.effective import VERDICTS, EffectiveAttention
+from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
 from exhibit_a.methods.registry import Method, find
 from exhibit_a.numerics.precision import to_float64
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf, leaves
-from exhibit_a.shapes import Options
+from exhibit_a.shapes import HasLogits, Options
 from exhibit_a.subject.prompts import Prompt
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.capture import capture
-from exhibit_a.trace.gold import answered
+from exhibit_a.trace.answers import answered
+from exhibit_a.trace.batches import stand_alone
+from exhibit_a.trace.capture import capture, capture_alike
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import WORDS
+
+WRITTEN = {"input_ids", "attention_mask", "token_type_ids"}  # what a text alone is encoded as
 
 Numbers = dict[str, str | float]
 
@@ -48,17 +55,21 @@ class TextSummary:
 
 def results_of_texts(
     method: Method, subject: Subject, prompts: Sequence[Prompt], options: Options
-) -> list[Result]:
-    """What a method says about each of some encoded texts; together, where it says how."""
-    if method.together is None or len(prompts) == 1:
-        return [_result_of_text(method, subject, prompt, options) for prompt in prompts]
-    traces = [capture(subject, **answered(prompt)) for prompt in prompts]
-    together: list[Result] = method.together(traces, **options)
-    return together
+) -> list[tuple[Result, HasLogits | None]]:
+    """What a method says about each of some texts of one length, and the model's outputs."""
+    inputs = {name for prompt in prompts for name in prompt.inputs}
+    together = len(prompts) > 1 and inputs <= WRITTEN and not stand_alone(subject)
+    if method.takes_several and together:
+        traces = capture_alike(subject, prompts)
+        results: list[Result] = method.function(traces, **options)
+        return list(zip(results, (trace.output for trace in traces), strict=True))
+    return [_result_of_text(method, subject, prompt, options) for prompt in prompts]
 
 
-def _result_of_text(method: Method, subject: Subject, prompt: Prompt, options: Options) -> Result:
-    """What a method says about one encoded text, and its answer where it has one."""
+def _result_of_text(
+    method: Method, subject: Subject, prompt: Prompt, options: Options
+) -> tuple[Result, HasLogits | None]:
+    """What a method says about one encoded text, and the model's output where that is known."""
     asked = answered(prompt)
     if method.takes == ("subject", "text"):
         if twice := [name for name in asked if options.get(name) is not None]:
@@ -67,13 +78,13 @@ def _result_of_text(method: Method, subject: Subject, prompt: Prompt, options: O
                 "one of them out."
             )
         answer: Result = method.function(subject, asked.pop("text"), **options | asked)
-        return answer
+        return answer, None
     trace = capture(subject, **asked)
     if method.gives != "result":
-        return result_of(method, trace, **options)
+        return result_of(method, trace, **options), trace.output
     about = find("self_attribution").function(trace) if method.takes == ("attribution",) else trace
     made: Result = method.function(about, **options)
-    return made
+    return made, trace.output
 
 
 @singledispatch
@@ -99,6 +110,70 @@ def summary_of(result: Result) -> TextSummary:
         elif leaf.dims[:1] in (("layer",), ("site",), ("condition",)) and not leaf.where:
             lists[leaf.field] = listed(_mean(leaf, keep=1))
     return TextSummary(numbers, lists, heads)
+
+
+@summary_of.register
+def _(result: EffectiveAttention) -> TextSummary:
+    """Means over the rows of every head, and shares of rows by verdict."""
+    heads = {
+        name: [_rows(numbers) for numbers in getattr(result, name)]
+        for name in ("rank", "nullity", "null_fraction", "moved")
+    }
+    for code, verdict in enumerate(VERDICTS[:2]):
+        heads[verdict] = [_rows(codes == code) for codes in result.verdict]
+    names = ("pearson", "special_raw", "first_raw", "special_effective", "first_effective")
+    heads |= {name: list(getattr(result, name)) for name in names}
+    shown = ("null_fraction", "pearson", "identifiable")
+    numbers: Numbers = {f"mean_{name}": _over_heads(heads[name]) for name in shown}
+    dense = {f"effective/{site}": maps for site, maps in enumerate(result.effective)}
+    return TextSummary(numbers, heads=heads, dense=dense)
+
+
+@summary_of.register
+def _(result: AttentionIdentifiability) -> TextSummary:
+    """Means over the rows of every head, and the share of rows that are unique."""
+    names = ("same_output", "same_sum", "not_negative", "generated", "reach")
+    counts = {name: getattr(result, name) for name in names}
+    known = {name: sites for name, sites in counts.items() if None not in sites}
+    heads = {name: [_rows(rows) for rows in sites] for name, sites in known.items()}
+    unique = {
+        f"unique_{name}": [_rows(rows == 0) for rows in sites]
+        for name, sites in known.items()
+        if name != "reach"
+    }
+    numbers: Numbers = {f"mean_{name}": _over_heads(sites) for name, sites in unique.items()}
+    return TextSummary(numbers, heads=heads | unique)
+
+
+@summary_of.register
+def _(result: HiddenAttribution) -> TextSummary:
+    """Layer by layer behind the input: what tokens keep of themselves, on average."""
+    lists = {
+        "own_contribution": result.self_contribution.mean(-1),
+        "not_own_top": result.not_own_top,
+        "standard_error": result.standard_error.mean((-2, -1)),
+    }
+    return TextSummary(
+        {"adjoint_gap": float(result.checks["adjoint_gap"])},
+        {name: listed(layers[1:]) for name, layers in lists.items()},
+        dense={"contribution/0": result.contribution[1:]},
+    )
+
+
+@summary_of.register
+def _(result: SelfAttribution) -> TextSummary:
+    """The largest entry and the sum of every head, and how complete each site is."""
+    heads = {
+        "largest": list(result.head_maxima),
+        "sum": [scores.sum((1, 2)) for scores in result.scores],
+    }
+    numbers: Numbers = {
+        "largest_gap": float(result.gap.amax()),
+        "unsure_sites": float(result.complete.count(False)),
+    }
+    lists = {name: listed(getattr(result, name)) for name in ("change", "gap", "points")}
+    dense = {f"scores/{site}": scores for site, scores in enumerate(result.scores)}
+    return TextSummary(numbers, lists, heads, dense)
 
 
 @summary_of.register
@@ -199,6 +274,16 @@ def joined(summaries: Sequence[TextSummary], *, dense: bool) -> Findings:
         },
         dense=[summary.dense for summary in summaries] if dense else [],
     )
+
+
+def _rows(numbers: Tensor) -> Tensor:
+    """The mean over rows of every head."""
+    return to_float64(numbers).mean(-1)
+
+
+def _over_heads(sites: Sequence[Tensor]) -> float:
+    """The mean over the heads of all sites."""
+    return float(torch.cat([to_float64(site) for site in sites]).nanmean())
 
 
 def _mean(leaf: Leaf, keep: int) -> Tensor:

@@ -1,11 +1,10 @@
-"""What can be asked of a million texts? Every registered method, each in the way that suits it.
+"""Every registered method as a question to a million texts.
 
-A task is a method with its parameters, checked before anything runs. It takes one of three ways:
+A task is a method with its parameters, checked before anything runs. There are three kinds:
 
-1. *batched*: texts of one length share a batch and are summed up while the model runs
-   (``batched.py``), for the methods where that pays;
-2. *text by text*: the method itself, one text after the other or, where it says how, a few texts
-   together; and what its result says about each text and its heads (``summaries.py``);
+1. *text by text*: the method itself, and what its result says about each text and its heads
+   (``summaries.py``);
+2. *permutation*: what ``permutation_test`` measures of each text, in batches of one length;
 3. *whole*: one question to all examples together, answered with one result.
 
 Parameters are those of the method's own signature.
@@ -15,37 +14,37 @@ import inspect
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin
 
 import torch
 from jaxtyping import Bool
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from torch import Tensor
 
 from exhibit_a.corpus.findings import Findings, Lists, listed
 from exhibit_a.corpus.plan import COLUMNS, PLANNED, Plan, complaint
 from exhibit_a.errors import BadRequestError, require_choice
 from exhibit_a.examples import Example
+from exhibit_a.methods.explanation.shuffling import Rerun, Shuffling, chosen_sites, conditions
 from exhibit_a.methods.options import Option
 from exhibit_a.methods.registry import Method, find, methods
+from exhibit_a.numerics.precision import to_float64
 from exhibit_a.results.result import Result
 from exhibit_a.results.store import read
 from exhibit_a.shapes import HasLogits, Inputs, Options
-from exhibit_a.subject.guard import frozen_eval, without_cache
 from exhibit_a.subject.prompts import Prompt, Reply
 from exhibit_a.subject.subject import Subject
-from exhibit_a.subject.tap import Tap
-from exhibit_a.trace.answers import logits_at
-from exhibit_a.trace.batches import padded
-from exhibit_a.trace.gold import Gold, gold_of_replies
-from exhibit_a.trace.passes import require_finite
+from exhibit_a.trace.answers import Gold, gold_of_replies, logits_at, require_distribution
+from exhibit_a.trace.batches import run
 
+PERMUTATION = "permutation"  # the task that has a name of its own
+DEFAULTS = {"hidden_attribution": {"probes": 8}}  # all directions take a pass each
 ONE_TEXT = (("trace",), ("trace", "target"), ("attribution",), ("subject", "text"))
+AT_ONCE = 512  # tokens of texts that a method is given at once, where it takes several
 ALL_TEXTS = (("subject", "examples"), ("subject", "texts"), ("subject", "examples", "importance"))
-TOGETHER = 256  # tokens of texts that a method is given together: more are no faster
 # Each of the companions is a task by itself; the other cuts the text anew, and texts are encoded.
 NOT_TASKS = ("companions", "identifiability_by_length")
 
@@ -78,11 +77,6 @@ class Texts:
             ],
             self.subject.device,
         )
-
-    @property
-    def together(self) -> Options:
-        """All of them as one set of inputs; nothing is padded."""
-        return without_cache(self.subject.model, padded(self.subject, self.inputs))
 
     def split(self, tokens: int) -> "Iterator[Texts]":
         """The same texts, as many at a time as make ``tokens`` tokens."""
@@ -142,7 +136,7 @@ class Question(ABC):
 
 
 class OneByOne(TextTask):
-    """A method without a shortcut: its own function, whose results are summed up."""
+    """A method, whose results are summed up."""
 
     can_be_dense: ClassVar[bool] = True
 
@@ -157,12 +151,54 @@ class _OneByOne(Question):
 
         method = find(self.task.name)
         options = self.task.model_dump() | _seed(method, self.plan)
-        results = [
-            result
-            for few in texts.split(TOGETHER if method.together else 1)
-            for result in results_of_texts(method, self.subject, few.prompts, options)
-        ]
-        return joined([summary_of(result) for result in results], dense=self.plan.dense)
+        summaries = []
+        for few in texts.split(AT_ONCE if method.takes_several else 1):
+            results = results_of_texts(method, self.subject, few.prompts, options)
+            for text, (result, output) in zip(few.split(1), results, strict=True):
+                columns = {} if output is None else answers(text, output)
+                answer = {name: column[0] for name, column in columns.items()}
+                summary = summary_of(result)
+                summaries.append(replace(summary, numbers=answer | summary.numbers))
+        return joined(summaries, dense=self.plan.dense)
+
+
+class PermutationTask(TextTask):
+    """What shuffling attention does to each answer, at each site and at all of them together."""
+
+    name: ClassVar[str] = PERMUTATION
+    what: Literal["attention", "keys", "features"] = "attention"
+    scope: Literal["row", "head", "example"] = "row"
+    repeats: int = Field(default=20, ge=1)
+
+    def prepared(self, subject: Subject, plan: Plan) -> Question:
+        """Settle the sites; a model without a distribution is refused."""
+        require_distribution(subject)
+        scope = "head" if self.what != "attention" and self.scope == "row" else self.scope
+        chosen = chosen_sites(subject, self.what, scope, None)
+        return _Permutation(self, subject, plan, scope, conditions(chosen))
+
+
+@dataclass(frozen=True, eq=False)
+class _Permutation(Question):
+    scope: str
+    groups: list[frozenset[int]]
+
+    def __call__(self, texts: Texts) -> Findings:
+        batch = run(texts.subject, texts.inputs)
+        length = texts.special.shape[1]
+        lengths = torch.full((len(texts.inputs),), length)
+        rerun = Rerun(batch, lengths, list(texts.numbers), texts.gold(batch.output))
+        lists: dict[str, list[Tensor]] = {"change": [], "flips": [], "uniform_change": []}
+        for group in self.groups:
+            plan = Shuffling(self.task.what, self.scope, group, self.plan.seed, length)
+            moved, flipped, _ = rerun.measure(plan, self.task.repeats)
+            lists["change"].append(to_float64(moved[:, :-1]).mean(1))
+            lists["flips"].append(to_float64(flipped[:, :-1]).mean(1))
+            lists["uniform_change"].append(to_float64(moved[:, -1]))
+        return Findings(
+            answers(texts, batch.output),
+            {name: listed(torch.stack(sites, 1)) for name, sites in lists.items()},
+        )
 
 
 def tasks() -> dict[str, Method]:
@@ -175,24 +211,14 @@ def tasks() -> dict[str, Method]:
 
 
 def names() -> list[str]:
-    """The names that can be asked: methods, and batched forms that have a name of their own."""
-    from exhibit_a.corpus.batched import BATCHED
-
-    return list(dict.fromkeys([*BATCHED, *tasks()]))
+    """The names that can be asked."""
+    return [*tasks(), PERMUTATION]
 
 
 def task_named(name: str, parameters: Options) -> Task:
     """The task with its parameters, or what is wrong with them."""
-    from exhibit_a.corpus.batched import BATCHED
-
     require_choice("method", name, names())
-    shortcut = BATCHED.get(name)
-    if shortcut is not None and (
-        name not in tasks() or set(parameters) <= set(shortcut.model_fields)
-    ):
-        kind: type[Task] = shortcut
-    else:
-        kind = task_of(tasks()[name])
+    kind = PermutationTask if name == PERMUTATION else task_of(tasks()[name])
     try:
         return kind(**parameters)
     except ValidationError as problem:
@@ -206,10 +232,12 @@ def task_of(method: Method) -> type[Task]:
     What the plan or a column says for each text (a seed, a pair, a label) is no parameter.
     """
     base = OneByOne if method.takes in ONE_TEXT else SetTask
+    defaults = {name: option.default for name, option in method.options.items()}
+    defaults |= DEFAULTS.get(method.name, {})
     fields: Options = {
-        option.name: (hint, ... if option.default is inspect.Parameter.empty else option.default)
-        for option in method.options.values()
-        if option.name not in (*PLANNED, *COLUMNS) and (hint := _json_type(option)) is not None
+        name: (hint, ... if defaults[name] is inspect.Parameter.empty else defaults[name])
+        for name, option in method.options.items()
+        if name not in (*PLANNED, *COLUMNS) and (hint := _json_type(option)) is not None
     }
     if "importance" in method.takes:
         fields["importance"] = (str, ...)  # a saved result of head_importance
@@ -219,20 +247,11 @@ def task_of(method: Method) -> type[Task]:
     return kind
 
 
-def watched(texts: Texts, tap: Tap) -> Lists:
-    """Run the texts past a tap; what the model answers is returned."""
-    subject = texts.subject
-    with torch.no_grad(), frozen_eval(subject.model), subject.tapping(tap):
-        output = subject.model(**texts.together)
-    require_finite(output)
-    return answers(texts, output)
-
-
 def answers(texts: Texts, output: HasLogits) -> Lists:
     """What the model says to each text, or the answer it was given; and how sure it is."""
     subject, kind = texts.subject, texts.subject.anatomy.answers
     if kind not in ("classes", "value", "tokens"):
-        return {}  # nothing that could be said in one word for each text
+        return {}  # no answer of one word for each text
     if kind == "value":
         return {"answer_value": listed(logits_at(output)[:, 0])}
     chance, index = torch.softmax(logits_at(output, -1), -1).max(-1)

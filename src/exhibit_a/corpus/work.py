@@ -1,4 +1,4 @@
-"""How does a window of examples become a shard?
+"""A window of examples, made into a shard.
 
 1. Every text is encoded; one that is too long is cut, left out or refused, as planned.
 2. Texts of exactly the same length share batches, so that nothing is padded and no text's numbers
@@ -31,7 +31,7 @@ from exhibit_a.numerics.parallel import one_thread
 from exhibit_a.subject.encoding import positions
 from exhibit_a.subject.prompts import Prompt
 from exhibit_a.subject.subject import Subject, load
-from exhibit_a.trace.gold import prompt_of
+from exhibit_a.trace.answers import prompt_of
 
 TRIM_EVERY = 4  # batches after which unused memory is returned to the system
 LinAlgError: type[Exception] = torch.linalg.LinAlgError  # type: ignore[attr-defined]

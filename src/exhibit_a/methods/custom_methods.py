@@ -1,4 +1,4 @@
-"""How does a function of your own become a method like ours?
+"""Functions of a user's own as methods like ours.
 
 ``register`` takes a function from a trace to a score for each token, or to a map for each head, and
 gives it the same rights: it can be named in ``companions``, ``faithfulness`` and ``corpus.run``,
@@ -28,10 +28,12 @@ from exhibit_a.methods.registry import (
     find,
     require_all_rows,
 )
+from exhibit_a.results.making import build_result
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import Result, SiteResult
 from exhibit_a.shapes import Options, SiteMap
 from exhibit_a.subject.torch_state import method_modes
+from exhibit_a.trace.answer_rows import one_stack, readout
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target, choose_target
 
@@ -123,15 +125,13 @@ def result_of(
         return made
     seed = options.get("seed")
     if entry.gives == "maps":
-        return HeadMaps(
-            tokens=trace.tokens,
-            layouts=trace.layouts,
-            provenance=trace.subject.provenance(entry.name, seed),
-            checks={"parity": trace.subject.anatomy.parity} | trace.doubts,
+        return build_result(
+            HeadMaps,
+            trace,
+            entry.name,
+            seed=seed,
             method=entry.name,
             maps=head_maps(entry, trace, **options),
-            sites=trace.sites,
-            sequences=trace.token_names,
         )
     return attribution_of(entry, trace, target or choose_target(trace), **options)
 
@@ -140,15 +140,14 @@ def attribution_of(entry: Method, trace: Trace, target: Target, **options: Any) 
     """A method's score for each token, as a result."""
     scores, checks = token_scores(entry, trace, target, **options)
     used = {name: value for name, value in options.items() if name != "seed"}
-    doubts = dict(checks)
-    error = doubts.pop(STANDARD_ERROR, None)
-    return TokenAttribution(
-        tokens=trace.tokens,
-        layouts=trace.layouts,
-        provenance=trace.subject.provenance(
-            entry.name, options.get("seed"), target=str(target), **used
-        ),
-        checks=doubts | trace.doubts,
+    error = checks.pop(STANDARD_ERROR, None)
+    return build_result(
+        TokenAttribution,
+        trace,
+        entry.name,
+        seed=options.get("seed"),
+        settings={"target": str(target), **used},
+        checks=checks,
         method=entry.name,
         target=str(target),
         scores=scores.detach().cpu(),
@@ -159,7 +158,7 @@ def attribution_of(entry: Method, trace: Trace, target: Target, **options: Any) 
 def token_scores(
     entry: Method, trace: Trace, target: Target, **options: object
 ) -> tuple[Scores, Checks]:
-    """A method's score for each token, and its doubts; anything else it returns is refused."""
+    """A method's score for each token, and its checks; anything else it returns is refused."""
     assert entry.tokens is not None
     returned = _called(entry, entry.tokens, trace, target, options)
     scores, checks = (
@@ -213,8 +212,6 @@ def _last_rows(entry: Method) -> Callable[..., Scores]:
     """Maps as token scores: the rows that the answer is read from, last layer, mean over heads."""
 
     def tokens(trace: Trace, target: Target, **options: object) -> Scores:
-        from exhibit_a.methods.explanation.flow import one_stack, readout
-
         one_stack(trace)
         last = head_maps(entry, trace, **options)[-1].abs().mean(0)
         return readout(trace, target).to(last) @ last
@@ -243,7 +240,7 @@ def _called(
             return function(trace.keeping(*kept), **given)
     except ExhibitError:
         raise
-    except Exception as problem:  # somebody else's code can fail in any way
+    except Exception as problem:  # a user's code can fail in any way
         if entry.room != YOURS:
             raise
         raise BadRequestError(

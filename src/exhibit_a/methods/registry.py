@@ -1,4 +1,4 @@
-"""What is a method? It says so once, above its function, and everything else follows from that.
+"""What a method is: it says so once, above its function, and everything else follows from that.
 
     @method(question="How much of attention can reach the output?", needs=("attention", "values"),
             cost=Cost(forwards=1), command="effective")
@@ -18,11 +18,20 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, wraps
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Literal, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import (
+    Literal,
+    ParamSpec,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from exhibit_a.errors import (
     BadRequestError,
@@ -53,7 +62,6 @@ class Facts(TypedDict, total=False):
     flags: Mapping[str, str]
     defaults: Mapping[str, object]
     tokens: Function
-    together: Function
 
 
 class SomeRows(tuple[Need, ...]):
@@ -113,7 +121,7 @@ class Cost:
         return counted + min(self.algebra + per_token * tokens, self.most)
 
     def floats(self, maps: float, states: float) -> float:
-        """The floats kept, for so many entries of maps and of hidden states."""
+        """The floats kept, by the entries of maps and of hidden states."""
         return self.maps * maps + self.states * states
 
 
@@ -133,7 +141,6 @@ class Method:
     defaults: Mapping[str, object] = field(default_factory=dict)  # and their defaults there
     tokens: Function | None = None  # (trace, target, …) to a score for each token
     rows: bool = False  # whether a few rows of attention suffice, where no more were kept
-    together: Function | None = None  # (traces, …) to a result for each, where that is faster
 
     @property
     def takes(self) -> tuple[str, ...]:
@@ -141,6 +148,12 @@ class Method:
         places = inspect.signature(self.function).parameters.values()
         names = tuple(place.name for place in places if must_be_given(place))
         return ("trace", *names[1:]) if self.room == YOURS else names
+
+    @property
+    def takes_several(self) -> bool:
+        """Whether it takes several passes, with a result for each: where that is much faster."""
+        hint = get_type_hints(self.function).get("trace")
+        return any(get_origin(part) is Sequence for part in get_args(hint))
 
     @property
     def options(self) -> dict[str, Option]:
@@ -185,31 +198,15 @@ def method(
                 passed = args[0] if args else kwargs.get("trace")
                 if first and cost.runs_the_model and hasattr(passed, "require_same_answer"):
                     passed.require_same_answer()
-                return _of_pass(function(*args, **kwargs), args)
+                return function(*args, **kwargs)
 
         facts: Options = {"needs": tuple(needs), "cost": cost, "rows": rows, **more}
-        if (several := facts.get("together")) is not None:
-            facts["together"] = _checked_together(function, several)
         place = room or room_of(function.__module__)
         add(Method(name or function.__name__, question, place, checked, **facts))
         return checked
 
     rows = isinstance(needs, SomeRows)
     return declare
-
-
-def _checked_together(function: Function, several: Function) -> Function:
-    """What answers for several passes, with the same checks as the method itself."""
-
-    def checked(traces: Sequence[object], **options: object) -> list[object]:
-        from exhibit_a.subject.torch_state import method_modes
-
-        check_choices(function, (), options)
-        with method_modes(), _within_reach(function.__name__):
-            made = several(traces, **options)
-        return [_of_pass(result, (trace,)) for result, trace in zip(made, traces, strict=True)]
-
-    return checked
 
 
 _inside_a_method: ContextVar[bool] = ContextVar("inside a method", default=False)
@@ -251,34 +248,6 @@ def require_all_rows(name: str, given: Sequence[object]) -> None:
             f"{name} needs every row of attention, and only {kept} kept: capture the text without "
             "rows=, or fetch them with trace.whole()."
         )
-
-
-def _of_pass(made: Made, given: Sequence[object]) -> Made:
-    """A result about a pass, with the picture it looked at and the rows it is about."""
-    passed = given[0] if given else None
-    scene, asked = (getattr(passed, name, None) for name in ("scene", "asked"))
-    names: Mapping[str, Sequence[str]] = getattr(passed, "token_names", {})
-    facts: Options = {}
-    if scene is not None and hasattr(made, "scene"):
-        facts["scene"] = scene
-    if asked is not None and hasattr(made, "row_tokens"):
-        facts["rows"] = asked.rows
-        facts["row_tokens"] = tuple(names[asked.stack][row] for row in asked.rows)
-    if asked is not None and hasattr(made, "checks"):
-        facts["checks"] = made.checks | {
-            "rows": f"{len(asked.rows)} of {len(names[asked.stack])}",
-            "asked rows beside the kernel": asked.parity,
-        }
-    if hasattr(made, "checks"):
-        doubts = _doubts(passed, getattr(made, "tokens", None) or ())
-        facts |= {"checks": facts.get("checks", made.checks) | doubts} if doubts else {}
-    return replace(made, **facts) if facts else made  # type: ignore[type-var]
-
-
-def _doubts(passed: object, tokens: Sequence[str]) -> dict[str, str]:
-    """What is doubtful about any result on these tokens, by the model that was asked."""
-    doubts = getattr(passed, "doubts", {})  # of a pass, or of a subject on any tokens
-    return dict(doubts(tokens) if callable(doubts) else doubts)
 
 
 def token_method(
@@ -364,7 +333,7 @@ def _load(offer: EntryPoint) -> None:
 
     try:
         offered = offer.load()
-    except Exception as problem:  # somebody else's code can fail in any way
+    except Exception as problem:  # a package's code can fail in any way
         raise ExhibitError(
             f"The method {offer.name!r} of an installed package ({offer.value}) cannot be loaded: "
             f"{first_line(problem)}. Mend or uninstall that package."

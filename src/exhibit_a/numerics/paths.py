@@ -52,15 +52,7 @@ Sums = tuple[Tensor, Tensor, Sequence[Tensor]]
 # F (point), dF/dα (point), for every panel the weighted sum of contributions
 
 
-class Request(NamedTuple):
-    """Points at which one of several paths is to be evaluated, and their weight in each panel."""
-
-    path: int
-    alphas: list[float]
-    weights: Float[Tensor, "panel point"]
-
-
-Summed = Callable[[list[Request]], Sequence[Sums]]  # a round of requests, answered together
+Summed = Callable[[list[float], Float[Tensor, "panel point"]], Sums]  # α, their weight in panels
 
 
 class Jump(NamedTuple):
@@ -155,12 +147,7 @@ def integrate(
         heights: F alone, where that is cheaper; it is used to say where F jumps.
         gradient: dF/dα from what ``evaluate`` gives, if that is not the sum of its elements.
     """
-    summed = _summing(evaluate, gradient or _sum)
-    (path,) = integrate_together(
-        lambda asked: [summed(request.alphas, request.weights) for request in asked],
-        [ends],
-        [limits],
-    )
+    path = integrate_sums(_summing(evaluate, gradient or _sum), ends, limits)
     look = heights or (lambda alphas: evaluate(alphas)[0])
     located = [_located(jump, look) for jump in path.jumps]
     return replace(
@@ -170,25 +157,20 @@ def integrate(
     )
 
 
-def integrate_together(
-    summed: Summed,
-    ends: Sequence[tuple[float, float]],
-    limits: Sequence[Limits],
-    *,
-    jumps_apart: bool = False,
-) -> list[PathIntegral]:
-    """Several paths at once, each with panels of its own, as far as they were asked to go.
+def integrate_sums(
+    summed: Summed, ends: tuple[float, float], limits: Limits, *, jumps_apart: bool = False
+) -> PathIntegral:
+    """Integrate contributions of which only the sums over panels are known.
 
-    Every round asks for the points that any of the paths still needs, so that ``summed`` can
-    evaluate them together; of contributions only the sums over a panel are kept. With
-    ``jumps_apart`` an integral leaves out the stretches that do not close, so that what happens
-    there can be shared out in another way.
+    With ``jumps_apart`` the integral leaves out the stretches that do not close, so that what
+    happens there can be shared out in another way.
     """
-    walks = [_Walk(*path, jumps_apart=jumps_apart) for path in zip(ends, limits, strict=True)]
-    while asked := [walk.request(path) for path, walk in enumerate(walks) if walk.wanted]:
-        for request, sums in zip(asked, summed(asked), strict=True):
-            walks[request.path].take(sums)
-    return [walk.finished() for walk in walks]
+    walk = _Walk(ends, limits, jumps_apart=jumps_apart)
+    while walk.wanted:
+        alphas = torch.cat([stretch.points for stretch in walk.next])
+        weights = side_by_side([stretch.weights[None] for stretch in walk.next])
+        walk.take(summed(alphas.tolist(), weights))
+    return walk.finished()
 
 
 class _Walk:
@@ -215,12 +197,6 @@ class _Walk:
     def next(self) -> list[Stretch]:
         """The stretches that are asked for together: as many as there is room for."""
         return self.wanted[: max(1, self.limits.held - len(self._holding()))]
-
-    def request(self, path: int) -> Request:
-        """A panel over each of the next stretches."""
-        alphas = torch.cat([stretch.points for stretch in self.next])
-        weights = side_by_side([stretch.weights[None] for stretch in self.next])
-        return Request(path, alphas.tolist(), weights)
 
     def take(self, sums: Sums) -> None:
         """Take what was asked for, settle what is good enough, and say what is wanted next."""

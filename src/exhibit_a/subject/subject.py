@@ -99,8 +99,8 @@ class Subject:
         if self.gradient_obstacle:
             raise NotComputableError(f"Gradients are needed, and {self.gradient_obstacle}.")
 
-    def doubts(self, tokens: Sequence[str]) -> dict[str, str]:
-        """What is doubtful about any result on these tokens."""
+    def warnings(self, tokens: Sequence[str]) -> dict[str, str]:
+        """What to beware of in any result on these tokens."""
         if self.beginning is None or self.beginning.token in tokens:
             return {}
         return {"beginning token": self.beginning.doubt}

@@ -1,8 +1,9 @@
-"""Which rows of the last layer is an answer read from?
+"""The rows of the last layer that an answer is read from.
 
-Many answers look at one token: a classifier at its first, a language model at its last. What the
-other rows of the last layer would hold need not be computed (``subject/replay_skips.py``), if it is
-certain that nobody looks:
+Many answers look at one token: a classifier at its first, a language model at its last. How much
+each row counts (``readout``) is where paths through the layers begin, from the answer back to the
+input. And what the other rows of the last layer would hold need not be computed
+(``subject/replay_skips.py``), if it is certain that they are not read (``rows_read``):
 
 1. the gradients of the answer name the rows that it seems to be read from;
 2. all other rows are made NaN, which nothing that is computed with them survives. The answer must
@@ -16,16 +17,67 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
+from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.shapes import HasLogits
-from exhibit_a.trace.layers import hidden_of_output, with_states
-from exhibit_a.trace.passes import Pass
+from exhibit_a.subject.anatomy import VISION, Site, main_stack
+from exhibit_a.trace.capture import Trace
+from exhibit_a.trace.passes import Pass, hidden_of_output, with_states
 from exhibit_a.trace.replay import replay
+from exhibit_a.trace.targets import Target
 
-WORTH = 12  # rows that nobody reads, of all texts: for fewer, no layer is run in two steps
+ALMOST_ALL = 0.999  # of what the answer is read from
+WORTH = 12  # unread rows, of all texts: for fewer, no layer is run in two steps
 
-OfOutput = Callable[[HasLogits], Tensor]  # what is asked of an answer, for every row of a batch
+Row = Float[Tensor, " token"]
+OfOutput = Callable[[HasLogits], Tensor]  # a number of every row of a batch
+
+
+def readout(trace: Trace, target: Target) -> Row:
+    """Which positions of the last layer the answer is read from, as weights that sum to one.
+
+    A classifier that reads its first token gives one 1; one that averages gives every token some.
+    """
+    trace.subject.require_gradients()
+    kept = target.narrowed(trace.keeping("hidden"))
+    last = hidden_of_output(kept.layer_outputs[-1]).detach().clone().requires_grad_()
+    answer = replace(target, scale="logit").value(kept, ending_in(kept, last))
+    (gradient,) = torch.autograd.grad(answer.sum(), last)
+    weight: Tensor = gradient[0].norm(dim=-1)
+    return weight / weight.sum()
+
+
+def readout_rows(trace: Trace, target: Target) -> Row:
+    """`readout` in the rows of attention that were kept; the answer must be read from these."""
+    weight = readout(trace, target)
+    if trace.rows is None:
+        return weight
+    kept = weight[list(trace.rows)]
+    if float(kept.sum()) < ALMOST_ALL:
+        places = weight.argsort(descending=True)[: len(trace.rows) + 1].tolist()
+        raise BadRequestError(
+            f"The answer is also read from rows that were not kept; among the first are "
+            f"{sorted(places)}. Capture those rows too, or fetch all with trace.whole()."
+        )
+    return kept
+
+
+def one_stack(trace: Trace) -> tuple[Site, ...]:
+    """The sites whose maps form one tower of square steps over the tokens of the input.
+
+    A tower that looks at a picture stands before them, and its patches are no tokens.
+    """
+    main = main_stack(trace.sites)
+    sites = tuple(site for site in trace.sites if site.stack == main)
+    others = [stack for stack in trace.sequences if stack != main and not stack.startswith(VISION)]
+    if others or any(site.kind == "cross" for site in trace.sites):
+        raise NotComputableError(
+            "Maps are only multiplied through one stack of self-attention; this model has two "
+            "stacks or attends across. Use a method on the input instead (occlusion, gradients)."
+        )
+    return sites
 
 
 def rows_read(passed: Pass, answer: OfOutput) -> tuple[int, ...] | None:

@@ -1,4 +1,4 @@
-"""How do many examples go through a model at once, and again from the middle?
+"""Many examples through a model at once, and again from the middle.
 
 A batch is a pass whose rows are examples: encoded one by one, padded on the right to a common
 length, run once and remembered. Rows can be picked and repeated, and the picked rows are a batch
@@ -105,37 +105,6 @@ def of_one(trace: Trace) -> Batch:
     real = kept.sequences[kept.sites[-1].stack].real.unsqueeze(0).to(kept.subject.device)
     shared = {field.name: getattr(kept, field.name) for field in fields(Pass)}
     return Batch(**shared, real=real)
-
-
-def can_share(traces: Sequence[Trace]) -> bool:
-    """Whether traces can be the rows of one batch: whole, one row each, and alike but in length."""
-    first = traces[0]
-    alone = stand_alone(first.subject)
-    return not alone and all(
-        trace.asked is None
-        and (trace.sites, trace.layers) == (first.sites, first.layers)
-        and trace.inputs.keys() == first.inputs.keys()
-        and all(_alike(given, first.inputs[name]) for name, given in trace.inputs.items())
-        for trace in traces
-    )
-
-
-def _alike(given: object, other: object) -> bool:
-    """Whether two inputs can stand below one another; ids of tokens may differ in length."""
-    if not isinstance(given, Tensor) or not isinstance(other, Tensor):
-        return bool(given is other or given == other)
-    of_tokens = given.ndim == other.ndim == 2
-    return len(given) == len(other) == 1 and (of_tokens or given.shape == other.shape)
-
-
-def of_several(traces: Sequence[Trace]) -> Batch:
-    """Traces as the rows of one batch, padded on the right; see `can_share`."""
-    if len(traces) == 1:
-        return of_one(traces[0])
-    subject, given = traces[0].subject, [trace.inputs for trace in traces]
-    others = {name: value for name, value in given[0].items() if not isinstance(value, Tensor)}
-    tensors = [{name: row[name] for name in row if name not in others} for row in given]
-    return _run(subject, {**padded(subject, tensors), **others}, ("attention", "hidden"))
 
 
 def encoded(subject: Subject, examples: Sequence[Example]) -> list[Inputs]:

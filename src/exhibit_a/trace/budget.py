@@ -1,4 +1,4 @@
-"""Does a pass fit into memory, and which rows of it would?
+"""Whether a pass fits into memory, and which rows of it would.
 
 What a pass takes at its peak, above the model itself, is counted before it is run:
 
@@ -42,7 +42,7 @@ class PassSize:
     fused: bool  # whether no map is formed where rows are asked for
 
     def peak(self, maps: float = 1.0, states: float = 1.0, *, rows: int | None = None) -> float:
-        """Bytes at the peak, for so many sets of maps and states kept, or rows instead of maps."""
+        """Bytes at the peak, by the sets of maps and states kept, or rows instead of maps."""
         if rows is not None:
             kept = self.vectors + max(maps, 1.0) * rows * self.per_row
             passing = PASSING_MAPS * (rows * self.per_row if self.fused else self.largest)
@@ -53,7 +53,7 @@ class PassSize:
 
 
 def pass_size(subject: Subject, sizes: Sequence[tuple[int, int]]) -> PassSize:
-    """The size of a pass with so many queries and keys at every site."""
+    """The size of a pass, by the queries and keys of every site."""
     sites, layers = subject.anatomy.sites, len(subject.anatomy.layers)
     number, width = torch.finfo(subject.dtype).bits / 8, subject.anatomy.d_model
     places = list(zip(sites, sizes, strict=True))

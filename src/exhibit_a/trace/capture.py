@@ -1,4 +1,4 @@
-"""What did the model do with this text?
+"""One text through the model, watched and remembered.
 
 One forward pass is watched and remembered: the attention of every site, the values it averaged,
 the hidden states between the layers, and the answer. ``keep`` says what of it, because attention
@@ -45,15 +45,22 @@ from exhibit_a.subject.torch_state import default_torch_state
 from exhibit_a.trace.budget import require_room
 from exhibit_a.trace.layout import Layout
 from exhibit_a.trace.passes import LATER, Pass, Recorder, checked_keep, run_pass
-from exhibit_a.trace.positions import Positions, named_sequences, naming_masks, unnamed
-from exhibit_a.trace.regions import Grid, patch_grids, seen_everywhere
+from exhibit_a.trace.positions import (
+    Grid,
+    Positions,
+    named_sequences,
+    naming_masks,
+    patch_grids,
+    seen_everywhere,
+    unnamed,
+)
 from exhibit_a.trace.rows import (
     LazySequence,
     RowRecorder,
     RowRequest,
     Rows,
-    asked_rows,
     later_answers,
+    row_request,
     written_length,
 )
 
@@ -92,12 +99,12 @@ class Trace(Pass):
     def _of_one(self, name: str) -> Sequence[Any]:
         """What was kept of the one text; where rows were asked for, made when it is used."""
         by_site = LazySequence(self.at(name), lambda rows: None if rows is None else rows[0])
-        return by_site if self.asked is not None else tuple(by_site)
+        return by_site if self.partial is not None else tuple(by_site)
 
     @property
     def rows(self) -> tuple[int, ...] | None:
         """The positions whose rows of attention were kept; None where all were."""
-        return None if self.asked is None else self.asked.rows
+        return None if self.partial is None else self.partial.rows
 
     @property
     def tokens(self) -> tuple[str, ...]:
@@ -136,7 +143,7 @@ class Trace(Pass):
     def grids(self) -> dict[str, tuple[Grid, ...]]:
         """For every stack and picture, the position that stands at each row and column of it."""
         first = {site.stack: site for site in reversed(self.sites)}
-        masks = naming_masks(self.visible, self.asked)
+        masks = naming_masks(self.visible, self.partial)
         seen = {s: seen_everywhere(site, self.sites, masks) for s, site in first.items()}
         return {s: patch_grids(self.subject, self.inputs, s, seen[s]) for s in seen}
 
@@ -178,12 +185,12 @@ class Trace(Pass):
         return (*inputs, self.stack_outputs[stack][0])
 
     def queries_of(self, site: int) -> Positions:
-        """The positions that look at this site; the asked ones, if not all."""
+        """The positions that look at this site; the requested ones, if not all."""
         stack = self.sites[site].stack
         positions = self.sequences[stack]
-        if self.asked is None:
+        if self.partial is None:
             return positions
-        return positions.part(self.asked.rows if stack == self.asked.stack else ())
+        return positions.part(self.partial.rows if stack == self.partial.stack else ())
 
     def keys_of(self, site: int) -> Positions:
         """The positions that are looked at: the other stack's, where attention crosses over."""
@@ -223,19 +230,19 @@ class Trace(Pass):
         try:
             rounded = _answers_as_held(self)
         except RuntimeError as problem:
-            said = f"the model itself does not run in {name} ({first_line(problem)})"
+            effect = f"the model itself does not run in {name} ({first_line(problem)})"
         else:
-            said = _rounding_told(name, floating(self.output)[0], rounded[0])
-        return {"held in half precision": f"weights in {name}, computed in float32; {said}"}
+            effect = _rounding_effect(name, floating(self.output)[0], rounded[0])
+        return {"held in half precision": f"weights in {name}, computed in float32; {effect}"}
 
     @property
-    def doubts(self) -> dict[str, str]:
-        """What is doubtful about any result on this pass."""
-        return self.subject.doubts(self.tokens) | self.own_rounding
+    def warnings(self) -> dict[str, str]:
+        """What to beware of in any result on this pass."""
+        return self.subject.warnings(self.tokens) | self.own_rounding
 
     def rerun(self, keep: tuple[str, ...]) -> "Trace":
         """The same text, run once more."""
-        again = self._again(keep, None if self.asked is None else RowRequest(self.asked.rows))
+        again = self._again(keep, None if self.partial is None else RowRequest(self.partial.rows))
         self._require_answers(floating(again.output))
         return again
 
@@ -246,7 +253,7 @@ class Trace(Pass):
         >>> last.rows, tuple(last.attention[0].shape), tuple(last.whole().attention[0].shape)
         ((4,), (12, 1, 5), (12, 5, 5))
         """
-        return self if self.asked is None else self._again(self.keep, None)
+        return self if self.partial is None else self._again(self.keep, None)
 
     def _again(self, keep: tuple[str, ...], request: RowRequest | None) -> "Trace":
         """The same text, run once more with these rows, or all."""
@@ -285,7 +292,7 @@ def _difference(now: Tensor, then: Tensor) -> float:
     return float((to_float64(now) - to_float64(then)).abs().amax()) if now.numel() else 0.0
 
 
-def _rounding_told(name: str, answer: Tensor, rounded: Tensor) -> str:
+def _rounding_effect(name: str, answer: Tensor, rounded: Tensor) -> str:
     """What the model's own precision does to the last answer that it gives, in words."""
     answer, rounded = (tensor[0].reshape(-1, tensor.shape[-1])[-1] for tensor in (answer, rounded))
     moved = _difference(rounded, answer)
@@ -314,8 +321,8 @@ def capture(
     is tokenised as it stands after the text, or apart where the two would merge at the border.
 
     With ``rows``, the model runs on its own fused attention and no n × n map is formed: long texts
-    fit. The maps of a site are then (head, asked row, key), and a language model gives its answers
-    from the first asked row on. ``trace.whole()`` fetches all rows.
+    fit. The maps of a site are then (head, requested row, key), and a language model gives its
+    answers from the first of these rows on. ``trace.whole()`` fetches all rows.
 
     >>> trace = capture(subject, "a gripping , beautifully shot film")
     >>> trace.tokens[:3], len(trace.attention), tuple(trace.attention[0].shape)
@@ -337,7 +344,7 @@ def capture(
         pair: the second text, for a model that reads two.
         target_text: the answer of a language model, as text or token ids, or what the decoder of a
             model with two stacks is given; without, a model with two stacks generates it.
-        generate: let a language model generate the answer, of so many tokens at most.
+        generate: let a language model generate the answer, of at most this many tokens.
         keep: what is remembered: attention, values, hidden, queries, keys.
         rows: the rows of attention that are kept, and no others: positions (negative ones from the
             end), a slice of them, or "answer" for those that the answer is predicted from.
@@ -346,7 +353,36 @@ def capture(
     kept = checked_keep(keep)
     prompt = prompted(subject, text, pair, answer=target_text, generate=generate, truncate=truncate)
     prompt = replace(prompt, inputs=without_cache(subject.model, prompt.inputs))
-    return _run(subject, prompt, kept, None if rows is None else asked_rows(subject, prompt, rows))
+    return _run(subject, prompt, kept, None if rows is None else row_request(subject, prompt, rows))
+
+
+def capture_alike(subject: Subject, prompts: Sequence[Prompt]) -> list[Trace]:
+    """Passes over texts of one length, without padding, from one run of the model."""
+    count, model = len(prompts), subject.model
+    joined = {
+        name: torch.cat([each.inputs[name] for each in prompts]) for name in prompts[0].inputs
+    }
+    keep, inputs = ("attention", "values", "hidden"), without_cache(model, joined)
+    recorder = _TraceRecorder(keep)
+    with _readable_errors(model, inputs):
+        passed = run_pass(subject, inputs, recorder, keep)
+    traces = []
+    for row, prompt in enumerate(prompts):
+
+        def of_text(tensor: Tensor, row: int = row) -> Tensor:
+            return tensor[row : row + 1] if tensor.ndim and len(tensor) == count else tensor
+
+        names = ("inputs", "output", "at_sites", "layer_inputs", "layer_outputs", "stack_outputs")
+        own = passed | {name: tree_map_only(Tensor, of_text, passed[name]) for name in names}
+        visible = tuple(recorder.visible)
+        masks = naming_masks(visible, None)
+        sequences = named_sequences(subject, prompt, own["layers"], own["sites"], masks)
+        traces.append(
+            Trace(
+                **own, sequences=sequences, visible=visible, spans=prompt.spans, reply=prompt.reply
+            )
+        )
+    return traces
 
 
 class _TraceRecorder(Recorder):
@@ -396,11 +432,11 @@ def _run(
         sites = active[0] if active is not None else subject.anatomy.sites
         recorder = _TraceRecorder(keep) if request is None else RowRecorder(keep, request, sites)
         passed = run_pass(subject, inputs, recorder, keep, active)
-    asked = None
+    partial = None
     if isinstance(recorder, RowRecorder):
-        asked = recorder.asked_pass(subject, first_logit)
+        partial = recorder.partial_pass(subject)
     visible = tuple(recorder.visible)
-    masks = naming_masks(visible, asked)
+    masks = naming_masks(visible, partial)
     sequences = named_sequences(subject, prompt, passed["layers"], passed["sites"], masks)
     return Trace(
         **passed,
@@ -408,7 +444,8 @@ def _run(
         visible=visible,
         spans=prompt.spans,
         reply=prompt.reply,
-        asked=asked,
+        partial=partial,
+        first_logit=first_logit,
     )
 
 

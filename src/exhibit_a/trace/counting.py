@@ -1,4 +1,4 @@
-"""How many passes of the model did something take, and how much work is one?
+"""How many passes of the model something takes, and how much work one is.
 
 An attention call that is really computed is seen by a hook; what a replay recalls is not. A pass
 is a call of every attention site, for one row of a batch; one that keeps a graph is also run

@@ -1,4 +1,4 @@
-"""Which characters of the text does each token stand for?
+"""Which characters of the text each token stands for.
 
 A fast tokenizer says it itself: it is asked once more, with its offsets, and is believed if it
 gives the same ids. Otherwise (no offsets, ids from elsewhere, a text that the model wrote) the
@@ -212,7 +212,7 @@ def pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[str, list[tuple[in
     ('unflinchingly honest', (13, 20))
     """
     places: list[tuple[int, int]] = []
-    text, whole = "", [0]  # after so many tokens no character is left unfinished
+    text, whole = "", [0]  # numbers of tokens after which no character is left unfinished
     for count in range(1, len(ids) + 1):
         begin = whole[-2] if len(whole) > 1 else 0  # a first token loses its space
         longer = tokenizer.decode(list(ids[begin:count]), clean_up_tokenization_spaces=False)

@@ -1,30 +1,35 @@
-"""What is one run of the model, and what was kept of it?
+"""One run of the model, and what was kept of it.
 
 A ``Pass`` is a run over some rows: what went in, what came out, and what every attention call and
 every layer call did, as far as it was to be kept. A ``Trace`` is a pass over one text, whose
 positions have names; a ``Batch`` is a pass over several, padded to one length. Both can be
 replayed, and both raise an error when they are asked for something that was not kept.
+
+A hidden state is the input of the next layer and, after the last layer, the output of that one. It
+is not always what the layer before returned: a hook may change it on its way, and some models put
+a convolution between two layers.
 """
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Int
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.shapes import Inputs, Options
-from exhibit_a.subject.anatomy import Layer, Site, output_weight
-from exhibit_a.subject.guard import floating, frozen_eval
+from exhibit_a.subject.anatomy import Layer, Site, first_hidden, output_weight
+from exhibit_a.subject.guard import Forward, StopEarly, floating, frozen_eval, here_only, hooked
+from exhibit_a.subject.packing import side_by_side, wrap_layers
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap, shared_to_all
 from exhibit_a.subject.weights import Stamp, weights_stamp
-from exhibit_a.trace.layers import LayerRecorder
 
 KEEPABLE = ("attention", "values", "hidden", "queries", "keys")
 LATER = "logits_to_keep"  # what transformers calls the number of answers at the end
@@ -35,7 +40,7 @@ AtSites = dict[str, Sequence[Tensor | None]]  # by name, then by site, with rows
 
 
 @dataclass(frozen=True)
-class AskedPass:
+class PartialPass:
     """What is known of a pass of which only some rows were kept."""
 
     rows: tuple[int, ...]  # positions in the stack that answers
@@ -43,7 +48,6 @@ class AskedPass:
     sizes: tuple[tuple[int, int], ...]  # queries and keys of every site
     parity: float  # largest difference to the kernel's averages, of the largest average
     kernels: tuple[str, ...]  # fused kernels that ran; none where maps were formed and cut
-    first_logit: int  # position of the first answer that the output holds
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +65,11 @@ class Pass(ABC):
     layer_outputs: tuple[Any, ...] = field(repr=False)  # what it returned, as replay returns it
     stack_outputs: dict[str, Tensor] = field(repr=False)  # the output of each stack's last layer
     weights: Stamp = field(repr=False)  # of the model, when it ran
-    asked: AskedPass | None = field(default=None, kw_only=True)  # where only some rows were kept
+    partial: PartialPass | None = field(
+        default=None, kw_only=True
+    )  # where only some rows were kept
     texts: Int[Tensor, " row"] | None = field(default=None, kw_only=True)  # of picked rows
+    first_logit: int = field(default=0, kw_only=True)  # position of the first answer it gives
 
     @property
     def model(self) -> PreTrainedModel:
@@ -79,14 +86,9 @@ class Pass(ABC):
             )
 
     @property
-    def first_logit(self) -> int:
-        """The position of the first answer that the output holds."""
-        return 0 if self.asked is None else self.asked.first_logit
-
-    @property
     def fused(self) -> bool:
         """Whether the model ran on its own fused kernels, and is to do so again."""
-        return self.asked is not None and bool(self.asked.kernels)
+        return self.partial is not None and bool(self.partial.kernels)
 
     @property
     def stack_inputs(self) -> dict[str, Tensor]:
@@ -196,17 +198,6 @@ def run_pass(
     }
 
 
-def answering_from(passed: Kind, position: int | None) -> tuple[Kind, int | None]:
-    """A pass that gives only the answers from ``position`` on, and where that position is then.
-
-    Where the model cannot leave the earlier answers out, the pass stays as it is.
-    """
-    if position is None or not leaves_answers_out(passed.subject):
-        return passed, position
-    count = passed.first_logit + passed.output.logits.shape[1] - position
-    return replace(passed, inputs={**passed.inputs, LATER: count}), 0
-
-
 def leaves_answers_out(subject: Subject) -> bool:
     """Whether the model can give its later answers alone."""
     return LATER in inspect.signature(subject.model.forward).parameters
@@ -232,3 +223,51 @@ def checked_keep(keep: Iterable[str]) -> tuple[str, ...]:
     if unknown:
         raise BadRequestError(f"Cannot keep {unknown[0]!r}; choose from {', '.join(KEEPABLE)}.")
     return names
+
+
+class LayerRecorder:
+    """Remembers the layer calls of one pass, in their order, and stops it after ``enough``."""
+
+    def __init__(self, enough: int | None = None) -> None:
+        self.enough = enough
+        self.inputs: list[Tensor | None] = []  # the states each layer call was given
+        self.outputs: list[object] = []  # whatever it returned
+        self.states: list[Tensor] = []  # the states in its output, after every hook
+
+    @contextmanager
+    def watching(self, model: PreTrainedModel, layers: Sequence[Layer]) -> Iterator[None]:
+        """Remember the calls of these layers while the block runs."""
+        modules = [model.get_submodule(name) for name in {layer.module: 0 for layer in layers}]
+        # Hooks run in the order they were registered: ours is last and sees what the others made.
+        handles = [module.register_forward_hook(here_only(self._returned)) for module in modules]
+        with hooked(handles), wrap_layers(modules, self._remember):
+            yield
+
+    def stack_outputs(self, layers: Sequence[Layer]) -> dict[str, Tensor]:
+        """What the last layer of each stack gave."""
+        pairs = zip(layers, self.states, strict=False)
+        return {layer.stack: states for layer, states in pairs}
+
+    def _remember(self, forward: Forward) -> Forward:
+        def layer(*args: object, **kwargs: object) -> object:
+            self.inputs.append(first_hidden(args, kwargs))
+            self.outputs.append(forward(*args, **kwargs))
+            return self.outputs[-1]
+
+        return layer
+
+    def _returned(self, _: nn.Module, __: object, output: Any) -> None:
+        self.states.append(hidden_of_output(output))
+        if len(self.states) == self.enough:
+            raise StopEarly
+
+
+def hidden_of_output(output: Any) -> Tensor:
+    """The hidden states in what a layer returned."""
+    states: Tensor = output if isinstance(output, Tensor) else output[0]
+    return side_by_side(states)
+
+
+def with_states(output: Tensor | tuple[object, ...], states: Tensor) -> object:
+    """What a layer returned, with other hidden states in it."""
+    return states if isinstance(output, Tensor) else (states, *output[1:])

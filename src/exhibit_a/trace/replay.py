@@ -1,4 +1,4 @@
-"""What if something in the middle had been different?
+"""The model once more, with something in the middle changed.
 
 The whole model runs again, but layer calls before the change return what they returned the first
 time. Masks, positions, the final norm and the head are computed by the model itself, so nothing

@@ -1,15 +1,15 @@
-"""Which rows of attention were asked for, and what is kept of them?
+"""The rows of attention that were requested, and what is kept of them.
 
-All maps of a pass are layers × heads × n², which a long text has no room for. With rows asked for,
+All maps of a pass are layers × heads × n², which a long text has no room for. With rows requested,
 the model runs on its own fused kernel (``subject/fused.py``), and of every site are kept: the
 queries of these rows, all keys and values, and what masks the rows. The maps of the rows are
 computed from them whenever they are used. Where the model has no fused kernel, its eager maps are
 cut down to the rows at once.
 
 1. Rows are positions of the stack that answers; sites of another stack keep no rows.
-2. A language model gives its answers from the first asked row on, and no others.
-3. The averaged values of the asked rows are compared with what the kernel gave for them: this is
-   the trace's parity, and where it is not rounding, no trace is given.
+2. A language model gives its answers from the first requested row on, and no others.
+3. The averaged values of the requested rows are compared with what the kernel gave: this is the
+   trace's parity, and where it is not rounding, no trace is given.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -30,8 +30,8 @@ from exhibit_a.subject.tap import AttentionCall, Operands, shared_to_all
 from exhibit_a.trace.passes import (
     AT_SITES,
     LATER,
-    AskedPass,
     AtSites,
+    PartialPass,
     Recorder,
     leaves_answers_out,
 )
@@ -40,7 +40,7 @@ ANSWER = "answer"  # the rows that the answer is predicted from
 ROUNDING = 1e-4  # of the largest averaged value: how far two orders of summation may be apart
 ENTRIES = 2**24  # of maps that are formed at a time, to compare them
 
-Rows = str | int | slice | Iterable[int]  # as asked for
+Rows = str | int | slice | Iterable[int]  # as requested
 Made = TypeVar("Made")
 
 
@@ -65,7 +65,7 @@ class LazySequence(Sequence[Made]):
         return self._make(self._kept[place])
 
 
-def asked_rows(subject: Subject, prompt: Prompt, rows: Rows) -> "RowRequest":
+def row_request(subject: Subject, prompt: Prompt, rows: Rows) -> "RowRequest":
     """The request for rows of this prompt; what can be checked before the pass is."""
     if isinstance(rows, str):
         if rows != ANSWER:
@@ -97,12 +97,12 @@ def _positions(rows: slice | Iterable[int]) -> slice | tuple[int, ...]:
 
 @dataclass(frozen=True)
 class RowRequest:
-    """Rows as they were asked for, which become positions once the length is known."""
+    """Rows as they were requested, which become positions once the length is known."""
 
     rows: slice | tuple[int, ...]
 
     def of(self, count: int) -> tuple[int, ...]:
-        """The positions, in their order, among so many."""
+        """The positions, in their order, in a stack of that length."""
         if isinstance(self.rows, slice):
             if self.rows.step == 0:
                 raise BadRequestError("Rows cannot be taken in steps of 0; leave the step out.")
@@ -115,7 +115,7 @@ class RowRequest:
                 )
             positions = {row % count for row in self.rows}
         if not positions:
-            raise BadRequestError("No row was asked for; name at least one.")
+            raise BadRequestError("No row was requested; name at least one.")
         return tuple(sorted(positions))
 
 
@@ -127,7 +127,7 @@ def written_length(subject: Subject, inputs: Inputs) -> int | None:
 
 
 def later_answers(subject: Subject, inputs: Inputs, request: RowRequest) -> tuple[Inputs, int]:
-    """Inputs that give the answers from the first asked row on, and its position (step 2)."""
+    """Inputs that give the answers from the first requested row on, and its position (step 2)."""
     count = written_length(subject, inputs)
     if count is None or LATER in inputs or not leaves_answers_out(subject):
         return inputs, 0
@@ -160,7 +160,7 @@ class _KeptCall(NamedTuple):
 
 
 class RowRecorder(Recorder):
-    """Keeps what the asked rows need of every attention call."""
+    """Keeps what the requested rows need of every attention call."""
 
     fused = True
 
@@ -178,17 +178,17 @@ class RowRecorder(Recorder):
         """Nothing: an eager call is looked at when its context is known, as a fused one is."""
 
     def result(self, call: AttentionCall, context: Context) -> None:
-        """Remember the asked rows of the call, and compare them with what came of it."""
+        """Remember the requested rows of the call, and compare them with what came of it."""
         count, answers = context.shape[2], self.stacks[call.site] == self.stacks[-1]
         self.rows = self.request.of(count) if answers else self.rows
         positions = self.rows if answers else ()
         rows = torch.tensor(positions, dtype=torch.long, device=context.device)
         query, key = call.query, call.key
         if isinstance(call, FusedCall):
-            asked = _compact(call.asked(rows))
-            self.parity = max(self.parity, _apart(asked, context[:, :, rows]))
-            query, key, value, _ = asked.given
-            probs, visible = asked.probs, asked.visible
+            kept = _compact(call.asked(rows))
+            self.parity = max(self.parity, _apart(kept, context[:, :, rows]))
+            query, key, value, _ = kept.given
+            probs, visible = kept.probs, kept.visible
         else:
             cut = call.probs[:, :, rows].clone()
             query, value = _cut(query, rows, count), _own_memory(call.value)
@@ -207,26 +207,24 @@ class RowRecorder(Recorder):
         }
         return {name: LazySequence(self.calls, makers[name]) for name in self.keep}
 
-    def asked_pass(self, subject: Subject, first_logit: int) -> AskedPass:
+    def partial_pass(self, subject: Subject) -> PartialPass:
         """What is known of the pass, if the rows are what the kernel computed (step 3)."""
         eps = torch.finfo(subject.dtype).eps
         if not self.parity <= max(ROUNDING, 8 * eps):
             raise BrokenInvariantError(
-                f"The asked rows of {type(subject.model).__name__} average values that are "
+                f"The requested rows of {type(subject.model).__name__} average values that are "
                 f"{self.parity:.1g} of the largest away from what its kernel gives; its mask or "
                 "scores are not understood. Capture all rows instead."
             )
         sizes = tuple(self.sizes)
-        return AskedPass(
-            self.rows, self.stacks[-1], sizes, self.parity, subject.kernels, first_logit
-        )
+        return PartialPass(self.rows, self.stacks[-1], sizes, self.parity, subject.kernels)
 
 
-def _compact(asked: AskedRows) -> AskedRows:
+def _compact(rows: AskedRows) -> AskedRows:
     """The same with keys and values that do not keep a larger tensor in memory."""
-    query, key, value, mask = asked.given
+    query, key, value, mask = rows.given
     mask = None if mask is None else _own_memory(mask)
-    return replace(asked, given=Operands(query, _own_memory(key), _own_memory(value), mask))
+    return replace(rows, given=Operands(query, _own_memory(key), _own_memory(value), mask))
 
 
 def _own_memory(tensor: Tensor) -> Tensor:
@@ -235,16 +233,16 @@ def _own_memory(tensor: Tensor) -> Tensor:
     return tensor.clone() if whole > 1.5 * tensor.numel() * tensor.element_size() else tensor
 
 
-def _apart(asked: AskedRows, context: Context) -> float:
+def _apart(rows: AskedRows, context: Context) -> float:
     """The largest difference between recomputed averages and the kernel's, of the largest."""
     if not context.numel():
         return 0.0
-    query, key, value, _ = asked.given
+    query, key, value, _ = rows.given
     values, worst = shared_to_all(value, query.shape[1]), 0.0
     step = max(1, ENTRIES // (query.shape[1] * key.shape[2]))
     for start in range(0, query.shape[2], step):
         part = slice(start, start + step)
-        few = asked.part(part)
+        few = rows.part(part)
         averages = few.probs().to(values.dtype) @ values
         worst = max(worst, float((averages - context[:, :, part]).abs().amax()))
     return worst / max(float(context.abs().amax()), torch.finfo(torch.float32).tiny)

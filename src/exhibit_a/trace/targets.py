@@ -1,4 +1,4 @@
-"""Which number of the answer is being explained?
+"""The number of the answer that is explained, and the one way to it from a pass.
 
 A classifier answers with a class, a language model with a token at a position or with a whole
 answer, one token after the other, a regressor with a value. A ``Target`` makes one number of any
@@ -20,6 +20,7 @@ from exhibit_a.subject.anatomy import ANSWERS
 from exhibit_a.subject.torch_state import default_torch_state
 from exhibit_a.trace.answers import LogitRows, logits_along, logits_at, token_name
 from exhibit_a.trace.capture import Trace
+from exhibit_a.trace.passes import LATER, Kind, Pass, leaves_answers_out
 
 Scale = Literal["probability", "logit", "log_probability", "log_odds"]
 CHOSEN_BY: dict[str, tuple[str, ...]] = {  # what picks a target, for each kind of answer
@@ -41,8 +42,10 @@ class Target:
     position: int | None = None  # where in the sequence, for models that answer at every token
     scale: str = "probability"
     name: str = ""
-    following: tuple[int, ...] = ()  # tokens at the next positions, where a whole answer is asked
-    against: int | None = None  # the class or token over which the margin is asked
+    following: tuple[
+        int, ...
+    ] = ()  # tokens at the next positions, where a whole answer is explained
+    against: int | None = None  # the class or token over which the margin is taken
 
     @property
     def indices(self) -> tuple[int, ...]:
@@ -54,11 +57,36 @@ class Target:
         place = self.position if positions is None else positions
         return self.of(logits_along(output, place, len(self.indices)))
 
+    def value(self, passed: Pass, output: HasLogits | None = None) -> Scores:
+        """The number in a pass or, given its output, in a replay of it: for every row.
+
+        Both may give the later answers alone; see `narrowed`.
+        """
+        output = passed.output if output is None else output
+        if self.position is None:
+            return self(output)
+        return replace(self, position=among_answers(passed, self.position))(output)
+
+    def narrowed(self, passed: Kind) -> Kind:
+        """The pass with replays that give no answers before the one that is explained.
+
+        Where the model cannot leave the earlier answers out, the pass stays as it is.
+        """
+        if self.position is None or not leaves_answers_out(passed.subject):
+            return passed
+        later = passed.output.logits[:, among_answers(passed, self.position) :]
+        return replace(
+            passed,
+            inputs={**passed.inputs, LATER: later.shape[1]},
+            output=_Later(later),
+            first_logit=self.position,
+        )
+
     def of(self, logits: LogitRows) -> Scores:
         """The number, from the logits at the position and those after it that an answer takes."""
         if self.scale == "logit" or self.against is not None:
-            against = 0.0 if self.against is None else logits[..., self.against]
-            return (self._picked(logits) - against).sum(-1)
+            against = 0.0 if self.against is None else at_least_float32(logits[..., self.against])
+            return (at_least_float32(self._picked(logits)) - against).sum(-1)
         logits = at_least_float32(logits)
         if self.scale == "log_odds":
             return _log_odds(logits, self._picked(logits), self.indices)
@@ -75,6 +103,18 @@ class Target:
             return f"{scale} of the answer {name} ({len(self.indices)} tokens)"
         where = "" if self.position is None else f" at position {self.position}"
         return f"{scale} of {name}{where}"
+
+
+@dataclass(frozen=True)
+class _Later:
+    """The later answers of a pass."""
+
+    logits: Tensor
+
+
+def margin_of(target: Target) -> Target:
+    """The target as a margin: log-odds for what has a probability, the number itself otherwise."""
+    return target if target.scale == "logit" else replace(target, scale="log_odds")
 
 
 def log_odds(logits: Float[Tensor, "row answer"], index: int) -> Scores:
@@ -119,7 +159,7 @@ def choose_target(
     against: str | int | None = None,
     scale: str | None = None,
 ) -> Target:
-    """The target asked for; by default what the model itself answers.
+    """The requested target; by default what the model itself answers.
 
     A language model is explained by log-probability, a classifier by probability. Where the trace
     holds an answer (``capture(..., target_text=…)`` or ``generate=…``), the target is the
@@ -143,7 +183,7 @@ def choose_target(
         position: where the model answers, counted from 0 or, if negative, from the end; without,
             the last token, the mask, or where the answer begins; with "answer", which of its
             tokens.
-        against: the label or token over which the margin of the target is asked.
+        against: the label or token over which the margin of the target is taken.
         scale: probability, logit, log_probability or log_odds.
     """
     if scale is not None:
@@ -155,7 +195,7 @@ def choose_target(
             "class, token or value to explain. Load it with a head."
         )
     if what is not None and (label is not None or token is not None):
-        raise BadRequestError(f"{what!r} was asked for, and a label or token beside it.")
+        raise BadRequestError(f"{what!r} was requested, and a label or token too.")
     if what == ANSWER and what not in trace.subject.labels:
         if against is not None:
             raise BadRequestError("A margin is between two tokens; name one of the answer's.")
@@ -164,35 +204,35 @@ def choose_target(
         token = what
     elif what is not None:
         label = what
-    asked = {"label": label, "token": token, "position": position, "scale": scale}
-    _require_meaningful(answers, asked | {"against": against})
+    requested = {"label": label, "token": token, "position": position, "scale": scale}
+    _require_meaningful(answers, requested | {"against": against})
     if trace.reply is not None and token is position is against is None:
         return _answer(trace, None, scale or "log_probability")
     if against is not None:
-        return _margin(trace, asked, against)
-    return _one(trace, asked)
+        return _margin(trace, requested, against)
+    return _one(trace, requested)
 
 
-def _one(trace: Trace, asked: Options) -> Target:
-    """The class, token or output asked for."""
-    answers, label = trace.subject.anatomy.answers, asked["label"]
+def _one(trace: Trace, requested: Options) -> Target:
+    """The requested class, token or output."""
+    answers, label = trace.subject.anatomy.answers, requested["label"]
     if answers == "value":
         return Target(0, None, "logit", "output")
     if answers == "outputs":
         return _class(trace, label, None, "logit")
     if answers == "tokens":
-        scale = asked["scale"] or "log_probability"
-        return _token(trace, asked["token"], asked["position"], scale)
-    place = None if answers == "classes" else _place(trace, asked["position"])
-    return _class(trace, label, place, asked["scale"] or "probability")
+        scale = requested["scale"] or "log_probability"
+        return _token(trace, requested["token"], requested["position"], scale)
+    place = None if answers == "classes" else _place(trace, requested["position"])
+    return _class(trace, label, place, requested["scale"] or "probability")
 
 
-def _margin(trace: Trace, asked: Options, against: str | int) -> Target:
+def _margin(trace: Trace, requested: Options, against: str | int) -> Target:
     """How far one class or token is ahead of another, as a difference of logits."""
-    if asked["scale"] not in (None, "logit"):
+    if requested["scale"] not in (None, "logit"):
         raise BadRequestError("A margin is a difference of logits; it has no other scale.")
     kind = "token" if trace.subject.anatomy.answers == "tokens" else "label"
-    chosen, other = _one(trace, asked), _one(trace, asked | {kind: against})
+    chosen, other = _one(trace, requested), _one(trace, requested | {kind: against})
     if chosen.index == other.index:
         raise BadRequestError(f"A margin is between two answers, and both are {chosen.name}.")
     name = f"{chosen.name} against {other.name}"
@@ -218,27 +258,20 @@ def _answer(trace: Trace, position: int | None, scale: str) -> Target:
 
 
 def chosen_target(trace: Trace, target: Target | str | int | None) -> Target:
-    """The target asked for, checked against what the model answers."""
+    """The requested target, checked against what the model answers."""
     if isinstance(target, Target):
         return _existing(target, trace)
     return choose_target(trace, target)
 
 
-def target_value(trace: Trace, target: Target) -> Scores:
-    """The number in the pass itself, which may hold the later answers alone."""
-    if target.position is None:
-        return target(trace.output)
-    return replace(target, position=_among_answers(trace, target.position))(trace.output)
-
-
-def _among_answers(trace: Trace, position: int) -> int:
-    """Where the answer at a position stands among those that the pass holds."""
-    if position < trace.first_logit:
+def among_answers(passed: Pass, position: int) -> int:
+    """Where the answer at a position stands among those that a pass gives."""
+    if position < passed.first_logit:
         raise BadRequestError(
-            f"The answer at position {position} was not kept: only rows from {trace.first_logit} "
-            "on were asked for."
+            f"The answer at position {position} was not kept: only rows from {passed.first_logit} "
+            "on were requested."
         )
-    return position - trace.first_logit
+    return position - passed.first_logit
 
 
 def _existing(target: Target, trace: Trace) -> Target:
@@ -258,13 +291,13 @@ def _existing(target: Target, trace: Trace) -> Target:
             f"There is no position {last if target.position >= 0 else target.position}; the text "
             f"has 0 to {count - 1}."
         )
-    _among_answers(trace, target.position)
+    among_answers(trace, target.position)
     return target
 
 
-def _require_meaningful(answers: str, asked: dict[str, str | int | None]) -> None:
+def _require_meaningful(answers: str, requested: dict[str, str | int | None]) -> None:
     """Refuse an option that would be ignored: each kind of answer has options of its own."""
-    for name, value in asked.items():
+    for name, value in requested.items():
         harmless = name == "scale" and value == "logit"
         if value is not None and name not in CHOSEN_BY[answers] and not harmless:
             choices = ", ".join(CHOSEN_BY[answers]) or "nothing"
@@ -277,7 +310,7 @@ def _require_meaningful(answers: str, asked: dict[str, str | int | None]) -> Non
 def _class(trace: Trace, label: str | int | None, position: int | None, scale: str) -> Target:
     labels = trace.subject.labels
     if label is None:
-        place = None if position is None else _among_answers(trace, position)
+        place = None if position is None else among_answers(trace, position)
         index = int(logits_at(trace.output, place)[0].argmax())
     elif isinstance(label, str) and label in labels:
         index = labels.index(label)
@@ -291,7 +324,7 @@ def _class(trace: Trace, label: str | int | None, position: int | None, scale: s
 
 def _token(trace: Trace, token: str | int | None, position: int | None, scale: str) -> Target:
     position = _place(trace, position)
-    logits = logits_at(trace.output, _among_answers(trace, position))[0]
+    logits = logits_at(trace.output, among_answers(trace, position))[0]
     index = int(logits.argmax()) if token is None else _token_id(trace, token)
     if not 0 <= index < len(logits):
         raise BadRequestError(f"There is no token {index}; the model has 0 to {len(logits) - 1}.")
@@ -299,7 +332,7 @@ def _token(trace: Trace, token: str | int | None, position: int | None, scale: s
 
 
 def _place(trace: Trace, position: int | None) -> int:
-    """The position asked for, counted from the start."""
+    """The requested position, counted from the start."""
     count = len(trace.sequences[trace.sites[-1].stack].tokens)
     if position is None:
         position = trace.reply.position if trace.reply is not None else _default_position(trace)
@@ -309,7 +342,7 @@ def _place(trace: Trace, position: int | None) -> int:
 
 
 def _default_position(trace: Trace) -> int:
-    """Where the model is asked: at the last real token, or at the mask if it fills masks."""
+    """Where the model answers: at the last real token, or at the mask if it fills masks."""
     sequence = trace.sequences[trace.sites[-1].stack]
     if trace.subject.anatomy.answers == "token classes":
         raise BadRequestError("This model labels every token; say which position is meant.")

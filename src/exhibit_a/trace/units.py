@@ -1,4 +1,4 @@
-"""Which tokens make one word, one sentence, one passage of the text as it was written?
+"""Which tokens make one word, one sentence, one passage of the text as it was written.
 
 Units are found in the characters of the original text and then given their tokens (``layout.py``
 knows the characters of each). Every token belongs to exactly one unit, so sums over units are sums

@@ -48,7 +48,7 @@ def smallest_set(
 ) -> MinimalHeadSet:
     """The fewest heads, by share, that take half of what all heads take.
 
-    With ``finely``, no more than so many sizes are tried between two of SIZES.
+    With ``finely``, no more than this many sizes are tried between two of SIZES.
     """
     shares = torch.cat(reliance.heads)
     supporting = [int(head) for head in shares.argsort(descending=True) if shares[head] > 0]
@@ -117,7 +117,7 @@ def steering(
     """What the answer loses when a head looks evenly and all maps may follow; 0 below ``line``.
 
     Only heads that are marked idle are asked: all together, then site by site, then one by one.
-    With ``most``, no more than so many are asked one by one, those of the sites that move the
+    With ``most``, no more than this many are tried one by one, those of the sites that move the
     answer most; every other head of a site that moves it counts as if it were the whole site.
     """
     effects = torch.zeros(len(game))

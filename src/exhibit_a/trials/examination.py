@@ -11,7 +11,7 @@ from typing import TypeVar
 import torch
 
 from exhibit_a.errors import NotComputableError
-from exhibit_a.methods.attribution.head_game import HeadGame, margin_of
+from exhibit_a.methods.attribution.head_game import HeadGame
 from exhibit_a.methods.attribution.reliance import Reliance, reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution, self_attribution
 from exhibit_a.methods.attribution.tree import AttributionTree, attribution_tree
@@ -29,7 +29,7 @@ from exhibit_a.methods.mixing.joint_pushforward import hidden_and_heads
 from exhibit_a.numerics.spilling import spilled
 from exhibit_a.shapes import Options, SiteHeads, SiteRows
 from exhibit_a.trace.capture import Trace
-from exhibit_a.trace.targets import Target
+from exhibit_a.trace.targets import Target, margin_of
 from exhibit_a.trials.allowance import Allowance, allowance
 from exhibit_a.trials.carriers import MinimalHeadSet, smallest_set, steering
 from exhibit_a.trials.stages import Stages, affordable_probes

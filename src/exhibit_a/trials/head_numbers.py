@@ -41,7 +41,7 @@ class HeadNumbers:
     distance: float | None = None  # of valid alternatives, total variation, by contribution
     own_keys: float | None = None  # share of rows that only the model's own keys make unique
     null_fraction: float | None = None  # mean over rows
-    learned: bool | None = None  # whether the layer's weights can be told from random numbers
+    learned: bool | None = None  # whether the layer's weights differ from random numbers
 
 
 def head_numbers(examined: "Examination") -> list[HeadNumbers]:
@@ -122,14 +122,13 @@ def row_weights(examined: "Examination", site: int) -> Float[Tensor, "head query
     return weights / weights.sum(-1, keepdim=True)
 
 
-def doubts(examined: "Examination") -> dict[str, object]:
-    """The doubts about the numbers behind the words."""
-    checks: dict[str, object] = {"parity": examined.trace.subject.anatomy.parity}
-    checks |= examined.trace.doubts
+def trial_checks(examined: "Examination") -> dict[str, object]:
+    """How far the numbers behind the words can be trusted."""
+    checks: dict[str, object] = {}
     if examined.passes is not None:
         checks[f"forward passes, of {PASSES} allowed"] = round(examined.passes, 1)
     if examined.reliance is not None:
-        checks |= _reliance_doubts(examined.reliance, examined.carriers)
+        checks |= _reliance_checks(examined.reliance, examined.carriers)
     if examined.effective is not None:
         checks["largest change of a head's output, effective"] = examined.effective.checks[
             "largest change of a head's output"
@@ -154,7 +153,7 @@ def doubts(examined: "Examination") -> dict[str, object]:
     return checks
 
 
-def _reliance_doubts(reliance: Reliance, carriers: MinimalHeadSet | None) -> dict[str, object]:
+def _reliance_checks(reliance: Reliance, carriers: MinimalHeadSet | None) -> dict[str, object]:
     checks: dict[str, object] = {
         "reliance, by": reliance.way,
         "reliance, gap as a share of the whole": reliance.checks["gap as a share of the whole"],

@@ -23,13 +23,13 @@ Matrix = Float[Tensor, "row column"]
 
 
 def weights_look_trained(subject: Subject) -> dict[str, bool]:
-    """Whether the weights of each layer can be told from random numbers, by the layer's module."""
+    """Whether the weights of each layer differ from random numbers, by the layer's module."""
     modules = dict.fromkeys(layer.module for layer in subject.anatomy.layers)
     return {name: _structured(subject, name) for name in modules}
 
 
 def _structured(subject: Subject, name: str) -> bool:
-    """Whether any matrix of a layer is told from its own entries in random order."""
+    """Whether any matrix of a layer differs from its own entries in random order."""
     seeded = generator(0)
     module = subject.model.get_submodule(name)
     matrices = [weight.detach() for weight in module.parameters() if weight.ndim == 2]

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError, require_choice
-from exhibit_a.methods.attribution.head_company import TOKENS_AT_ONCE
+from exhibit_a.methods.attribution.head_game import TOKENS_AT_ONCE
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.attribution.tree import AttributionTree
@@ -23,6 +23,7 @@ from exhibit_a.methods.mixing.head_mixing import HeadMixing
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.seeds import require_seed
+from exhibit_a.results.making import build_result
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.plain import Stored
 from exhibit_a.results.result import SiteResult
@@ -36,7 +37,7 @@ from exhibit_a.trace.targets import Target, chosen_target
 from exhibit_a.trials.advice import advice_for
 from exhibit_a.trials.carriers import MinimalHeadSet
 from exhibit_a.trials.examination import Examination, TrialOptions, examine
-from exhibit_a.trials.head_numbers import doubts, head_numbers
+from exhibit_a.trials.head_numbers import head_numbers, trial_checks
 from exhibit_a.trials.stages import StageProgress, Stages
 from exhibit_a.trials.verdict import HeadVerdict, Thresholds, judge, judge_text
 
@@ -197,15 +198,14 @@ def _judged(
     word, sentence = judge_text(verdicts, relied, thresholds)
     alternatives = examined.alternatives
     name = None if target is None else str(target)
-    return Trial(
-        tokens=trace.tokens,
-        layouts=trace.layouts,
-        provenance=trace.subject.provenance("trial", how.seed, target=name, probes=how.probes),
-        checks=doubts(examined),
-        scene=trace.scene,
+    return build_result(
+        Trial,
+        trace,
+        "trial",
+        seed=how.seed,
+        settings={"target": name, "probes": how.probes},
+        checks=trial_checks(examined),
         special=trace.special,
-        sites=trace.sites,
-        sequences=trace.token_names,
         target=name or "",
         answer=_answer(trace, target),
         attention=tuple(trace.attention),
@@ -260,7 +260,7 @@ def _answer(trace: Trace, target: Target | None) -> dict[str, float]:
     if target is None:
         return {}
     if target.following:
-        return {target.name: float(replace(target, scale="probability")(trace.output))}
+        return {target.name: float(replace(target, scale="probability").value(trace))}
     return in_words(trace.subject, trace.output, target.position)
 
 

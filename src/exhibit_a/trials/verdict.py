@@ -7,7 +7,7 @@ Three questions, each answered with a number, and one word drawn from the answer
    an effect alone is *shared*: other heads stand in for it.
 2. *Are its weights determined?* Other valid weights with the same output, by their distance.
 3. *Does it point where its contribution comes from?* The cosine of weights and contributions, row
-   by row. Rows that point can still speak for and against each other, as rows dealt at random
+   by row. Rows that point can still speak for and against each other, as permuted rows
    would: its share counts as coherent where most rows speak for one side, or chance is ruled out.
 
     evidence      1, 2 and 3 all say yes
@@ -31,6 +31,7 @@ import torch
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.attribution.head_shares import DOUBT, MOVED
 from exhibit_a.methods.attribution.reliance import Reliance
+from exhibit_a.numerics.intervals import discovery_rates
 from exhibit_a.trials.head_numbers import HeadNumbers
 from exhibit_a.trials.sentences import CANCELS, cancels, describe_change
 
@@ -102,8 +103,9 @@ def judge(
         return tuple(_undetermined(head, reliance.reason) for head in numbers)
     line = limits.carries * reliance.size
     chances = [_chance_of_less(head, line) for head in numbers]
-    carrying = discoveries(chances, limits.rate)
-    discovered = discoveries([1.0 if n.chance is None else n.chance for n in numbers], limits.rate)
+    carrying = _discoveries(chances, limits.rate)
+    by_chance = [1.0 if head.chance is None else head.chance for head in numbers]
+    discovered = _discoveries(by_chance, limits.rate)
     return tuple(
         _judged(head, reliance.size, carries, by_chance=not clear, limits=limits)
         for head, carries, clear in zip(numbers, carrying, discovered, strict=True)
@@ -122,21 +124,11 @@ def _chance_of_less(head: HeadNumbers, line: float) -> float:
     return 0.5 * math.erfc(beyond / head.error / 2**0.5)
 
 
-def discoveries(chances: Sequence[float], rate: float) -> list[bool]:
-    """Which hypotheses are rejected when at most ``rate`` of those are to be wrong.
-
-    Benjamini and Hochberg: the largest k for which the k-th smallest chance is at most k·rate/n.
-
-    >>> discoveries([0.001, 0.6, 0.02, 0.03], rate=0.05)
-    [True, False, True, True]
-    """
-    order = sorted(range(len(chances)), key=lambda place: chances[place])
-    last = 0
-    for count, place in enumerate(order, start=1):
-        if chances[place] <= count * rate / len(chances):
-            last = count
-    rejected = set(order[:last])
-    return [place in rejected for place in range(len(chances))]
+def _discoveries(chances: Sequence[float], rate: float) -> list[bool]:
+    """Which hypotheses are rejected when at most ``rate`` of those are to be wrong."""
+    rates = discovery_rates(torch.tensor(chances, dtype=torch.float64))
+    rejected: list[bool] = (rates <= rate).tolist()
+    return rejected
 
 
 def _judged(

@@ -1,4 +1,4 @@
-"""What do the rows of a head say together: would chance do as much, and where do they point?
+"""What the rows of a head say together: whether chance would do as much, and where they point.
 
 Read off the weights of a head, the same weights spread evenly, and the gradients of the answer
 along the path between the two (``reliance.py``).
@@ -27,8 +27,8 @@ class AlongRows(NamedTuple):
 def along_rows(maps: SiteMap, even: SiteMap, gradients: SiteMap, visible: SiteVisible) -> AlongRows:
     """What the rows of every head say together; a few heads at a time, where maps are large."""
     runs = zip(few_heads(maps), few_heads(even), few_heads(gradients), strict=True)
-    said = [_along_rows(*run, visible) for run in runs]
-    return AlongRows(*(torch.cat(numbers) for numbers in zip(*said, strict=True)))
+    by_run = [_along_rows(*run, visible) for run in runs]
+    return AlongRows(*(torch.cat(numbers) for numbers in zip(*by_run, strict=True)))
 
 
 def _along_rows(

@@ -48,6 +48,7 @@ from exhibit_a.numerics.correlation import spearman
 from exhibit_a.numerics.precision import to_float64
 from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.progress import Progress
+from exhibit_a.results.making import build_result
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
 from exhibit_a.shapes import Options
@@ -265,10 +266,7 @@ class _Examined:
         self.sentence_scores: dict[str, SentenceScores] = {}
         self.left_out: dict[str, str] = {}
         self.passes: dict[str, tuple[int, int]] = {}
-        self.checks: Checks = {
-            "parity": trace.subject.anatomy.parity,
-            "tokens": len(trace.tokens),
-        }
+        self.checks: Checks = {"tokens": len(trace.tokens)}
         self.regression: PassageScores | None = None
         self.subsets = torch.zeros(0, self.count, dtype=torch.bool)
         self.values = torch.zeros(0)
@@ -298,7 +296,7 @@ class _Examined:
         self.whole, self.none = whole, none
         self.leave_one_out = whole - torch.tensor(lost)
         self.passes["leave_one_out"] = self.spent.taken()
-        seen = float(to_float64(self.target(self.trace.output)))
+        seen = float(to_float64(self.target.value(self.trace)))
         self.checks["log-probability, batched against alone"] = abs(seen - whole)
 
     def regress(self, samples: int) -> None:
@@ -324,15 +322,17 @@ class _Examined:
         judged = scores | {"leave_one_out": self.leave_one_out}
         if self.left_out:
             self.checks["left out"] = self.left_out
-        return ContextAttribution(
-            provenance=self.trace.subject.provenance(
-                "context_attribution",
-                self.seed,
-                target=str(self.target),
-                template=self.prompt.template,
-                chat=self.prompt.in_chat,
+        return build_result(
+            ContextAttribution,
+            self.trace.subject,
+            "context_attribution",
+            seed=self.seed,
+            settings={
+                "target": str(self.target),
+                "template": self.prompt.template,
+                "chat": self.prompt.in_chat,
                 **parameters,
-            ),
+            },
             checks=self.checks,
             question=self.prompt.question,
             answer=self.trace.reply.text,

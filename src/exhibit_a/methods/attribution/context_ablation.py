@@ -121,11 +121,11 @@ def lasso(kept: Subsets, values: Values, tokens: int) -> tuple[PassageScores, fl
     scores = _fitted(kept, values, tokens)[0]
     predicted = torch.zeros_like(values)
     for fold in range(FOLDS):
-        aside = torch.from_numpy(places % FOLDS == fold)
-        if not bool(aside.any()) or int((~aside).sum()) < 2:
+        held_out = torch.from_numpy(places % FOLDS == fold)
+        if not bool(held_out.any()) or int((~held_out).sum()) < 2:
             return scores, float("nan")
-        weights, constant = _fitted(kept[~aside], values[~aside], tokens)
-        predicted[aside] = kept[aside].to(weights) @ weights + constant
+        weights, constant = _fitted(kept[~held_out], values[~held_out], tokens)
+        predicted[held_out] = kept[held_out].to(weights) @ weights + constant
     everywhere = torch.ones(len(values), dtype=torch.bool)
     return scores, float(spearman(predicted, values, everywhere))
 

@@ -16,11 +16,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhibit_a.methods.explanation.flow import one_stack, readout_rows
 from exhibit_a.methods.registry import Cost, method, rows_of
+from exhibit_a.results.making import build_result
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteMap, SiteRows
+from exhibit_a.trace.answer_rows import one_stack, readout_rows
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target
 
@@ -82,17 +83,15 @@ def contribution_weights(trace: Trace) -> ContributionWeights:
         products = along_output(kept.attention[site.index], kept.values[site.index], weight)
         scores.append(products[0])
         lengths.append(products[1])
-    checks: dict[str, object] = {"parity": kept.subject.anatomy.parity}
+    checks: dict[str, object] = {}
     if without:
         checks["sites whose output projection was not found"] = tuple(without)
         checks["there"] = "the values count as they are, before any projection"
-    return ContributionWeights(
-        tokens=trace.tokens,
-        provenance=trace.subject.provenance("contribution_weights"),
+    return build_result(
+        ContributionWeights,
+        trace,
+        "contribution_weights",
         checks=checks,
-        sites=trace.sites,
-        sequences=trace.token_names,
-        layouts=trace.layouts,
         scores=tuple(scores),
         lengths=tuple(lengths),
     )

@@ -1,4 +1,4 @@
-"""What is each head's share of a change, when heads take their turns one after the other?
+"""Each head's share of a change, when heads take their turns one after the other.
 
 Heads move from one setting to another in a random order, and each is credited with what the answer
 changes when it moves. The mean over all orders is the Shapley value: it depends on no order, shares
@@ -20,8 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhibit_a.methods.attribution.head_company import Shares
-from exhibit_a.methods.attribution.head_game import HeadGame
+from exhibit_a.methods.attribution.head_game import HeadGame, Shares
 from exhibit_a.numerics.precision import to_float64
 
 OPENED = 0.05  # a site that takes less than this share of the change is not opened

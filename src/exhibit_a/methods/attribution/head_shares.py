@@ -1,41 +1,35 @@
-"""What is each head's share in what the answer loses when heads look evenly, and does it hold?
+"""Each head's share in what the answer loses with uniform attention, and whether it holds.
 
-Heads of a frozen pass are made even (``head_game.py``), for one text or for several that share
-batches, in four steps:
+Heads of a frozen pass are made uniform (``head_game.py``), in four steps:
 
-1. The answer as it is, and with all heads even: between them lies what is shared.
-2. The joint path of all heads from even to what they were, in panels (``numerics/paths.py``), round
-   by round for all texts.
-3. What a path jumps over, by sampled orders (``head_orders.py``), text by text: there are many
-   settings, and few such texts. With few heads all coalitions are tried instead, and where orders
-   were asked for, they are the whole of it.
-4. The controls: every head even alone, and all rows permuted; more often where it is not certain
+1. The answer as it is, and with all heads uniform: between them lies what is shared.
+2. The joint path of all heads from uniform to what they were, in panels (``numerics/paths.py``).
+3. What the path jumps over, by sampled orders (``head_orders.py``). With few heads all coalitions
+   are tried instead, and where orders were asked for, they are the whole of it.
+4. The controls: every head uniform alone, and all rows permuted; more often where it is not certain
    whether that moves the answer.
 
-A text whose answer depends on the company it is in goes alone. Shares that miss too much of the
-whole, or whose standard error is large, are in doubt, and ``doubt`` says why.
+Shares that miss too much of the whole, or whose standard error is large, are undetermined, and
+``reason`` says why.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.attribution.along_rows import AlongRows, along_rows
-from exhibit_a.methods.attribution.head_company import AllMaps, by_site
-from exhibit_a.methods.attribution.head_game import HeadGame, games_of, margin_of
+from exhibit_a.methods.attribution.head_game import HeadGame, maps_of_sites
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
-from exhibit_a.numerics.panels import side_by_side
-from exhibit_a.numerics.paths import Limits, PathIntegral, Request, Sums, integrate_together
+from exhibit_a.numerics.paths import Limits, integrate_sums
 from exhibit_a.numerics.precision import float64_sum, to_float64
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import SiteMap
 from exhibit_a.trace.capture import Trace
-from exhibit_a.trace.targets import Target, target_value
+from exhibit_a.trace.targets import Target, margin_of
 
 FEW = 12  # heads whose sets can all be tried
 POINTS = 300  # on a path, at most
@@ -64,8 +58,8 @@ class Options:
                 f"A budget of {self.budget} is too small; give {FEWEST_POINTS} or more."
             )
 
-    def way(self, heads: int) -> str:
-        """The way for so many heads."""
+    def estimator(self, heads: int) -> str:
+        """The estimator for a number of heads."""
         if self.by == "coalitions" and heads > FEW:
             raise NotComputableError(
                 f"{heads} heads form 2^{heads} sets; all are tried for at most {FEW} heads. "
@@ -77,40 +71,49 @@ class Options:
 class HeadShares:
     """The share of every head of one text, measured step by step."""
 
-    def __init__(self, game: HeadGame, options: Options, ends: tuple[float, float]) -> None:
+    def __init__(self, game: HeadGame, options: Options) -> None:
         self.game, self.seed, self.passes = game, options.seed, options.passes
-        self.by, self.budget = options.way(len(game)), options.budget
+        self.by, self.budget = options.estimator(len(game)), options.budget
         self.points = self._affordable(
             POINTS if options.budget is None or options.by == "orders" else options.budget
         )
-        self.margin, self.even_margin = ends
+        # step 1
+        ends = game.margins(torch.stack([game.setting(), game.setting(rest=0.0)]))
+        self.margin, self.even_margin = map(float, ends)
         self.size = max(abs(self.margin), abs(self.even_margin))
         self.scale = max(abs(self.margin - self.even_margin), FLOOR * self.size)
 
+    def follow_path(self) -> None:
+        """Walk the joint path of all heads from uniform to what they were (step 2)."""
+        game, ends = self.game, (self.even_margin, self.margin)
+        limits = Limits(TOLERANCE, TOLERANCE * FLOOR, self.points, game.sums_held)
+        self.path = integrate_sums(
+            lambda alphas, weights: game.gradients(alphas, weights.float()),
+            ends,
+            limits,
+            jumps_apart=True,
+        )
+
+    def measure(self) -> None:
+        """All four steps."""
+        self.follow_path()
+        self.credit, self.error = self._shares(self.budget)  # step 3
+        # step 4
+        self.one_head = self.margin - self.game.margins(1 - torch.eye(len(self.game)))
+        self.permuted = torch.empty(0)
+        for repeats in pairwise((0, *CONTROLS)):
+            more = self.game.permuted(range(*repeats), self.seed)
+            self.permuted = torch.cat([self.permuted, more])
+            if self._controls_conclusive:
+                break
+
     @property
-    def undisturbed(self) -> bool:
-        """Whether the answer in company is the one that the text got by itself."""
-        if len(self.game.company) == 1:
-            return True
-        alone = float(target_value(self.game.trace, self.game.target))
-        noise: float = torch.finfo(self.game.trace.subject.dtype).eps ** 0.5
-        return abs(alone - self.margin) <= noise * max(1.0, abs(alone))
-
-    def take(self, path: PathIntegral) -> None:
-        """Take the path, and share out what it jumps over."""
-        self.path = path
-        self.credit, self.error = self._shares(self.budget)
-
-    def control(self, alone: Float[Tensor, " head"], permuted: Float[Tensor, " repeat"]) -> None:
-        """Take the margins with every head even alone, and with all rows permuted."""
-        self.one_head, self.permuted = self.margin - alone, permuted
-
-    def knows(self, permuted: Float[Tensor, " repeat"]) -> bool:
+    def _controls_conclusive(self) -> bool:
         """Whether it is certain that permuted rows move the answer, or do not; or passes end.
 
         They do where they are counted, and for a path that took more than its first points.
         """
-        loss = (self.margin - permuted) / (self.size or 1.0)
+        loss = (self.margin - self.permuted) / (self.size or 1.0)
         error = float(loss.std()) / len(loss) ** 0.5
         spent = self.passes is not None or self.path.points > FEWEST_POINTS
         return spent or abs(float(loss.mean()) - MOVED) >= DOUBT * error
@@ -123,12 +126,14 @@ class HeadShares:
     @property
     def edges(self) -> Iterator[SiteMap]:
         """What each edge added along the path, site by site."""
-        return edges_along(self.game, self.path)
+        gradients = maps_of_sites(self.path.integral, self.game.own)
+        for site, maps in enumerate(self.game.own):
+            yield (maps - self.game.even(site)) * gradients[site]
 
     @property
     def along(self) -> list[AlongRows]:
         """What the rows of every head say, site by site."""
-        game, gradients = self.game, by_site(self.path.integral, self.game.own)
+        game, gradients = self.game, maps_of_sites(self.path.integral, self.game.own)
         return [
             along_rows(maps, game.even(site), gradients[site], game.trace.visible[site])
             for site, maps in enumerate(game.own)
@@ -141,8 +146,8 @@ class HeadShares:
         return "path and orders" if sampled else self.by
 
     @property
-    def doubt(self) -> str:
-        """Why the shares are not to be relied upon; empty where they are."""
+    def reason(self) -> str:
+        """Why the shares are undetermined; empty where they are not."""
         missed = abs(self.gap)
         if missed > ACCEPTED * self.scale:
             return f"the shares miss {missed / self.scale:.0%} of the whole"
@@ -158,7 +163,6 @@ class HeadShares:
     def checks(self) -> dict[str, object]:
         """What a reader of the shares may want to look at."""
         return {
-            "parity": self.game.trace.subject.anatomy.parity,
             "gap as a share of the whole": abs(self.gap) / self.scale if self.scale else 0.0,
             "points": self.path.points,
             "forward passes": round(self.game.passes),
@@ -216,102 +220,8 @@ class HeadShares:
         return self.passes is None or self._reserved + self.path.points + needed <= self.passes
 
 
-def measured(
-    texts: Sequence[tuple[Trace, Target]], groups: Sequence[Sequence[int]], options: Options
-) -> Iterator[tuple[int, HeadShares]]:
-    """The shares of every text with its place; the texts of a group share batches."""
-    for group in groups:
-        for seat, shares in _measured_together([texts[place] for place in group], options):
-            yield group[seat], shares
-
-
-def _measured_together(
-    texts: Sequence[tuple[Trace, Target]], options: Options
-) -> Iterator[tuple[int, HeadShares]]:
-    """The shares of texts that share batches; whose answer depends on the company goes alone."""
-    games = games_of([trace for trace, _ in texts], [margin_of(target) for _, target in texts])
-    company, every = games[0].company, torch.arange(len(texts))
-    # step 1
-    ends = torch.stack([games[0].setting(), games[0].setting(rest=0.0)])
-    reached_ends = company.play(every.repeat_interleave(2), ends.repeat(len(texts), 1)).margins
-    works = [
-        HeadShares(game, options, (margin, even_margin))
-        for game, (margin, even_margin) in zip(
-            games, reached_ends.reshape(-1, 2).tolist(), strict=True
-        )
-    ]
-    calm = [place for place, work in enumerate(works) if work.undisturbed]
-    if len(calm) < len(works):
-        apart = [[place] for place in range(len(works)) if place not in calm]
-        yield from measured(texts, [*apart, *([calm] if calm else [])], options)
-        return
-    for work, path in zip(works, joint_paths(works), strict=True):  # steps 2 and 3
-        work.take(path)
-    # step 4
-    heads = len(games[0])
-    alone = company.play(
-        every.repeat_interleave(heads), (1 - torch.eye(heads)).repeat(len(texts), 1)
-    )
-    one_by_one = alone.margins.reshape(len(texts), heads)
-    permuted = _permuted(works, options.seed)
-    for place, work in enumerate(works):
-        work.control(one_by_one[place], permuted[place])
-        yield place, work
-
-
-def _permuted(works: Sequence[HeadShares], seed: int) -> list[Float[Tensor, " _repeat"]]:
-    """The margins of every text with all rows permuted, as often as it takes."""
-    company, unsure = works[0].game.company, list(range(len(works)))
-    margins = [torch.empty(0)] * len(works)
-    for times in pairwise((0, *CONTROLS)):
-        more = company.permuted(torch.tensor(unsure), range(*times), seed)
-        for place, some in zip(unsure, more, strict=True):
-            margins[place] = torch.cat([margins[place], some])
-        unsure = [place for place in unsure if not works[place].knows(margins[place])]
-        if not unsure:
-            break
-    return margins
-
-
-def joint_paths(works: Sequence[HeadShares]) -> list[PathIntegral]:
-    """The joint path of every text, all of its heads from even to what they were."""
-    company = works[0].game.company
-
-    def summed(requests: list[Request]) -> list[Sums]:
-        counts = [len(request.alphas) for request in requests]
-        places = torch.tensor([request.path for request in requests])
-        margins, steepness, sums = company.gradients(
-            places.repeat_interleave(torch.tensor(counts)),
-            [alpha for request in requests for alpha in request.alphas],
-            side_by_side([request.weights.float() for request in requests]),
-        )
-        padded = tuple(maps[0] for maps in company.maps.own)
-        firsts = [0, *accumulate(len(request.weights) for request in requests)]
-        cut = [
-            [_cut(sums[place], padded, works[request.path].game.own) for place in range(*ends)]
-            for request, ends in zip(requests, pairwise(firsts), strict=True)
-        ]
-        split = (torch.split(margins, counts), torch.split(steepness, counts), cut)
-        return list(zip(*split, strict=True))
-
-    limits = [
-        Limits(TOLERANCE, TOLERANCE * FLOOR, work.points, work.game.sums_held) for work in works
-    ]
-    ends = [(work.even_margin, work.margin) for work in works]
-    return integrate_together(summed, ends, limits, jumps_apart=True)
-
-
-def edges_along(game: HeadGame, path: PathIntegral) -> Iterator[SiteMap]:
-    """What each edge added along the path, site by site."""
-    gradients = by_site(path.integral, game.own)
-    for site, maps in enumerate(game.own):
-        yield (maps - game.even(site)) * gradients[site]
-
-
-def _cut(edges: AllMaps, padded: Sequence[SiteMap], own: Sequence[SiteMap]) -> AllMaps:
-    """The maps of a text, without what it was padded by."""
-    if [maps.shape for maps in padded] == [maps.shape for maps in own]:
-        return edges
-    sizes = [maps.shape[1:] for maps in own]
-    pairs = zip(by_site(edges, padded), sizes, strict=True)
-    return torch.cat([maps[:, :queries, :keys].flatten() for maps, (queries, keys) in pairs])
+def measured(trace: Trace, target: Target, options: Options) -> HeadShares:
+    """The share of every head in the margin of a target."""
+    shares = HeadShares(HeadGame(trace, margin_of(target)), options)
+    shares.measure()
+    return shares

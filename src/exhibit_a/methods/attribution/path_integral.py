@@ -1,4 +1,4 @@
-"""What does an answer gain while the attention of a site grows from nothing?
+"""What an answer gains while the attention of a site grows from nothing.
 
 The attention A of one site is scaled by α from 0 to 1. The values V do not depend on α, so the
 context C = AV is scaled as well, and ∂F/∂A_h = (∂F/∂C_h) V_hᵀ. The gain of every entry is
@@ -14,8 +14,8 @@ with no map for each point and nothing computed below the site's layer. For ever
 4. compare the sum with F(A) - F(0), and F at the points with where the gradients lead. While that
    is too far apart, look at four points more, then at eight;
 5. where that does not help, the answer bends in one place: cut the path into panels that are split
-   only there (``numerics.paths``), also for the sites below. What still does not close is told with
-   the place and size of the jump.
+   only there (``numerics.paths``), also for the sites below. What still does not close is reported
+   with the place and size of the jump.
 
 Where only some rows of attention were kept, their entries alone are formed. All entries of a query
 add up to its gradient times its context, so the sum over all of them needs no map.
@@ -163,20 +163,12 @@ def attribute_classes(
     return attribute(batch, answer, Plan(tolerance=tolerance))
 
 
-def attribute(
-    batch: Batch, answer: Answer, plan: Plan, *, whole: Scores | None = None
-) -> list[SiteIntegral]:
-    """Attribute each row's answer to every site, the last one first.
-
-    ``whole`` is the answer of the unchanged model, if not that to the batch's own output.
-    """
+def attribute(batch: Batch, answer: Answer, plan: Plan) -> list[SiteIntegral]:
+    """Attribute each row's answer to every site, the last one first."""
     batch.subject.require_gradients()
-    if whole is None:
-        whole = at_least_float32(
-            answer(batch.output, torch.arange(len(batch), device=batch.real.device))
-        )
     integrals: list[SiteIntegral] = []
     every = torch.arange(len(batch), device=batch.real.device)
+    whole = at_least_float32(answer(batch.output, every).detach())
     read = rows_read(batch, lambda output: answer(output, every))
     ends = gradients_at_the_end(batch, answer, read) if plan.steps == "auto" else None
     rough: Tensor | None = None
@@ -220,8 +212,8 @@ class _SiteWork:
         self.silenced, self.start, self.context = silent.answers, silent.gradients, silent.context
         self.cost = silent.kept
         self.rows: tuple[int, ...] | None = None  # the queries whose entries are formed
-        if batch.asked is not None:
-            self.rows = batch.asked.rows if batch.attention[site].shape[2] else ()
+        if batch.partial is not None:
+            self.rows = batch.partial.rows if batch.attention[site].shape[2] else ()
         self.whole, self.change = whole, whole - self.silenced
         self.attention, self.values = (
             at_least_float32(batch.attention[site]),

@@ -1,11 +1,11 @@
 """Does the answer rest on where the heads look?
 
-Freeze the attention maps of a pass and let heads look *evenly*, each row over all keys it may see
-(``head_game.py``). What the answer loses when all of them do is the reliance on attention as a
+Freeze the attention maps of a pass and make heads *uniform*, each row over all keys it may see
+(``head_game.py``). What the answer loses when all of them are is the reliance on attention as a
 whole; each head has a share in it (``head_shares.py``):
 
 1. With at most 12 heads, all sets of heads are tried: the Shapley value, exactly.
-2. Otherwise all heads move together from even to what they were, P(α) = U + α(A − U), and
+2. Otherwise all heads move together from uniform to what they were, P(α) = U + α(A − U), and
 
        φ_h = Σ (A_h − U_h) ⊙ ∫₀¹ ∂F(P(α))/∂P_h dα
 
@@ -15,42 +15,29 @@ whole; each head has a share in it (``head_shares.py``):
    (``head_orders.py``), which has a standard error.
 4. Where even that leaves too much open, the reliance is *undetermined*, and says why.
 
-Beside every share stands the effect of the head alone. A head with a large share and no effect
-alone is *shared*: others stand in for it. And a share has a null: a head whose weights had been
-dealt to its keys at random would have the mean share 0, with a spread that follows from the edges
-in closed form (``null``).
-
-Several texts can be asked together (``relied_together``): their copies share batches, and each
-walks its own path, with its own panels, jumps and doubts. A text whose answer depends on the
-company goes alone.
+Every share comes with the effect of the head alone. A head with a large share and no effect alone
+is *shared*: others stand in for it. And a share has a null: a head whose weights had been permuted
+among its keys would have the mean share 0, with a spread that follows from the edges in closed form
+(``null``).
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhibit_a.methods.attribution.head_company import TOKENS_AT_ONCE
-from exhibit_a.methods.attribution.head_game import games_of, margin_of
-from exhibit_a.methods.attribution.head_shares import (
-    POINTS,
-    HeadShares,
-    Options,
-    edges_along,
-    joint_paths,
-    measured,
-)
-from exhibit_a.methods.explanation.flow import one_stack
+from exhibit_a.methods.attribution.head_game import TOKENS_AT_ONCE, HeadGame
+from exhibit_a.methods.attribution.head_shares import POINTS, HeadShares, Options, measured
 from exhibit_a.methods.registry import Cost, method, rows_of
+from exhibit_a.results.making import build_result
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteHeads, SiteMap
-from exhibit_a.trace.batches import can_share
+from exhibit_a.trace.answer_rows import one_stack
 from exhibit_a.trace.capture import Trace
-from exhibit_a.trace.targets import Target, chosen_target
+from exhibit_a.trace.targets import Target, chosen_target, margin_of
 
 By = Literal["auto", "path", "orders", "coalitions"]
 
@@ -105,22 +92,10 @@ def token_scores(trace: Trace, target: Target, *, points: int = POINTS) -> Float
     Edges come from the path alone, so that no head is made even by itself.
     """
     sites = one_stack(trace)
-    (game,) = games_of([trace], [margin_of(target)])
-    ends = game.margins(torch.stack([game.setting(), game.setting(rest=0.0)])).tolist()
-    (path,) = joint_paths([HeadShares(game, Options("path", points), (ends[0], ends[1]))])
-    edges = list(edges_along(game, path))
+    shares = HeadShares(HeadGame(trace, margin_of(target)), Options("path", points))
+    shares.follow_path()
+    edges = list(shares.edges)
     return torch.stack([edges[site.index].sum((0, 1)) for site in sites]).sum(0).cpu()
-
-
-def relied_together(
-    traces: Sequence[Trace], *, target: Target | str | int | None = None, **options: Any
-) -> list[Reliance]:
-    """The reliance of several texts, with the options of `reliance`; their copies share batches."""
-    asked = Options(**options)
-    targets = [chosen_target(trace, target) for trace in traces]
-    every = list(range(len(traces)))
-    groups = [every] if can_share(traces) else [[place] for place in every]
-    return _reliances(list(zip(traces, targets, strict=True)), groups, asked)
 
 
 @method(
@@ -129,7 +104,6 @@ def relied_together(
     cost=Cost(forwards=25, per_layer=6, maps=4, at_once=TOKENS_AT_ONCE),
     command="reliance",
     tokens=token_scores,
-    together=relied_together,
 )
 def reliance(
     trace: Trace,
@@ -158,35 +132,15 @@ def reliance(
             not shared out; where that is much, the result is not determined.
         seed: same seed, same numbers.
     """
-    options = Options(by, budget, passes, seed)
-    (result,) = _reliances([(trace, chosen_target(trace, target))], [[0]], options)
-    return result
-
-
-def _reliances(
-    texts: Sequence[tuple[Trace, Target]], groups: Sequence[Sequence[int]], options: Options
-) -> list[Reliance]:
-    """The reliance of every text, of which some share batches, in the order of the texts."""
-    results = {
-        place: _result(shares, texts[place][1])
-        for place, shares in measured(texts, groups, options)
-    }
-    return [results[place] for place in range(len(texts))]
-
-
-def _result(shares: HeadShares, target: Target) -> Reliance:
-    """What was measured, as a result."""
-    game, trace = shares.game, shares.game.trace
-    along, doubt = shares.along, shares.doubt
-    return Reliance(
-        tokens=trace.tokens,
-        layouts=trace.layouts,
-        provenance=trace.subject.provenance(
-            "reliance", shares.seed, target=str(margin_of(target)), by=shares.by
-        ),
+    shares = measured(trace, chosen_target(trace, target), Options(by, budget, passes, seed))
+    game, trace, along = shares.game, shares.game.trace, shares.along
+    return build_result(
+        Reliance,
+        trace,
+        "reliance",
+        seed=seed,
+        settings={"target": str(game.target), "by": shares.by},
         checks=shares.checks,
-        sites=trace.sites,
-        sequences=trace.token_names,
         heads=game.by_site(shares.credit),
         one_head=game.by_site(shares.one_head),
         standard_error=game.by_site(shares.error),
@@ -201,7 +155,7 @@ def _result(shares: HeadShares, target: Target) -> Reliance:
         permuted_error=float(shares.permuted.std()) / len(shares.permuted) ** 0.5,
         gap=shares.gap,
         way=shares.way,
-        determined=not doubt,
-        reason=doubt,
-        target=str(margin_of(target)),
+        determined=not shares.reason,
+        reason=shares.reason,
+        target=str(game.target),
     )

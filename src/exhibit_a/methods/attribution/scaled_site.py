@@ -1,4 +1,4 @@
-"""What does the model answer with the attention of one site scaled, and how steeply?
+"""The answer with the attention of one site scaled, and its gradients.
 
 To scale the attention A of a site is to scale its context AV, what every query averages. A batch
 holds copies of its texts, each with a factor α of its own (``Scaled``); 0 silences the site. A

@@ -14,7 +14,7 @@ integral is computed, and why it costs so little.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -28,18 +28,17 @@ from exhibit_a.methods.attribution.path_integral import (
     SiteIntegral,
     attribute,
 )
-from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.methods.registry import method, rows_of
-from exhibit_a.numerics.precision import at_least_float32
 from exhibit_a.numerics.quadrature import RuleName
+from exhibit_a.results.making import build_result
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteHeads, SiteMap
 from exhibit_a.subject.site_names import layer_name
+from exhibit_a.trace.answer_rows import one_stack
 from exhibit_a.trace.batches import of_one
 from exhibit_a.trace.capture import Trace
-from exhibit_a.trace.passes import answering_from
-from exhibit_a.trace.targets import Target, chosen_target, target_value
+from exhibit_a.trace.targets import Target, chosen_target
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -161,21 +160,16 @@ def self_attribution(
             use their points again.
         tolerance: the gap that is allowed, as a share of what a site changes.
     """
-    chosen, subject = chosen_target(trace, target), trace.subject
-    batch, position = answering_from(of_one(trace), chosen.position)
-    asked = replace(chosen, position=position)
+    chosen = chosen_target(trace, target)
+    batch = chosen.narrowed(of_one(trace))
     integrals = attribute(
-        batch,
-        lambda output, _: asked(output),
-        Plan(rule, steps, tolerance),
-        whole=at_least_float32(target_value(trace, chosen).detach()),
+        batch, lambda output, _: chosen.value(batch, output), Plan(rule, steps, tolerance)
     )
-    return SelfAttribution(
-        tokens=trace.tokens,
-        layouts=trace.layouts,
-        provenance=subject.provenance(
-            "self_attribution", target=str(chosen), rule=rule, steps=steps, tolerance=tolerance
-        ),
+    return build_result(
+        SelfAttribution,
+        trace,
+        "self_attribution",
+        settings={"target": str(chosen), "rule": rule, "steps": steps, "tolerance": tolerance},
         checks=_checks(integrals, trace, tolerance),
         scores=tuple(integral.scores[0] for integral in integrals),
         change=torch.cat([integral.change for integral in integrals]),
@@ -183,8 +177,6 @@ def self_attribution(
         points=torch.cat([integral.points for integral in integrals]),
         target=str(chosen),
         reasons=tuple(integral.reasons[0] for integral in integrals),
-        sites=trace.sites,
-        sequences=trace.token_names,
     )
 
 
@@ -192,7 +184,6 @@ def _checks(integrals: list[SiteIntegral], trace: Trace, tolerance: float) -> di
     """How complete the attribution is, site by site where it is not."""
     reasons = {site: path.reasons[0] for site, path in enumerate(integrals) if path.reasons[0]}
     checks: dict[str, object] = {
-        "parity": trace.subject.anatomy.parity,
         "largest gap": float(torch.cat([integral.gap for integral in integrals]).amax()),
         "largest gap as a share of the change": float(
             torch.cat([integral.share for integral in integrals]).amax()

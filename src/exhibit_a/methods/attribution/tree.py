@@ -247,6 +247,7 @@ def attribution_tree(
     return AttributionTree(
         tokens=attribution.sequences[stack],
         layouts={name: attribution.layouts[name] for name in attribution.layouts if name == stack},
+        scene=attribution.scene,
         provenance=replace(
             before, method="attribution_tree", parameters={**before.parameters, **used}
         ),

@@ -22,6 +22,7 @@ from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.explanation.adversary_search import AdversarySearch, Maps, Rows
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.seeds import generator
+from exhibit_a.results.making import build_result
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import SiteMap, SiteRows
@@ -105,10 +106,12 @@ def adversarial_attention(
     change = torch.tensor([search.plain_change(maps) for maps in adversaries])
     free = [search.free(group, seed) if compare else torch.nan for group in groups]
     options = {"epsilon": epsilon, "target": str(chosen), "restarts": restarts, "steps": steps}
-    return AdversarialAttention(
-        tokens=trace.tokens,
-        layouts=trace.layouts,
-        provenance=trace.subject.provenance("adversarial_attention", seed, **options),
+    return build_result(
+        AdversarialAttention,
+        trace,
+        "adversarial_attention",
+        seed=seed,
+        settings=options,
         checks={"largest change in a plain run": float(change.amax()), "allowed": epsilon},
         target=str(chosen),
         epsilon=epsilon,

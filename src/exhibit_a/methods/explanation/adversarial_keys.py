@@ -33,6 +33,7 @@ from exhibit_a.numerics.distances import jensen_shannon
 from exhibit_a.numerics.intervals import bootstrap_interval
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.progress import Progress, tell
+from exhibit_a.results.making import build_result
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import Attention, Inputs, Queries, SharedKeys
 from exhibit_a.subject.guard import frozen_eval, without_cache
@@ -110,8 +111,12 @@ def adversarial_keys(
     ]
     correct = torch.stack([numbers["correct"] for numbers in measured])
     _require_untouched(subject, before)
-    return AdversarialKeys(
-        provenance=subject.provenance("adversarial_keys", seed, **asdict(recipe)),
+    return build_result(
+        AdversarialKeys,
+        subject,
+        "adversarial_keys",
+        seed=seed,
+        settings=asdict(recipe),
         checks={
             "trained on": len(learn),
             "judged on": len(judge),

@@ -23,14 +23,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.errors import BrokenInvariantError
-from exhibit_a.methods.explanation.flow import readout
 from exhibit_a.methods.explanation.two_key_optimum import farthest_corner
 from exhibit_a.methods.identifiability.alternatives import alternative_attention
 from exhibit_a.numerics.distances import farthest_divergence, jensen_shannon, total_variation
 from exhibit_a.numerics.precision import to_float64
 from exhibit_a.shapes import Attention, HasLogits
 from exhibit_a.subject.tap import AttentionCall
-from exhibit_a.trace.answer_rows import rows_read
+from exhibit_a.trace.answer_rows import readout, rows_read
 from exhibit_a.trace.answers import logits_along
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit

@@ -47,9 +47,6 @@ from exhibit_a.methods.explanation.erasure import (
 from exhibit_a.methods.explanation.flow import (
     attention_times_gradient,
     max_flow,
-    one_stack,
-    readout,
-    readout_rows,
     relevance,
     rollout,
     steps,
@@ -58,6 +55,7 @@ from exhibit_a.methods.registry import Cost, Need, attributions, method, rows_of
 from exhibit_a.numerics.precision import to_float64
 from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.numerics.shapley import shapley_values
+from exhibit_a.trace.answer_rows import one_stack, readout, readout_rows
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target, choose_target
 

@@ -24,7 +24,6 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from exhibit_a.errors import NotComputableError, UnsupportedModelError
-from exhibit_a.methods.explanation.flow import one_stack
 from exhibit_a.numerics.distances import cosine_distance
 from exhibit_a.numerics.precision import to_float64
 from exhibit_a.subject.anatomy import Args, Kwargs, Site, first_hidden
@@ -32,8 +31,9 @@ from exhibit_a.subject.guard import Forward, StopEarly, frozen_eval, here_only, 
 from exhibit_a.subject.packing import wrap_layers
 from exhibit_a.subject.tap import Tap
 from exhibit_a.trace import edits
+from exhibit_a.trace.answer_rows import one_stack
 from exhibit_a.trace.capture import Trace
-from exhibit_a.trace.layers import hidden_of_output
+from exhibit_a.trace.passes import hidden_of_output
 from exhibit_a.trace.replay import replay
 
 TOKENS = 4096  # in one pass of copies

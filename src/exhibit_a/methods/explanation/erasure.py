@@ -15,7 +15,6 @@ embeddings makes input times gradient zero for every model.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Literal, get_args
 
 import torch
@@ -30,7 +29,6 @@ from exhibit_a.subject.images import PIXELS
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.batches import grouped, padded, stand_alone
 from exhibit_a.trace.capture import Trace, capture
-from exhibit_a.trace.passes import answering_from
 from exhibit_a.trace.replay import repeated
 from exhibit_a.trace.targets import Target
 
@@ -170,8 +168,7 @@ def by_states(trace: Trace, target: Target) -> Iterator[tuple[Callable[[Tensor],
     """The target as a function of the input of the first layer, and that input."""
     trace.subject.require_gradients()
     model = trace.model
-    kept, position = answering_from(trace.keeping("hidden"), target.position)
-    asked = replace(target, position=position)
+    kept = target.narrowed(trace.keeping("hidden"))
     pending: list[Tensor] = []
 
     def replace_input(forward: Forward) -> Forward:
@@ -186,7 +183,7 @@ def by_states(trace: Trace, target: Target) -> Iterator[tuple[Callable[[Tensor],
 
     def score(states: Tensor) -> Tensor:
         pending.append(states)
-        return asked(model(**repeated(kept.inputs, len(states))))
+        return target.value(kept, model(**repeated(kept.inputs, len(states))))
 
     stack = main_stack(kept.sites)
     first = next(layer.module for layer in kept.layers if layer.stack == stack)

@@ -44,14 +44,14 @@ from exhibit_a.numerics.intervals import bootstrap_interval, sign_flip_p_value
 from exhibit_a.numerics.precision import to_float64
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.progress import Progress, tell
+from exhibit_a.results.making import build_result
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import HasLogits, Inputs, Options
 from exhibit_a.subject.prompts import Prompt
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.answers import logits_along, require_distribution
+from exhibit_a.trace.answers import answered, logits_along, prompt_of, require_distribution
 from exhibit_a.trace.batches import Source, lengths_of
 from exhibit_a.trace.capture import Trace, capture
-from exhibit_a.trace.gold import answered, prompt_of
 from exhibit_a.trace.targets import Target, choose_target
 
 BINS = (0.01, 0.05, 0.1, 0.2, 0.5)
@@ -162,8 +162,12 @@ def faithfulness(
     curves = {name: torch.stack([case[name].curves for case in judged]) for name in names}
     values = torch.stack([table[name].T for name in names])  # attribution, metric, example
     options = {"attribution": list(explainers), "erase": erase, "rankings": rankings}
-    return Faithfulness(
-        provenance=subject.provenance("faithfulness", seed, **options),
+    return build_result(
+        Faithfulness,
+        subject,
+        "faithfulness",
+        seed=seed,
+        settings=options,
         checks=_checks(subject, [prompt.inputs for prompt in prompts], erase),
         attributions=names,
         erase=erase,

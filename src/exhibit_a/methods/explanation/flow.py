@@ -1,4 +1,4 @@
-"""How do attention maps of single layers add up to a path from the answer to the input?
+"""Attention maps of single layers as a path from the answer to the input.
 
 Every map is seen as one step: from the positions where the answer is read, through the layers, down
 to the input tokens (Abnar & Zuidema, 2020; Chefer et al., 2021). With Ā the mean over heads,
@@ -11,7 +11,6 @@ Only the rows that the answer is read from are ever followed, so a step is a vec
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,67 +20,18 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 from torch import Tensor
 
-from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.subject.anatomy import VISION, Site, main_stack
-from exhibit_a.trace.answer_rows import ending_in
+from exhibit_a.subject.anatomy import Site
+from exhibit_a.trace.answer_rows import one_stack
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import ContextGradients
-from exhibit_a.trace.layers import hidden_of_output
-from exhibit_a.trace.passes import answering_from
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target
 
-ALMOST_ALL = 0.999  # of what the answer is read from
 GRAIN = 2**24  # capacities are whole numbers for the solver: this many to one
 
 Map = Float[Tensor, "query key"]
 Row = Float[Tensor, " token"]
 Nodes = npt.NDArray[np.int_]
-
-
-def readout(trace: Trace, target: Target) -> Row:
-    """Which positions of the last layer the answer is read from, as weights that sum to one.
-
-    A classifier that reads its first token gives one 1; one that averages gives every token some.
-    """
-    trace.subject.require_gradients()
-    kept, position = answering_from(trace.keeping("hidden"), target.position)
-    last = hidden_of_output(kept.layer_outputs[-1]).detach().clone().requires_grad_()
-    answer = replace(target, scale="logit", position=position)(ending_in(kept, last))
-    (gradient,) = torch.autograd.grad(answer.sum(), last)
-    weight: Tensor = gradient[0].norm(dim=-1)
-    return weight / weight.sum()
-
-
-def readout_rows(trace: Trace, target: Target) -> Row:
-    """`readout` in the rows of attention that were kept; the answer must be read from these."""
-    weight = readout(trace, target)
-    if trace.rows is None:
-        return weight
-    kept = weight[list(trace.rows)]
-    if float(kept.sum()) < ALMOST_ALL:
-        places = weight.argsort(descending=True)[: len(trace.rows) + 1].tolist()
-        raise BadRequestError(
-            f"The answer is also read from rows that were not kept; among the first are "
-            f"{sorted(places)}. Capture those rows too, or fetch all with trace.whole()."
-        )
-    return kept
-
-
-def one_stack(trace: Trace) -> tuple[Site, ...]:
-    """The sites whose maps form one tower of square steps over the tokens of the input.
-
-    A tower that looks at a picture stands before them, and its patches are no tokens.
-    """
-    main = main_stack(trace.sites)
-    sites = tuple(site for site in trace.sites if site.stack == main)
-    others = [stack for stack in trace.sequences if stack != main and not stack.startswith(VISION)]
-    if others or any(site.kind == "cross" for site in trace.sites):
-        raise NotComputableError(
-            "Maps are only multiplied through one stack of self-attention; this model has two "
-            "stacks or attends across. Use a method on the input instead (occlusion, gradients)."
-        )
-    return sites
 
 
 def steps(trace: Trace) -> list[Map]:
@@ -130,9 +80,8 @@ def attention_times_gradient(
     """
     trace.subject.require_gradients()
     kept = trace.keeping("attention", "values")
-    passed, position = answering_from(kept, target.position)
-    tap = ContextGradients()
-    answer = replace(target, position=position)(replay(passed, tap, start=0)).sum()
+    passed, tap = target.narrowed(kept), ContextGradients()
+    answer = target.value(passed, replay(passed, tap, start=0)).sum()
     gradients = torch.autograd.grad(answer, tap.nudges, materialize_grads=True)
     for site in sites:
         attention, values = kept.attention[site.index], kept.values[site.index]

@@ -23,9 +23,9 @@ from exhibit_a.errors import (
 from exhibit_a.methods.attribution.reliance import Reliance, reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.custom_methods import token_scores
-from exhibit_a.methods.explanation.flow import one_stack, readout_rows
 from exhibit_a.methods.registry import attributions
 from exhibit_a.results.result import Result
+from exhibit_a.trace.answer_rows import one_stack, readout_rows
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target
 

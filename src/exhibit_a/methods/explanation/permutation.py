@@ -45,13 +45,13 @@ from exhibit_a.methods.explanation.shuffling import (
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.intervals import bootstrap_interval, sign_flip_p_value
 from exhibit_a.progress import Progress
+from exhibit_a.results.making import build_result
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import Inputs, Options
 from exhibit_a.subject.site_names import layer_name
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.answers import require_distribution
+from exhibit_a.trace.answers import Gold, gold_of_examples, prompt_of, require_distribution
 from exhibit_a.trace.batches import Source, grouped, lengths_of, run, stand_alone
-from exhibit_a.trace.gold import Gold, gold_of_examples, prompt_of
 
 Marks = Bool[Tensor, "condition repeat example"]
 Numbers = Float[Tensor, "condition repeat example"]
@@ -150,8 +150,12 @@ def permutation_test(
     averages = _averages(own_right, shuffled, seed)
     if not labelled:
         averages["p_value"] = torch.full_like(averages["p_value"], torch.nan)
-    return PermutationTest(
-        provenance=subject.provenance("permutation_test", seed, **options),
+    return build_result(
+        PermutationTest,
+        subject,
+        "permutation_test",
+        seed=seed,
+        settings=options,
         checks=checks,
         what=what,
         scope=used_scope,

@@ -35,6 +35,7 @@ from exhibit_a.methods.explanation.words import Words, words_of
 from exhibit_a.methods.registry import Cost, method, rows_of
 from exhibit_a.numerics.intervals import discovery_rates
 from exhibit_a.numerics.random_orders import Comparison, compare, plan_orders
+from exhibit_a.results.making import build_result
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
 from exhibit_a.trace.capture import Trace
@@ -194,12 +195,12 @@ def pictures_knowing(
     compared = compare(plan, rankings, texts.losses, seed=seed, enough=lambda: _unmoved(texts))
     judged = _judged(compared, texts, rankings, maps.labels, words)
     advices, reasons = zip(*(word_for(judged, place) for place in range(len(by_word))), strict=True)
-    return Pictures(
-        tokens=trace.tokens,
-        layouts=trace.layouts,
-        provenance=trace.subject.provenance(
-            "pictures", seed, target=str(chosen), methods=[*maps.scores]
-        ),
+    return build_result(
+        Pictures,
+        trace,
+        "pictures",
+        seed=seed,
+        settings={"target": str(chosen), "methods": [*maps.scores]},
         checks=_checks(words, texts, compared, maps.left_out),
         words=words.names,
         names=tuple(maps.scores),

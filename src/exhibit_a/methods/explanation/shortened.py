@@ -11,7 +11,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from exhibit_a.errors import NotComputableError
-from exhibit_a.methods.attribution.head_game import margin_of
 from exhibit_a.methods.explanation.erasure import (
     erased,
     ids_of,
@@ -23,7 +22,7 @@ from exhibit_a.shapes import HasLogits
 from exhibit_a.subject.anatomy import ANSWERS
 from exhibit_a.trace.answers import NUMBERS, logits_along
 from exhibit_a.trace.capture import Trace
-from exhibit_a.trace.targets import Target
+from exhibit_a.trace.targets import Target, margin_of
 
 Numbers = Float[Tensor, "text 2"]  # the margin, and 1 where it is what the model answers
 

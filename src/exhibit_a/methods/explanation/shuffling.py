@@ -22,9 +22,8 @@ from exhibit_a.subject.anatomy import check_site
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap
 from exhibit_a.trace.answer_rows import rows_read
-from exhibit_a.trace.answers import distributions
+from exhibit_a.trace.answers import Gold, distributions
 from exhibit_a.trace.batches import Batch
-from exhibit_a.trace.gold import Gold
 from exhibit_a.trace.replay import replay
 
 What = Literal["attention", "keys", "features"]

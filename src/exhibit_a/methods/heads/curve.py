@@ -22,7 +22,7 @@ from exhibit_a.errors import BadRequestError, require_choice
 from exhibit_a.examples import Example, fingerprint, read_examples
 from exhibit_a.examples.labels import classes_of, limited
 from exhibit_a.methods.heads.importance import (
-    Doubts,
+    Checks,
     HeadImportance,
     HeadTable,
     Measure,
@@ -32,10 +32,11 @@ from exhibit_a.methods.heads.importance import (
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.intervals import wilson
 from exhibit_a.progress import Progress
+from exhibit_a.results.making import build_result
 from exhibit_a.results.plain import Stored
 from exhibit_a.results.result import Result
+from exhibit_a.shapes import Options
 from exhibit_a.subject.guard import frozen_eval, without_cache
-from exhibit_a.subject.provenance import Provenance
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import logits_at, right_and_loss
 from exhibit_a.trace.batches import KeptHeads, Source, encoded, kept_but, padded_groups
@@ -119,8 +120,9 @@ def pruning_curve(
         _Point(count, kept_but(subject, first_heads(ranking, count, order, scope)))
         for count in _steps(len(ranking), fractions, counts)
     ]
-    source = subject.provenance("pruning_curve", order=order, by=by, scope=scope, overlap=overlap)
-    return _curve(subject, unseen, points, source, {"left out": len(data) - len(unseen)})
+    settings = {"order": order, "by": by, "scope": scope, "overlap": overlap}
+    checks: Checks = {"left out": len(data) - len(unseen)}
+    return _curve(subject, unseen, points, "pruning_curve", settings, checks)
 
 
 @method(
@@ -156,7 +158,7 @@ def effectiveness(
         progress: is called with the number of examples done, and of how many.
     """
     data = limited(read_examples(examples), limit)
-    tables, doubts = importance_by_example(subject, data, by=by, progress=progress)
+    tables, checks = importance_by_example(subject, data, by=by, progress=progress)
     table = next(iter(tables.values()))
     most = max(site.heads for site in subject.anatomy.sites)
     steps = list(range(most + 1)) if counts is None else sorted(counts)
@@ -168,8 +170,8 @@ def effectiveness(
     place = table.nan_to_num(last).argsort(-1, descending=order == "most").argsort(-1)
     sites = len(subject.anatomy.sites)
     points = [_Point(count * sites, (place >= count).float()) for count in steps]
-    source = subject.provenance("effectiveness", order=order, by=by)
-    return _curve(subject, data, points, source, doubts)
+    settings = {"order": order, "by": by}
+    return _curve(subject, data, points, "effectiveness", settings, checks)
 
 
 def check_request(order: str, scope: str) -> None:
@@ -204,23 +206,27 @@ def _curve(
     subject: Subject,
     examples: list[Example],
     points: list[_Point],
-    source: Provenance,
-    checks: Doubts,
+    name: str,
+    settings: Options,
+    checks: Checks,
 ) -> PruningCurve:
     """Accuracy and loss at every point."""
     right, loss = _measured(subject, examples, [point.kept for point in points])
     heads = sum(site.heads for site in subject.anatomy.sites)
     removed = torch.tensor([point.removed for point in points])
-    return PruningCurve(
-        provenance=source,
-        checks={"parity": subject.anatomy.parity, "examples": len(examples), **checks},
+    return build_result(
+        PruningCurve,
+        subject,
+        name,
+        settings=settings,
+        checks={"examples": len(examples), **checks},
         fraction=removed.float() / heads,
         removed=removed,
         accuracy=right.mean(1),
         interval=wilson(right.mean(1), len(examples)),
         loss=loss.mean(1),
-        order=source.parameters["order"],
-        measure=source.parameters["by"],
+        order=settings["order"],
+        measure=settings["by"],
     )
 
 

@@ -1,7 +1,7 @@
 """Which heads does the model need for this task?
 
 Four answers, each a number for every head, averaged over labelled examples x (for a language model,
-examples with the answer that it is to give, ``trace/gold.py``):
+examples with the answer that it is to give, ``trace/answers.py``):
 
 attribution  E max Attr_h for the gold class (Hao et al., 2021): the strongest edge of the head; for
              a gold answer, of its log-probability;
@@ -30,6 +30,7 @@ from exhibit_a.methods.attribution.path_integral import WALK, Plan, attribute
 from exhibit_a.methods.registry import method
 from exhibit_a.numerics.precision import at_least_float32
 from exhibit_a.progress import Progress
+from exhibit_a.results.making import build_result
 from exhibit_a.results.plain import Stored
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import HasLogits, Scores
@@ -37,7 +38,7 @@ from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answer_rows import rows_read
-from exhibit_a.trace.answers import require_distribution
+from exhibit_a.trace.answers import Gold, gold_of_examples, prompt_of, require_distribution
 from exhibit_a.trace.batches import (
     Batch,
     KeptHeads,
@@ -48,14 +49,13 @@ from exhibit_a.trace.batches import (
     stand_alone,
 )
 from exhibit_a.trace.edits import ContextGradients
-from exhibit_a.trace.gold import Gold, gold_of_examples, prompt_of
 from exhibit_a.trace.replay import replay
 
 Measure = Literal["attribution", "taylor", "ablation", "attention"]
 
 HeadTable = Float[Tensor, "site head"]
 HeadTables = Float[Tensor, "example site head"]
-Doubts = dict[str, float]
+Checks = dict[str, float]
 
 COPIED_TOKENS = 4096  # in one replay without a backward pass
 
@@ -135,14 +135,17 @@ def head_importance(
         progress: is called with the number of examples done, and of how many.
     """
     data = limited(read_examples(examples), limit)
-    tables, doubts = importance_by_example(
+    tables, checks = importance_by_example(
         subject, data, by=by, tolerance=tolerance, progress=progress
     )
     scores = tables[next(iter(tables))]
     spread = scores.std(0) if len(data) > 1 else torch.full_like(scores[0], torch.nan)
-    return HeadImportance(
-        provenance=subject.provenance("head_importance", by=by, limit=limit, tolerance=tolerance),
-        checks={"parity": subject.anatomy.parity, "examples": len(data), **doubts},
+    return build_result(
+        HeadImportance,
+        subject,
+        "head_importance",
+        settings={"by": by, "limit": limit, "tolerance": tolerance},
+        checks={"examples": len(data), **checks},
         scores=scores.mean(0),
         standard_error=spread / len(data) ** 0.5,
         details={name: table.mean(0) for name, table in tables.items()},
@@ -208,8 +211,8 @@ def importance_by_example(
     by: str,
     tolerance: float = 0.01,
     progress: Progress | None = None,
-) -> tuple[dict[str, HeadTables], Doubts]:
-    """Tables of heads for every example, the main measure first, and doubts about them."""
+) -> tuple[dict[str, HeadTables], Checks]:
+    """Tables of heads for every example, the main measure first, and checks of them."""
     require_choice("measure", by, MEASURES)
     require_distribution(subject)
     prompts = [prompt_of(subject, example, truncate=True) for example in examples]
@@ -221,7 +224,7 @@ def importance_by_example(
         for name, rows in measure(batch, gold.rows(torch.tensor(group))).items():
             table = rows.new_full((len(examples), *rows.shape[1:]), torch.nan)
             tables.setdefault(name, table)[group] = rows
-    return tables, measure.doubts()
+    return tables, measure.checks()
 
 
 class _Measure(ABC):
@@ -234,7 +237,7 @@ class _Measure(ABC):
     def __call__(self, batch: Batch, gold: Gold) -> dict[str, HeadTables]:
         """Tables for every row, by name; the first is the measure, the others are related."""
 
-    def doubts(self) -> Doubts:
+    def checks(self) -> Checks:
         """How far all tables so far can be trusted."""
         return {}
 
@@ -260,7 +263,7 @@ class _Attribution(_Measure):
             self.points.append(integral.points)
         return {"maximum": _table(largest), "sum": _table(sums)}
 
-    def doubts(self) -> Doubts:
+    def checks(self) -> Checks:
         """How complete the attributions are."""
         shares, points = torch.cat(self.shares), torch.cat(self.points)
         return {

@@ -13,7 +13,7 @@ hoped for: some heads are drawn and really patched, and the correlation stands i
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float
@@ -25,12 +25,12 @@ from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.correlation import pearson
 from exhibit_a.numerics.precision import to_float64
 from exhibit_a.numerics.seeds import generator
+from exhibit_a.results.making import build_result
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import Context, SiteHeads
 from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.capture import Trace, capture
 from exhibit_a.trace.edits import ContextGradients, Edit
-from exhibit_a.trace.passes import answering_from
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target, chosen_target
 
@@ -101,19 +101,17 @@ def head_patching(
     tried = ~torch.cat(patched).isnan()
     both = to_float64(torch.cat(effects)[tried]), to_float64(torch.cat(patched)[tried])
     agreement = _agreement(*both) if int(tried.sum()) > 2 else torch.nan
-    return HeadPatching(
-        tokens=trace.tokens,
-        provenance=trace.subject.provenance(
-            "head_patching", seed, target=str(chosen), verify=verify, counterfactual=other.tokens
-        ),
-        checks=_checks(trace, agreement, both),
-        sites=trace.sites,
-        sequences=trace.token_names,
-        layouts=trace.layouts,
+    return build_result(
+        HeadPatching,
+        trace,
+        "head_patching",
+        seed=seed,
+        settings={"target": str(chosen), "verify": verify, "counterfactual": other.tokens},
+        checks=_checks(agreement, both),
         effects=effects,
         patched=patched,
-        value=float(chosen(trace.output)[0]),
-        counterfactual_value=float(chosen(other.output)[0]),
+        value=float(chosen.value(trace)[0]),
+        counterfactual_value=float(chosen.value(other)[0]),
         correlation=agreement,
         target=str(chosen),
         counterfactual=other.tokens,
@@ -154,10 +152,9 @@ def _first_order(
 ) -> tuple[SiteHeads, ...]:
     """(z' − z) · ∂F/∂z for every head, in one forward and one backward pass."""
     trace.subject.require_gradients()
-    passed, position = answering_from(trace, target.position)
-    tap = ContextGradients()
+    passed, tap = target.narrowed(trace), ContextGradients()
     with torch.enable_grad():
-        answer = replace(target, position=position)(replay(passed, tap, start=0)).sum()
+        answer = target.value(passed, replay(passed, tap, start=0)).sum()
         gradients = torch.autograd.grad(answer, tap.nudges, materialize_grads=True)
     return tuple(
         (moved.float() * gradient[0].float()).sum((1, 2)).cpu()
@@ -173,16 +170,15 @@ def _patched(
     heads: list[Head] = [(s.index, head) for s in trace.sites for head in range(s.heads)]
     drawn = torch.randperm(len(heads), generator=generator(seed))[:verify].tolist()
     effects = tuple(torch.full((site.heads,), torch.nan) for site in trace.sites)
-    passed, position = answering_from(trace, target.position)
-    asked, answer = replace(target, position=position), float(target(trace.output)[0])
+    passed, value = target.narrowed(trace), float(target.value(trace)[0])
     at_once = max(1, TOKENS_AT_ONCE // len(trace.tokens))
     for site, own_effects in enumerate(effects):
         chosen = torch.tensor(sorted(heads[n][1] for n in drawn if heads[n][0] == site)).long()
         for few in torch.split(chosen, at_once):
             if len(few):
                 edit = _Patch(site, few.tolist(), outputs[site])
-                reached = asked(replay(passed, edit, copies=len(few)))
-                own_effects[few] = reached.float().cpu() - answer
+                patched = target.value(passed, replay(passed, edit, copies=len(few)))
+                own_effects[few] = patched.float().cpu() - value
     return effects
 
 
@@ -205,9 +201,8 @@ class _Patch(Edit):
         return changed
 
 
-def _checks(trace: Trace, agreement: float, both: tuple[Tensor, Tensor]) -> Checks:
+def _checks(agreement: float, both: tuple[Tensor, Tensor]) -> Checks:
     checks: Checks = {
-        "parity": trace.subject.anatomy.parity,
         "heads really patched": len(both[0]),
         "correlation with true patching": agreement,
     }

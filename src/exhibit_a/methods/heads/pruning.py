@@ -14,6 +14,7 @@ import torch
 
 from exhibit_a.examples import read_examples
 from exhibit_a.methods.heads.removal import Heads, off_by, silenced_answer
+from exhibit_a.results.making import build_result
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import record_table
 from exhibit_a.shapes import Inputs
@@ -84,8 +85,11 @@ def measure_pruning(
         for place, each in enumerate(models):
             seconds[place] = min(seconds[place], _seconds(each, batches))
     counts = [sum(weight.numel() for weight in each.model.parameters()) for each in models]
-    return Pruning(
-        provenance=subject.provenance("prune", heads=list(map(list, removed))),
+    return build_result(
+        Pruning,
+        subject,
+        "prune",
+        settings={"heads": list(map(list, removed))},
         checks={
             "difference from the silenced model": worst,
             "examples": len(inputs),

@@ -29,6 +29,7 @@ from exhibit_a.methods.attribution.contribution import along_output
 from exhibit_a.methods.custom_methods import Checks, TokenAttribution
 from exhibit_a.methods.identifiability.effective import effective_attention
 from exhibit_a.methods.registry import Cost, method, rows_of
+from exhibit_a.results.making import build_result
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import Options, SiteHeads
 from exhibit_a.trace.capture import Trace
@@ -110,17 +111,15 @@ def sink_diagnosis(trace: Trace, *, threshold: float = 0.3) -> SinkDiagnosis:
     by_site = [
         _diagnosed(kept, site.index, effective[site.index], threshold) for site in kept.sites
     ]
-    return SinkDiagnosis(
-        tokens=trace.tokens,
-        provenance=trace.subject.provenance("sink_diagnosis", threshold=threshold),
+    return build_result(
+        SinkDiagnosis,
+        trace,
+        "sink_diagnosis",
+        settings={"threshold": threshold},
         checks={
-            "parity": kept.subject.anatomy.parity,
             "a vector is tiny below": TINY,
             "most is": MOST,
         },
-        sites=trace.sites,
-        sequences=trace.token_names,
-        layouts=trace.layouts,
         threshold=threshold,
         **_columns(by_site),
     )

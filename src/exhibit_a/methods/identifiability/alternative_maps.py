@@ -33,7 +33,7 @@ WORKSPACE = 2**21  # bytes of float64 matrices that a thread works on at a time
 PASSES = 7  # of the model; where moving all rows takes more multiplications, only some are moved
 LEAST_EFFORT, EFFORT = 2**29, 2**35  # multiplications, however small or large the model
 FEWEST = 4  # rows of every head
-SMALL = 5  # a matrix of side m takes as long as the sum of so many times m keys
+SMALL = 5  # a matrix of side m takes as long as the sum of that many times m keys
 
 RowMarks = Bool[Tensor, "_head _query"]
 
@@ -117,8 +117,8 @@ def _move_site(trace: Trace, site: int, wanted: RowMarks) -> tuple[SiteMap, Site
     distance = torch.zeros(wanted.shape, device=place)
     distance[heads, queries] = 0.5 * (all_rows - own[heads, queries]).abs().sum(-1).float()
     moved[heads, queries] = all_rows.to(dtype)
-    (aside,) = spilled((moved.to(attention.device),), of=sum(m.nbytes for m in trace.attention))
-    return aside, distance.to(attention.device), float(torch.cat(residuals).amax())
+    (on_disk,) = spilled((moved.to(attention.device),), of=sum(m.nbytes for m in trace.attention))
+    return on_disk, distance.to(attention.device), float(torch.cat(residuals).amax())
 
 
 def _affordable(

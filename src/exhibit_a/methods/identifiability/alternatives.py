@@ -16,6 +16,7 @@ from exhibit_a.methods.identifiability.polytope import polytope
 from exhibit_a.methods.registry import Cost, method, rows_of
 from exhibit_a.numerics.precision import to_float64
 from exhibit_a.numerics.seeds import generator
+from exhibit_a.results.making import build_result
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
 from exhibit_a.subject.anatomy import check_site
@@ -96,14 +97,13 @@ def alternative_attention(
     )
     rows = _over_all_keys(torch.cat([valid.farthest.unsqueeze(0), valid.corners]), seen)
     where = {"site": site, "head": head, "query": query}
-    return AlternativeAttention(
-        tokens=trace.tokens,
-        layouts=trace.layouts,
-        provenance=trace.subject.provenance(
-            "alternative_attention", seed, **where, samples=samples
-        ),
+    return build_result(
+        AlternativeAttention,
+        trace,
+        "alternative_attention",
+        seed=seed,
+        settings={"samples": samples, **where},
         checks={
-            "parity": trace.subject.anatomy.parity,
             "largest change of the head's output": valid.residual,
             **_answer_checks(trace, **where, rows=rows),
         },
@@ -137,8 +137,8 @@ def _over_all_keys(
 def _query(trace: Trace, site: int, query: int | None) -> int:
     """The row asked for, or the one that the answer is usually read from."""
     real = trace.sequences[trace.sites[site].stack].real.nonzero().flatten().tolist()
-    if trace.asked is not None:
-        kept = trace.asked.rows if trace.sites[site].stack == trace.asked.stack else ()
+    if trace.partial is not None:
+        kept = trace.partial.rows if trace.sites[site].stack == trace.partial.stack else ()
         real = [row for row in real if row in kept]
         if query is None and real:
             return int(real[-1])

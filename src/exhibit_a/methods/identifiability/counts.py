@@ -24,8 +24,9 @@ from exhibit_a.methods.identifiability.effective import (
 from exhibit_a.methods.identifiability.freedom import Freedom, degrees_of_freedom
 from exhibit_a.methods.registry import Cost, method, rows_of
 from exhibit_a.numerics.precision import to_float64
+from exhibit_a.results.making import build_result
 from exhibit_a.results.result import Result
-from exhibit_a.shapes import SiteRows
+from exhibit_a.shapes import Options, SiteRows
 from exhibit_a.subject.anatomy import NO_PRODUCT, Site
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.capture import Trace, capture
@@ -81,7 +82,6 @@ def attention_identifiability(trace: Trace) -> AttentionIdentifiability:
         if counts.generated is None
     ]
     checks: dict[str, float | str] = {
-        "parity": trace.subject.anatomy.parity,
         "computed in": f"float64; the model in {str(trace.values[0].dtype).removeprefix('torch.')}",
         "key-aware count": "local: about small moves of the query vector",
     }
@@ -90,12 +90,11 @@ def attention_identifiability(trace: Trace) -> AttentionIdentifiability:
             f"not seen, or scores are no products, at sites {without_keys}; the key-aware count is "
             "missing there"
         )
-    return AttentionIdentifiability(
-        tokens=trace.tokens,
-        layouts=trace.layouts,
-        provenance=trace.subject.provenance("attention_identifiability"),
+    return build_result(
+        AttentionIdentifiability,
+        trace,
+        "attention_identifiability",
         checks=checks,
-        sites=trace.sites,
         same_output=tuple(counts.same_output for counts in by_site),
         same_sum=tuple(counts.same_sum for counts in by_site),
         not_negative=tuple(counts.not_negative for counts in by_site),
@@ -147,22 +146,24 @@ def identifiability_by_length(
     widths = tuple(site.d_head for site in results[-1].sites)
     change = "largest change of a head's output"
     checks: dict[str, float | str] = {
-        "parity": subject.anatomy.parity,
         change: max(result.checks[change] for result in results),
     }
     if available <= min(widths):
         checks["too short"] = f"the text has {available} tokens, the heads are {min(widths)} wide"
-    return IdentifiabilityByLength(
+    means: Options = {
+        name: torch.stack([_site_means(result, name) for result in results]) for name in _AVERAGED
+    }
+    return build_result(
+        IdentifiabilityByLength,
+        subject,
+        "identifiability_by_length",
+        settings={"lengths": list(asked)},
         tokens=results[-1].tokens,
-        provenance=subject.provenance("identifiability_by_length", lengths=list(asked)),
         checks=checks,
         lengths=tuple(len(result.tokens or ()) for result in results),
         d_head=widths,
         layouts=results[-1].layouts,
-        **{
-            name: torch.stack([_site_means(result, name) for result in results])
-            for name in _AVERAGED
-        },
+        **means,
     )
 
 

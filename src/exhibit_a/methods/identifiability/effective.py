@@ -9,8 +9,9 @@ and V is used; where it has not, V is replaced by V·U·S from W_O = U·S·Wᵀ,
 values and the column space of T and is no wider than V.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, overload
 from weakref import WeakKeyDictionary
 
 import torch
@@ -18,7 +19,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from exhibit_a.errors import BadRequestError
-from exhibit_a.methods.explanation.flow import one_stack, readout_rows
 from exhibit_a.methods.identifiability.losses import Losses
 from exhibit_a.methods.identifiability.projection import Convention, Measured, project
 from exhibit_a.methods.identifiability.ranks import (
@@ -31,11 +31,13 @@ from exhibit_a.methods.identifiability.value_bias import value_bias as observed_
 from exhibit_a.methods.registry import Cost, method, rows_of, token_method
 from exhibit_a.numerics.parallel import one_thread
 from exhibit_a.numerics.precision import returned, to_float64
+from exhibit_a.results.making import build_result
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteHeads, SiteMap, SiteRows
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.weights import Stamp
+from exhibit_a.trace.answer_rows import one_stack, readout_rows
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target
 
@@ -105,6 +107,26 @@ def effective_tokens(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     return readout_rows(trace, target).to(last.dtype) @ last
 
 
+@overload
+def effective_attention(
+    trace: Trace,
+    *,
+    value_bias: ValueBias = ...,
+    simplex: bool = ...,
+    rtol: float | None = ...,
+) -> EffectiveAttention: ...
+
+
+@overload
+def effective_attention(
+    trace: Sequence[Trace],
+    *,
+    value_bias: ValueBias = ...,
+    simplex: bool = ...,
+    rtol: float | None = ...,
+) -> list[EffectiveAttention]: ...
+
+
 @method(
     question="How much of attention can reach the output?",
     needs=rows_of("attention", "values"),
@@ -112,13 +134,15 @@ def effective_tokens(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     command="effective",
 )
 def effective_attention(
-    trace: Trace,
+    trace: Trace | Sequence[Trace],
     *,
     value_bias: ValueBias = "include",
     simplex: bool = False,
     rtol: float | None = None,
-) -> EffectiveAttention:
+) -> EffectiveAttention | list[EffectiveAttention]:
     """The part of every attention map that the head's output can show.
+
+    Several traces have a result each; those of one length share their decompositions.
 
     Args:
         value_bias: whether the values are used with the bias of their projection (include) or
@@ -143,32 +167,69 @@ def effective_attention(
     """
     if rtol is not None and not 0 <= rtol < 1:
         raise BadRequestError(f"A relative tolerance lies between 0 and 1, not at {rtol}.")
-    trace = trace.keeping("attention", "values")
-    biases = observed_bias(trace) if value_bias == "exclude" else None
+    if isinstance(trace, Trace):
+        return _of_several([trace], value_bias, Convention(simplex, rtol))[0]
+    traces = list(trace)
+    groups = [traces] if _alike(traces) else [[each] for each in traces]
     convention = Convention(simplex, rtol)
+    return [result for group in groups for result in _of_several(group, value_bias, convention)]
+
+
+def _alike(traces: Sequence[Trace]) -> bool:
+    """Whether rows of all traces see the same keys of as many heads, and none is padding."""
+    first = traces[0]
+    return all(
+        trace.sites == first.sites
+        and trace.partial is None
+        and trace.weights == first.weights
+        and all(sequence.real.all() for sequence in trace.sequences.values())
+        and all(map(torch.equal, trace.visible, first.visible))
+        for trace in traces
+    )
+
+
+def _of_several(
+    traces: Sequence[Trace], value_bias: str, convention: Convention
+) -> list[EffectiveAttention]:
+    """The result of one trace, or of each of several that are alike."""
+    traces = [trace.keeping("attention", "values") for trace in traces]
+    first = traces[0]
+    biases = [observed_bias(trace) for trace in traces] if value_bias == "exclude" else []
     by_site, deficient = [], []
-    for site, deficient_heads in zip(trace.sites, _deficient_heads(trace), strict=True):
-        values = trace.values[site.index]
-        if biases is not None:
-            values = values - biases[site.index].unsqueeze(1)
+    for site, deficient_heads in zip(first.sites, _deficient_heads(first), strict=True):
+        by_text = [trace.values[site.index] for trace in traces]
+        if biases:
+            by_text = [
+                v - bias[site.index][:, None] for v, bias in zip(by_text, biases, strict=True)
+            ]
+        values = _stacked(by_text)
         passed = as_projected(values, deficient_heads)
         deficient += [(site.index, head) for head in sorted(deficient_heads)]
-        by_site.append(_site_numbers(trace, site, passed, convention))
-    numbers: dict[str, Any] = {name: tuple(site[name] for site in by_site) for name in by_site[0]}
-    changes = [float(change.amax()) for change in numbers.pop("change") if change.numel()]
-    return EffectiveAttention(
-        tokens=trace.tokens,
-        layouts=trace.layouts,
-        provenance=trace.subject.provenance(
-            "effective_attention", value_bias=value_bias, simplex=simplex, rtol=rtol
-        ),
-        checks=_checks(trace, [site["rtol"] for site in by_site], deficient)
-        | {"largest change of a head's output": max(changes, default=0.0)},
-        raw=tuple(trace.attention),
-        sites=trace.sites,
-        sequences=trace.token_names,
-        **numbers,
-    )
+        by_site.append(_site_numbers(traces, site, passed, convention))
+    results = []
+    for place, trace in enumerate(traces):
+        of_text = [sites[place] for sites in by_site]
+        numbers: dict[str, Any] = {
+            name: tuple(site[name] for site in of_text) for name in of_text[0]
+        }
+        changes = [float(change.amax()) for change in numbers.pop("change") if change.numel()]
+        checks = _checks(trace, [site["rtol"] for site in of_text], deficient)
+        results.append(
+            build_result(
+                EffectiveAttention,
+                trace,
+                "effective_attention",
+                settings={
+                    "value_bias": value_bias,
+                    "simplex": convention.simplex,
+                    "rtol": convention.rtol,
+                },
+                checks=checks | {"largest change of a head's output": max(changes, default=0.0)},
+                raw=tuple(trace.attention),
+                **numbers,
+            )
+        )
+    return results
 
 
 def _deficient_heads(trace: Trace) -> list[DeficientHeads]:
@@ -224,34 +285,39 @@ def with_padding(numbers: Tensor, real: Bool[Tensor, " query"], filler: float) -
 
 
 def share_on(
-    maps: Float[Tensor, "*batch head query key"], *marked: Bool[Tensor, "*batch key"]
-) -> list[Float[Tensor, "*batch head query"]]:
+    maps: Float[Tensor, "head query key"], *marked: Bool[Tensor, "head key"]
+) -> list[Float[Tensor, "head query"]]:
     """The share of the absolute weight of every row that lies on the keys of each mark."""
     size = maps.abs()
     total = size.sum(-1).clamp_min(torch.finfo(maps.dtype).tiny)
     shares = []
     for keys in marked:
-        somewhere = keys.reshape(-1, keys.shape[-1]).any(0).nonzero().flatten()
-        on_keys = size[..., somewhere] * keys[..., somewhere][..., None, None, :]
+        somewhere = keys.any(0).nonzero().flatten()
+        on_keys = size[..., somewhere] * keys[:, None, somewhere]
         shares.append(on_keys.sum(-1) / total)
     return shares
 
 
-class _Shares:
-    """What is measured of the rows of a site as they are projected."""
+def _stacked(tensors: Sequence[Tensor]) -> Tensor:
+    """Tensors of several texts as one; that of a single one is not copied."""
+    return tensors[0][None] if len(tensors) == 1 else torch.stack(list(tensors))
 
-    def __init__(self, heads: int, values: Tensor, marked: dict[str, Bool[Tensor, " key"]]) -> None:
+
+class _Shares:
+    """What is measured of the rows of a site as they are projected, head by head."""
+
+    def __init__(self, values: Tensor, marked: dict[str, Bool[Tensor, "head key"]]) -> None:
         self.values, self.marked = values, marked
         self.sums = {
-            f"{mark}_{name}": values.new_zeros(heads, dtype=torch.float32)
+            f"{mark}_{name}": values.new_zeros(len(values), dtype=torch.float32)
             for mark in marked
             for name in ("raw", "effective")
         }
-        self.change = values.new_zeros(heads)
+        self.change = values.new_zeros(len(values))
 
     def __call__(self, rows: Measured) -> None:
         """Add the shares of some rows; note by how much their output changes."""
-        marks = [keys[rows.span] for keys in self.marked.values()]
+        marks = [keys[rows.heads, rows.span] for keys in self.marked.values()]
         for name, maps in (("raw", rows.raw), ("effective", rows.kept)):
             for mark, shares in zip(self.marked, share_on(maps, *marks), strict=True):
                 self.sums[f"{mark}_{name}"][rows.heads] += shares.sum(-1)
@@ -262,21 +328,27 @@ class _Shares:
 
 
 def _site_numbers(
-    trace: Trace, site: Site, values: Tensor, convention: Convention
-) -> dict[str, Tensor]:
-    """Everything about one site; rows of padding are left as they are and marked."""
-    attention, visible = trace.attention[site.index], trace.visible[site.index]
+    traces: Sequence[Trace], site: Site, values: Tensor, convention: Convention
+) -> list[dict[str, Tensor]]:
+    """Everything about one site of each text; rows of padding are left as they are and marked."""
+    trace, count = traces[0], len(traces)
+    attention = _stacked([each.attention[site.index] for each in traces])
+    visible, heads = trace.visible[site.index], attention.shape[1]
     real = trace.queries_of(site.index).real.to(attention.device)
     no_padding = bool(real.all())
-    raw = attention if no_padding else attention[:, real]
-    keys = trace.keys_of(site.index)
-    special = keys.special[: attention.shape[-1]].to(attention.device)
+    raw = attention if no_padding else attention[:, :, real]
+    special = torch.stack([each.keys_of(site.index).special for each in traces])
+    special = special[:, : attention.shape[-1]].to(attention.device)
     first = torch.zeros_like(special)
-    first[int(keys.real.long().argmax())] = True
+    first[:, int(trace.keys_of(site.index).real.long().argmax())] = True
+    by_head = {
+        name: keys.repeat_interleave(heads, 0)
+        for name, keys in (("special", special), ("first", first))
+    }
     precision = torch.promote_types(attention.dtype, torch.float32)
     losses = Losses(raw)
     seen_values = values.to(precision).to(attention.device)
-    measured = _Shares(len(raw), seen_values, {"special": special, "first": first})
+    measured = _Shares(seen_values.flatten(0, 1), by_head)
     projection = project(
         raw,
         values,
@@ -287,11 +359,11 @@ def _site_numbers(
     effective, lost = projection.effective, losses.of(projection)
     if not no_padding:
         effective = attention.to(projection.effective.dtype).clone()
-        effective[:, real] = projection.effective
+        effective[:, :, real] = projection.effective
     doubtful = torch.where(projection.unidentifiable, 2, 1)
     verdict = torch.where(projection.identifiable, 0, doubtful)
-    largest = measured.values.abs().amax().clamp_min(torch.finfo(precision).tiny)
-    return {
+    largest = seen_values.abs().flatten(1).amax(1).clamp_min(torch.finfo(precision).tiny)
+    numbers = {
         "effective": effective,
         "rank": with_padding(projection.rank, real, PADDING),
         "nullity": with_padding(projection.nullity, real, PADDING),
@@ -299,11 +371,16 @@ def _site_numbers(
         "null_fraction": with_padding(lost.null_fraction, real, torch.nan),
         "moved": with_padding(lost.moved, real, torch.nan),
         "pearson": lost.pearson,
-        **{name: sums / raw.shape[1] for name, sums in measured.sums.items()},
+        **{name: sums.view(count, heads) / raw.shape[2] for name, sums in measured.sums.items()},
         "spectrum": projection.spectrum,
-        "rtol": with_padding(returned(projection.rtol, attention.device), real, torch.nan),
-        "change": measured.change / largest,  # should be zero; in units of the values
+        # should be zero; in units of the values
+        "change": measured.change.view(count, heads) / largest[:, None],
     }
+    rtol = with_padding(returned(projection.rtol, attention.device), real, torch.nan)
+    return [
+        {name: number[place] for name, number in numbers.items()} | {"rtol": rtol}
+        for place in range(count)
+    ]
 
 
 def _checks(
@@ -314,7 +391,6 @@ def _checks(
     model = str(trace.values[0].dtype).removeprefix("torch.")
     products = "" if model == "float64" else ", products that allow it in float32"
     checks: dict[str, float | str] = {
-        "parity": trace.subject.anatomy.parity,
         "computed in": f"float64{products}; the model in {model}",
         "tolerance of the rank": float(tolerances[~tolerances.isnan()].amax()),
     }

@@ -20,8 +20,8 @@ can tell us about the row. For row i, with S the keys it may see, c = row @ V an
 Ranks, bases and factors are computed in float64. The two large products are computed in the
 precision of the attention, float32 at least, as long as G⁻¹ cannot make their rounding visible;
 rows that see hardly more keys than the values are wide are where it can, and those are computed in
-float64 as well. Some rows of some heads are worked on at a time, and what is told about them is
-measured before the next ones (``losses``); heads that share their values share steps 1 and 3.
+float64 as well. Some rows of some heads are worked on at a time, and they are measured before the
+next ones (``losses``); heads that share their values share steps 1 and 3.
 """
 
 from collections.abc import Callable, Sequence

@@ -33,8 +33,7 @@ from exhibit_a.shapes import Context
 from exhibit_a.subject.anatomy import first_hidden
 from exhibit_a.subject.guard import Forward
 from exhibit_a.subject.tap import AttentionCall, Tap
-from exhibit_a.trace.layers import hidden_of_output
-from exhibit_a.trace.passes import Pass
+from exhibit_a.trace.passes import Pass, hidden_of_output
 
 TOGETHER = 64  # rows of a matrix that are found in one pass backwards
 

@@ -27,6 +27,7 @@ from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.correlation import pearson, spearman
 from exhibit_a.numerics.distances import FARTHEST, jensen_shannon, total_variation
 from exhibit_a.numerics.precision import to_float64
+from exhibit_a.results.making import build_result
 from exhibit_a.results.over_units import Rules
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
@@ -127,9 +128,13 @@ def compared_maps(
     sequences = {stack: tuple(names[stack][i] for i in places) for stack, places in kept.items()}
     # Sinks, padding and special tokens take weight from rows; rows are rescaled to be compared.
     missing = max(float((local.sum(-1) - 1).abs().amax()) for local in attention)
-    return HeadMixing(
+    return build_result(
+        HeadMixing,
+        trace,
+        "head_mixing",
+        seed=probing.used_seed,
+        settings={"probes": probing.probes, "output": output, "special": probing.special},
         tokens=sequences[main_stack(trace.sites)],
-        provenance=probing.provenance(trace.subject, "head_mixing", output=output),
         checks=checks | probing.checks(attention_missing_from_rows=missing),
         attention=attention,
         contribution=contribution,

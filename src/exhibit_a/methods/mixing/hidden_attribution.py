@@ -27,7 +27,6 @@ from scipy.special import ndtr, stdtrit
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError
-from exhibit_a.methods.explanation.flow import one_stack, readout
 from exhibit_a.methods.mixing.probing import Changes, Probing
 from exhibit_a.methods.mixing.pushforward import (
     EachPushed,
@@ -37,10 +36,12 @@ from exhibit_a.methods.mixing.pushforward import (
 )
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.precision import exact_device, to_float64
+from exhibit_a.results.making import build_result
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
 from exhibit_a.subject.anatomy import main_stack
+from exhibit_a.trace.answer_rows import one_stack, readout
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target
 
@@ -177,11 +178,19 @@ def assembled(
     _require_finite(norms, trace)
     dtype = torch.promote_types(push.entry.dtype, torch.float32)
     names = trace.token_names
-    return HiddenAttribution(
+    return build_result(
+        HiddenAttribution,
+        trace,
+        "hidden_attribution",
+        seed=probing.used_seed,
+        settings={
+            "probes": probing.probes,
+            "norm": norm,
+            "stack": stack,
+            "source": source,
+            "special": probing.special,
+        },
         tokens=tuple(names[stack][place] for place in targets),
-        provenance=probing.provenance(
-            trace.subject, "hidden_attribution", norm=norm, stack=stack, source=source
-        ),
         checks=push.checks
         | probing.checks(
             mean_standard_error=float(error[1:].mean()), largest_standard_error=float(error.amax())

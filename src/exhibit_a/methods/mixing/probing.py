@@ -14,8 +14,6 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.numerics.seeds import generator
-from exhibit_a.subject.provenance import Provenance
-from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.capture import Trace
 
 Tangents = Float[Tensor, "tangent token d_model"]
@@ -84,10 +82,10 @@ class Probing:
             return Changes(torch.eye(width).expand(len(sources), -1, -1), sources)
         return Changes(orthonormal(len(sources), self.probes, width, self.seed), sources)
 
-    def provenance(self, subject: Subject, method: str, **used: str) -> Provenance:
-        """Where a result comes from; without probes nothing depends on the seed."""
-        seed = None if self.exact else self.seed
-        return subject.provenance(method, seed, probes=self.probes, **used, special=self.special)
+    @property
+    def used_seed(self) -> int | None:
+        """The seed, if anything depends on it: without probes nothing does."""
+        return None if self.exact else self.seed
 
     def checks(self, **measured: float) -> dict[str, float | str]:
         """How the changes were chosen, around what was measured with them."""

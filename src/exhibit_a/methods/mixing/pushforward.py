@@ -34,8 +34,7 @@ from exhibit_a.subject.anatomy import first_hidden
 from exhibit_a.subject.guard import Forward, StopEarly, frozen_eval
 from exhibit_a.subject.packing import wrap_layers
 from exhibit_a.subject.tap import AttentionCall, Tap
-from exhibit_a.trace.layers import hidden_of_output
-from exhibit_a.trace.passes import Pass
+from exhibit_a.trace.passes import Pass, hidden_of_output
 
 ROWS = 1024  # tangents × tokens in one pass: the widest activations still fit into a CPU's cache
 FOLDED_BYTES = 2**30  # what matrices in the place of layers may take

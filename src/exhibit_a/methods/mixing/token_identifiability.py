@@ -43,6 +43,7 @@ from exhibit_a.methods.mixing.token_task import (
 )
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.precision import to_float64
+from exhibit_a.results.making import build_result
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import Options
 from exhibit_a.subject.subject import Subject
@@ -131,8 +132,12 @@ def token_identifiability(
     learned_by_heart, by_chance = memorised(task, controls)
     used: Options = {"maps": tuple(maps), "metric": metric, "candidates": candidates}
     used |= {"top": top, "width": width, "epochs": epochs}
-    return TokenIdentifiability(
-        provenance=subject.provenance("token_identifiability", seed, **used),
+    return build_result(
+        TokenIdentifiability,
+        subject,
+        "token_identifiability",
+        seed=seed,
+        settings=used,
         checks=facts | _test_checks(score, list(controls)),
         tokens=None,
         layouts={},

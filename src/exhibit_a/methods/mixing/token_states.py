@@ -24,7 +24,7 @@ from exhibit_a.shapes import Inputs
 from exhibit_a.subject.encoding import positions
 from exhibit_a.subject.guard import StopEarly, frozen_eval, without_cache
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.layers import LayerRecorder
+from exhibit_a.trace.passes import LayerRecorder
 
 Split = Literal["train", "validation", "test"]
 Source = str | Path | Iterable[object]  # a file, texts, examples, encoded inputs or images

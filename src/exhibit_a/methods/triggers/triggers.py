@@ -32,6 +32,7 @@ from exhibit_a.methods.triggers.insertion import Pattern, inserted, token_at, wr
 from exhibit_a.numerics.intervals import wilson
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.progress import Progress
+from exhibit_a.results.making import build_result
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import record_table
 from exhibit_a.shapes import Inputs
@@ -156,10 +157,12 @@ def find_triggers(
         by_attribution += _patterns(subject, scores, ids, predicted)
         by_attention += _patterns(subject, list(batch.attention), ids, predicted, only_words=True)
     kept = [pattern for pattern in by_attribution if sum(pattern.scores) >= FAINT]
-    return Triggers(
-        provenance=subject.provenance("find_triggers", limit=limit, tolerance=tolerance),
+    return build_result(
+        Triggers,
+        subject,
+        "find_triggers",
+        settings={"limit": limit, "tolerance": tolerance},
         checks={
-            "parity": subject.anatomy.parity,
             "examples": len(data),
             "patterns below the threshold": len(by_attribution) - len(kept),
             "threshold": FAINT,
@@ -215,10 +218,13 @@ def attack(
     )
     after = torch.stack([judged.accuracy(pattern) for pattern in chosen])
     bounds = [wilson(after[:, label], max(1, n)) for label, n in enumerate(judged.counts.tolist())]
-    return Attack(
-        provenance=subject.provenance("attack", seed, count=count),
+    return build_result(
+        Attack,
+        subject,
+        "attack",
+        seed=seed,
+        settings={"count": count},
         checks={
-            "parity": subject.anatomy.parity,
             "examples": len(data),
             "random draws": RANDOM_DRAWS,
             "as long as can be": judged.longest(),
