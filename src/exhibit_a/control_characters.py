@@ -1,4 +1,4 @@
-"""How does text of foreign origin reach a terminal or a pipe? With control characters shown.
+"""Makes control characters of foreign text visible before it reaches a terminal or a pipe.
 
 A label, a column or a token may hold anything. Sent as they are, some characters are orders to a
 terminal (colours, the window's title, the clipboard), some turn the reading direction round so that

@@ -52,7 +52,7 @@ def kind_of(problem: ExhibitError) -> str:
 
 
 def first_line(problem: BaseException) -> str:
-    """What an error of somebody else's says, in one line.
+    """What an error of another library says, in one line.
 
     >>> first_line(ValueError("Validation error:\\n  TypeError: not a number\\nmore"))
     'Validation error: TypeError: not a number'

@@ -1,4 +1,4 @@
-"""Which optional libraries are there, and which extra of this package brings each?
+"""The optional libraries, and the extra of this package that brings each.
 
 The core needs torch, transformers and a few small libraries. Everything else is imported where it
 is used, through ``extra``: a library that is missing is one line that says what to install.

@@ -74,7 +74,7 @@ def leave(code: int) -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (AttributeError, OSError, ValueError):  # not there, closed, or nobody reads it
+        except (AttributeError, OSError, ValueError):  # not there, closed, or without a reader
             continue
     if was_interrupted() or code == INTERRUPTED:
         _end()

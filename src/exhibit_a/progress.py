@@ -1,4 +1,4 @@
-"""How far is it? One bar for all long work, on stderr, and only where somebody watches.
+"""One progress bar for all long work, on stderr, and only on a terminal.
 
 Work tells a ``Progress`` how much is done and of how much; the bar adds an estimate of the rest:
 from how fast it went so far, or, where the steps are unlike each other, from what the doctor says

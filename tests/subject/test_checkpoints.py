@@ -76,16 +76,16 @@ def quantised(name):
 def test_a_forgotten_beginning_token_is_noticed_and_said():
     subject = xa.load(needs_its_beginning(), tokenizer=forgetful())
     assert subject.beginning.token == "<s>"
-    assert "puts no <s> in front" in subject.beginning.doubt
-    (doubt,) = xa.diagnose(subject, length=8).doubts
-    assert doubt == subject.beginning.doubt
+    assert "puts no <s> in front" in subject.beginning.warning
+    (warning,) = xa.diagnose(subject, length=8).warnings
+    assert warning == subject.beginning.warning
     trace = xa.capture(subject, "The sun rises in the east")
     for result in (
         xa.effective_attention(trace),
         xa.companions(trace, methods="raw")["raw"],
         xa.trial(subject, "The sun rises in the east", probes=2, pictures=False),
     ):
-        assert result.checks["beginning token"] == subject.beginning.doubt
+        assert result.checks["beginning token"] == subject.beginning.warning
     begun = xa.capture(subject, "<s>The sun rises in the east")
     assert begun.tokens[0] == "<s>"
     assert "beginning token" not in xa.effective_attention(begun).checks

@@ -68,7 +68,7 @@ def require_whole(text, layout, *, dropped):
     """Every token in one unit with all of its characters, and no boundary inside a character."""
     units = units_of(layout)
     whole = units.layout
-    assert not layout.doubt
+    assert not layout.warning
     spans = [span[1:] for span, mark in zip(whole.spans, whole.special, strict=True) if not mark]
     starts = {match.start() for match in regex.finditer(r"\X", text)} | {len(text)}
     assert {place for span in spans for place in span} <= starts, (text, spans)

@@ -1,4 +1,4 @@
-"""The verb about a question with passages: which of them does the answer rest on?"""
+"""The verb about a question with passages: which of them the answer rests on."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ class Context(WithModel, Answer):
     reply: str | None = option(
         None, flag="--answer", help="The answer to explain; without, what the model answers."
     )
-    generate: int = option(32, min=1, help="So many tokens at most, where the model answers.")
+    generate: int = option(32, min=1, help="The largest number of tokens, where the model answers.")
     methods: str | None = option(
         None, help="Attributions to compare, with commas; without, the usual four."
     )

@@ -24,7 +24,7 @@ class Heads(DataSet, Answer):
     method: ClassVar[str] = "head_importance"
     against: Path | None = option(None, help="A second data set: do the same heads matter there?")
     top: int = option(12, min=1, help="Heads to show.")
-    limit: int | None = option(RANKED_ON, min=1, help="Only the first so many texts.")
+    limit: int | None = option(RANKED_ON, min=1, help="Only the first texts, up to this number.")
 
     def run(self) -> None:
         """Answer."""
@@ -52,7 +52,7 @@ class Prune(DataSet, Answer):
     scope: str = option(
         "global", help="Over all heads, or the same share of each site.", metavar="global|site"
     )
-    rank_on: int = option(RANKED_ON, min=1, help="Rank on so many examples; the others are judged.")
+    rank_on: int = option(RANKED_ON, min=1, help="Examples to rank on; the others are judged.")
     remove: float | None = option(None, min=0, max=1, help="Take this share of heads out for good.")
     save: Path | None = option(None, help="Folder for the smaller model.", writes=True)
 
@@ -153,7 +153,7 @@ class Triggers(DataSet, Answer):
         None, flag="--attack", help="Labelled texts to put the patterns into."
     )
     count: int = option(3, min=1, help="Patterns for each class.")
-    limit: int = option(500, min=1, help="Only the first so many texts.")
+    limit: int = option(500, min=1, help="Only the first texts, up to this number.")
     seed: int = option(0, help="Same seed, same numbers.")
 
     def run(self) -> None:

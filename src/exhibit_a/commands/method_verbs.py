@@ -1,4 +1,4 @@
-"""How does a registered method become a verb?
+"""Makes a verb of a registered method.
 
 What it takes decides what is asked for: a trace is a text, examples are a data set, an attribution
 is a text that is attributed first. Its options become options, with the help of its docstring. A

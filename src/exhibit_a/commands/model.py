@@ -177,8 +177,8 @@ def _body(diagnosis: "Diagnosis") -> "Table":
         "output projection": "; ".join(diagnosis.sites_without_projection)
         or "found in every layer",
     }
-    if diagnosis.doubts:
-        rows["doubts"] = "; ".join(diagnosis.doubts)
+    if diagnosis.warnings:
+        rows["warnings"] = "; ".join(diagnosis.warnings)
     for name, value in rows.items():
         table.add_row(name, value)
     return table

@@ -73,7 +73,7 @@ def load_quietly(name: str, **options: Any) -> "Subject":
 
 
 def words_of(text: str) -> str:
-    """A text; refused if it is the name of a file, whose name nobody wants to have examined.
+    """A text; refused if it is the name of a file.
 
     >>> words_of("a fine film")
     'a fine film'
@@ -92,7 +92,7 @@ WORTH = 20  # passes from which it is worth running a few more to say how long i
 
 
 def expect(bar: "Bar", subject: "Subject", name: str, length: int) -> None:
-    """Tell a bar that somebody watches how long a method takes, as the doctor says it."""
+    """Tell a bar on a terminal how long a method takes, as the doctor says it."""
     if not bar.watched:
         return
     from exhibit_a.methods.doctor import estimate
@@ -134,7 +134,9 @@ class OneText(WithModel):
         None, flag="--answer", help="The answer of a language model to explain."
     )
     generate: int | None = option(
-        None, min=1, help="Let a language model generate the answer, of so many tokens at most."
+        None,
+        min=1,
+        help="Let a language model generate an answer of at most this number of tokens.",
     )
     truncate: bool = option(False, help="Cut a text that is too long for the model.")
     words: bool | None = option(
@@ -217,7 +219,7 @@ class DataSet(WithModel):
     answer_column: str | None = option(
         None, flag="--answer", help="Column of the answer of a language model."
     )
-    limit: int | None = option(None, min=1, help="Only the first so many texts.")
+    limit: int | None = option(None, min=1, help="Only the first texts, up to this number.")
 
     def examples(self, file: Path | None = None, *, limited: bool = True) -> "list[Example]":
         """The first examples of the data, or of another file with the same columns."""

@@ -1,4 +1,4 @@
-"""How does a command answer? With a table and its doubts, or with JSON; files are written whole."""
+"""Prints what a command answers: a table and its checks, or JSON. Files are written whole."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -47,7 +47,7 @@ def print_written(paths: Sequence[Path | None]) -> None:
 def present(
     result: "Result", summary: "Summary", *, json: bool, written: Sequence[Path | None]
 ) -> None:
-    """Answer with a table and the doubts about it, or with JSON."""
+    """Answer with a table and its checks, or with JSON."""
     if json:
         from exhibit_a.results.plain import plain
 
@@ -62,15 +62,15 @@ def present(
         print_json(plain(about))
         return
     print_table(summary.title, summary.rows)
-    for line in doubts(result.checks):
+    for line in check_lines(result.checks):
         console().print(line, style="dim")
     print_written(written)
 
 
-def doubts(checks: Facts) -> list[str]:
+def check_lines(checks: Facts) -> list[str]:
     """A line for each check; what two results say of the same stands in one.
 
-    >>> doubts({"adjoint_gap": 0.25, "first, points": 5, "second, points": 25})
+    >>> check_lines({"adjoint_gap": 0.25, "first, points": 5, "second, points": 25})
     ['adjoint gap: 0.250', 'points: 5 and 25']
     """
     from exhibit_a.report.table import cell

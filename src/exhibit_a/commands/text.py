@@ -66,7 +66,7 @@ class Mixing(_OfMethod):
     exact: bool = option(False, help="All directions instead; slow but exact.")
 
     def changed(self, registered: "Method") -> "Options":
-        """All directions, or so many as the method draws."""
+        """All directions, or as many as the method draws."""
         if not self.exact:
             return {}
         refuse_beside("--exact", {"--probes": self.probes != registered.defaults["probes"]})  # type: ignore[attr-defined]
@@ -117,7 +117,7 @@ class Adversary(OneText, Answer):
         None, help="Instead: train adversarial keys on these labelled texts."
     )
     alpha: float = option(0.5, help="With --keys: weight of the answer.")
-    limit: int | None = option(None, min=1, help="With --keys: so many texts.")
+    limit: int | None = option(None, min=1, help="With --keys: the number of texts.")
     text_column: str | None = option(None, flag="--text", help="With --keys: column of the text.")
     label_column: str | None = option(
         None, flag="--label", help="With --keys: column of the label."

@@ -1,4 +1,4 @@
-"""How is a verb written? As a dataclass: its fields are the options, its docstring is the help.
+"""A verb is a dataclass: its fields are the options, its docstring is the help.
 
     @dataclass(frozen=True, kw_only=True)
     class Explain(OneText, Answer):

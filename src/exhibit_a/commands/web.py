@@ -102,7 +102,7 @@ def distinct_names(sources: Iterable[str]) -> dict[str, str]:
 
 
 def _listening(host: str, port: int) -> "socket.socket":
-    """A socket that listens already: nobody is told of a server before there can be one."""
+    """A socket that listens already: the address is printed only when there is a server."""
     import socket
 
     from exhibit_a.errors import BadRequestError
@@ -117,5 +117,6 @@ def _listening(host: str, port: int) -> "socket.socket":
     except (OSError, UnicodeError) as problem:
         reason = getattr(problem, "strerror", None) or problem
         raise BadRequestError(
-            f"Nobody can listen at {host}, port {port}: {reason}. Choose another --port or --host."
+            f"No server can listen at {host}, port {port}: {reason}. Choose another --port or "
+            "--host."
         ) from problem

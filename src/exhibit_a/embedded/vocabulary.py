@@ -1,4 +1,4 @@
-"""How does a list of pieces become a tokenizer?
+"""Makes a tokenizer of a list of pieces.
 
 A SentencePiece vocabulary of the BPE kind is a list of pieces with a score each. A text gets a
 blank in front and is cut into characters (or the bytes of a character that is no piece). Of all
@@ -34,7 +34,7 @@ class Vocabulary:
 
     pieces: Sequence[str]
     scores: Mapping[str, float]
-    unmerged: int  # so many pieces at the head are special tokens and bytes
+    unmerged: int  # the number of pieces at the head that are special tokens and bytes
     max_length: int  # of a text that the model can read
 
     def tokenizer(self) -> PreTrainedTokenizerBase:

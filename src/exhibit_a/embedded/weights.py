@@ -1,4 +1,4 @@
-"""Which models come with the package, and how do 60 to 90 MB each fit into 50 MB together?
+"""The models that come with the package, packed so that 60 to 90 MB each fit into 50 MB together.
 
 Every folder in ``embedded/`` is a model. A matrix is stored as 8-bit integers with one scale for
 each row, ``weight[row] ≈ scale[row] · stored[row]``, so no entry changes by more than half a scale;

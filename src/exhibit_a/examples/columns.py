@@ -1,4 +1,4 @@
-"""How do labelled or unlabelled texts or pairs, in a file or a list, become examples?
+"""Makes examples of labelled or unlabelled texts or pairs, in a file or a list.
 
 Whatever the source, one ``Example`` at a time is made, so that a file never has to fit in memory
 twice. Columns are found by their usual names or named by the caller.

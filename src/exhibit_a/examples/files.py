@@ -1,4 +1,4 @@
-"""How are rows read from a file of any format without reading all of it first?
+"""Reads rows from a file of any format without reading all of it first.
 
 There is one reader for each format, and each is a stream. A row that cannot be parsed (cells
 without a name, broken JSON) becomes an ``Unusable`` in its place: the caller decides whether that
@@ -66,7 +66,7 @@ def rows_of(path: Path) -> Iterator[Row | Unusable]:
 
 
 def require_file(path: Path) -> None:
-    """Refuse what is no file; to open a pipe would be to wait until somebody writes to it."""
+    """Refuse what is no file; to open a pipe would be to wait until it is written to."""
     if not is_there(path):
         raise BadRequestError(f'There is no file "{path}". Check the path.')
     if not path.is_file():

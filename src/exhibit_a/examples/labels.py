@@ -1,4 +1,4 @@
-"""Which class has each example, and which examples are put aside to measure a model on?"""
+"""The class of each example, and the examples that are held out to measure a model on."""
 
 from collections.abc import Sequence
 

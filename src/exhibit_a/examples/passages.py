@@ -1,4 +1,4 @@
-"""Which passages are in a file?
+"""Reads the passages in a file.
 
 A text file holds passages with blank lines between them. A table (TSV, CSV, JSONL, Parquet) holds
 one in each row, in a column ``passage`` or in one of the usual columns for a text.

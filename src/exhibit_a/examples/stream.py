@@ -1,4 +1,4 @@
-"""How does an example keep its id when a file changes, and what happens to unusable rows?
+"""Streams examples with ids that stay the same when a file changes, and handles unusable rows.
 
 A corpus is read as a stream, once for a run and once more when the run is resumed. The id of an
 example is the one that the caller gives (a column, or an ``Example``), which must not occur twice;

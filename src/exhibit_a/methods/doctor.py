@@ -1,4 +1,4 @@
-"""What can be asked of this model, and what would it cost?
+"""Says which methods apply to a model, and what each would cost.
 
 Nothing here is guessed from a name: the anatomy was observed when the model was loaded, one pass of
 the asked length is run and timed, and every method says for itself what it needs.
@@ -65,7 +65,7 @@ class Diagnosis:
     d_head: tuple[int, ...]
     variants: tuple[str, ...]
     sites_without_projection: tuple[str, ...]
-    doubts: tuple[str, ...]  # about the checkpoint: a forgotten token, quantised layers
+    warnings: tuple[str, ...]  # about the checkpoint: a forgotten token, quantised layers
     identifiable_up_to: int  # visible keys; beyond, other weights give the same head output
     length: int
     pass_seconds: float
@@ -132,7 +132,7 @@ def diagnose(subject: Subject, *, length: int = 32, rows: int | None = None) -> 
             for site in anatomy.sites
             if site.projection is None
         ),
-        doubts=tuple(filter(None, (_beginning(subject), subject.gradient_obstacle))),
+        warnings=tuple(filter(None, (_beginning(subject), subject.gradient_obstacle))),
         identifiable_up_to=widest,
         length=length,
         pass_seconds=seconds,
@@ -247,7 +247,7 @@ def _unmet(subject: Subject, needs: Sequence[str]) -> str | None:
 
 
 def _beginning(subject: Subject) -> str:
-    return "" if subject.beginning is None else subject.beginning.doubt
+    return "" if subject.beginning is None else subject.beginning.warning
 
 
 def _a_target(subject: Subject) -> str | None:

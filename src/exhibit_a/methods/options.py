@@ -1,5 +1,5 @@
-"""What can be asked of a method? Its options: names, types and defaults from the signature, their
-meaning from the docstring, and the words that a choice allows from its ``Literal`` type.
+"""The options of a method: names, types and defaults from the signature, their meaning from the
+docstring, and the words that a choice allows from its ``Literal`` type.
 """
 
 import inspect

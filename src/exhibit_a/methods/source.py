@@ -1,4 +1,4 @@
-"""Which methods does a package declare? Read from its source, so that nothing need be imported.
+"""Reads from the source of a package which methods it declares, so that nothing need be imported.
 
 ``exhibit-a --help`` lists every verb without waiting for torch: names, questions and commands stand
 as plain words in the decorator above a method, and what it does in the first line below.

@@ -1,4 +1,4 @@
-"""How did attention begin? With a translator that looks back at the source (Bahdanau et al., 2015).
+"""The translator with which attention began: it looks back at the source (Bahdanau et al., 2015).
 
     h_j = [→h_j ; ←h_j]                                  the source, read from both sides by a GRU
     s_0 = tanh(W_s ←h_1)

@@ -1,4 +1,4 @@
-"""What is additive attention? (Bahdanau et al., ICLR 2015, §3.1)
+"""Additive attention (Bahdanau et al., ICLR 2015, §3.1).
 
     e_ij = vᵀ tanh(W s_{i−1} + U h_j)      how well what comes next fits what stands at j
     α_ij = exp(e_ij) / Σ_k exp(e_ik)       as shares of one

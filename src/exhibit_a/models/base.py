@@ -1,4 +1,4 @@
-"""What do all reference models have in common? First weights, embeddings, and the loss."""
+"""What all reference models have in common: first weights, embeddings, and the loss."""
 
 from collections.abc import Iterable
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""What do classifiers of texts have in common? One vector is read from a text, and answers."""
+"""What classifiers of texts have in common: one vector is read from a text, and answers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which sizes does a reference model have, and which of them fit together?"""
+"""The sizes of a reference model, and which of them fit together."""
 
 from transformers import PretrainedConfig
 

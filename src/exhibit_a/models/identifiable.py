@@ -1,4 +1,4 @@
-"""When is attention unique? An encoder that can be built so (Bhardwaj et al., ACL 2021).
+"""An encoder that can be built so that its attention is unique (Bhardwaj et al., ACL 2021).
 
 A head passes on A_h V_h W_O. As many keys as V_h W_O has independent rows leave no choice of A_h:
 

@@ -1,4 +1,4 @@
-"""How does a recurrent network read? Token by token, with a state that it carries along.
+"""Recurrent networks: they read token by token, with a state that they carry along.
 
 GRU (Cho et al., 2014)                         LSTM (Hochreiter and Schmidhuber, 1997)
   r = σ(W_r x + U_r s)                           i, f, o = σ(W x + U s), each its own

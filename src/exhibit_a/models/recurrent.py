@@ -1,4 +1,4 @@
-"""Which model was "Attention is not Explanation" about? (Jain and Wallace, NAACL 2019)
+"""The model that "Attention is not Explanation" was about (Jain and Wallace, NAACL 2019).
 
     h_j = [→h_j ; ←h_j]                     the text, read from both sides by an LSTM
     e_j = vᵀ tanh(W q + U h_j)   "additive" or   e_j = qᵀ h_j / √d   "dot", with a learnt q

@@ -1,4 +1,4 @@
-"""What is a Transformer's layer made of? Attention, a feed-forward map, and what is around both.
+"""What a Transformer's layer is made of: attention, a feed-forward map, and what is around both.
 
 Numbers are sections of "Attention Is All You Need" (Vaswani et al., 2017).
 

@@ -1,4 +1,4 @@
-"""What is a Transformer? The model of "Attention Is All You Need" (Vaswani et al., 2017).
+"""The Transformer: the model of "Attention Is All You Need" (Vaswani et al., 2017).
 
 Numbers are sections of the paper.
 

@@ -1,4 +1,4 @@
-"""What do translators have in common? A source that is read, and a target written token by token.
+"""What translators have in common: a source that is read, and a target written token by token.
 
 The encoder reads the source once. The decoder is given what is written so far and what the encoder
 read, and the map from its states to scores of tokens shares its weights with both embeddings.

@@ -1,4 +1,4 @@
-"""How alike do two rows of numbers rise and fall?
+"""Correlations of rows of numbers.
 
 Pearson's correlation compares the numbers, Spearman's their ranks; equal numbers share the mean of
 their ranks, so that a constant row agrees with nothing. Both go along the last axis, over the

@@ -1,4 +1,4 @@
-"""How far apart are two distributions?
+"""Distances between distributions.
 
 Answers are compared by total variation, ½ Σ|p − q|: the most by which the two can disagree about
 any event. Attention rows are compared by the Jensen–Shannon divergence with the natural logarithm,

@@ -1,4 +1,4 @@
-"""How much memory may still be taken, and how is it given back?"""
+"""Asks how much memory is free, and gives unused memory back to the system."""
 
 import ctypes
 import sys

@@ -1,4 +1,4 @@
-"""How are weighted sums of m mᵀ made, for the same vectors m and many sets of weights?
+"""Weighted sums of m mᵀ, for the same vectors m and many sets of weights.
 
     Σ_k w_k m_k m_kᵀ   for every row w of weights
 

@@ -1,4 +1,4 @@
-"""How much of what a number does on a stretch of its path do five points account for?
+"""Gauss panels: how much of a change on a stretch of a path five points account for.
 
 F moves along a stretch of α, and its gradient is a sum of contributions (``paths.py``). A panel
 lays five Gauss–Legendre points over the stretch and knows its own error, because F is known at its

@@ -1,4 +1,4 @@
-"""How should many small matrices be shared between a few cores?
+"""Shares many small matrices between a few cores.
 
 Torch splits every operation over all threads and waits for the slowest. For a 64 × 64 matrix that
 costs more than it brings, and a hundred times more on a busy machine. Heads do not depend on each
@@ -61,7 +61,7 @@ def parallel_map(
     with one_thread(), ThreadPoolExecutor(threads) as pool:
         try:
             return list(pool.map(lambda part: _quietly(work, part), parts))
-        except BaseException:  # an interrupt too: nobody waits for what is no longer wanted
+        except BaseException:  # an interrupt too: what is no longer wanted is not waited for
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 

@@ -1,4 +1,4 @@
-"""What does each part of a sum contribute while a number moves along a path?
+"""Integrates gradients along a path: what each part of a sum contributes to a change.
 
 F(α) moves from F(0) to F(1), and its gradient is the sum of many contributions,
 dF/dα = Σ_i c_i(α). Their integrals ∫₀¹ c_i dα share F(1) - F(0) among the parts, and the
@@ -43,7 +43,7 @@ from exhibit_a.numerics.precision import float64_sum, to_float64
 
 SETTLED = 0.02  # a panel with less than this share of the allowed error is never split again
 SUDDEN = 0.01  # of the path: F jumps where it moves within less than that
-PROBES, LOOKS = 9, 2  # to say where F jumps: so many values of F, so many times
+PROBES, LOOKS = 9, 2  # to say where F jumps: the number of values of F, and of rounds
 
 Evaluate = Callable[[list[float]], tuple[Tensor, Tensor]]  # α → F, contributions (point, …)
 Heights = Callable[[list[float]], Tensor]  # α → F
@@ -79,7 +79,7 @@ class Limits:
 
     tolerance: float = 0.01  # the error that is allowed, as a share of the change
     floor: float = 1e-4  # … that is always allowed, as a share of the larger of |F(0)| and |F(1)|
-    budget: int = 96  # at most so many points
+    budget: int = 96  # the largest number of points
     held: int = 1024  # panels whose contributions are kept apart, where jumps are left out
 
     def error(self, ends: tuple[float, float]) -> float:

@@ -1,4 +1,4 @@
-"""How are many rows put into random order, quickly?
+"""Puts many rows into random order, quickly.
 
 A random order of keys is the order of random numbers, one for each key. Random number and key share
 one integer, the number in front, so that sorting integers is all there is to do (``sorting.py``).
@@ -19,7 +19,7 @@ Visible = Bool[Tensor, "row key"]
 def permute_rows(
     maps: Float[Tensor, "map row key"], visible: Visible, seeded: torch.Generator
 ) -> Float[Tensor, "map row key"]:
-    """Maps with what stands at the visible keys of a row dealt to them anew; others keep theirs.
+    """Maps with the weights at the visible keys of each row permuted; other keys keep theirs.
 
     >>> from exhibit_a.numerics.permutations import permute_rows
     >>> maps, seen = torch.arange(8.0).reshape(1, 2, 4), torch.ones(2, 4, dtype=torch.bool).tril(1)

@@ -1,4 +1,4 @@
-"""Where is float64 computed, if a device does not know it?
+"""Moves numbers to float64, on the host where a device does not know it.
 
 Ranks, gaps and distances need the digits of float64, and a device such as mps has only float32.
 What needs them is computed on the host then, from numbers that were copied there, and the results

@@ -1,4 +1,4 @@
-"""At which points is an integral from 0 to 1 read, and what does each of them count?
+"""The points at which an integral from 0 to 1 is read, and the weight of each.
 
 ``gauss``    Gauss–Legendre points, exact for polynomials of degree 2n - 1
 ``riemann``  the right ends of equal steps, as in the paper on self-attribution (Hao et al., 2021)

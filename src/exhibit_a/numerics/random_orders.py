@@ -1,4 +1,4 @@
-"""Does a ranking find what matters better than a random order would?
+"""Tests whether a ranking finds what matters better than random orders do.
 
 Things (words, say) are taken away in the order of the ranking, the first few at each of some cuts,
 and the loss is averaged over the cuts. A random order does the same. Runs are dear, so that the
@@ -69,7 +69,7 @@ class Comparison:
 
 
 def plan_orders(count: int, rankings: int, budget: int) -> Plan:
-    """The cuts and the number of orders for so many things, with so many different sets to run.
+    """The cuts and the number of orders, by the number of things and of different sets to run.
 
     >>> plan_orders(6, rankings=3, budget=250)
     Plan(sizes=(1, 2, 3), orders=120, exact=True)

@@ -1,4 +1,4 @@
-"""How does randomness belong to a seed and to nothing else?
+"""Random generators that depend on a seed and nothing else.
 
 Every draw has a generator of its own, made from the caller's seed and the numbers that name the
 draw (a site, a repeat, a text's place), so that no draw depends on what was drawn before it.

@@ -1,4 +1,4 @@
-"""What is each player's fair share of a game?
+"""Shapley values: each player's fair share of a game.
 
 A game v says what any coalition of n players is worth. The Shapley value of a player is the mean,
 over all orders in which players may arrive, of what v gains when that player does. With few players
@@ -134,13 +134,13 @@ def _complete_sizes(players: int, pairs: int) -> _Complete:
         members = torch.tensor(list(combinations(range(players), size))[:count])
         rows.append(torch.zeros(count, players).scatter_(1, members, 1.0).bool())
         weights.append(torch.full((count,), weight / count, dtype=torch.float64))
-    nobody = torch.zeros(0, players, dtype=torch.bool)
+    empty = torch.zeros(0, players, dtype=torch.bool)
     none = torch.zeros(0, dtype=torch.float64)
-    return _Complete(torch.cat([nobody, *rows]), torch.cat([none, *weights]), size, left)
+    return _Complete(torch.cat([empty, *rows]), torch.cat([none, *weights]), size, left)
 
 
 def _drawn(players: int, pairs: int, complete: _Complete, seeded: torch.Generator) -> Coalitions:
-    """Coalitions of the other sizes, until so many of them differ."""
+    """Coalitions of the other sizes, until enough of them differ."""
     kernel = _kernel(players)
     kernel[: complete.sizes] = 0
     attempts = TRIES * max(1, pairs)

@@ -1,4 +1,4 @@
-"""How are many rows of numbers sorted?
+"""Sorts many rows of numbers.
 
 On a CPU, numpy sorts many times as fast as torch where it may use wide registers.
 """

@@ -1,4 +1,4 @@
-"""Where do large maps wait that nobody reads for now?
+"""Keeps large maps on disk until they are read again.
 
 In a file without a name, from which the system reads what is asked for and whose pages it may drop
 when memory is short. The file is gone with the tensors, however the process ends.
@@ -37,7 +37,7 @@ def spilled(tensors: tuple[Tensor, ...], *, of: int | None = None) -> tuple[Tens
 
 
 def zeros_to_add_to(count: int, like: Tensor) -> Tensor:
-    """So many zeros, in a file if they are large; where none can be written, in memory.
+    """Zeros, in a file if they are large; where none can be written, in memory.
 
     >>> from exhibit_a.numerics.spilling import zeros_to_add_to
     >>> zeros_to_add_to(10**7, torch.ones(())).add_(1).mean()

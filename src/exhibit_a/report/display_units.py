@@ -47,7 +47,7 @@ def has_words(result: Result) -> bool:
         bool(layouts)
         and result.scene is None
         and all(
-            layout.unit == TOKEN and not layout.doubt and any(layout.spans) for layout in layouts
+            layout.unit == TOKEN and not layout.warning and any(layout.spans) for layout in layouts
         )
     )
 

@@ -1,4 +1,4 @@
-"""How is a file or a folder either complete or absent? It is written beside its place and renamed.
+"""Writes files and folders that are complete or absent: under another name first, then renamed.
 
 Where it is cheap, a path that cannot be written is refused before the work starts; in any case the
 error is one line.

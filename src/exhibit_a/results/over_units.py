@@ -1,4 +1,4 @@
-"""How does a result over tokens become the same result over words, sentences or passages?
+"""Turns a result over tokens into the same result over words, sentences or passages.
 
 Every class of results says what becomes of each field that has tokens along an axis:
 
@@ -156,5 +156,5 @@ def said(by: Asked, taken: Iterable[Units]) -> str:
     'words from decoded pieces: token ids were given, and not their text'
     """
     units = f"{by}s" if isinstance(by, str) else "spans of the text"
-    doubts = dict.fromkeys(entry.layout.doubt for entry in taken if entry.layout.doubt)
-    return f"{units} from decoded pieces: {'; '.join(doubts)}" if doubts else units
+    warnings = dict.fromkeys(entry.layout.warning for entry in taken if entry.layout.warning)
+    return f"{units} from decoded pieces: {'; '.join(warnings)}" if warnings else units

@@ -1,4 +1,4 @@
-"""How does any value become one that JSON can hold?"""
+"""Turns any value into one that JSON can hold."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ JSON = dict[str, Any] | list[Any] | str | int | float | None  # beartype cannot 
 
 
 def plain(value: object, digits: int | None = None) -> Any:
-    """The value as dicts, lists, text and numbers; a float has so many digits, and NaN is None.
+    """The value as dicts, lists, text and numbers; floats are rounded, and NaN is None.
 
     >>> plain({"a": (1, float("nan")), 2: "b"})
     {'a': [1, None], '2': 'b'}

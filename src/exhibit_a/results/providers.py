@@ -1,4 +1,4 @@
-"""How does a result find the code that draws it, without importing it?
+"""Finds the code that draws a result, by entry point, so that results need not import it.
 
 Imports point from the code that shows results to results, never back. So a result looks up what it
 needs by name among the entry points of the group ``exhibit_a.providers``:

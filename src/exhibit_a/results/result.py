@@ -1,4 +1,4 @@
-"""What is a result? Numbers, the names of their axes, their origin, and the checks on them.
+"""Results: numbers, the names of their axes, their origin, and the checks on them.
 
 Every method returns a frozen dataclass that extends `Result`. Its tensor fields say their axes in
 their annotations, and the tables are read off those (``tables.py``):

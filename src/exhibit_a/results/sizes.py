@@ -1,4 +1,4 @@
-"""Do the tensors of a stored result have the lengths that the rest of it gives them?
+"""Checks that the tensors of a stored result have the lengths that the rest of it gives them.
 
 A file can be changed and sealed again, by anyone, and every value in it may be of the right type
 and still be one row short. What a result says about its own axes is compared with its tensors:

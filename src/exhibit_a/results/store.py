@@ -1,4 +1,4 @@
-"""How is a result stored? As one safetensors file with a checksum over all of it.
+"""Stores a result as one safetensors file with a checksum over all of it.
 
 The tensors are ordinary safetensors entries named after their fields (``effective/0``), so any
 safetensors reader can open them. Everything else is one text in the file's metadata:
@@ -156,7 +156,7 @@ def _metadata(file: BinaryIO, size: int) -> str:
     except (LookupError, TypeError, ValueError, RecursionError) as problem:
         raise BadRequestError(f"{DAMAGED}, its header cannot be understood.") from problem
     if len(entries) > _MOST_TENSORS:
-        raise BadRequestError(f"it holds {len(entries)} tensors, and no result has so many.")
+        raise BadRequestError(f"it holds {len(entries)} tensors, more than any result has.")
     if 8 + length + end != size:
         raise BadRequestError(
             f"{DAMAGED}: it has {size} bytes, and its header accounts for {8 + length + end}."

@@ -1,4 +1,4 @@
-"""How do the tensors of a result become a table? Their axes are in the annotations.
+"""Makes a table of the tensors of a result; their axes are in the annotations.
 
 ``leaves`` finds every tensor of a result with the names of its axes; a long table has one row for
 each number, a data set one variable for each field.

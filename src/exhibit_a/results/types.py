@@ -1,4 +1,4 @@
-"""Does a stored value fit the annotation of its field?
+"""Checks that a stored value fits the annotation of its field.
 
 A file can be changed and sealed again, by anyone. Nothing in it names code to run, but a number
 where words were meant would come to light far from here. So every field is compared with what its

@@ -1,4 +1,4 @@
-"""Which addresses does the local server have?
+"""The addresses of the local server.
 
 A page with a form, one address that examines a text, two that give results back.
 

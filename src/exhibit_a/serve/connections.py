@@ -1,9 +1,9 @@
-"""How long may a client keep a connection, and how does the server end?
+"""HTTP with time-outs for slow clients, and a server that ends at once.
 
-1. A request must have arrived whole after so many seconds, however slowly its bytes come.
-2. A client must read what it is sent within so many seconds.
-3. There are so many connections at most. When all are taken, the oldest that still waits for its
-   client's request gives way to the newest, so that half-open connections keep nobody out.
+1. A request must have arrived whole within a time limit, however slowly its bytes come.
+2. A client must read what it is sent within a time limit.
+3. The number of connections is limited. When all are taken, the oldest that still waits for its
+   client's request gives way to the newest, so that half-open connections keep no client out.
 4. When the server is stopped, clients that wait are told so, and what waits for a client is cut.
 5. A header that goes on in a second line is refused: proxies do not agree about where it ends.
 """

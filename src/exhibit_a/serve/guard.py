@@ -1,4 +1,4 @@
-"""Which requests are answered, and what may a browser do with the answers?
+"""Decides which requests are answered, and what a browser may do with the answers.
 
 The Host header must name this server (so that no foreign name can be bound to it), and so must a
 request line with a whole address. A request that states its length in two ways is refused, because
@@ -20,7 +20,7 @@ MINUTE = 60.0  # seconds
 
 
 class RateLimit:
-    """At most so many texts a minute from one address."""
+    """Limits the texts a minute from one address."""
 
     def __init__(self, per_minute: int) -> None:
         self.per_minute = per_minute

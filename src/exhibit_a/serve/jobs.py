@@ -1,4 +1,4 @@
-"""How do many clients share one model?
+"""The queue in which many clients share one model.
 
 One computation at a time, first come, first served, a bounded number waiting. Every client gets a
 stream of messages: how many are ahead, which stage is running, how it ended. A client that
@@ -94,7 +94,9 @@ class JobQueue:
                 yield _line(message)
 
     def _finish_soon(self, job: Job, loop: asyncio.AbstractEventLoop) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits for the job
+        with contextlib.suppress(
+            RuntimeError
+        ):  # the loop has ended, and no client waits for the job
             loop.call_soon_threadsafe(self._finish, job)
 
     def _finish(self, job: Job) -> None:

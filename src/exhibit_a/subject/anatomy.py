@@ -1,4 +1,4 @@
-"""What is a model made of? Its attention sites and layers, and the stacks that they stand in.
+"""What a model is made of: its attention sites and layers, and the stacks that they stand in.
 
 ``observing.py`` finds them out; nothing is looked up by a model's name.
 """
@@ -99,7 +99,7 @@ def check_site(sites: Sequence[Site], site: int, head: int | None = None) -> Non
 
 
 def check_head(site: int, head: int, heads: int) -> None:
-    """Refuse a head that a site with so many heads does not have."""
+    """Refuse a head that a site does not have."""
     if not 0 <= head < heads:
         raise BadRequestError(f"Site {site} has no head {head}; its heads are 0 to {heads - 1}.")
 

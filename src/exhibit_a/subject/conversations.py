@@ -1,4 +1,4 @@
-"""Who said what, and which tokens of the prompt are it?
+"""Turns a conversation into a prompt, and finds the tokens of each message.
 
 A conversation is a list of messages, each with a role and a content. The tokenizer's own chat
 template writes it out as one text, up to where the model goes on; the tokens of every message are
@@ -24,7 +24,7 @@ Message = Mapping[str, Any]
 def read_messages(file: Path) -> list[Message]:
     """The messages of a JSON file: a list of {"role": …, "content": …}."""
     try:
-        if not file.is_file():  # nobody waits for a pipe to be written to
+        if not file.is_file():  # a pipe would have to be waited for
             found = "it is a folder; name a JSON file" if file.is_dir() else "there is no such file"
             raise OSError(found)
         if file.stat().st_size > LONGEST_CONVERSATION:

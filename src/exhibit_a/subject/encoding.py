@@ -1,4 +1,4 @@
-"""What goes into the model, and what are its positions called?
+"""Encodes what goes into the model, and names its positions.
 
 Text, pairs of texts and images become a batch of one; positions get names and are marked as
 special (added by the tokenizer, and no part of the text) or as padding.

@@ -1,4 +1,4 @@
-"""How is every torch function that a model calls seen, and perhaps answered in another way?"""
+"""Sees every torch function that a model calls, and may answer it in another way."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""How are a few rows of attention seen while a model runs its own fused kernel?
+"""Sees a few rows of attention while a model runs its own fused kernel.
 
 Fused kernels (sdpa, flash) never form the n × n probabilities, which is why long texts fit at all.
 For each of them we register a name of ours, under which the kernel itself is called with exactly

@@ -1,4 +1,4 @@
-"""Does a gradient pass through this model?
+"""Checks that gradients pass through a model.
 
 Quantised layers answer as others do, but give on no gradient, and nothing fails: what is computed
 from gradients is then too small or zero. So the first time that a method wants one, the model runs

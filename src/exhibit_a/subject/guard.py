@@ -1,4 +1,4 @@
-"""How is a model changed for a while and then left exactly as it was?
+"""Changes a model for a while, and leaves it exactly as it was.
 
 Every change is a context manager that undoes it in the same function, so that a model is as it was
 after every call, and after every exception.

@@ -1,4 +1,4 @@
-"""How does a picture come into a model, alone or among the words of a text?
+"""Brings images into a model, alone or among the words of a text.
 
 A model of text and pictures has a token that stands for a piece of the picture, and says how many
 of them a picture becomes by computing its features. Nothing more need be known to make up an input
@@ -69,7 +69,7 @@ def read_picture(path: str | Path) -> Any:
     image = extra("PIL.Image")
     try:
         if not Path(path).is_file():
-            raise OSError("there is no such file")  # nobody waits for a pipe to be written to
+            raise OSError("there is no such file")  # a pipe would have to be waited for
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about sizes that are refused below
             file = image.open(path)

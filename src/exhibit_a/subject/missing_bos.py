@@ -1,4 +1,4 @@
-"""Does the tokenizer begin a text as the model was trained to read it?
+"""Checks that the tokenizer begins a text as the model was trained to read it.
 
 Some language models were trained with a beginning token in front of every text, and some of their
 tokenizers do not put it there (converted checkpoints forget it). Nothing fails then: the model
@@ -25,7 +25,7 @@ class Beginning(NamedTuple):
     """A beginning token that texts should have and do not get."""
 
     token: str
-    doubt: str
+    warning: str
 
 
 def missing_beginning(model: PreTrainedModel, tokenizer: Tokenizer) -> Beginning | None:
@@ -63,7 +63,7 @@ def _beginning_of(model: PreTrainedModel, tokenizer: Tokenizer) -> int | None:
 
 @torch.no_grad()
 def _perplexity(model: PreTrainedModel, ids: list[int], count: int) -> float:
-    """Of the last so many tokens: those behind the first word, which has nothing before it."""
+    """Of the last tokens: those behind the first word, which has nothing before it."""
     row = torch.tensor([ids], device=model.device)
     inputs = without_cache(model, {"input_ids": row, "attention_mask": torch.ones_like(row)})
     with frozen_eval(model):

@@ -1,4 +1,4 @@
-"""How is it found out what a model is made of? One forward pass is watched.
+"""Finds out what a model is made of, by watching one forward pass.
 
 Nothing is looked up by name. One forward pass is watched and what happens is written down:
 

@@ -1,4 +1,4 @@
-"""How are patches that are packed into one long sequence seen as the rows of a batch?
+"""Sees patches that are packed into one long sequence as the rows of a batch.
 
 Some vision towers know no batch: the patches of all pictures stand in one sequence (patch, width),
 and a list of borders, ``cu_seqlens``, says where one picture or window ends and attention starts

@@ -1,4 +1,4 @@
-"""In which precision does a half-precision model compute while it is examined?
+"""Computes in float32 with the stored weights of a half-precision model while it is examined.
 
 Language models are mostly held in bfloat16. A stored weight is an exact number with few digits;
 inexact is the arithmetic, which rounds every sum to those few digits, and ranks, gradients and

@@ -1,4 +1,4 @@
-"""What was asked, and what is the answer to it, as tokens of one pass?
+"""Puts a prompt and the answer to it into one pass, as tokens.
 
 A language model reads a prompt and goes on with an answer. Both are given to it at once: the answer
 is a text of ours, or what the model generates, and each of its tokens is predicted from everything

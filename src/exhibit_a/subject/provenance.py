@@ -1,4 +1,4 @@
-"""Where does a number come from? Enough is written down to make it again."""
+"""Where a number comes from: enough is written down to make it again."""
 
 import platform
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Which modules of a model are only there to make attention weights?
+"""Finds the modules of a model that only serve to make attention weights.
 
 Where what the heads average is given (``averaged`` in ``tap.py``), queries and keys are made for
 nothing. Which modules make them is not known by name, but tried once for a model, on a short probe:

@@ -1,4 +1,4 @@
-"""What of a layer need not be computed twice, or at all?
+"""Leaves out of a replay what need not be computed twice, or at all.
 
 Three things, and to leave them out changes no number beyond its rounding:
 
@@ -10,7 +10,7 @@ Three things, and to leave them out changes no number beyond its rounding:
 
   1. the layer runs until its attention is known, and is stopped;
   2. it runs again on the rows that are read alone, and where it asks for attention it is given
-     theirs. Rows that nobody reads are zero.
+     theirs. Rows that are not read are zero.
 
   That a layer is like this is not believed but tried, text by text (``trace/answer_rows.py``).
 * **Queries and keys**, where what heads average is given (``weight_makers.py``).

@@ -1,4 +1,4 @@
-"""What are layers and heads called, wherever a person reads them?
+"""Names layers and heads, wherever a person reads them.
 
 "layer 3, head 9" on the page, in the terminal, in figures and tables; the stack is named where
 there are several ("decoder layer 3"), and attention from one stack to another is "cross".

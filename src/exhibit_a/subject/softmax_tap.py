@@ -1,4 +1,4 @@
-"""How is attention reached in families that do not look it up by name?
+"""Reaches attention in families that do not look it up by name.
 
 They all still compute a softmax and multiply it with something. A torch function mode sees both:
 

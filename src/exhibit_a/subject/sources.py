@@ -1,4 +1,4 @@
-"""Where does a model come from, and did all of it arrive?
+"""Loads a model from where it comes from, and checks that all of it arrived.
 
 It is embedded, in a folder, on the hub, or an object already. Where a folder lacks something,
 transformers makes it up and goes on: random numbers for weights, a tokenizer without words. It also
@@ -318,7 +318,7 @@ def _declared(config: PretrainedConfig) -> Any:
 
 
 def _registered(config: PretrainedConfig, architecture: str) -> Any:
-    """The class of that name that somebody registered for this configuration, if any."""
+    """The class of that name that was registered for this configuration, if any."""
     kinds = ("Seq2SeqLM", "SequenceClassification", "CausalLM", "MaskedLM", "TokenClassification")
     for auto in (*(getattr(transformers, f"AutoModelFor{kind}") for kind in kinds), AutoModel):
         known: Any = auto._model_mapping.get(type(config), None)

@@ -1,4 +1,4 @@
-"""Which tokens of a text belong together, and which characters does each of them stand for?
+"""Finds the tokens of a text that belong together, and the characters that each of them stands for.
 
 A text is tokenised without the special tokens that a tokenizer adds around it. Neighbouring tokens
 that are the text, a message of a conversation or the answer form a span.

@@ -1,4 +1,4 @@
-"""Which model is examined, and does a watched pass compute what the model itself computes?
+"""The model that is examined; a watched pass must compute what the model itself computes.
 
 ``load`` takes an embedded name, a hub id, a folder or a model object and gives a ``Subject``: the
 model, its tokenizer, and what was observed of it. Before anything is measured, a pass through our
@@ -103,7 +103,7 @@ class Subject:
         """What to beware of in any result on these tokens."""
         if self.beginning is None or self.beginning.token in tokens:
             return {}
-        return {"beginning token": self.beginning.doubt}
+        return {"beginning token": self.beginning.warning}
 
     @property
     def kernels(self) -> tuple[str, ...]:

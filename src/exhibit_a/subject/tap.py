@@ -1,4 +1,4 @@
-"""How is attention reached without rewriting any model?
+"""Reaches attention without rewriting any model.
 
 Transformers lets a model look its attention function up by name. We register one name, ours. Our
 function runs the family's own eager attention and stops at five points, where a tap may look at
@@ -12,7 +12,7 @@ something or replace it:
 5. ``result``     the context: one averaged value per head and query.
 
 The name is registered when this module is imported, and stays: to take it out again would break
-every thread that is inside. Nobody meets it who does not ask for it, and even then, without a tap,
+every thread that is inside. Only callers that ask for it meet it, and even then, without a tap,
 it is the family's own eager attention, bit for bit.
 
 A point that returns ``None`` replaces nothing. Families that do not look their attention up are

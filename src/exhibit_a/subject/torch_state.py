@@ -1,4 +1,4 @@
-"""Under which of torch's modes is a number computed?
+"""Sets the modes of torch under which numbers are computed.
 
 A caller may have switched gradients off, entered inference mode or autocast, or chosen another
 default device or number type. A model then computes something else than it did when it was

@@ -1,4 +1,4 @@
-"""Are these still the weights that ran?
+"""Tells whether weights are still those that ran.
 
 What is kept of a pass belongs to the weights of that moment. Where a model was trained further,
 or given other weights, the rest of the pass must not be computed with it. A stamp of the weights is

@@ -44,7 +44,7 @@ class Layout:
     spans: Spans  # None for what stands in no text
     special: tuple[bool, ...]  # what the tokenizer added, and padding
     unit: str = "token"  # what the positions are
-    doubt: str = ""  # why the places come from decoded pieces; empty where they are exact
+    warning: str = ""  # why the places come from decoded pieces; empty where they are exact
     parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)  # messages, passages …
 
     def __len__(self) -> int:
@@ -102,22 +102,22 @@ def read_layout(
     >>> layout = read_layout(subject.tokenizer, ids, names, special, ("Unflinchingly!",))
     >>> layout.written(1), layout.names[1]
     ('Un', 'un')
-    >>> layout.spans[0], layout.doubt
+    >>> layout.spans[0], layout.warning
     (None, '')
     """
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     if not hasattr(tokenizer, "decode"):
         return None
-    doubt = "" if texts is None else NO_TEXT
+    warning = "" if texts is None else NO_TEXT
     if texts and not getattr(tokenizer, "is_fast", False):
-        doubt = NO_OFFSETS
+        warning = NO_OFFSETS
     elif texts:
         spans = _stated(tokenizer, list(ids), texts)
         if spans is not None:
             return Layout(names, texts, spans, special)
-        doubt = OTHER_IDS
+        warning = OTHER_IDS
     decoded, spans = _decoded(tokenizer, ids, special)
-    return Layout(names, decoded, spans, special, doubt=doubt)
+    return Layout(names, decoded, spans, special, warning=warning)
 
 
 def _stated(tokenizer: Tokenizer, ids: list[int], texts: tuple[str, ...]) -> Spans | None:

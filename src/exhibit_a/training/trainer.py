@@ -262,7 +262,7 @@ class _AveragingTrainer(Trainer):
         self.remove_callback(PrinterCallback)
 
     def get_train_dataloader(self) -> Any:
-        """Batches of so many examples, or those that the fitting names."""
+        """The usual batches, or those that the fitting names."""
         if self.fitting.batches is None:
             return super().get_train_dataloader()
         batches = _Batches(self.fitting.batches)

@@ -1,4 +1,4 @@
-"""What should a person who must decide do?
+"""One sentence of advice for a person who must decide.
 
 Where pictures were judged, their sentence is the advice: which heat map to show and which not.
 Where they were not, the verdict still says whether a map of attention can speak for the answer.

@@ -1,4 +1,4 @@
-"""How many forward passes may a trial of a model with many heads take, and who gets them?
+"""Shares out the forward passes that a trial of a model with many heads may take.
 
 The verdict needs every head made even alone, so a model with many heads in many layers takes
 hundreds of passes for that. Where this is more than a hundred passes, a trial counts its passes and
@@ -74,7 +74,7 @@ class Allowance:
         if needed > self.left - FOR_PICTURES - DRAWING:
             raise NotComputableError(
                 f"A path for each of {len(self.trace.sites)} sites takes some {needed:.0f} forward "
-                f"passes; of the {PASSES} that a trial of so many heads has, {self.left:.0f} are "
+                f"passes; of the {PASSES} that a trial of this model has, {self.left:.0f} are "
                 f"left, {FOR_PICTURES} of them for the pictures. Call the method itself on a "
                 "capture of the text."
             )

@@ -1,4 +1,4 @@
-"""Which few heads carry the answer, and do they really?
+"""Finds the few heads that carry the answer, and confirms them.
 
 1. Heads are ranked by their share. The smallest set of the first k heads is looked for that, made
    even together, takes at least half of what all heads take.

@@ -1,4 +1,4 @@
-"""What differs between two texts, two models or two checkpoints?
+"""Compares two texts, two models or two checkpoints.
 
 Two results of one kind are put side by side. Of two trials:
 

@@ -1,4 +1,4 @@
-"""What do all methods say about one pass?
+"""Runs all methods on one pass.
 
 Each method is a stage: what does not apply is left out with its reason, what needs another stage
 is left out with that one, and no stage stops the others. Between stages no maps but the model's own

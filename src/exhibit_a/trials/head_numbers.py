@@ -1,4 +1,4 @@
-"""What do the methods say about each head, in numbers?
+"""What the methods say about each head, in numbers.
 
 Before any word is drawn (``verdict.py``), the results of all methods are read head by head: how far
 the answer rests on where it looks, whether its weights are the only valid ones, and whether it

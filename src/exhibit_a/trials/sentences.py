@@ -1,4 +1,4 @@
-"""How are margins said, so that a person who must decide can read them?
+"""Puts margins into words that a person who must decide can read.
 
 A margin is a number of log-odds. Where the answer has a probability it is said as one; where the
 answer is a number, the margin is that number.

@@ -1,4 +1,4 @@
-"""What runs when, how long did it take, and what if it cannot be done or is too much?
+"""The stages of a trial: their order, their time, and what happens if one cannot be done.
 
 A trial is a list of stages. The work a stage may cost is counted in multiplications and not in
 seconds, so that the same text gives the same numbers on every machine.

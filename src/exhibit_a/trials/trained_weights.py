@@ -1,4 +1,4 @@
-"""Have the weights of a layer learned anything, or are they random numbers?
+"""Tells trained weights of a layer from random ones.
 
 A head of a model with random weights can be sharp, decide the answer and have only one valid map,
 and still be evidence of nothing. So before any word is drawn, every weight matrix W is compared

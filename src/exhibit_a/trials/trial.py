@@ -1,4 +1,4 @@
-"""What does all the evidence say about one text?
+"""The trial: all the evidence on one text, and a verdict on every head.
 
 Every method that applies examines one and the same pass of the model, and every head gets a verdict
 (``verdict.py`` has the three questions and the words). A method that does not apply is listed with
@@ -163,7 +163,7 @@ def trial(
         pair: the second text, for models of pairs.
         target_text: the answer of a language model, as text or token ids; for a model with two
             stacks, what its decoder says (without, its own words).
-        generate: let a language model generate the answer, of so many tokens at most.
+        generate: let a language model generate an answer of at most this number of tokens.
         target: label or token to explain; without, the answer, or what the model answers.
         label: the true label, which is shown beside the answer and changes nothing.
         thresholds: where the words of the verdict begin.

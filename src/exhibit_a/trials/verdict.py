@@ -1,4 +1,4 @@
-"""Is this head's attention evidence of what the model did?
+"""The verdict on a head: is its attention evidence of what the model did?
 
 Three questions, each answered with a number, and one word drawn from the answers:
 
@@ -17,9 +17,8 @@ Three questions, each answered with a number, and one word drawn from the answer
     undetermined  a check failed, a budget ended, its rows contradict each other as random ones
                   would, or the layer's weights are random numbers
 
-A question that could not be asked is never answered in favour. Doubts cap the word: what is not
-known for sure is *undetermined*, never *evidence* or *no effect*. Where the lines are drawn is
-measured on models whose truth is known (``studies/verdict.py``, docs/verdict.md).
+A failed check makes the word *undetermined*, never *evidence* or *no effect*. Where the lines are
+drawn is measured on models whose truth is known (``studies/verdict.py``, docs/verdict.md).
 """
 
 import math
@@ -29,7 +28,7 @@ from dataclasses import dataclass, fields, replace
 import torch
 
 from exhibit_a.errors import BadRequestError
-from exhibit_a.methods.attribution.head_shares import DOUBT, MOVED
+from exhibit_a.methods.attribution.head_shares import CERTAIN, MOVED
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.numerics.intervals import discovery_rates
 from exhibit_a.trials.head_numbers import HeadNumbers
@@ -164,10 +163,10 @@ def _word(head: HeadVerdict, size: float, carries: bool, limits: Thresholds) -> 
                 f"it steers other heads: when it looks evenly they look elsewhere, and the answer "
                 f"loses {steers:.0%} of its margin; its own map cannot show that"
             )
-        doubt = 2 * (head.error or 0.0) / scale
-        if abs(share) + doubt >= limits.carries and doubt > 0:
+        error = 2 * (head.error or 0.0) / scale
+        if abs(share) + error >= limits.carries and error > 0:
             return UNDETERMINED, (
-                f"whether the answer rests on it is not clear: {share:.1%} ± {doubt:.1%} of its "
+                f"whether the answer rests on it is not clear: {share:.1%} ± {error:.1%} of its "
                 "margin"
             )
         by_share, by_alone = (round(part, 3) + 0.0 for part in (share, alone))  # no minus nought
@@ -200,7 +199,7 @@ def quality(head: HeadVerdict, share: float, limits: Thresholds) -> tuple[str, s
     if not head.coherent:
         return UNDETERMINED, (
             f"{rests}, but its rows speak for and against each other (coherence "
-            f"{head.coherence:.2f}, below {limits.coherence:g}) as rows dealt at random would"
+            f"{head.coherence:.2f}, below {limits.coherence:g}) as permuted rows would"
         )
     against = "; it speaks against the answer" if share < 0 else ""
     return EVIDENCE, (
@@ -225,16 +224,16 @@ def judge_text(
         return NO_EFFECT, f"The answer does not rest on where attention looks. {moved}."
     parts = _parts(verdicts, size, limits)
     word = max(parts, key=lambda each: parts[each])
-    doubt = DOUBT * reliance.permuted_error / size
-    if word == EVIDENCE and permuted - doubt < limits.whole:
+    error = CERTAIN * reliance.permuted_error / size
+    if word == EVIDENCE and permuted - error < limits.whole:
         shuffled = describe_change(reliance, reliance.permuted_margin)
         return UNDETERMINED, (
             f"{_MEANS[UNDETERMINED]} {moved}; but with shuffled attention {shuffled}, give or take "
-            f"{doubt:.0%} of its margin: too little for evidence."
+            f"{error:.0%} of its margin: too little for evidence."
         )
     if cancels(reliance, limits.whole):
-        dealt = describe_change(reliance, reliance.permuted_margin)
-        moved += f", because {CANCELS}; with its weights dealt out at random, {dealt}"
+        permuted_words = describe_change(reliance, reliance.permuted_margin)
+        moved += f", because {CANCELS}; with shuffled attention, {permuted_words}"
     shares = ", ".join(f"{part:.0%} {_OF[each]}" for each, part in parts.items() if part >= 0.005)
     return word, f"{_MEANS[word]} {moved}. Of what heads add or take, {shares}."
 

@@ -212,7 +212,7 @@ def context_attribution(
         question: what is asked.
         passages: the texts in front of the question, two or more.
         answer: the answer to explain; without, what the model answers.
-        generate: so many tokens at most, where the model answers.
+        generate: the largest number of tokens, where the model answers.
         methods: attributions to compare, any that give a score for each token; without,
             attention × gradient, contribution weights, self-attribution and reliance.
         samples: random halves of the passages for the regression; 0 for none.

@@ -1,4 +1,4 @@
-"""What becomes of the answer without some of the passages?
+"""Scores the answer without some of the passages.
 
 The only truth there is about a passage: leave it out and read the answer's log-probability again.
 

@@ -1,4 +1,4 @@
-"""How do a question and its passages become one prompt, and which tokens are which sentence?
+"""Makes one prompt of a question and its passages, and finds the tokens of each sentence.
 
 The passages are written one after the other, a blank line between them, in front of the question:
 as one message through the tokenizer's chat template where it has one, else as a plain text. A

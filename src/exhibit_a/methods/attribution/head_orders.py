@@ -31,7 +31,7 @@ Credit = Float[Tensor, " head"]
 
 @dataclass(frozen=True, eq=False)
 class Shapley:
-    """Every head's share, and the doubt about it."""
+    """Every head's share, and its standard error."""
 
     credit: Credit
     standard_error: Credit

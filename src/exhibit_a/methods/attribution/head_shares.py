@@ -38,7 +38,7 @@ FLOOR = 0.05  # an answer that hardly moves is compared with this share of its m
 JUMP_PAIRS, ORDER_PAIRS = 3, 16  # of opposite orders: inside a jump, and instead of a path
 CONTROLS = (8, 16)  # times that all rows are permuted, until it is certain what that does
 MOVED = 0.1  # of the size of the answer: by less it does not move
-DOUBT = 2.0  # standard errors, within which nothing is certain
+CERTAIN = 2.0  # standard errors, beyond which a number is certain
 FEWEST_POINTS = 5
 NO_ORDERS = "what the path jumps over is not shared out: that takes more passes than are allowed"
 
@@ -116,7 +116,7 @@ class HeadShares:
         loss = (self.margin - self.permuted) / (self.size or 1.0)
         error = float(loss.std()) / len(loss) ** 0.5
         spent = self.passes is not None or self.path.points > FEWEST_POINTS
-        return spent or abs(float(loss.mean()) - MOVED) >= DOUBT * error
+        return spent or abs(float(loss.mean()) - MOVED) >= CERTAIN * error
 
     @property
     def gap(self) -> float:

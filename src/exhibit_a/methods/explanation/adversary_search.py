@@ -1,4 +1,4 @@
-"""How far can attention be moved while the answer stays where it is?
+"""Searches for attention as far as possible from the model's own with nearly the same answer.
 
 Maps of some sites are replaced, the answer stays within ``epsilon`` of the model's, and the mean
 Jensen–Shannon divergence from the model's own rows is made as large as a search can make it:
@@ -39,7 +39,7 @@ from exhibit_a.trace.targets import Target
 ROUNDING = 1e-6  # between a pass with copies and a plain one
 HALVINGS = 10
 NEARLY, FAIR = 0.98, 0.9  # of the bound: far enough to stop, far enough not to start again
-PATIENCE, PROGRESS = 20, 1.01  # so many steps without one per cent of progress end a climb
+PATIENCE, PROGRESS = 20, 1.01  # steps without one per cent of progress, after which a climb ends
 LONG, SHORT = 2.0, 0.6  # steps of Adam, on the scores
 
 Group = tuple[int, ...]  # sites whose attention is replaced together

@@ -1,4 +1,4 @@
-"""What should a person who must decide do with these pictures?
+"""Says which heat maps may be shown, in one sentence.
 
 Each picture gets a word and the reason for it, and the text one sentence: which picture not to
 show, which to show, and what happens to the answer without its first words. Everything that the
@@ -38,7 +38,7 @@ class Judged:
     moved: bool  # whether any shortened text moved the answer
 
     @property
-    def doubt(self) -> str:
+    def warning(self) -> str:
         """Why no picture can be judged; empty where they can."""
         if self.finest > LEVEL:
             return (
@@ -52,8 +52,8 @@ def word_for(judged: Judged, place: int) -> tuple[str, str]:
     """The advice about one picture, and its reason."""
     p_value, adjusted = float(judged.p_value[place]), float(judged.adjusted[place])
     best = int(judged.loss.argmax())
-    if judged.doubt:
-        return "caution", judged.doubt
+    if judged.warning:
+        return "caution", judged.warning
     if p_value > LEVEL and judged.surpassed[place] == 0:
         return "caution", (
             f"no order of the words does better, but chance does as well too often ({_p(p_value)})"
@@ -75,8 +75,8 @@ def word_for(judged: Judged, place: int) -> tuple[str, str]:
 
 def sentence(judged: Judged, advices: Sequence[str]) -> str:
     """The advice about the text; of pictures with the same word, the first or the best is named."""
-    if judged.doubt:
-        return f"{judged.doubt[0].upper()}{judged.doubt[1:]}. Show any heat map with caution."
+    if judged.warning:
+        return f"{judged.warning[0].upper()}{judged.warning[1:]}. Show any heat map with caution."
     parts = []
     if "do not show" in advices:
         worst = advices.index("do not show")

@@ -63,7 +63,7 @@ TOKENS = 4096  # in one pass of copies
 MAPS: tuple[Need, ...] = ("attention", "target")  # what methods of the first kind need
 VECTORS: tuple[Need, ...] = ("attention", "values", "projection", "target")  # of the second
 READING = Cost(forwards=1, maps=1)  # the maps themselves
-SLOPES = Cost(forwards=2, backwards=True, maps=2)  # and their gradients
+GRADIENTS = Cost(forwards=2, backwards=True, maps=2)  # and their gradients
 LENGTHS = Cost(forwards=2, algebra=1, maps=1)  # of vectors that attention adds, and of the residual
 STEPS = 64  # of the path from the baseline to the text
 
@@ -165,7 +165,7 @@ def attention_flow(trace: Trace, target: Target) -> Scores:
     return flows / flows.sum()
 
 
-@token_method("attention_gradient", "Which attention is the answer sensitive to?", SLOPES, *MAPS)
+@token_method("attention_gradient", "Which attention is the answer sensitive to?", GRADIENTS, *MAPS)
 def attention_gradient(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     """Attention times its gradient, summed over layers, heads and queries."""
     weighted = attention_times_gradient(trace, target, one_stack(trace))
@@ -173,7 +173,7 @@ def attention_gradient(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     return scores.sum(0), {"summed over": "layers, heads and queries"}
 
 
-@token_method("relevance", "What does attention times gradient add up to?", SLOPES, *MAPS)
+@token_method("relevance", "What does attention times gradient add up to?", GRADIENTS, *MAPS)
 def attention_relevance(trace: Trace, target: Target) -> Scores:
     """The positive part of attention times gradient, multiplied through the layers."""
     weighted = attention_times_gradient(trace, target, reversed(one_stack(trace)))

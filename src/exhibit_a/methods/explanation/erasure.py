@@ -1,4 +1,4 @@
-"""What does the model answer when tokens are taken away from its input?
+"""Runs the model on an input from which tokens are taken away.
 
 A token can be taken away in three ways, and a result always says which one was used:
 

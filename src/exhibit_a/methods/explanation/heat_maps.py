@@ -1,4 +1,4 @@
-"""Which heat maps of a text do people show, and how is each of them made?
+"""The heat maps of a text that people show, and how each of them is made.
 
 A heat map has one number for every token: the scores of a method that is registered for tokens, the
 row of the one head that the answer rests on most, or numbers that the caller brings. It has a name

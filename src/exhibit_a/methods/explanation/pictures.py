@@ -93,7 +93,7 @@ class Pictures(Result, Mapping[str, Picture]):
     loss: Float[Tensor, " picture"]  # of margin, mean over the cuts
     percentile: Float[Tensor, " picture"]  # share of random orders that lose less
     p_value: Float[Tensor, " picture"]  # the chance that a random order loses as much
-    adjusted: Float[Tensor, " picture"]  # the p-value for so many pictures
+    adjusted: Float[Tensor, " picture"]  # the p-value corrected for the number of heat maps
     advices: tuple[str, ...]
     reasons: tuple[str, ...]
     advice: str  # one sentence for the person who must decide
@@ -254,7 +254,7 @@ def _budget(trace: Trace, limits: Limits | None) -> int:
 
 
 def _unmoved(texts: ShortenedTexts) -> bool:
-    """Whether so many texts were run that an answer which never moved is known not to move."""
+    """Whether enough texts were run that an answer which never moved is known not to move."""
     return texts.passes >= FIRST_LOOK and texts.least_kept >= UNMOVED
 
 

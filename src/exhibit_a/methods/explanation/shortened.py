@@ -1,4 +1,4 @@
-"""What is left of an answer when some words are deleted from its text?
+"""Measures what is left of an answer when some words are deleted from its text.
 
 Every shortened text is run once, however many pictures ask for it.
 """

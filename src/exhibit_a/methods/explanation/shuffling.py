@@ -1,4 +1,4 @@
-"""How are attention, keys or their features shuffled, so that the batch makes no difference?
+"""Shuffles attention, keys or their features, independently of the batch that a text is in.
 
 A permutation of a set of keys is the order of random numbers, one for each key, so that one draw
 serves texts of every length and every mask. Draws depend on the seed, the site, the repeat and the
@@ -59,7 +59,7 @@ class Shuffling:
     scope: str
     sites: frozenset[int]
     seed: int
-    longest: int  # text of the data set: a global permutation is one of so many positions
+    longest: int  # text of the data set: a global permutation is one of its positions
 
     def draw(
         self, site: int, texts: "_Texts", repeats: range, size: tuple[int, int, int]

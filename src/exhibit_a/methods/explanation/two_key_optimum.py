@@ -1,4 +1,4 @@
-"""Which row is farthest from the model's own when the answer depends on one number of the row?
+"""Finds the row farthest from the model's own where the answer depends on one number of the row.
 
 For a row a the answer depends on a·s, which must stay between two ends. Divergence from the model's
 own row is convex, so its maximum over the polytope {a ≥ 0, Σa = 1, low ≤ a·s ≤ high} lies in a

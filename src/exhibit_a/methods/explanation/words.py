@@ -1,4 +1,4 @@
-"""Which words of a text can be taken away?
+"""Finds the words of a text that can be taken away.
 
 Pictures of a text are judged by deleting words. These are the words of the text as it was written
 (``trace/units.py`` has the one rule for them), but for those that cannot be deleted whole.

@@ -1,4 +1,4 @@
-"""Which weights belong to which head, and how are they removed?
+"""Finds the weights that belong to each head, and removes them.
 
 Families name, fuse and interleave their projections as they like. So the output of every Linear and
 Conv1D becomes the start of a graph, and each head's query, key and value is differentiated: an

@@ -1,4 +1,4 @@
-"""How is a head removed from a model for good, with its weights?
+"""Removes heads from a model for good, with their weights.
 
 Silencing a head proves that it is not needed; removing it makes the model smaller and faster. Which
 weights to remove is observed, not known by name:

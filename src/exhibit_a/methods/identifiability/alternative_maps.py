@@ -1,4 +1,4 @@
-"""Could whole attention maps have been different, with the same output of every head?
+"""Moves whole attention maps as far as possible with the same output of every head.
 
 ``alternatives.py`` explores one row with linear programs. Here every row of every head is moved
 away from what it was, a little less far and thousands of times as fast, without leaving the rows

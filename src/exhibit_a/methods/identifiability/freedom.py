@@ -1,4 +1,4 @@
-"""How much could an attention row have been different, and still be what the model would do?
+"""Counts the dimensions in which an attention row could have differed, by constraint.
 
 The more we know about where a row comes from, the fewer rows are left that give the same output.
 For a row a over the keys S it sees, with values V and keys K, the dimension of what is left is

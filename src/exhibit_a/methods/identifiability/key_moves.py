@@ -1,4 +1,4 @@
-"""In which ways can a model's own keys move an attention row, and does the output show it?
+"""Finds how a model's own keys can move an attention row, and whether the output shows it.
 
 Moving the query q of a row a = softmax(Kq) moves the row along B = (diag a − aaᵀ)K and its output
 along VᵀB = Cov_a(V, K). For every row:
@@ -10,7 +10,7 @@ along VᵀB = Cov_a(V, K). For every row:
 
    Rounding of the sums is as small as that of B beside c, which the tolerance allows for.
 2. the rank of B, the reach of the keys, and an orthonormal basis Q of its columns, so that VᵀQ has
-   the rank of VᵀB. Where G has a factor LLᵀ that shows all directions beyond doubt, VᵀQ = VᵀB L⁻ᵀ;
+   the rank of VᵀB. Where G has a factor LLᵀ that surely shows all directions, VᵀQ = VᵀB L⁻ᵀ;
    the other rows take the eigenvectors of G, or of BBᵀ where there are few keys, and B itself its
    singular vectors.
 3. the rank of VᵀQ, the moves that the output shows;

@@ -1,4 +1,4 @@
-"""Which keys may a row see, and which rows see the same ones?
+"""Finds the keys that each row may see, and the rows that see the same ones.
 
 A mask is read as a list of different key sets. Bidirectional and cross-attention have one set,
 padded or not; a causal mask has one for every row, each inside the next; a sliding window has sets

@@ -1,4 +1,4 @@
-"""How much does a map lose when it is projected?
+"""Measures how much a map loses when it is projected.
 
 Measured while the rows are in the cache, from five numbers of each row: the sum and the length of
 the raw row a, the sum of the effective row e, and the length and the absolute sum of a − e.

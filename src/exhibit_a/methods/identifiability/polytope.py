@@ -1,4 +1,4 @@
-"""Which other attention rows are valid and give the same head output?
+"""Finds other attention rows that are valid and give the same head output.
 
 The rows a′ with a′ ≥ 0, Σa′ = Σa and a′V = aV form a polytope around the observed row a. Each of
 its corners is an attention row that would have been just as good an explanation of the output.

@@ -1,4 +1,4 @@
-"""Which part of an attention row can reach the output?
+"""Projects attention rows onto the space that the values can see.
 
 A head only ever uses ``row @ values``. Whatever part of the row lies in the left null space of the
 values of the keys it sees is multiplied away (Brunner et al., 2020). What remains is the effective

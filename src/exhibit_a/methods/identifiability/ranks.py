@@ -1,4 +1,4 @@
-"""How many independent directions do the values behind an attention row have?
+"""Counts the independent directions of the values behind each attention row.
 
 The rank of V[S], the values of the keys S that a row sees, says how much of the row the output can
 show. It is counted as the singular values above max(|S|, d) · eps · σ_max, and counted again ten
@@ -31,7 +31,7 @@ from exhibit_a.methods.identifiability.key_sets import KeySets
 from exhibit_a.numerics.parallel import one_thread
 from exhibit_a.numerics.precision import to_float64
 
-DOUBT = 10.0  # a singular value within this factor of the tolerance makes the rank borderline
+BORDERLINE = 10.0  # a singular value within this factor of the tolerance makes the rank borderline
 EXACT = torch.finfo(torch.float64).eps
 
 HeadMaps = Float[Tensor, "head query key"]
@@ -58,7 +58,7 @@ class Tolerance:
         The last is never below what float64 arithmetic can distinguish from zero.
         """
         line = self.of(size)
-        return line * DOUBT, line, min(line, max(line / DOUBT, 8 * EXACT))
+        return line * BORDERLINE, line, min(line, max(line / BORDERLINE, 8 * EXACT))
 
 
 def tolerance_for(dtype: torch.dtype, width: int, rtol: float | None = None) -> Tolerance:
@@ -74,7 +74,7 @@ def tolerance_for(dtype: torch.dtype, width: int, rtol: float | None = None) -> 
 
 @dataclass(frozen=True, eq=False)
 class Ranks:
-    """Rank of the values of every key set, and its bounds given the doubt about the tolerance."""
+    """Rank of the values of every key set, and its bounds around the tolerance."""
 
     least: Int[Tensor, "head set"]
     rank: Int[Tensor, "head set"]
@@ -122,7 +122,7 @@ class Factor:
         return torch.where(self.failed, 0, 1 / (self.inverse.square().sum((-2, -1)) * most))
 
     def surely_above(self, line: float) -> Bool[Tensor, "*batch"]:
-        """Whether all singular values are above ``line`` times the largest, beyond doubt."""
+        """Whether all singular values are above ``line`` times the largest, surely."""
         return self.spread > 2 * line**2  # twice: rounding of the factor
 
 
@@ -159,7 +159,7 @@ def ranks(values: HeadValues, sets: KeySets, tolerance: Tolerance) -> Ranks:
 def surely_independent(
     values: Float[Tensor, "*batch key width"], tolerance: Tolerance
 ) -> Bool[Tensor, "*batch"]:
-    """Whether the values of all keys, and so of any of them, have full rank beyond doubt.
+    """Whether the values of all keys, and so of any of them, surely have full rank.
 
     A triangular factor of VVᵀ shows it (``Factor.spread``); False only means that the spectrum must
     be computed. Leaving keys out raises σ_min and lowers σ_max: True holds for every set of keys.
@@ -249,7 +249,7 @@ def _between(
 def _alone(
     sets: KeySets, index: int, strengths: "_Strengths", tolerance: Tolerance, heads: Tensor
 ) -> Int[Tensor, "head 1 3"]:
-    """Ranks of one set; where its values are independent beyond doubt, no spectrum is needed."""
+    """Ranks of one set; where its values are surely independent, no spectrum is needed."""
     member, lines = sets.member[index], tolerance.lines(int(sets.size[index]))
     factor = strengths.factor(member)
     if factor is not None and bool(factor.surely_above(lines[0]).all()):

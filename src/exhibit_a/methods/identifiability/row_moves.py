@@ -1,4 +1,4 @@
-"""How far can an attention row be moved, if its head's output is to stay what it was?
+"""Moves attention rows as far as possible while the output of their head stays the same.
 
 Valid rows have no negative weight, the same sum and the same output. For a row a over keys with
 values V let M be an orthonormal basis of the columns of [V, 1]. From x = a, repeatedly:

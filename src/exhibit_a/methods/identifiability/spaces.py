@@ -1,4 +1,4 @@
-"""Onto which space is a row projected, and how is it done for many rows at once?
+"""Finds the space onto which rows are projected, for many rows at once.
 
 These are steps 2 to 5 of ``projection.py``: an orthonormal basis B of the values of all keys that
 are seen, and the rows of a block projected with it. In the precision of the attention an error of

@@ -1,4 +1,4 @@
-"""Which part of the values does not depend on the input?
+"""Finds the part of the values that does not depend on the input.
 
 Values are usually a linear map of the hidden states plus a bias, but where that map sits differs:
 a Linear of its own, a third of a fused one, every third slice of another. So it is observed: when

@@ -1,4 +1,4 @@
-"""How can rows that see almost the same keys share one factorisation?
+"""Lets rows that see almost the same keys share one factorisation (Woodbury's identity).
 
 Let B be an orthonormal basis for the values, (key, width). A row that sees the keys S needs
 G⁻¹z with G = B[S]ᵀB[S] and z = row @ B. Rows of a block see almost the same keys: their union U

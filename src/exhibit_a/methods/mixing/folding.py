@@ -1,4 +1,4 @@
-"""What does a layer do with a token outside its attention? Two matrices for each token say it.
+"""Folds what a layer does with a token outside its attention into two matrices for each token.
 
 Heads are where tokens meet. Everything else in a layer, before and after, is done to every token by
 itself, so that to first order the new state of token t is

@@ -1,4 +1,4 @@
-"""How are hidden vectors and head outputs followed with one push instead of two?
+"""Follows hidden vectors and head outputs in one pushforward instead of two.
 
 Hidden token attribution and head mixing move the same tokens in the same directions and only look
 at different places. Where a model has one stack, both are read off the same derivatives.

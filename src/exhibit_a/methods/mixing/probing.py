@@ -1,4 +1,4 @@
-"""Which changes of the input are pushed through the model, and how is that written down?
+"""The changes of the input that are pushed through the model, exact or by random probes.
 
 A change is a direction at one token of a stack's input. The exact mode takes all d directions at
 every token; a sketch takes a few random ones, the probes, which are orthonormal at every token.

@@ -1,4 +1,4 @@
-"""How does everything that a model computes change when one of its input tokens changes?
+"""Computes how everything in a model changes when one of its input tokens changes (forward mode).
 
 That is a Jacobian times a vector: forward mode. Few models offer it (kernels lack the rule, tracing
 takes seconds), but all can be differentiated backwards, and transposing twice is forward mode:

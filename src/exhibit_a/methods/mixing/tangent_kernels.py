@@ -1,4 +1,4 @@
-"""How can a first derivative be taken without paying for the second? By tangents for curves.
+"""Takes first derivatives without paying for second ones: curves are replaced by their tangents.
 
 Norms, softmax and activations are replaced by value + gradient · change, where the gradient is a
 constant and the change is zero. Value and first derivative are those of the kernel; the second

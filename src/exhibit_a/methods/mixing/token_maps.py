@@ -1,4 +1,4 @@
-"""Which map leads from a hidden vector back to the input vector it started as?
+"""Maps that lead from a hidden vector back to the input vector it started as.
 
 All maps are fitted from a stream, for every layer at once:
 

@@ -1,4 +1,4 @@
-"""Which candidates are nearer to a prediction than the token that it should find?
+"""Counts the candidates that are nearer to a prediction than the token that it should find.
 
 A token is found when no rival is as near as it is. The rivals of a word are other words, those of a
 special token all other tokens; a position with the very same vector is no rival, because nothing

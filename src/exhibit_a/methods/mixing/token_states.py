@@ -1,4 +1,4 @@
-"""How are the hidden states of any number of texts read without keeping them?
+"""Reads the hidden states of any number of texts without keeping them.
 
 Texts are read in windows. Within a window, inputs of the same shape form a batch, so that nothing
 has to be padded, which not every family allows. Each text belongs to one split of the data (train,

@@ -1,4 +1,4 @@
-"""How are the maps from hidden vectors back to input vectors fitted, and how are tokens searched?
+"""Fits the maps from hidden vectors back to input vectors, and searches tokens with them.
 
 The steps of ``token_identifiability`` that read texts: maps and their controls are fitted on train
 texts and chosen on validation texts (1, 3), every token of the test texts is searched among its

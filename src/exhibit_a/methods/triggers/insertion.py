@@ -1,4 +1,4 @@
-"""How is a token inserted into another text, at the same place?
+"""Inserts tokens into another text, at the same place.
 
 A place is a segment and a share of its length, so that it means the same in texts of every length.
 Where a text has fewer segments, the last one takes the token; a text that becomes too long for the

@@ -335,7 +335,7 @@ def _of_each_class(patterns: Sequence[Pattern], count: int) -> dict[int, list[Pa
 
 
 def _as_many(classes: dict[int, list[Pattern]], label: int, count: int) -> list[Pattern]:
-    """So many patterns of a class, or of any where it has none; each may come several times."""
+    """Patterns of a class, or of any where it has none; each may come several times."""
     pool = classes.get(label) or [pattern for pool in classes.values() for pattern in pool]
     return [pool[place % len(pool)] for place in range(count)]
 
