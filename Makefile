@@ -18,6 +18,8 @@ REVIEW := "a gripping , beautifully shot film , though the plot is a little thin
 # Benchmarks are read for names that are no longer there, not for the types that others leave open.
 LEFT_OPEN := $(addprefix --disable-error-code=,arg-type assignment call-arg misc union-attr var-annotated)
 
+COG := $(BIN)/cog -I docs/making -I studies -I tests -p "from cogs import *"
+
 export HF_HUB_OFFLINE = 1
 export TOKENIZERS_PARALLELISM = false
 export OMP_WAIT_POLICY = passive
@@ -25,7 +27,7 @@ export NO_MKDOCS_2_WARNING = 1
 # What was compiled is kept: else every worker and every command that a test starts does it again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo viewer test slow cover plain release runners check format fuzz trust bench peers families models claims studies docs map notebooks clean
+.PHONY: demo viewer test slow cover plain release runners check format fuzz trust bench peers families models claims studies docs map pages notebooks clean
 
 demo: $(RUNS)  ## explain a sentence with the embedded model
 	mkdir -p build
@@ -50,9 +52,9 @@ cover: $(READY)  ## every branch of the code that keeps results is taken by a te
 fuzz: $(READY)  ## attack files, folders, command lines, calls, requests and texts (SEED=, ATTEMPTS=)
 	PYTHONPATH=tests $(BIN)/python -m support.fuzz --seed $(or $(SEED),0) --attempts $(or $(ATTEMPTS),200)
 
-trust: $(READY)  ## attack everything at length, and write docs/trust.md
+trust: $(READY)  ## attack everything at length; `make pages` writes docs/trust.md
 	PYTHONPATH=tests $(BIN)/python docs/making/trust.py --try
-	PYTHONPATH=tests $(BIN)/python docs/making/dtypes.py --measure
+	PYTHONPATH=tests $(BIN)/python docs/making/dtypes.py
 
 plain:  ## the wheel alone in a new environment: what needs no extra works, the rest names its extra
 	rm -rf $(PLAIN)
@@ -84,13 +86,14 @@ runners:  ## the wheel in dist/ by `pipx run` and by `uvx`, without installing i
 	$(RELEASE)/tools/bin/uvx --constraints constraints.txt --from dist/*.whl \
 	  exhibit-a explain --no-html $(REVIEW)
 
-check: $(READY)  ## format, lint, types, import direction
+check: $(READY)  ## format, lint, types, import direction, pages
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	MYPYPATH=src $(BIN)/mypy --config-file= --ignore-missing-imports --follow-imports=silent $(LEFT_OPEN) \
 	  --cache-dir=.mypy_cache/benchmarks benchmarks/*.py
 	$(BIN)/python -m pytest -q tests/test_architecture.py
+	$(COG) --check README.md docs/*.md
 
 format: $(READY)
 	$(BIN)/ruff format .
@@ -136,28 +139,15 @@ studies: $(READY)  ## measure every claim at full size, for hours; stop it and s
 	for part in train heads curves effectiveness pairs trees triggers figures; do \
 	  $(BIN)/python studies/tasks.py $$part --data $(DATA) --work $(WORK)/tasks --figures docs/figures || exit 1; \
 	done
-	$(BIN)/python docs/making/claims.py
-	$(BIN)/python docs/making/measured.py
 
 docs: $(READY)  ## the documentation as a site, into site/index.html
 	$(BIN)/mkdocs build --quiet --strict
 
-map: $(READY)  ## the architecture page, the tables of methods and the list of licences
+map: $(READY)  ## draw the rooms of the package and the imports between them
 	$(BIN)/python docs/making/architecture.py
-	$(BIN)/python docs/making/methods.py
-	$(BIN)/python docs/making/tables.py
-	$(BIN)/python docs/making/glossary.py
-	$(BIN)/python docs/making/gallery.py
-	$(BIN)/python docs/making/verdict.py
-	$(BIN)/python docs/making/context.py
-	$(BIN)/python docs/making/claims.py
-	$(BIN)/python docs/making/measured.py
-	$(BIN)/python docs/making/models.py
-	$(BIN)/python docs/making/tasks.py
-	$(BIN)/python docs/making/gold.py
-	$(BIN)/python docs/making/sizes.py
-	$(BIN)/python docs/making/speed.py
-	$(BIN)/python docs/making/licences.py
+
+pages: map  ## write the tables and numbers of all pages, from docs/data, the registry and the package
+	$(COG) -r README.md docs/*.md
 
 notebooks: $(READY)  ## run the tutorials again, and keep what they said
 	$(BIN)/python docs/making/notebooks.py

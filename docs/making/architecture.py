@@ -1,21 +1,15 @@
-"""Write docs/architecture.md and its picture from the package itself: rooms, arrows, two walks.
+"""The rooms of the package and the imports between them, for docs/architecture.md.
 
-``make map`` runs it; a test sees that the page is what the package is.
+python docs/making/architecture.py      draws the picture (``make map``)
 """
 
 import ast
-import importlib
-import inspect
-import sys
-import tempfile
 from html import escape
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/exhibit_a"
-PAGE, PICTURE = ROOT / "docs/architecture.md", ROOT / "docs/figures/architecture.svg"
+PICTURE = ROOT / "docs/figures/architecture.svg"
 EVERYWHERE = (
     "errors",
     "shapes",
@@ -25,7 +19,6 @@ EVERYWHERE = (
     "progress",
 )  # used by all, so drawn with no arrow
 WIDTH, HEIGHT, GAP, STEP = 116, 34, 46, 14
-TEXT = "a gripping , beautifully shot film"
 
 
 def rooms() -> dict[str, str]:
@@ -128,135 +121,29 @@ def _arrow(start: tuple[int, int], end: tuple[int, int], place: dict[str, tuple[
     return f'<path d="M {x1} {y1} {bend}" fill="none" stroke="#888888"/><path d="{head}" fill="#888888"/>'
 
 
-class Walk:
-    """The steps from room to room of something that runs, in their order, each once."""
-
-    def __init__(self) -> None:
-        self.steps: list[tuple[str, str, str]] = []
-
-    def __enter__(self) -> "Walk":
-        sys.setprofile(self._called)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.setprofile(None)
-
-    def _called(self, frame: FrameType, event: str, _: Any) -> None:
-        module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
-        if event != "call" or not module.startswith("exhibit_a.") or name.startswith(("_", "<")):
-            return
-        before = frame.f_back
-        while before and before.f_globals.get("__name__", "").split(".")[0] != "exhibit_a":
-            before = before.f_back
-        caller = before.f_globals["__name__"] if before else ""
-        if _room(caller) == _room(module) or not callable(getattr(sys.modules[module], name, None)):
-            return
-        step = (_room(module), module.removeprefix("exhibit_a."), name)
-        if step not in self.steps:
-            self.steps.append(step)
-
-
-def _room(module: str) -> str:
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 else ""
-
-
-def told(walk: Walk) -> str:
-    """A walk as a table: the room that is entered, the function, and what it does."""
-    rows = ["| room | function | what it does |", "|---|---|---|"]
-    for room, module, name in walk.steps:
-        if room in EVERYWHERE or room == "numerics":
-            continue
-        function = getattr(importlib.import_module(f"exhibit_a.{module}"), name)
-        does = (inspect.getdoc(function) or "").split("\n")[0].replace("|", "\\|")
-        rows.append(f"| {room} | `{module}.{name}` | {does} |")
-    return "\n".join(rows)
-
-
-def walks() -> tuple[Walk, Walk]:
-    """One ``explain`` and one ``corpus run``, followed."""
-    from exhibit_a.commands.main import main
-
-    found = []
-    with tempfile.TemporaryDirectory() as folder:
-        data = Path(folder) / "texts.tsv"
-        data.write_text(f"sentence\tlabel\n{TEXT}\tpositive\na dull plot\tnegative\n")
-        for words in (
-            ["explain", TEXT, "--html", str(Path(folder) / "page.html"), "--json"],
-            ["corpus", "run", str(data), "--out", str(Path(folder) / "run"), "--json"],
-        ):
-            out, sys.stdout = sys.stdout, open(Path(folder) / "out", "w")  # noqa: SIM115, PTH123
-            try:
-                with Walk() as walk:
-                    main(words)
-            except SystemExit:
-                pass
-            finally:
-                sys.stdout.close()
-                sys.stdout = out
-            found.append(walk)
-    return found[0], found[1]
-
-
-def page() -> str:
-    """The page for newcomers."""
+def known_arrows() -> tuple[dict[str, str], dict[str, set[str]]]:
+    """Every room with what it is for, and the rooms that each imports."""
     known = rooms()
-    arrows = {room: imports(room) & set(known) - set(EVERYWHERE) for room in known}
+    return known, {room: imports(room) & set(known) - set(EVERYWHERE) for room in known}
+
+
+def parts() -> dict[str, str]:
+    """The tables of rooms."""
+    known, arrows = known_arrows()
     order = sorted((r for r in known if r not in EVERYWHERE), key=lambda r: (ranks(arrows)[r], r))
-    table = "\n".join(f"| `{room}` | {known[room]} |" for room in [*EVERYWHERE, *order])
-    inner = "\n".join(
-        f"| `methods/{path.name}` | {ast.get_docstring(ast.parse((path / '__init__.py').read_text('utf-8')))} |"
-        for path in sorted((SOURCE / "methods").iterdir())
-        if (path / "__init__.py").exists()
-    )
-    explain, run = walks()
-    return f"""# Architecture
-
-*Written by `make map` from the package itself; do not edit it by hand.*
-
-A newcomer's page: which rooms there are, which room may use which, and what happens, room by room, when somebody asks.
-
-## Rooms
-
-| room | what it is for |
-|---|---|
-{table}
-
-The methods have a room for each question:
-
-| room | question |
-|---|---|
-{inner}
-
-## Arrows
-
-An arrow leads from a room to one that it imports; what it reaches through another room is not drawn again. Imports
-only point to the left, and a test sees to it. `errors`, `shapes`, `control_characters`, `interrupts`, `extras` and `progress` are used
-everywhere and stand outside the picture. Rooms to the left that need one to the right ask for it by entry point
-(`results/providers.py`).
-
-![The rooms of the package and the imports between them](figures/architecture.svg)
-
-## One `explain`, room by room
-
-What is entered from another room while `exhibit-a explain "{TEXT}"` runs, in the order of the first time:
-
-{told(explain)}
-
-## One `corpus run`, room by room
-
-The same for `exhibit-a corpus run texts.tsv --out run` with its default method:
-
-{told(run)}
-"""
-
-
-def picture() -> str:
-    """The picture of the rooms."""
-    known = [room for room in rooms() if room not in EVERYWHERE]
-    return drawn({room: imports(room) & set(known) for room in known})
+    table = [f"| `{room}` | {known[room]} |" for room in [*EVERYWHERE, *order]]
+    inner = [
+        f"| `methods/{path.parent.name}` | {ast.get_docstring(ast.parse(path.read_text('utf-8')))} |"
+        for path in sorted((SOURCE / "methods").glob("*/__init__.py"))
+    ]
+    return {
+        "rooms": "\n".join(["| room | what it is for |", "|---|---|", *table]),
+        "methods": "\n".join(["| room | question |", "|---|---|", *inner]),
+    }
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    PICTURE.write_text(picture(), encoding="utf-8")
+    known, arrows = known_arrows()
+    PICTURE.write_text(
+        drawn({room: arrows[room] for room in known if room not in EVERYWHERE}), "utf-8"
+    )

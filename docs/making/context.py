@@ -32,9 +32,9 @@ DEAR = ("regression", "self_attribution", "reliance")  # run on the first of the
 HEADING = "| method | prompts | evidence first | 95 % interval | rank correlation with leave one out | forward | backward |"
 
 
-def page() -> str:
-    """The whole page."""
-    return (TEXT.replace("PLANTED", planted()).replace("NEEDLESS", needless()).rstrip()) + "\n"
+def parts() -> dict[str, str]:
+    """What stands on the page beside its words."""
+    return {"PLANTED": planted(), "NEEDLESS": needless()}
 
 
 def rows(name: str) -> list[dict[str, Any]]:
@@ -89,91 +89,3 @@ def interval(hits: int, count: int) -> str:
     """Wilson's interval of a share, in per cent."""
     low, high = (float(end) for end in wilson(torch.tensor(hits / count), count))
     return f"{low:.0%} – {high:.0%}"
-
-
-TEXT = """# Which passage did the answer rest on?
-
-*Written by `make map` from the data of the study; do not edit it by hand.*
-
-A language model is asked a question with passages in front of it. Which of them does its answer owe itself to, and is it
-any of them at all?
-
-```python
-stories = xa.load("stories")  # or a chat model: its template is used
-facts = ["Tom has a red ball.", "Lily has a blue kite.", "The dog likes to run."]
-found = xa.context_attribution(
-    stories,
-    "Lily went to the park. She played with her",
-    facts,
-    answer=" blue kite",
-    template="{passages}\\n\\n{question}",
-)
-found.verdict  # 'The answer rests on passage 2 (… times as likely with it) …'
-found.leave_one_out  # what the answer loses without each passage, in log-probability
-found.scores  # by method: a score for each passage
-found.agreement  # of every method with every referee
-found.html("page.html")  # passages shaded, sentence by sentence
-```
-
-```
-exhibit-a context "Who has the kite?" notes.txt --model FOLDER --html page.html
-exhibit-a context "Who has the kite?" "Tom has a ball." "Lily has a kite." --answer "Lily" --json
-```
-
-Passages come from the command line or from a file: text with blank lines between them, TSV, CSV, JSONL or Parquet.
-
-![The page of a question with its passages](figures/page-context.png)
-
-## What is compared
-
-**Methods** look at one pass over the whole prompt. Any attribution to tokens will do, ours or one of your own; its scores
-for the log-probability of the whole answer are summed over the tokens of every sentence and every passage. A token belongs
-to the sentence in which its first character stands, counted in the text as it was written.
-
-**Referees** ask again without some of the passages, which are left out as if they had never been there.
-
-* *Leave one out*: what the answer loses without each passage, log p(answer | all) − log p(answer | all but one).
-* *Regression* (ContextCite, Cohen-Wang et al., 2024): the answer with random halves of the passages, and a Lasso over which
-  of them were there (α = 0.01 on standardised presence, per token of the answer). Where there are no more subsets than samples,
-  all are asked. ContextCite fits log p/(1 − p); here it is log p, so that both referees speak the same unit. It needs
-  scikit-learn (`pip install 'exhibit-a[compare]'`), or `samples=0` leaves it out.
-
-`agreement` is the rank correlation over passages, and whether both put the same passage first. `predicts` is the rank
-correlation between the answers to the random halves and what a method's scores of the passages kept add up to. The passes of
-everything are counted as they run (`passes`).
-
-## None of them
-
-The answer is also read without any passage. It *needs* the passages if it is more than twice as likely with them
-(log p falls by more than log 2), and a passage if it loses more than that without it alone.
-
-* It needs none: `rests_on` is empty, and the scores of the passages mean nothing, however large they are.
-* It needs them, and none of them alone: some stand in for each other if they add more than log 2 in the regression. If none
-  does, it is *none of them by itself*: passages change an answer by their mere presence too, their form and their topic,
-  and that is not what one of them says.
-
-## Planted evidence
-
-Twelve passages about made-up people, one of which holds the fact that is asked for (SmolLM2-135M-Instruct, about 150 tokens;
-`studies/context.py`, seeds from 2000). The answer is that fact, in a sentence. How often is its passage first?
-
-PLANTED
-
-## Needless passages
-
-The same passages in front of a question that everyone can answer (*What is the capital of France?*), and its right answer.
-
-NEEDLESS
-
-## Limits
-
-* Leaving out changes more than the passage: its neighbours move together. It is what would have happened, not what did.
-* The rule of log 2 is a convention. `need` and `leave_one_out` are there for another.
-* Methods differ in unit: contribution weights and attention are no log-probabilities. Compare ranks, not sizes.
-* Two passages that say the same hide each other from leave one out, and share their score in every method.
-* One stack of self-attention: models with an encoder and a decoder are refused.
-"""
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

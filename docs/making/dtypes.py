@@ -1,20 +1,15 @@
-"""Write the table of number types in docs/trust.md: every method, as a model may be held.
+"""Every method on models held in four ways, beside the same weights in float32: docs/trust.md.
 
-``--measure`` asks every method about small models of eight families, held in four ways, beside the
-same stored weights held in float32, and keeps the differences in docs/data/dtypes.json; without it
-the page is written from them.
+PYTHONPATH=tests python docs/making/dtypes.py      measures again, into docs/data/dtypes.json
 """
 
-import argparse
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
-PAGE, DATA = ROOT / "docs/trust.md", ROOT / "docs/data/dtypes.json"
-BETWEEN = re.compile(r"(<!-- dtypes -->\n).*?(<!-- /dtypes -->)", re.S)
+DATA = ROOT / "docs/data/dtypes.json"
 HELD = ("float32", "bfloat16", "float16", "mixed")
 
 Measured = dict[str, dict[str, dict[str, Any]]]  # by family, number type and method
@@ -66,21 +61,10 @@ def table(found: Measured) -> str:
     return "\n".join([total, "", *rows])
 
 
-def page() -> str:
-    """The page with the table of what was measured."""
-    found: Measured = json.loads(DATA.read_text("utf-8"))
-    text = PAGE.read_text("utf-8")
-    return BETWEEN.sub(lambda marks: marks[1] + "\n" + table(found) + "\n\n" + marks[2], text)
-
-
-def main() -> None:
-    """Measure if that is asked for, and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--measure", action="store_true", help="ask every method again")
-    if parser.parse_args().measure:
-        DATA.write_text(json.dumps(measured(), indent=1) + "\n", "utf-8")
-    PAGE.write_text(page(), "utf-8")
+def parts() -> dict[str, str]:
+    """The table of what was measured."""
+    return {"dtypes": table(json.loads(DATA.read_text("utf-8")))}
 
 
 if __name__ == "__main__":
-    main()
+    DATA.write_text(json.dumps(measured(), indent=1) + "\n", "utf-8")

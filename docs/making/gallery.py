@@ -3,14 +3,12 @@
     python docs/making/gallery.py
 
 `make docs` makes the pages; results are kept and made anew when this script, the version or the
-models inside the package change. `make map` writes docs/gallery.md, which shows them.
+models inside the package change. docs/gallery.md shows them.
 """
 
 import hashlib
 import tempfile
-from collections.abc import Callable
 from contextlib import chdir
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -21,7 +19,6 @@ from exhibit_a.embedded.weights import EMBEDDED, WEIGHTS, embedded_names
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build/gallery"
-PAGE = ROOT / "docs/gallery.md"
 TRANSLATES = "translation" in embedded_names()
 REVIEW = (
     "The story is thin and the middle drags, the jokes are old, and still, against my better "
@@ -98,73 +95,7 @@ def compared() -> xa.Result:
     return xa.compare(*texts, subject=xa.load("sentiment"))
 
 
-@dataclass(frozen=True)
-class Shown:
-    """A page of the gallery: its heading, what it shows, and how its result is made."""
-
-    heading: str
-    about: str
-    maker: Callable[[], xa.Result]
-    views: tuple[str, ...] = ("phone", "dark", "print")  # beside the one on a desk
-
-
-SHOWN = (
-    Shown(
-        "A classifier",
-        "`sentiment` on a review that it gets wrong; the true label stands beside the answer.",
-        classifier,
-    ),
-    Shown("A pair of sentences", "`nli` on a premise and a hypothesis.", pair),
-    Shown("A language model", "`stories` and the four tokens that it generated.", causal),
-    Shown(
-        "A translation",
-        "`translation` from English to German. Which source word does each target word look at?"
-        if TRANSLATES
-        else "a model with an encoder and a decoder. Its weights are random: look at the page, not at the model.",
-        translation,
-    ),
-    Shown(
-        "A picture",
-        "a vision model over a drawing. Its weights are random: look at the page, not at the model.",
-        image,
-    ),
-    Shown(
-        "Two texts side by side",
-        "one word changes. What changed in the answer, the words and the heads? Made by `xa.compare`, or\n"
-        "`exhibit-a compare FIRST SECOND`.",
-        compared,
-        views=(),
-    ),
-)
-HEAD = """# Gallery
-
-*Written by `make map`; do not edit it by hand.*
-
-Live pages, one for each kind of model. Each is a single file without a network: open it, click, press keys, print it, save
-it. `make docs` makes them; `exhibit-a explain` makes yours. Below each: as it looks on a phone, in the dark and on paper.
-"""
-WIDTHS = {"phone": (24, "on a phone"), "dark": (37, "in the dark"), "print": (30, "on paper")}
-
-
-def page() -> str:
-    """docs/gallery.md: every live page with its pictures, which studies/screenshots.py takes."""
-    return "\n".join([HEAD, *map(_section, SHOWN)])
-
-
-def _section(shown: Shown) -> str:
-    name = shown.maker.__name__
-    lines = [
-        f"## {shown.heading}\n",
-        f"[Open the live page](gallery/{name}.html): {shown.about}\n",
-        f"![{shown.heading}: the page](figures/gallery-{name}-desktop.png)\n",
-    ]
-    small = (
-        f'<img src="figures/gallery-{name}-{view}.png" alt="{shown.heading}, {where}" width="{width}%">'
-        for view, (width, where) in WIDTHS.items()
-        if view in shown.views
-    )
-    beside = " ".join(small)
-    return "\n".join([*lines, f"{beside}\n"] if beside else lines)
+MAKERS = (classifier, pair, causal, translation, image, compared)
 
 
 def made(folder: Path = FOLDER) -> dict[str, Path]:
@@ -175,11 +106,11 @@ def made(folder: Path = FOLDER) -> dict[str, Path]:
     stamp = hashlib.sha256(b"".join(made_by)).hexdigest()
     same = kept.exists() and kept.read_text("utf-8") == stamp
     pages = dict[str, Path]()
-    for shown in SHOWN:
-        name = shown.maker.__name__
+    for maker in MAKERS:
+        name = maker.__name__
         saved = folder / f"{name}.safetensors"
         if not (same and saved.exists()):
-            shown.maker().save(saved)
+            maker().save(saved)
         pages[name] = xa.read(saved).html(folder / f"{name}.html")
     kept.write_text(stamp, encoding="utf-8")
     return pages
@@ -188,7 +119,3 @@ def made(folder: Path = FOLDER) -> dict[str, Path]:
 def _digest(model: str) -> bytes:
     """Of the weights of a model inside."""
     return hashlib.sha256((EMBEDDED / model / WEIGHTS).read_bytes()).digest()
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

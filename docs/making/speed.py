@@ -20,142 +20,13 @@ LAYERS, WIDTH, LENGTHS = 6, 384, (32, 128, 512)
 SVD = "thin float32 SVD of V"
 LITTLE = 0.5  # passes; less is not shown
 
-TEXT = """# What does it cost?
 
-*Written by `make map` from the registry and from docs/data; do not edit it by hand.*
-
-## Every method, in forward passes
-
-Processor time of every method on the embedded model (6 layers, width 384), with the capture that it needs, over that of one
-pass of the same model on the same text, one thread (`python benchmarks/costs.py --lengths 32 128 512 --out docs/data/costs.json`). Methods of a data
-set: for each of its texts. Mixing follows {probes} directions of every token here; with all of them it takes as many times as long
-as {probes} go into the width of the model. *Growth* is the exponent of n between the two longest texts, beside that of a pass;
-*declared* is what the doctor reckons with at n = {middle}, which tests compare with counted passes (within a factor of two);
-*peak* is the memory above what was there before, at n = {longest_text}, and *maps* how many sets of all attention maps (layers ×
-heads × n²) are kept. Where a set is large, two are in memory at a time, the model's own and that of the copy that runs; the
-others wait in a file, from which pages are read as they are needed (`tests/trials/test_maps_held.py` counts what is alive).
-`exhibit-a doctor MODEL --length N` gives seconds, and the peak of memory within a factor of 1.5. An empty place was not
-measured: it takes more than half an hour, or another model.
-
-| method | {heads} | growth | declared | peak | maps | few rows |
-|---|{lines}---|---|---|---|---|
-{methods}
-
-## A few rows of a long text
-
-`xa.capture(subject, text, rows="answer" | [-1] | slice(-16, None))` runs the model on its own fused attention (sdpa, or flash
-where it was loaded with it) and keeps, of every site, the asked queries, and all keys and values. The maps of the asked
-rows are computed from these whenever they are used, by the family's own eager attention, and are compared with what the
-kernel gave (*parity*, in the checks of every result). No n × n map is ever formed, and a language model gives its answers
-from the first asked row on. What needs every row says so in one line; `trace.whole()` fetches them.
-
-A Llama shape of 12 layers, 9 heads (3 of keys and values), width 576, vocabulary 49,152, random weights; the last 16 rows;
-one thread, processor time, beside the model's own fused pass over the same inputs; memory is the peak above the loaded model
-(`python benchmarks/rows.py 2048 8192 32768 --patience 600 --out docs/data/rows.json`):
-
-{rows}
-
-Every method that can do with a few rows, with the capture, in passes of the model's own (at the longest: in captures). An empty
-place was not measured.
-
-{row_methods}
-
-{figure}
-
-All maps of {longest} tokens would take {all_maps}. A pass that would not fit is refused before it starts, with the number
-of rows that would. Models without a fused kernel (soft-caps, sinks, families outside the registry) form one layer's maps at
-a time and keep the asked rows of them.
-
-What the rows mean: effective attention, identifiability, alternatives, contribution weights and self-attribution of a row are
-the same numbers as among all rows. Sinks are looked for in the asked rows. Reliance lets the asked rows look evenly and
-leaves all others as they are, which is another question than that about all rows.
-
-## Watching a pass
-
-Processor time of one captured pass beside the bare eager pass over the same inputs, one thread, medians of repeats taken in
-turns (`python benchmarks/capture.py --out docs/data/capture.json`). *Own maps* is what transformers gives with
-`output_attentions` and `output_hidden_states`; *all kept* is maps, values and states.
-
-{capture}
-
-## Effective attention
-
-All {effective_heads} heads of a BERT-base and of a GPT-2 at {effective_tokens} tokens, beside one eager forward pass of the same model: one thread,
-processor time, medians taken in turns. The projection alone gives maps, ranks and tolerances; `effective_attention` gives all that
-it has. A thin float32 decomposition of the values with two products gives maps without ranks, and none for a causal mask,
-where every row has a space of its own (`python benchmarks/effective.py --out docs/data/effective.json`).
-
-{effective}
-
-Memory of one layer of 12 heads at {peak_tokens} tokens, in a process that does nothing else:
-
-{peaks}
-
-## A trial
-
-A whole trial of the embedded model without pictures, in forward passes: its processor time over that of one pass of the same model
-on the same text, one thread (`python benchmarks/trial.py --out docs/data/trial.json`). A trial is meant to take 150 at most. An
-empty place: that stage has nothing to do there, or is left out.
-
-{trial}
-
-What makes it cheap, and changes no number beyond its rounding:
-
-* with frozen maps, what a head averages is one product of its map with the values of all copies side by side, and what it averages
-  evenly is a mean: no copy has maps of its own;
-* queries and keys are not made for heads whose maps are given. Which modules only make these is tried once for a model, on a probe:
-  no gradient reaches the answer from them, and with NaN in their place it stays the same to the last bit;
-* ranks that keys decide, and the search for other valid maps, need Σ w k kᵀ for many rows w: one product serves all of them. Most
-  rows are settled by a triangular factor, the others by their eigenvectors;
-* from {long} tokens on, replays that only change what heads averaged run on the model's fused kernel.
-
-And what is limited: in a long text, other valid maps are searched for in the rows that contribute most to the heads that carry the
-answer, and in a few of every head; all others count as those. Of {mixed} tokens or fewer, mixing is estimated with 2 to {probes}
-probes; of more tokens only where `probes=` asks for it.
-
-## Starting, and going through a corpus
-
-`exhibit-a explain` of 20 words, cold: processor seconds of its parts, one thread, the least of {start_runs} processes
-(`python benchmarks/start.py --out docs/data/start.json`).
-
-{start}
-
-What a corpus runs of the embedded model (6 layers), beside one bare pass over the same texts: the work of its matrices going
-forwards, and processor time (`python benchmarks/corpus_passes.py --out docs/data/corpus-passes.json`).
-
-{corpus}
-
-Self-attribution walks a path at every site. Three things make that cheap, and none makes it less exact:
-
-* a replay begins at the layer of the site, and copies of a text, which differ in α alone, meet the queries, keys and values of that
-  layer once;
-* of the last layer, what is behind attention is computed for the rows that the answer is read from. Which these are is tried on
-  every text: with NaN in all others, the answer must stay the same to the last bit;
-* points are used again. Five Lobatto points have both ends of the path among them, of which one pass gives all gradients at α = 1, and
-  nine and seventeen contain those before. As a sum can close before its parts do, five and nine must close with half the gap that is
-  allowed.
-
-The table compares the edges of each site with those of {quadrature_points} points
-(`python benchmarks/quadrature.py --out docs/data/quadrature.json`), on {quadrature_embedded} texts of the embedded models and in
-{quadrature_rough} rough ones, whose weights are random and large. Passes are those that begin at a site's layer, with all rows.
-
-{quadrature}
-
-## Beside other libraries
-
-The same work on the same model and input in one process, one thread, processor time, the least of repeats taken in turns
-(`make peers`); above 1, ours is the faster.
-
-{peers}
-"""
-
-
-def page() -> str:
-    """The whole page."""
+def parts() -> dict[str, str]:
+    """What stands on the page beside its words."""
     measured = _read("rows.json")
     longest = max(map(int, measured), default=0)
     maps = 12 * 9 * float(longest) ** 2 * 4 / 1e9
-    return TEXT.format(
+    return dict(
         middle=LENGTHS[1],
         longest_text=LENGTHS[-1],
         heads=" | ".join(f"n = {length}" for length in LENGTHS),
@@ -408,4 +279,3 @@ if __name__ == "__main__":
     stored = _read("rows.json")
     if stored:
         draw(stored)
-    PAGE.write_text(page(), "utf-8")

@@ -20,7 +20,6 @@ from told import (
     NONE,
     ROOT,
     cell,
-    fill,
     ledger,
     lines,
     listed,
@@ -53,33 +52,30 @@ CAPTIONS = {
 }
 
 
-def page() -> str:
-    """The whole page."""
-    return fill(
-        TEXT,
-        {
-            "MODELS": models(),
-            "TRIES": tries(),
-            "EFFECTIVENESS": effectiveness(),
-            "LOST": lost(),
-            "LEAST": along("least"),
-            "MOST": along("most"),
-            "HALF": half(),
-            "AGREE": agree(),
-            "PAIRS": pairs(),
-            "INHERITED": inherited(),
-            "TREES": trees(),
-            "TRIGGERS": triggers(),
-            "CONTROLS": controls(),
-            "COMMANDS": usage("tasks.py"),
-            "F-EFFECTIVENESS": pictures("tasks-effectiveness", CAPTIONS),
-            "F-PRUNING": pictures("tasks-pruning", CAPTIONS),
-            "F-IMPORTANCE": pictures("tasks-importance", CAPTIONS),
-            "F-PAIRS": pictures("tasks-pairs", CAPTIONS),
-            "F-TREES": pictures("tasks-tree", {}),
-            "F-OTHERS": pictures("tasks-", CAPTIONS, but=(*CAPTIONS, "tasks-tree")),
-        },
-    )
+def parts() -> dict[str, str]:
+    """What stands on the page beside its words, by its marks."""
+    return {
+        "MODELS": models(),
+        "TRIES": tries(),
+        "EFFECTIVENESS": effectiveness(),
+        "LOST": lost(),
+        "LEAST": along("least"),
+        "MOST": along("most"),
+        "HALF": half(),
+        "AGREE": agree(),
+        "PAIRS": pairs(),
+        "INHERITED": inherited(),
+        "TREES": trees(),
+        "TRIGGERS": triggers(),
+        "CONTROLS": controls(),
+        "COMMANDS": usage("tasks.py"),
+        "F-EFFECTIVENESS": pictures("tasks-effectiveness", CAPTIONS),
+        "F-PRUNING": pictures("tasks-pruning", CAPTIONS),
+        "F-IMPORTANCE": pictures("tasks-importance", CAPTIONS),
+        "F-PAIRS": pictures("tasks-pairs", CAPTIONS),
+        "F-TREES": pictures("tasks-tree", {}),
+        "F-OTHERS": pictures("tasks-", CAPTIONS, but=(*CAPTIONS, "tasks-tree")),
+    }
 
 
 def models() -> str:
@@ -404,135 +400,3 @@ def controls() -> str:
                 ends, "They take more on", "They take less on", "The interval holds 0 on"
             )
     return said
-
-
-TEXT = """# Four tasks, one question
-
-*Written by `make map` from docs/data/tasks-\\*.jsonl and docs/data/claims.jsonl, which `studies/tasks.py` writes; do not edit it
-by hand.*
-
-Which heads, and which words, does an answer rest on, and is attribution better at naming them than attention? Hao et al.
-(AAAI 2021) ask it of BERT-base on four tasks. Here it is asked of small classifiers (6 layers, 12 heads of width 32) on SST-2,
-a subset of MNLI, RTE and MRPC. What each method computes is told on other pages: [attribution](attribution.md),
-[heads](heads.md), [trees](trees.md), [triggers](triggers.md). What the claims of the paper came to is on
-[one page with all others](claims.md).
-
-## The models
-
-All four classifiers come from all-MiniLM-L6-v2. SST-2 and MNLI have those that come with the package (`sentiment`, `nli`); RTE
-and MRPC were trained for this page. Intervals are Wilson's; that of F1 is a bootstrap over examples.
-
-{MODELS}
-
-Classes are not of equal size: MRPC has more paraphrases than other pairs, so its accuracy says less than it seems.
-
-RTE and MRPC have few training examples. So they were also trained by way of MNLI: `nli` was trained further instead of the
-encoder itself. A tenth of the training data was put aside, and that slice alone says which epoch and which of the models is
-kept. The development set took no part in it. The best accuracy on the slice is therefore a little too friendly; the table
-above is not.
-
-{TRIES}
-
-## A head or two
-
-Every example ranks the heads of each layer for itself, and loses the first one, the first two, and so on of every layer at
-once. By *attribution* the first head is the one with the strongest edge for the right class; by *attention* the one that is
-surest of where it looks; *random* is an order by lot. *With only the first two*: all other heads of each layer are silenced.
-
-{EFFECTIVENESS}
-
-{LOST}
-
-{F-EFFECTIVENESS}
-
-## One ranking for all examples
-
-All heads of all layers are ranked once, on examples that no classifier was trained on, and silenced in that order, a tenth
-of them at a time, on other examples. Five measures make the ranking: `attribution`, `taylor`, `ablation` and `attention` are
-those of [heads.md](heads.md); `reliance` is the mean size of a head's part in [reliance](attribution.md). The number is the
-mean accuracy over the whole curve, from all heads to none.
-
-The least important heads go first. A good ranking keeps accuracy high:
-
-{LEAST}
-
-The most important heads go first. A good ranking brings accuracy down at once, so lower is better:
-
-{MOST}
-
-Differences example by example, the least important first. Above 0, the ranking by attribution is the better one:
-
-{HALF}
-
-{F-PRUNING}
-
-## Do the measures name the same heads?
-
-Rank correlation (Spearman) of each measure with attribution over the 72 heads of a task's classifier:
-
-{AGREE}
-
-{F-IMPORTANCE}
-
-## Are like tasks alike?
-
-The correlation of the importance of heads in two tasks, over 72 heads: Pearson, with intervals from heads drawn again, and
-by attribution also that of the ranks, because a few strong heads decide the first. MNLI and RTE ask the same question, so
-the paper expects them to be alike. {INHERITED} *RTE alone* is the best classifier of RTE that never saw MNLI; it is ranked by
-attribution only.
-
-{PAIRS}
-
-{F-PAIRS}
-
-Even unlike tasks share where they began: all classifiers come from the same encoder.
-
-## Trees
-
-Three short development examples of each task that are answered rightly, and their attribution trees. An answer that rests
-on a tree should suffer without its words, and more than without as many random ones. *Answer lost* is the fall of its
-probability.
-
-{TREES}
-
-{F-TREES}
-
-These are examples to look at, not a measurement: three for each task. Over many sentences it is measured in
-[claims.md](claims.md).
-
-## Triggers
-
-Words of the strongest edges of training examples, put into development examples in the same places. *Drop* is the accuracy
-that the classes lose that the pattern does not speak for; below 0 they gain. Two controls stand beside it: the words of the
-largest raw attention, and random words of the texts.
-
-{TRIGGERS}
-
-Over all patterns of a task:
-
-{CONTROLS}
-
-{F-OTHERS}
-
-## Run it
-
-{COMMANDS}
-
-DATA is a folder with SST-2, MNLI-subset, RTE and MRPC; WORK keeps models and results, so that each part can be stopped and
-started again. `figures` draws from docs/data alone.
-
-## Limits
-
-* Rankings by attribution, Taylor and ablation know the right class of each example; attention and reliance do not. In *A
-  head or two* the order is made from the same example that is then judged, so attribution has that much of a start.
-* No random ranking stands beside the curves of *One ranking for all examples*. Read the measures against each other.
-* Rankings rest on few examples, and their own errors are not in the intervals: those of pairs of tasks draw heads again,
-  those of curves draw examples again.
-* Means along a curve count the end, where no head is left and every ranking gives the same.
-* Patterns of triggers are few, so a mean over them has a wide interval.
-* Heads are silenced, not retrained. RTE and MRPC were trained once for each row of the table of tries, with one seed.
-"""
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

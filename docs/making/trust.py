@@ -1,16 +1,14 @@
-"""Write the table of docs/trust.md: what was tried, how often, and what happened.
+"""What was tried to break the package, how often, and what happened: the table of docs/trust.md.
 
 ``make trust`` really tries it all (some minutes of one core) and keeps the counts in
-``trust.json``, row by row, each with a digest of the package as it was attacked, and the page says
-which that was; without ``--try`` the page is written from them. Rows whose digest is that of the package as it is are not tried again, and a long
-row goes on where it was, so that the same command can be given again after a kill. A test sees that
-the page is what the counts say, and tries a part of it again.
+``trust.json``, row by row, each with a digest of the package as it was attacked. Rows whose digest
+is that of the package as it is are not tried again, and a long row goes on where it was, so that
+the same command can be given again after a kill. A test tries a part of it again.
 """
 
 import argparse
 import hashlib
 import json
-import re
 import sys
 import tempfile
 import time
@@ -22,10 +20,9 @@ from pathlib import Path
 from typing import NamedTuple, TypedDict
 
 ROOT = Path(__file__).parents[2]
-PAGE, COUNTS = ROOT / "docs/trust.md", ROOT / "docs/making/trust.json"
+COUNTS = ROOT / "docs/making/trust.json"
 PARTS = ROOT / "build/trust"  # of rows that are not finished
 PART = 125  # attempts after which the counts of a row are kept
-BETWEEN = re.compile(r"(<!-- attempts -->\n).*?(<!-- /attempts -->)", re.S)
 BAD = ("traceback", "many lines", "different", "hung", "lost")  # what must never happen
 INPUTS = "bad inputs"  # the kind of attempts whose input is bad
 ALL = 10**6  # more than there are
@@ -198,10 +195,9 @@ def _total(counts: dict[str, Counts]) -> str:
     )
 
 
-def page(rows: dict[str, Row]) -> str:
-    """The page with the table of these rows."""
-    text = PAGE.read_text("utf-8")
-    return BETWEEN.sub(lambda marks: marks[1] + "\n" + table(rows) + "\n" + marks[2], text)
+def parts() -> dict[str, str]:
+    """The table, from what was recorded."""
+    return {"attempts": table(recorded())}
 
 
 def recorded() -> dict[str, Row]:
@@ -246,7 +242,7 @@ def tried(entry: Attempts, seed: int) -> Counts:
 
 
 def main() -> None:
-    """Try what is asked for, and write the page."""
+    """Try what is asked for, and keep the counts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--try", dest="trying", action="store_true", help="really try it")
     parser.add_argument("--only", action="append", help="only this one; give it again for more")
@@ -265,7 +261,6 @@ def main() -> None:
         rows = recorded() | {entry.name: row}
         COUNTS.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n", "utf-8")
     sys.stdout.write(f"of an older state: {', '.join(older()) or 'no row'}\n")
-    PAGE.write_text(page(recorded()), "utf-8")
 
 
 if __name__ == "__main__":

@@ -31,24 +31,21 @@ TEXTS = (  # what the three screenshots show
 )
 
 
-def page() -> str:
-    """The whole page."""
+def parts() -> dict[str, str]:
+    """The sections of the page that numbers decide."""
     rows = words.rows(DATA / "planted.jsonl")
-    sections = (
-        OPENING,
-        screenshots(),
-        thresholds(),
-        planted(rows),
-        sentences(words.rows(DATA / "sentences.jsonl")),
-        language(words.rows(DATA / "language.jsonl")),
-        estimators(
+    return {
+        "screenshots": screenshots(),
+        "thresholds": thresholds(),
+        "planted": planted(rows),
+        "sentences": sentences(words.rows(DATA / "sentences.jsonl")),
+        "language": language(words.rows(DATA / "language.jsonl")),
+        "estimators": estimators(
             words.rows(DATA / "reliance.jsonl"), words.rows(DATA / "reliance-planted.jsonl")
         ),
-        passes(words.rows(DATA / "passes.jsonl")),
-        pictures(),
-        LIMITS,
-    )
-    return "\n\n".join(section.strip() for section in sections if section) + "\n"
+        "passes": passes(words.rows(DATA / "passes.jsonl")),
+        "pictures": pictures(),
+    }
 
 
 def table(header: tuple[str, ...], lines: list[tuple[object, ...]]) -> str:
@@ -451,79 +448,3 @@ is better on other texts."""
 def _mean(entry: dict[str, Any]) -> str:
     low, high = entry["interval"]
     return f"{entry['mean']:.3f} [{low:.3f}, {high:.3f}]"
-
-
-OPENING = """
-# The verdict: is this attention evidence?
-
-*Written by `docs/making/verdict.py` from the data of the study; do not edit it by hand.*
-
-```
-exhibit-a explain "…"          # the summary, and report.html to look around in
-```
-
-```python
-trial = xa.trial(xa.load("sentiment"), "a gripping , beautifully shot film")
-trial.advice  # what to do, in a sentence
-trial.verdict  # the sentence for the text
-trial.of(site=3, head=9)  # HeadVerdict: the word, the reason, and all numbers
-trial.reliance  # how far the answer rests on where each head looks
-trial.carriers  # the smallest set of heads found that carries the answer
-trial.html("report.html")
-```
-
-One pass of the model is examined by every method that applies; a method that does not apply is listed in
-`trial.skipped` with its reason. Every head gets one of five words, and no word comes without its numbers.
-
-## Three questions
-
-| question | number | from |
-|---|---|---|
-| Does the answer rest on where it looks? | `reliance`: its share in what the margin (log-odds of the answer) loses when all heads look evenly; `one_head`: what it takes alone; `steering`: what it takes when all other maps may follow | `xa.reliance` and interventions |
-| Are its weights determined? | `distance`: total variation between a row and the farthest other valid row found (not negative, same sum, same output of the head); rows count by what they contribute | `attention_identifiability`; a search over all rows, or in a long text over those that contribute most, for which the others are taken to be alike |
-| Does it point where its contribution comes from? | `pointing`: cosine of the weights of a row and of what its keys contributed, compared with the median key; `coherence`: how far its rows speak for the same side (1: all, 0: as many against as for); `chance`: p-value of a share as large with permuted rows | the gradients of `xa.reliance` |
-
-## Five words
-
-| word | a head | a text |
-|---|---|---|
-| **evidence** | the answer rests on it, its weights are determined, it points, and its rows speak for one side (or its share is told from chance) | most of the shares of heads are evidence, and permuted rows move the answer too, two standard errors beyond the line |
-| **contested** | the answer rests on it, but other valid weights, `distance` away or farther, give the same output | most of the shares are contested: show effective attention instead |
-| **misleading** | the answer rests on it, but its weights lie elsewhere than its contribution | most of the shares are misleading: show attribution instead |
-| **no effect** | no share, no effect alone, and it steers no other head | the answer stays when all heads look evenly, and no head carries any of it |
-| **undetermined** | a check failed, a budget ended, it only steers others, its rows speak for and against each other as rows dealt at random would, or the weights of its layer are random numbers | the same, for most of the shares |
-
-A head *carries* when its share or its effect alone is at least `carries` (5 %) of the margin. It is *shared* when it carries
-but takes less than half of its share alone: other heads stand in for it. Doubts cap the word: what is not known for sure
-is *undetermined*, never *evidence* or *no effect*. Every line is a field of `xa.Thresholds`:
-`xa.trial(..., thresholds=xa.Thresholds(carries=0.02))`.
-"""
-
-LIMITS = """
-## Limits
-
-* **Fixed maps do not see steering.** Shares are measured with all maps frozen. A head that acts by moving where other heads
-  look has none; it is found by making it even with all maps free to follow, and called *undetermined*, not *evidence*.
-  Heads without a share are first asked all together: two that steer against each other could hide.
-* **Even attention is one baseline.** Another one (zero, permuted rows, the mean over texts) gives other shares. Permuted
-  rows stand beside it as a control, and a text is not called *evidence* where it is not certain that they move the answer.
-* **One text says nothing about others.** The word belongs to this answer on this text.
-* **Random weights.** A layer whose weight matrices cannot be told from their own entries in random order is never evidence.
-  The test sees no more than that: a layer that was trained on another task, or on noise, has structure and passes.
-* **Planted heads are clearer than real ones.** They do much or nothing; precision and recall above are those of clear cases.
-* **A search for alternatives is a lower bound.** *Contested* is said too rarely rather than too often. Where the text is
-  long, only the rows that contribute most are searched, and `checks` says how many of how many.
-* **Pointing contains the weights.** Contributions are weights times gradients, so a sharp row points where it looks unless the
-  value there says nothing. A low cosine is telling; a high one is not proof.
-* **Not to look is a contribution, too.** Where most keys of a row speak against the answer, a key that says nothing does
-  better than they, and weight on it counts. A head that rests its weight on an empty token for that reason is not called
-  misleading: *misleading-causal* of the planted kinds has mostly silent tokens for that reason.
-* **A row of two keys proves little.** Half of all permutations leave it as it is. Where the decisive row is that short and
-  others contradict it, a head can be *undetermined* though it is evidence.
-* **Positions are not words.** In higher layers a position holds a mixture; `trial.hidden` and `trial.mixing` say how much of
-  each word is left.
-"""
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,48 +1,33 @@
-"""Write docs/claims.md: every claim of the founding documents and what became of it.
+"""Every claim of the founding documents and what became of it, for docs/claims.md.
 
-``make map`` runs it; a test sees that the page is what docs/data/claims.jsonl and the claims
-(``studies/claims.py``) give. Every word on it is derived from the measurements.
+Every word is derived from the measurements in docs/data/claims.jsonl and the claims in
+``studies/claims.py``.
 """
 
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT / "studies"))
-
-from claims import CLAIMS, DOCUMENTS, UNMEASURED, WORDS, Claim, Test  # noqa: E402
-from measurements import FILE, Measurement, kept  # noqa: E402
-from operations import SHAPES  # noqa: E402
-
-PAGE = ROOT / "docs/claims.md"
-OPENING = """# What held and what did not
-
-*Written by `make map` from docs/data/claims.jsonl, which the studies write; do not edit it by hand.*
-
-The documents that this package rests on make claims. Each is put to real weights here. A word is never typed: a claim
-names measurements and the range in which each bears it out. It *holds* where the whole 95 % interval of every measurement
-lies in its range, *holds in part* where that is true of some, *does not hold here* where it is true of none and one lies
-outside, is *undecided here* where every interval has a foot on both sides, and *not measured yet* where a measurement is missing.
-What cannot be asked here says why. "Here" is meant: these are small models, mostly `sentiment` (6 layers, 12 heads of width 32); the largest is
-`all-mpnet-base-v2` (12 layers, 12 heads of width 64), which has the size of BERT-base.
-
-See also the longer stories: [four tasks](tasks.md), [people's marks](gold.md), [larger models](sizes.md).
-
-"""
+from claims import CLAIMS, DOCUMENTS, UNMEASURED, WORDS, Claim, Test
+from measurements import FILE, Measurement, kept
+from operations import SHAPES
 
 
-def page(known: Mapping[str, Measurement] | None = None) -> str:
-    """The whole page."""
+def parts(known: Mapping[str, Measurement] | None = None) -> dict[str, str]:
+    """What stands on the page beside its words."""
     found = kept(FILE) if known is None else known
-    sections = [OPENING + overview(found), surprises(found)]
     numbers = {claim.title: place for place, claim in enumerate(CLAIMS, start=1)}
+    sections = []
     for document, title in DOCUMENTS.items():
         claims = [claim for claim in CLAIMS if claim.document == document]
-        told = [section(numbers[claim.title], claim, found) for claim in claims]
-        sections.append(f"## {title}\n\n" + "\n\n".join(told))
-    sections += [people(found), widths(), again()]
-    return "\n\n".join(sections) + "\n"
+        sections.append(f"## {title}")
+        sections += [section(numbers[claim.title], claim, found) for claim in claims]
+    return {
+        "overview": overview(found),
+        "surprises": surprises(found),
+        "claims": "\n\n".join(sections),
+        "people": people(found),
+        "widths": widths(),
+        "again": again(),
+    }
 
 
 def overview(known: Mapping[str, Measurement]) -> str:
@@ -249,7 +234,3 @@ def again() -> str:
 
 `make claims DATA=FOLDER` runs the cheap studies on smaller samples and says for every number whether the new interval meets
 the stored one. `make studies DATA=FOLDER` runs all of them at full size, for hours; each can be stopped and goes on. FOLDER holds SST-2, MNLI-subset, RTE, MRPC, wikitext-2, sst-trees and movie-rationales."""
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,7 +1,4 @@
-"""Write docs/tables.md: which columns the table of every result has, from its annotations.
-
-``make map`` runs it; a test sees that the page is what the classes say.
-"""
+"""The columns of the table of every result, from its annotations, for docs/tables.md."""
 
 import ast
 import dataclasses
@@ -20,83 +17,35 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from fields import comment_on
 
-PAGE = Path(__file__).parents[2] / "docs/tables.md"
-HEAD = """# Results as tables
-
-*Written by `make map` from the classes themselves; do not edit it by hand.*
-
-```python
-result.to_pandas()  # a table; which columns it has is said below, result by result
-result.to_xarray()  # one labelled array for each field
-result.to_latex(top=6)  # the short table that the command line prints, for a paper (booktabs)
-trial.to_pandas()  # one row for each head: where it stands, its verdict, every number behind it
-trial.to_pandas(what="pictures")  # one row for each picture, with its advice
-trial.to_pandas(what="long")  # every tensor, as for other results
-compared.to_pandas(what="words")  # of xa.compare: heads, words, answers or tensors
-run.to_pandas()  # of a run over a data set, one row for each text
-```
-
-`to_latex` gives the same rows as the command line, at most {longest} of them; a longer table is refused with the advice to
-ask for the first ones (`top=`). The tables of a run over a data set have a page of their own:
-[a million texts](corpus.md).
-
-## One row for each head: `trial.to_pandas()`
-
-| column | what it says |
-|---|---|
-| `stack`, `layer`, `kind`, `head` | where the head stands; kind is self or cross |
-{heads}
-
-## One row for each picture: `trial.to_pandas(what="pictures")`
-
-| column | what it says |
-|---|---|
-{pictures}
-
-## Two results side by side: `xa.compare(…).to_pandas(what=…)`
-
-Without `what`, the first of these that is known.
-
-| what | column | what it says |
-|---|---|---|
-{compared}
-
-## Results that are lists
-
-| result | column | what it says |
-|---|---|---|
-{lists}
-
-## The long table
-
-Every other result is made of tensors, and its table is long: a row is one number. `field` says which, a column for each
-axis says where, and `value` is the number. Where the places on an axis have names (tokens, words, pictures), a second column
-has them, such as `key_token`. An axis that a field does not have is empty in its rows.
-
-| result | field | axes | what it says |
-|---|---|---|---|
-{fields}
-"""
 SAID = {"word": "the verdict", "reason": "why, in a sentence", "head": "its number in the layer"}
 NOT_IN_ROWS = {xa.HeadVerdict: ("site", "head"), Picture: ("scores",)}
 
 
-def page() -> str:
-    """The whole page."""
-    from exhibit_a.report.latex import LONGEST
-
+def parts() -> dict[str, str]:
+    """The tables of docs/tables.md."""
     tables = get_args(comparison.ComparisonTable)
     changes = {name: _record(get_type_hints(xa.Comparison)[name]) for name in tables}
-    return HEAD.format(
-        longest=LONGEST,
-        heads=_rows(_told(xa.HeadVerdict)),
-        pictures=_rows(_told(Picture) | {"words": "of the text, the most important first"}),
-        compared="\n".join(_rows(_told(kind), f"`{what}`") for what, kind in changes.items()),
-        lists="\n".join(
-            _rows(kind.columns, f"`{kind.__name__}`") for kind in _kinds() if kind.columns
+    place = "| `stack`, `layer`, `kind`, `head` | where the head stands; kind is self or cross |"
+    words = {"words": "of the text, the most important first"}
+    return {
+        "heads": _table("column", place, _rows(_told(xa.HeadVerdict))),
+        "pictures": _table("column", _rows(_told(Picture) | words)),
+        "compared": _table(
+            "what | column", *(_rows(_told(kind), f"`{what}`") for what, kind in changes.items())
         ),
-        fields="\n".join(row for kind in _kinds() for row in _fields(kind)),
-    )
+        "lists": _table(
+            "result | column",
+            *(_rows(kind.columns, f"`{kind.__name__}`") for kind in _kinds() if kind.columns),
+        ),
+        "fields": _table(
+            "result | field | axes", *(row for kind in _kinds() for row in _fields(kind))
+        ),
+    }
+
+
+def _table(columns: str, *rows: str) -> str:
+    rule = "|---" * (columns.count("|") + 2) + "|"
+    return "\n".join([f"| {columns} | what it says |", rule, *rows])
 
 
 def _kinds() -> list[type[Result]]:
@@ -154,7 +103,3 @@ def _comments(kind: type) -> dict[str, str]:
                     name = line.target.id
                     told[name] = comment_on(lines, line.lineno - 1) or SAID.get(name, "")
     return {name: text.replace("|", "\\|") for name, text in told.items()}
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,79 @@
+"""Tables and numbers of pages come from data; ``make check`` sees that pages are what they give."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SHOWN = re.compile(r"!\[[^\]]*\]\((figures/[^)]+)\)")
+
+
+@pytest.fixture(autouse=True)
+def scripts(monkeypatch):
+    """What cog blocks import, as `make pages` has it; forgotten afterwards."""
+    known = set(sys.modules)
+    monkeypatch.syspath_prepend(str(ROOT / "docs/making"))
+    yield
+    for name in set(sys.modules) - known:
+        if str(ROOT / "docs/making") in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+def test_a_table_replaces_the_one_before_it(tmp_path, capsys):
+    from tables import keep, kept
+
+    path = tmp_path / "tables.jsonl"
+    keep("first", ["a", "b"], [[1, 0.25]], path, "python studies/x.py")
+    keep("second", ["a"], [[2]], path, "python studies/x.py")
+    keep("first", ["a", "b"], [[3, 0.5]], path, "python studies/x.py")
+    assert "| 3 | 0.5 |" in capsys.readouterr().out
+    assert list(kept(path)) == ["second", "first"]
+    assert kept(path)["first"]["rows"] == [["3", "0.5"]]
+
+
+def test_every_licence_is_known():
+    from licences import parts
+
+    assert "| not stated" not in parts()["libraries"]
+    for name in ("torch", "transformers", "rich", "captum", "starlette", "pytest"):
+        assert f"\n| {name} | " in parts()["libraries"]
+
+
+def test_every_claim_has_its_command_and_its_word_from_the_measurements():
+    from findings import CLAIMS, parts
+
+    sections = parts()["claims"].split("\n### ")[1:]
+    assert len(sections) == len(CLAIMS)
+    for section in sections:
+        assert "\n* `python " in section
+    empty = parts(known={})["claims"]
+    assert empty.count("not measured yet") > parts()["claims"].count("not measured yet")
+
+
+@pytest.mark.parametrize("name", ["tasks", "gold", "sizes"])
+def test_a_part_without_data_has_no_measured_number(name, tmp_path, monkeypatch):
+    import importlib
+
+    told = importlib.import_module("told")
+    monkeypatch.setattr(told, "DATA", tmp_path)
+    made = "\n".join(importlib.import_module(name).parts().values())
+    assert told.MISSING in made
+    assert not re.search(r"\d\.\d|\d %(?! )", made.replace("95 %", "").replace("all-", ""))
+
+
+def test_every_figure_of_a_page_is_there():
+    pages = [path.read_text("utf-8") for path in (ROOT / "docs").glob("*.md")]
+    shown = {path for page in pages for path in SHOWN.findall(page)}
+    assert len(shown) > 50
+    assert not [path for path in shown if not (ROOT / "docs" / path).exists()]
+
+
+def test_the_example_of_a_method_of_your_own_runs():
+    text = (ROOT / "docs/own-methods.md").read_text("utf-8")
+    code = text.split("```python\n")[1].split("```")[0]
+    names = {}
+    exec(compile(code, "own-methods.md", "exec"), names)
+    assert names["judged"].attributions == ("surprise", "raw", "random")
+    assert len(names["scores"].scores) == len(names["trace"].tokens)
