@@ -99,6 +99,7 @@ def one_of_each(child):
     series = (blocks.Series("one", ((0.0, 1.0), (1.0, 2.0)), mark="bars"),)
     return {
         "table": blocks.Table(f"{CORNER} table", columns, rows),
+        "table of a terminal": blocks.Table("", columns, rows, on_page=False),
         "maps": blocks.Maps((blocks.Mode("m", f"{CORNER} mode", (maps,)),), (site,)),
         "chart": blocks.Chart("x", f"{CORNER} y", series, names=("left", "right")),
         "grid": blocks.Grid(("r",), ("c", "d"), torch.rand(1, 2), f"{CORNER} grid"),
@@ -118,7 +119,8 @@ LOWERED = {  # where each kind of block must be found
     "maps": {"page", "notebook", "figure"},
     "chart": {"page", "figure"},
     "grid": {"figure"},
-    "heat maps": {"page", "terminal"},
+    "heat maps": {"page"},
+    "table of a terminal": {"terminal", "latex", "notebook"},
     "summary": {"page", "terminal", "notebook"},
 }
 
@@ -137,7 +139,7 @@ def test_a_new_kind_of_result_needs_one_function(kind):
     found = {"page"} if CORNER in view(child).header_json() else set()
     found |= {"terminal"} if CORNER in printed(child) else set()
     found |= {"notebook"} if CORNER.lower() in child._repr_html_().lower() else set()
-    if kind == "table":
+    if "table" in kind:
         assert r"25\%" in child.to_latex()
         found |= {"latex"} if CORNER in child.to_latex() else set()
     if kind in ("maps", "chart", "grid"):

@@ -276,10 +276,6 @@ class HeatMap:
     loss: float  # the same in log-odds
     scores: list[float]  # of every word
 
-    def first(self, count: int) -> list[int]:
-        """The places of the most important words; of equals the earlier first."""
-        return sorted(range(len(self.scores)), key=lambda place: -self.scores[place])[:count]
-
 
 @dataclass(frozen=True)
 class HeatMaps:

@@ -50,9 +50,10 @@ def latex_table(result: Result, *, top: int | None = None) -> str:
             f"The table has {len(rows)} rows and a page takes {LONGEST}; ask for the first with "
             "top=."
         )
+    known = [column for column in table.columns if column.brief] or table.columns
     columns = [
         (heading, values, column.form)
-        for column in table.columns
+        for column in known
         for heading, values in split_intervals(column.name, [row[column.key] for row in rows])
     ]
     sides = "".join("l" if _has_words(values) else "r" for _, values, _ in columns)

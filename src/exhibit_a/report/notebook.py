@@ -5,7 +5,6 @@ of cells do not disturb each other. ``static_html`` is for places where no scrip
 GitHub or after nbconvert: pictures with their words and a table, no style, no script.
 """
 
-from collections.abc import Sequence
 from functools import cache
 from html import escape
 from typing import TYPE_CHECKING
@@ -13,8 +12,6 @@ from typing import TYPE_CHECKING
 from exhibit_a.extras import extra
 from exhibit_a.report.blocks import (
     Blocks,
-    Column,
-    HeatMaps,
     Maps,
     Summary,
     Table,
@@ -26,7 +23,6 @@ from exhibit_a.report.describe import describe
 from exhibit_a.report.display_units import reading
 from exhibit_a.report.html import script
 from exhibit_a.report.images import data_uri, enlarged, labelled_map, labelled_maps, word_squares
-from exhibit_a.report.sentences import p_text
 from exhibit_a.report.table import cell
 from exhibit_a.report.view import view
 from exhibit_a.results.result import Result
@@ -36,7 +32,6 @@ if TYPE_CHECKING:
     import anywidget
 
 SHOWN = 12  # rows of a table
-FIRST_WORDS = 3  # of every heat map
 
 
 def widget(result: Result, *, by: Asked | None = None) -> "anywidget.AnyWidget":
@@ -90,9 +85,7 @@ def static_html(result: Result, *, by: Asked | None = None) -> str:
     if summary is not None and summary.verdict:
         return _story(description, summary)
     table = main_table(description)
-    return shown.checks_html(
-        labelled_maps(description) + ("" if table is None else _table(table, table.columns))
-    )
+    return shown.checks_html(labelled_maps(description) + ("" if table is None else _table(table)))
 
 
 def _story(description: Blocks, summary: Summary) -> str:
@@ -100,13 +93,14 @@ def _story(description: Blocks, summary: Summary) -> str:
     answer = ", ".join(f"{escape(label)} {share:.3f}" for label, share in summary.answer)
     tokens = next(iter(of_kind(description, Texts))).sequences[summary.sequence]
     maps = "".join(_heads(block) + _maps(block) for block in of_kind(description, Maps))
+    tables = "".join(_table(each) for each in of_kind(description, Table) if not each.on_page)
     return (
         f"<div><p><b>{escape(summary.advice or summary.verdict)}</b></p>"
         f"<p>{escape(' '.join(tokens))}</p>"
         f"<p>Answer: {answer or 'none'}. {escape(' '.join(summary.reliance))}</p>"
         f"<p><b>{escape(summary.word)}</b>: {escape(summary.verdict)}</p>"
         f"<p>{escape(summary.carriers)}</p>"
-        f"{maps}{''.join(map(_heat_maps, of_kind(description, HeatMaps)))}"
+        f"{maps}{tables}"
         "<p>For the interactive page: <code>exhibit_a.widget(trial)</code> or "
         "<code>trial.html(path)</code>.</p></div>"
     )
@@ -120,11 +114,10 @@ def _heads(maps: Maps) -> str:
     for (site, _), (word, _) in maps.verdicts.items():
         words.setdefault(site, []).append(word)
     image = data_uri(enlarged(word_squares(list(words.values())), 18, 2))
-    brief = [each for each in maps.heads.columns if each.brief or each.key in ("layer", "head")]
     return (
         f'<p><img alt="verdicts, a row for every layer" src="{image}"><br>'
         "a row for each layer, a column for each head; green: evidence, yellow: contested, red: "
-        f"misleading, grey: no effect, blue: undetermined</p>{_table(maps.heads, brief)}"
+        f"misleading, grey: no effect, blue: undetermined</p>{_table(maps.heads)}"
     )
 
 
@@ -152,29 +145,15 @@ def _maps(maps: Maps) -> str:
     )
 
 
-def _heat_maps(block: HeatMaps) -> str:
-    rows = [
-        (
-            f"{heat_map.mark} {heat_map.advice}",
-            heat_map.label,
-            p_text(heat_map.p),
-            f"{heat_map.probability:.2f}",
-            ", ".join(block.words[place] for place in heat_map.first(FIRST_WORDS)),
-        )
-        for heat_map in block.pictures
-    ]
-    return _rows(("advice", "picture", "p", "answer loses", "first words"), rows)
-
-
-def _table(table: Table, columns: Sequence[Column]) -> str:
+def _table(table: Table) -> str:
+    """The brief columns of a table, or all, and its first rows."""
+    columns = [each for each in table.columns if each.brief] or table.columns
     rows = table.first()[:SHOWN]
     cells = [[cell(row[each.key], each.form) for each in columns] for row in rows]
-    return _rows([each.name for each in columns], cells)
-
-
-def _rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    heading = "".join(f"<th>{escape(name)}</th>" for name in names)
-    lines = ("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    heading = "".join(f"<th>{escape(each.name)}</th>" for each in columns)
+    lines = (
+        "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in cells
+    )
     return f"<table><tr>{heading}</tr>{''.join(lines)}</table>"
 
 

@@ -72,12 +72,7 @@ class Packed:
 
 
 def pack(
-    blocks: PackedBlocks,
-    name: str,
-    modes: Modes,
-    *,
-    together: Sequence[Sequence[str]],
-    budget: int,
+    blocks: PackedBlocks, name: str, modes: Modes, *, together: Sequence[Sequence[str]], budget: int
 ) -> Packed:
     """Write maps into blocks, as finely as ``budget`` bytes allow.
 

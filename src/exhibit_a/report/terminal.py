@@ -11,39 +11,32 @@ from functools import partial
 
 from rich.box import SIMPLE_HEAD
 from rich.columns import Columns
-from rich.console import Console, Group, JustifyMethod, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from exhibit_a.report import blocks
-from exhibit_a.report.blocks import Blocks, HeatMaps, Maps, Section, Summary, Texts, Tree, of_kind
+from exhibit_a.report.blocks import Blocks, Maps, Section, Summary, Texts, Tree, of_kind
 from exhibit_a.report.console import Screen, Visible, words
 from exhibit_a.report.describe import describe
 from exhibit_a.report.display_units import reading
 from exhibit_a.report.palette import AGAINST, AGAINST_SHADES, FOR_SHADES, OF_ADVICE, OF_WORD
-from exhibit_a.report.sentences import p_text
 from exhibit_a.report.table import Fitting, cell
 from exhibit_a.results.result import Result
 from exhibit_a.trace.units import Asked
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import UNDETERMINED, WORDS
 
-PICTURE_WORDS = 3  # first words of a picture that are named
-SHORTENED = 16  # letters of them where the line is short
 NAMED_TOKENS = 4  # named with their number, for and against
 SPREAD_UP_TO = 32  # heads; more stand without a space between them
 TREE_LINES = 24
-LONGEST_NAME = 18  # of a head, in the table of heads
+LONGEST_NAME = 18  # of a head, in a table
 
 GLYPHS = dict(zip(WORDS, "■≠×·?", strict=True))
 
 # The share of the largest score from which a token is shaded, its marks either way, its letters.
-SHADES = (
-    (2 / 3, "⁺⁺", "⁻⁻", "bold white"),
-    (1 / 3, "⁺", "⁻", "black"),
-    (1 / 8, "", "", "black"),
-)
+SHADES = ((2 / 3, "⁺⁺", "⁻⁻", "bold white"), (1 / 3, "⁺", "⁻", "black"), (1 / 8, "", "", "black"))
 
 
 def show(result: Result, *, console: Console | None = None, by: Asked | None = None) -> None:
@@ -74,7 +67,7 @@ def show(result: Result, *, console: Console | None = None, by: Asked | None = N
     lines: list[RenderableType] = [words(shown.summary())]
     if summary is not None:
         lines += map(words, filter(None, (summary.advice, " ".join(summary.reliance))))
-    lines += map(_heat_maps, of_kind(description, HeatMaps))
+    lines += [_brief(table) for table in of_kind(description, blocks.Table) if not table.on_page]
     say(Group(*lines), console=console)
 
 
@@ -108,8 +101,9 @@ def _story(result: Result, description: Blocks, summary: Summary, length: int) -
         sections.append(("heads", _grid(maps, summary)))
         if maps.heads is not None:
             sections.append((maps.heads.title, _heads(maps, maps.heads)))
-    for heat_maps in of_kind(description, HeatMaps):
-        sections.append(("pictures of the text", _heat_maps(heat_maps)))
+    for table in of_kind(description, blocks.Table):
+        if not table.on_page:
+            sections.append((table.title, _brief(table)))
     trees = of_kind(description, Tree)
     sections.append(("tree", _tree(trees[0]) if trees else Text("none", style="dim")))
     sections.append(("doubts", _listed(_checks(result))))
@@ -204,82 +198,50 @@ def _grid(maps: Maps, summary: Summary) -> RenderableType:
 
 def _heads(maps: Maps, table: blocks.Table) -> RenderableType:
     """One line for each head; then what the columns mean, and the reasons that no column tells."""
-    heads = table.heads[: table.shown]
-    verdicts = {head: (maps.verdicts or {})[head] for head in heads}
-    styles = [OF_WORD[word] for word, _ in verdicts.values()]
-    glyphs = [GLYPHS[word] for word, _ in verdicts.values()]
-    columns = {"head": [words(_head(maps.map_name(*head))) for head in heads]}
-    columns["verdict"] = [
-        Text(f"{glyph} {word}", style=style)
-        for glyph, (word, _), style in zip(glyphs, verdicts.values(), styles, strict=True)
-    ]
-    columns[""] = [Text(glyph, style=style) for glyph, style in zip(glyphs, styles, strict=True)]
-    brief = [column for column in table.columns if column.brief and column.key != "verdict"]
-    for column in brief:
-        values = [row[column.key] for row in table.first()]
-        columns[column.name] = [
-            Text("?" if value is None else cell(value, column.form)) for value in values
-        ]
-    numbers = [column.name for column in brief]
-    narrower = ([name for name in numbers if name not in left] for left in _LEFT_OUT)
-    widths = (("head", "verdict", *numbers), *(("head", "", *names) for names in narrower))
-    drawn = Fitting([partial(_table_of, columns, shown) for shown in widths])
+    brief = [each for each in table.columns if each.brief and each.help]
     helps = (f"{each.name}: {each.help[:1].lower()}{each.help[1:].rstrip('.')}" for each in brief)
-    means = words("; ".join(helps), style="dim")
-    reasons = dict.fromkeys(reason for word, reason in verdicts.values() if word == UNDETERMINED)
-    return Group(
-        drawn, means, *([_listed(f"?: {reason}" for reason in reasons)] if reasons else [])
-    )
+    verdicts = [(maps.verdicts or {})[head] for head in table.heads[: table.shown]]
+    reasons = dict.fromkeys(reason for word, reason in verdicts if word == UNDETERMINED)
+    unclear = [_listed(f"?: {reason}" for reason in reasons)] if reasons else []
+    return Group(_brief(table), words("; ".join(helps), style="dim"), *unclear)
 
 
-# Names of columns that go first where the line is short.
-_LEFT_OUT = ((), ("shared",), ("shared", "elsewhere", "agreement"))
+def _brief(table: blocks.Table) -> RenderableType:
+    """A table in one line for each row: its brief columns, as many as fit."""
+    brief = [column for column in table.columns if column.brief] or list(table.columns)
+    columns = [
+        (column.name, [_styled(row[column.key], column.form) for row in table.first()])
+        for column in brief
+    ]
+    signs = [(name, _signs(cells)) for name, cells in columns]  # words of verdicts as their signs
+    fewer = (signs[:count] for count in range(len(signs), 1, -1))
+    return Fitting([partial(_drawn, shown) for shown in (columns, *fewer)])
 
 
-def _table_of(columns: dict[str, list[Text]], shown: Iterable[str]) -> Table:
-    """Some of the columns as a table; what is no word stands to the right."""
-    names = list(shown)
+def _styled(value: blocks.Cell, form: str) -> Text:
+    """A cell; words of verdicts have a sign, and those of advice a colour."""
+    text = "?" if value is None else cell(value, form)
+    if text in OF_WORD:
+        return Text(f"{GLYPHS[text]} {text}", style=OF_WORD[text])
+    if len(text) > LONGEST_NAME:  # in two lines, so that no number next to it is cut
+        text = text.replace(", head", ",\nhead")
+    return words(text, style=OF_ADVICE.get(text.partition(" ")[2], ""))
+
+
+def _signs(cells: list[Text]) -> list[Text]:
+    is_verdict = all(text.plain[2:] in OF_WORD for text in cells)
+    return [text[:1] for text in cells] if is_verdict else cells
+
+
+def _drawn(columns: list[tuple[str, list[Text]]]) -> Table:
+    """Columns as a table; numbers stand to the right."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    for name in names:
-        justify: JustifyMethod = "left" if name in ("head", "verdict", "") else "right"
-        table.add_column(name, justify=justify, no_wrap=True)
-    for row in zip(*(columns[name] for name in names), strict=True):
+    for name, cells in columns:
+        is_number = all(text.plain[:1] in "-+.<?0123456789" or len(text) < 4 for text in cells)
+        name = "" if all(text.plain in GLYPHS.values() for text in cells) else name
+        table.add_column(name, justify="right" if is_number and name else "left", no_wrap=True)
+    for row in zip(*(cells for _, cells in columns), strict=True):
         table.add_row(*row)
-    return table
-
-
-def _head(name: str) -> str:
-    """The name of a head; in two lines where it is long, so that no number beside it is cut."""
-    return name if len(name) <= LONGEST_NAME else name.replace(", head", ",\nhead")
-
-
-def _heat_maps(heat_maps: HeatMaps) -> RenderableType:
-    """One line for each picture: may it be shown, how far from luck, what the answer loses."""
-    letters = (None, SHORTENED, 0)
-    return Fitting([partial(_heat_map_table, heat_maps, room) for room in letters])
-
-
-def _heat_map_table(heat_maps: HeatMaps, letters: int | None) -> Table:
-    """With the first words of each picture, in so many letters; as they are for None."""
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    table.add_column("advice", no_wrap=True, min_width=13)
-    table.add_column("picture", no_wrap=True, overflow="ellipsis", min_width=27)
-    chances = [p_text(heat_map.p) for heat_map in heat_maps.pictures]
-    table.add_column(
-        "p", justify="right", no_wrap=True, min_width=max(map(len, chances), default=1)
-    )
-    table.add_column("loses", justify="right", no_wrap=True, min_width=5)
-    if letters != 0:
-        table.add_column("its first words", no_wrap=True, overflow="ellipsis", max_width=letters)
-    for heat_map, chance in zip(heat_maps.pictures, chances, strict=True):
-        first = [heat_maps.words[place] for place in heat_map.first(PICTURE_WORDS)]
-        table.add_row(
-            Text(f"{heat_map.mark} {heat_map.advice}", style=OF_ADVICE[heat_map.advice]),
-            words(heat_map.label),
-            chance,
-            f"{round(heat_map.probability, 2) + 0.0:.2f}",  # no minus nought
-            *([] if letters == 0 else [words(", ".join(first))]),
-        )
     return table
 
 

@@ -56,12 +56,7 @@ def _(result: TokenAttribution) -> Blocks:
     )
     bars = Series(result.method, points(result.scores), mark="bars", role="signed")
     chart = Chart(
-        "",
-        f"{result.method}, {result.target}",
-        (bars,),
-        names=tokens,
-        tokens="",
-        upright=False,
+        "", f"{result.method}, {result.target}", (bars,), names=tokens, tokens="", upright=False
     )
     return Texts({"tokens": tokens}), table, chart, *any_result(result)
 
@@ -198,21 +193,6 @@ def _(result: Faithfulness) -> Blocks:
 
 @describe.register
 def _(result: Pictures) -> Blocks:
-    rows: Rows = [
-        {
-            "picture": picture.label,
-            "advice": f"{MARKS[picture.advice]} {picture.advice}",
-            "p": picture.p_value,
-            "adjusted": picture.adjusted,
-            "percentile": picture.percentile,
-            "loss": picture.loss,
-            "probability_loss": picture.probability_loss,
-            "first_words": ", ".join(
-                picture.words[place] for place in picture.ranking[:FIRST_WORDS]
-            ),
-        }
-        for picture in ranked_pictures(result)
-    ]
     largest = result.scores.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float).tiny)
     grid = Grid(
         tuple(f"{picture.label}: {picture.advice}" for picture in result.values()),
@@ -233,9 +213,38 @@ def _(result: Pictures) -> Blocks:
         caption="",
         skipped=list(dict(result.checks.get("left out", {})).items()),
     )
-    maps = heat_maps(result)
-    table = from_rows(result.advice, rows, p=Column("p", "p", form="p"))
-    return Texts({"tokens": result.tokens or ()}), summary, maps, table, grid
+    texts = Texts({"tokens": result.tokens or ()})
+    return texts, summary, heat_maps(result), heat_map_table(result), grid
+
+
+def heat_map_table(result: Pictures) -> Table:
+    """Every heat map in numbers: may it be shown, how far from luck, what the answer loses."""
+    rows: Rows = [
+        {
+            "advice": f"{MARKS[picture.advice]} {picture.advice}",
+            "picture": picture.label,
+            "p": picture.p_value,
+            "probability_loss": picture.probability_loss,
+            "first_words": ", ".join(
+                picture.words[place] for place in picture.ranking[:FIRST_WORDS]
+            ),
+            "adjusted": picture.adjusted,
+            "percentile": picture.percentile,
+            "loss": picture.loss,
+        }
+        for picture in ranked_pictures(result)
+    ]
+    columns = (
+        Column("advice", "advice", brief=True),
+        Column("picture", "picture", brief=True),
+        Column("p", "p", "Chance that random words do as well.", "p", brief=True),
+        Column(
+            "probability_loss", "loses", "What the answer loses without them.", "z.2f", brief=True
+        ),
+        Column("first_words", "its first words", brief=True),
+        *map(column, ("adjusted", "percentile", "loss")),
+    )
+    return Table(result.advice, columns, rows, on_page=False)
 
 
 def heat_maps(result: Pictures) -> HeatMaps:

@@ -7,25 +7,9 @@ from torch import Tensor
 from exhibit_a.methods.mixing.head_mixing import HeadMixing
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
 from exhibit_a.methods.mixing.token_identifiability import TokenIdentifiability
-from exhibit_a.report.blocks import (
-    Blocks,
-    Chart,
-    Column,
-    Figure,
-    Line,
-    Rows,
-    Series,
-    Story,
-    Texts,
-)
+from exhibit_a.report.blocks import Blocks, Chart, Column, Figure, Line, Rows, Series, Story, Texts
 from exhibit_a.report.describe.any_result import any_result
-from exhibit_a.report.describe.parts import (
-    from_columns,
-    from_rows,
-    known_means,
-    pairs,
-    points,
-)
+from exhibit_a.report.describe.parts import from_columns, from_rows, known_means, pairs, points
 from exhibit_a.report.describe.registry import describe
 from exhibit_a.subject.site_names import place_name
 

@@ -31,7 +31,7 @@ from exhibit_a.report.describe.attribution import (
     reliance_mode,
     tree_of,
 )
-from exhibit_a.report.describe.explanation import heat_maps
+from exhibit_a.report.describe.explanation import heat_map_table, heat_maps
 from exhibit_a.report.describe.identifiability import (
     NULL_FRACTION,
     demands,
@@ -61,7 +61,7 @@ from exhibit_a.report.sentences import (
     unshaded,
 )
 from exhibit_a.subject.anatomy import main_stack
-from exhibit_a.subject.site_names import layer_number
+from exhibit_a.subject.site_names import head_name, layer_number
 from exhibit_a.trials.comparison import Comparison, HeadChange
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import WORDS, HeadVerdict
@@ -71,6 +71,7 @@ MOVED = 1e-3  # total variation from which a row is worth sliding
 NAMED = 3  # heads of a comparison: those whose shares differ most
 
 HEAD_COLUMNS = (
+    Column("name", "head", brief=True),
     Column("verdict", "verdict", brief=True),
     Column(
         "share",
@@ -86,7 +87,6 @@ HEAD_COLUMNS = (
         "percent",
         brief=True,
     ),
-    Column("shared", "shared", "Other heads do its work then.", brief=True),
     Column(
         "distance",
         "elsewhere",
@@ -95,6 +95,7 @@ HEAD_COLUMNS = (
         brief=True,
     ),
     Column("pointing", "agreement", "Cosine of its weights and contributions.", ".2f", brief=True),
+    Column("shared", "shared", "Other heads do its work then.", brief=True),
     COHERENCE,
     Column("chance", "p", "Chance of a share as large, had its rows been permuted."),
     Column("unique", "unique", "Share of rows whose weights are the only valid ones."),
@@ -123,7 +124,8 @@ def _(trial: Trial) -> Blocks:
     if trial.reliance is not None:
         modes.append(reliance_mode(trial.reliance.edges))
     if trial.pictures is not None:
-        blocks.append(heat_maps(trial.pictures))
+        judged = replace(heat_map_table(trial.pictures), title="pictures of the text")
+        blocks += [heat_maps(trial.pictures), judged]
     if trial.hidden is not None:
         blocks.append(story_of(trial.hidden))
     if trial.tree is not None:
@@ -160,7 +162,7 @@ def _head_table(trial: Trial) -> Table:
         title = f"the {SHOWN_HEADS} heads with the farthest alternatives"
     return Table(
         title,
-        (column("layer"), column("head"), *known),
+        known,
         rows,
         shown=SHOWN_HEADS,
         heads=tuple((head.site, head.head) for head in ranked),
@@ -172,6 +174,7 @@ def _row(trial: Trial, head: HeadVerdict) -> Row:
     shares: Row = {
         "layer": layer_number(trial.sites[head.site], trial.sites),
         "head": head.head,
+        "name": head_name(trial.sites, head.site, head.head),
         "verdict": head.word,
         "share": of_margin(trial, head.reliance),
         "alone": of_margin(trial, head.one_head),
@@ -274,11 +277,7 @@ def _figure(trial: Trial) -> Figure:
         return Figure((grid,), (7.0, height), on_page=False)
     bars = Series("attribution", points(trial.token_scores), mark="bars", role="signed")
     tokens = Chart(
-        "",
-        "attribution",
-        (bars,),
-        names=trial.tokens or (),
-        tokens=main_stack(trial.sites),
+        "", "attribution", (bars,), names=trial.tokens or (), tokens=main_stack(trial.sites)
     )
     size = (7.0, height + 2.0)
     return Figure((grid, tokens), size, (height, 2.0), below=True, on_page=False)

@@ -6,7 +6,6 @@ story ``token``, a chart of many places ``count``.
 """
 
 from collections.abc import Sequence
-from functools import singledispatch
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -137,78 +136,81 @@ def _options_of(block: Drawable) -> tuple[str, ...]:
     return ()
 
 
-@singledispatch
 def draw(block: Drawable, canvas: Canvas, options: Options) -> Axes:
     """Draw a block on axes of its own."""
-    raise NotImplementedError(block, canvas, options)
+    match block:
+        case Figure():
+            return _side_by_side(block, canvas, options)
+        case Maps():
+            return _map(block, canvas, options)
+        case Tree():
+            return _tree(block, canvas)
+    of_tokens = getattr(block, "tokens", None) is not None
+    lies = isinstance(block, Chart) and not block.upright
+    axes = canvas.axes(*_size(block, options), rows=lies or (of_tokens and isinstance(block, Grid)))
+    image = _draw_into(axes, block, canvas, options)
+    if isinstance(block, Grid) and block.label and not block.words:
+        colour_bar(image, axes, block.label)
+    _legends([(axes, block)], canvas)
+    return axes
 
 
-@draw.register
-def _(block: Figure, canvas: Canvas, options: Options) -> Axes:
-    panels, count = block.panels, len(block.panels)
+def _size(block: Chart | Grid | Story, options: Options) -> tuple[float, float]:
+    """Inches that a block takes by itself."""
+    if isinstance(block, Grid):
+        rows, columns = block.numbers.shape
+        if block.tokens is not None:
+            return 3.5 + 0.25 * min(columns, 40), 1.6 + min(0.35 * rows, 7)
+        cell = max(0.5, 0.09 * max(map(len, block.columns)))
+        return 2.8 + min(cell * columns, 8), 1.6 + min(0.35 * rows, 7)
+    if isinstance(block, Story):
+        return 6.0, 3.6
+    count = min(len(block.names), _count(block, options))
+    if not block.upright:
+        bars = sum(one.mark == "bars" for one in block.series)
+        row = 0.2 if block.tokens is not None else 0.15 + 0.14 * bars
+        return 6.6, 1.2 + row * count
+    if block.tokens is not None:
+        return min(max(5.0, 2.0 + 0.16 * count), 10.0), 3.4
+    return (4.5, 4.5) if block.notes else (7.0 if block.names else 5.6, 3.4)
+
+
+def _side_by_side(block: Figure, canvas: Canvas, options: Options) -> Axes:
+    """Every panel on axes of its own, with the legends and the colour bar that they share."""
+    count = len(block.panels)
     if count == 1:
-        return draw(panels[0], canvas, options)
+        return draw(block.panels[0], canvas, options)
     size = block.size or (3.7 * count, 3.4)
     boxes = canvas.panels(count, size, ratios=block.ratios, sharey=block.shared, below=block.below)
-    limits = [panel.limit for panel in panels if isinstance(panel, Grid)]
-    images = [
-        _draw_into(axes, panel, canvas, options) for axes, panel in zip(boxes, panels, strict=True)
-    ]
-    if block.shared and all(isinstance(panel, Chart) for panel in panels):
+    panels = list(zip(boxes, block.panels, strict=True))
+    images = [_draw_into(axes, panel, canvas, options) for axes, panel in panels]
+    last = block.panels[-1]
+    if block.shared and isinstance(last, Grid):
+        colour_bar(images[-1], boxes, last.label)
+    if block.shared and isinstance(last, Chart):
         for axes in boxes[1:]:
             axes.set_ylabel("")
-    charts = [
-        axes
-        for axes, panel in zip(boxes, panels, strict=True)
-        if isinstance(panel, Chart) and not panel.inside
-    ]
-    if block.shared and any(limits):
-        colour_bar(images[-1], boxes, panels[-1].label)  # type: ignore[union-attr]
-    named = [axes for axes in charts if len(axes.get_legend_handles_labels()[1]) > 1]
-    if named:
-        legend(canvas, *named)
-    for axes, panel in zip(boxes, panels, strict=True):
-        if isinstance(panel, Grid) and panel.words:
-            _verdict_legend(axes, panel, canvas)
+    _legends(panels, canvas)
     return boxes[0]
 
 
-@draw.register
-def _(block: Chart, canvas: Canvas, options: Options) -> Axes:
-    count = min(len(block.names), _count(block, options))
-    if not block.upright:
-        series = sum(one.mark == "bars" for one in block.series)
-        row = 0.2 if len(block.series) == 1 and block.tokens is not None else 0.15 + 0.14 * series
-        axes = canvas.axes(6.6, 1.2 + row * count, rows=True)
-    elif block.tokens is not None:
-        axes = canvas.axes(min(max(5.0, 2.0 + 0.16 * count), 10.0), 3.4)
-    elif block.notes:
-        axes = canvas.axes(4.5, 4.5)
-    else:
-        axes = canvas.axes(7.0 if block.names else 5.6, 3.4)
-    _draw_into(axes, block, canvas, options)
-    names = axes.get_legend_handles_labels()[1]
-    if len(names) > 1 and not block.inside:
-        legend(canvas, axes)
-    return axes
+def _legends(panels: list[tuple[Axes, Chart | Grid | Story]], canvas: Canvas) -> None:
+    """The names of series, where a panel has several, and the signs of verdicts."""
+    named = [
+        axes
+        for axes, panel in panels
+        if isinstance(panel, Chart) and not panel.inside
+        if len(axes.get_legend_handles_labels()[1]) > 1
+    ]
+    if named:
+        legend(canvas, *named)
+    for axes, panel in panels:
+        if isinstance(panel, Grid) and panel.words:
+            legend(canvas, axes, title=panel.label, title_fontsize="x-small", markerscale=0.7)
 
 
-@draw.register
-def _(block: Grid, canvas: Canvas, options: Options) -> Axes:
-    rows, columns = block.numbers.shape
-    cell = 0.25 if block.tokens is not None else max(0.5, 0.09 * max(map(len, block.columns)))
-    wide = 2.8 + min(cell * columns, 8 if block.tokens is None else 10)
-    axes = canvas.axes(wide, 1.6 + min(0.35 * rows, 7), rows=block.tokens is not None)
-    image = _draw_into(axes, block, canvas, options)
-    if block.words:
-        _verdict_legend(axes, block, canvas)
-    elif block.label:
-        colour_bar(image, axes, block.label)
-    return axes
-
-
-@draw.register
-def _(block: Maps, canvas: Canvas, options: Options) -> Axes:
+def _map(block: Maps, canvas: Canvas, options: Options) -> Axes:
+    """The map of one head, next to its other modes where these are differences of each other."""
     site, head = options.get("site"), options.get("head")
     whole = head == "all" and block.additive
     if isinstance(head, str) and not whole:
@@ -248,15 +250,7 @@ def _(block: Maps, canvas: Canvas, options: Options) -> Axes:
     return boxes[0]
 
 
-@draw.register
-def _(block: Story, canvas: Canvas, options: Options) -> Axes:
-    axes = canvas.axes(6.0, 3.6)
-    _draw_into(axes, block, canvas, options)
-    return axes
-
-
-@draw.register
-def _(block: Tree, canvas: Canvas, options: Options) -> Axes:  # noqa: ARG001
+def _tree(block: Tree, canvas: Canvas) -> Axes:
     """Words along the bottom in reading order, layers upwards, and a line for every edge."""
     tokens, levels = block.tokens, block.levels
     shown = list(range(len(tokens))) if len(tokens) <= WIDEST_TREE else sorted(levels)
@@ -451,10 +445,6 @@ def _grid(axes: Axes, block: Grid, canvas: Canvas) -> Any:
     axes.set_xlabel(block.x)
     axes.set_title(literal(block.title), fontsize="medium")
     return image
-
-
-def _verdict_legend(axes: Axes, block: Grid, canvas: Canvas) -> None:
-    legend(canvas, axes, title=block.label, title_fontsize="x-small", markerscale=0.7)
 
 
 def _verdicts(axes: Axes, block: Grid) -> None:
