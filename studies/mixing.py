@@ -30,8 +30,7 @@ from exhibit_a.methods.mixing.hidden_attribution import by_distance, displaced, 
 from exhibit_a.methods.mixing.token_identifiability import token_identifiability
 from exhibit_a.numerics.intervals import bootstrap_interval
 from exhibit_a.report.figures import Canvas
-from exhibit_a.report.figures.drawing import COLUMNS, LINES
-from exhibit_a.report.figures.heads import MARKERS
+from exhibit_a.report.figures.drawing import COLUMNS, LINES, MARKERS
 from exhibit_a.report.figures.paper import PaperFigure
 from exhibit_a.report.palette import GREY
 from exhibit_a.subject.subject import Subject, load

@@ -25,9 +25,7 @@ from matplotlib.axes import Axes
 from task_heads import CURVES, EFFECTIVENESS, IMPORTANCE, OWN, PAPER
 
 from exhibit_a.report.figures import Canvas
-from exhibit_a.report.figures.drawing import COLUMNS, LINES, heat_map
-from exhibit_a.report.figures.heads import MARKERS
-from exhibit_a.report.figures.legends import colour_bar
+from exhibit_a.report.figures.drawing import COLUMNS, LINES, MARKERS, colour_bar, heat_map
 from exhibit_a.report.figures.paper import PaperFigure
 from exhibit_a.report.palette import GREY
 

@@ -13,7 +13,7 @@ from exhibit_a.methods.mixing.token_identifiability import token_identifiability
 from exhibit_a.methods.mixing.token_maps import Moments, ridge, rotation
 from exhibit_a.methods.mixing.token_search import Candidates, score_candidates
 from exhibit_a.methods.mixing.token_states import Texts, states
-from exhibit_a.report.summaries import summary_rows
+from exhibit_a.report.describe import summary_table
 from exhibit_a.results.store import read
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture
@@ -159,7 +159,7 @@ def test_a_control_that_could_memorise_noise_still_finds_nothing():
     assert (memorised > 1.5 * result.memorised_chance).all()
     assert (result.control["linear"] < result.chance + 0.1).all()
     assert_close(result.selectivity["linear"], result.rate["linear"] - result.control["linear"])
-    (row, *_) = summary_rows(result).rows
+    (row, *_) = summary_table(result).first()
     assert row["selectivity"] == pytest.approx(float(result.selectivity["linear"][0]))
     assert row["memorised by the control"] == pytest.approx(float(memorised[0]))
 

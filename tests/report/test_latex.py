@@ -7,8 +7,8 @@ import pytest
 from support.cases import tiny_trial
 
 from exhibit_a.errors import NotComputableError
+from exhibit_a.report.describe import summary_table
 from exhibit_a.report.latex import LONGEST, escaped, latex_table
-from exhibit_a.report.summaries import summary_rows
 from exhibit_a.report.table import cell
 
 
@@ -20,10 +20,12 @@ def trial():
 def test_every_row_of_the_summary_is_a_row_of_the_table(trial):
     table = latex_table(trial)
     rows = [line.removesuffix(r" \\") for line in table.splitlines() if line.endswith(r"\\")]
-    summary = summary_rows(trial)
-    assert rows[0].split(" & ") == [name.replace("_", " ") for name in summary.rows[0]]
+    summary = summary_table(trial)
+    brief = [column for column in summary.columns if column.brief]
+    assert rows[0].split(" & ") == [column.name for column in brief]
     assert rows[1:] == [
-        " & ".join(escaped(cell(value)) for value in row.values()) for row in summary.rows
+        " & ".join(escaped(cell(row[column.key], column.form)) for column in brief)
+        for row in summary.rows
     ]
     assert trial.to_latex(top=2).count(r"\\") == 3
 

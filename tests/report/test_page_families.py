@@ -36,8 +36,7 @@ def walked(browser, trial, folder):
 
 
 @pytest.mark.parametrize(
-    "family",
-    ["llama", "bart", "vit", *(pytest.param(f, marks=pytest.mark.slow) for f in MORE)],
+    "family", ["llama", "bart", "vit", *(pytest.param(f, marks=pytest.mark.slow) for f in MORE)]
 )
 def test_a_page_shows_every_kind_of_model(browser, family, tmp_path):
     trial = xa.trial(subject_of(family), FAMILIES[family].inputs(), probes=2)

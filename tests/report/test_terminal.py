@@ -168,7 +168,8 @@ def test_two_stacks_have_names(trial):
 
 def test_words_of_the_text_are_not_read_as_markup(trial):
     tokens = ("[bold]", *trial.tokens[1:])
-    output = printed(dataclasses.replace(trial, tokens=tokens))
+    sequences = dict.fromkeys(trial.sequences, tokens)
+    output = printed(dataclasses.replace(trial, tokens=tokens, sequences=sequences))
     assert "[bold]" in output
 
 

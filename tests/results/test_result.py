@@ -9,7 +9,7 @@ from torch import Tensor
 
 import exhibit_a
 from exhibit_a.errors import ExhibitError
-from exhibit_a.report.figures import draw
+from exhibit_a.report.describe import describe
 from exhibit_a.results.plain import plain
 from exhibit_a.results.providers import provider
 from exhibit_a.results.result import Result
@@ -24,7 +24,7 @@ KINDS = [kind for kind in RESULTS if kind is not Result]
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_public_result_can_be_read_and_drawn(kind):
     assert Result.kinds[kind.__name__] is kind
-    assert draw.dispatch(kind) is not draw.dispatch(object)
+    assert describe.dispatch(kind) is not describe.dispatch(Result)
 
 
 def test_a_summary_names_the_method_the_tokens_and_the_checks():

@@ -1,4 +1,4 @@
-// Lines and dots over one axis, with a rule where something changes.
+// Lines, dots and bars over one axis, of numbers or of names, with a rule where something changes.
 
 import type { Context } from "./context";
 import { caption, fill, h, s } from "./dom";
@@ -8,6 +8,9 @@ import { latexChart } from "./latex";
 import type { Chart } from "./model";
 
 const HEIGHT = 260;
+const NAME_WIDTH = 72; // pixels that a name takes below the axis
+const LETTERS = 12; // of such a name
+const GROUP = 0.8; // of the room between two names that their bars take
 const EDGE = { left: 52, right: 16, top: 18, bottom: 40 };
 
 export function chartView(context: Context, chart: Chart): HTMLElement {
@@ -20,7 +23,7 @@ export function chartView(context: Context, chart: Chart): HTMLElement {
   new ResizeObserver(redraw).observe(holder);
   const rows = (): Cell[][] => [
     ["series", chart.x, chart.y],
-    ...chart.series.flatMap((one) => one.points.map(([x, y]): Cell[] => [one.name, x, y])),
+    ...chart.series.flatMap((one) => one.points.map(([x, y]): Cell[] => [one.name, chart.names[x] ?? x, y])),
   ];
   return h(
     "section",
@@ -52,8 +55,10 @@ function drawn(chart: Chart, width: number): SVGSVGElement {
       [one.points[i][0], high],
     ]),
   ]);
-  const xs = [...points.map(([x]) => x), ...chart.lines.map((line) => line.at)];
-  const ys = points.map(([, y]) => y);
+  const at = (level: boolean) => chart.lines.filter((line) => (line.level ?? false) === level).map((line) => line.at);
+  const named = chart.names.length > 0;
+  const xs = [...points.map(([x]) => x), ...at(false), ...(named ? [-0.6, chart.names.length - 0.4] : [])];
+  const ys = [...points.map(([, y]) => y), ...at(true)];
   const [x0, x1] = span(Math.min(...xs), Math.max(...xs));
   const [y0, y1] = span(Math.min(0, ...ys), Math.max(...ys));
   const x = (value: number) => EDGE.left + ((value - x0) / (x1 - x0)) * (width - EDGE.left - EDGE.right);
@@ -64,35 +69,65 @@ function drawn(chart: Chart, width: number): SVGSVGElement {
       s("line", { class: "rule", x1: EDGE.left, x2: width - EDGE.right, y1: y(tick), y2: y(tick) }),
       s("text", { class: "level", x: EDGE.left - 8, y: y(tick) + 4, "text-anchor": "end" }, number(tick)),
     );
-  for (const tick of ticks(x0, x1))
-    picture.append(
-      s("text", { class: "level", x: x(tick), y: HEIGHT - EDGE.bottom + 16, "text-anchor": "middle" }, number(tick)),
-    );
+  const every = Math.ceil((chart.names.length * NAME_WIDTH) / width) || 1;
+  for (const tick of named ? chart.names.keys() : ticks(x0, x1))
+    if (!named || tick % every === 0)
+      picture.append(
+        s(
+          "text",
+          { class: "level", x: x(tick), y: HEIGHT - EDGE.bottom + 16, "text-anchor": "middle" },
+          named ? shortened(chart.names[tick]) : number(tick),
+        ),
+      );
   picture.append(
-    s("text", { class: "level", x: width - EDGE.right, y: HEIGHT - 6, "text-anchor": "end" }, `${chart.x} →`),
+    s("text", { class: "level", x: width - EDGE.right, y: HEIGHT - 6, "text-anchor": "end" }, chart.x && `${chart.x} →`),
     s("text", { class: "level", x: 0, y: 11 }, `↑ ${chart.y}`),
   );
-  for (const line of chart.lines)
+  for (const { at, name, level } of chart.lines)
     picture.append(
-      s("line", { class: "mark", x1: x(line.at), x2: x(line.at), y1: EDGE.top, y2: HEIGHT - EDGE.bottom }),
-      s("text", { class: "mark-name", x: x(line.at) + 5, y: EDGE.top + 10 }, line.name),
+      level
+        ? s("line", { class: "mark", x1: EDGE.left, x2: width - EDGE.right, y1: y(at), y2: y(at) })
+        : s("line", { class: "mark", x1: x(at), x2: x(at), y1: EDGE.top, y2: HEIGHT - EDGE.bottom }),
+      s("text", { class: "mark-name", x: (level ? EDGE.left : x(at)) + 5, y: (level ? y(at) - 14 : EDGE.top) + 10 }, name),
     );
+  const bars = chart.series.filter((one) => one.mark === "bars" && !one.band);
+  const breadth = x(GROUP / Math.max(bars.length, 1)) - x(0);
   chart.series.forEach((one, place) => {
     const tone = `s${place % 8}`;
-    if (one.band) {
+    const says = (at: number, value: number) => s("title", {}, `${one.name}: ${chart.names[at] ?? number(at)}, ${number(value)}`);
+    if (one.mark === "bars") {
+      one.points.forEach(([at, value], i) => {
+        const [low, high] = one.band?.[i] ?? [Math.min(0, value), Math.max(0, value)];
+        const left = one.band ? x(at - GROUP / 2) : x(at) + (bars.indexOf(one) - bars.length / 2) * breadth;
+        const side = one.band ? x(GROUP) - x(0) : breadth;
+        picture.append(s("rect", { class: `column ${tone}`, x: left, y: y(high), width: side, height: Math.max(y(low) - y(high), 0.5) }, says(at, value)));
+      });
+      return;
+    }
+    const scattered = one.mark === "dots" || one.mark === "levels" || one.mark === "boxes";
+    if (one.band && scattered)
+      one.points.forEach(([at], i) =>
+        picture.append(s("line", { class: `line ${tone}`, x1: x(at), x2: x(at), y1: y(one.band![i][0]), y2: y(one.band![i][1]) })),
+      );
+    else if (one.band) {
       const upper = one.points.map(([at], i) => `${x(at)} ${y(one.band![i][1])}`);
       const lower = one.points.map(([at], i) => `${x(at)} ${y(one.band![i][0])}`).reverse();
       picture.append(s("path", { class: `band ${tone}`, d: `M${[...upper, ...lower].join("L")}Z` }));
     }
     const path = one.points.map(([at, value]) => `${x(at)} ${y(value)}`).join("L");
-    if (!one.dots) picture.append(s("path", { class: `line ${tone}${one.dashed ? " dashed" : ""}`, d: `M${path}` }));
-    if (!one.dashed)
-      for (const [at, value] of one.points)
-        picture.append(
-          s("circle", { class: `dot ${tone}`, cx: x(at), cy: y(value), r: 3 }, s("title", {}, `${one.name}: ${number(at)}, ${number(value)}`)),
-        );
+    if (!scattered) picture.append(s("path", { class: `line ${tone}${one.dashed ? " dashed" : ""}`, d: `M${path}` }));
+    for (const [at, value] of one.dashed ? [] : one.points)
+      picture.append(
+        one.mark === "levels"
+          ? s("line", { class: `line ${tone}`, x1: x(at) - 9, x2: x(at) + 9, y1: y(value), y2: y(value) }, says(at, value))
+          : s("circle", { class: `dot ${tone}`, cx: x(at), cy: y(value), r: 3 }, says(at, value)),
+      );
   });
   return picture;
+}
+
+function shortened(name: string): string {
+  return name.length > LETTERS ? `${name.slice(0, LETTERS - 1)}…` : name;
 }
 
 function span(low: number, high: number): [number, number] {

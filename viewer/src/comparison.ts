@@ -199,6 +199,7 @@ function difference(context: Context, sides: [Context, Context]): HTMLElement | 
     ...first,
     words: [],
     columns: [],
+    questions: [],
     note: "The second less the first: orange where the second is larger, blue where it is smaller.",
     heads: first.heads.map(({ word: _, reason: __, answers: ___, ...head }) => ({ ...head, kept: {}, numbers: {} })),
   };

@@ -27,11 +27,6 @@ const MOST_PLOTTED = 1_600; // entries that pgfplots draws in good time
 const TALLEST = 620; // CSS pixels of a zoomed map
 const ZOOMS = [0, 6, 12, 18, 24, 32]; // CSS pixels a cell; 0: all of it
 export const FORETELLS = "A row is named by the word that was just read: what it looks at serves the word after it.";
-const ANSWERS: Record<string, string> = {
-  "shared with others": "Whether other heads do its work when it alone looks evenly.",
-  "weights determined": "Whether no other valid weights would have given the same output of the head.",
-  "points at what counts": "Whether its weights lie on the words that its contribution comes from.",
-};
 
 /** Whether a column is one end of another column's interval. */
 export function isBound(column: Column): boolean {
@@ -203,8 +198,8 @@ export function matrixView(context: Context, maps: Maps): HeadView {
             interval(head, column),
           ),
         ),
-      ...Object.entries(head.answers ?? {}).map(([name, answer]) =>
-        h("span", { class: "fact" }, `${name} `, tip(h("b", {}, yesOrNo(answer)), ANSWERS[name])),
+      ...maps.questions.map((one) =>
+        h("span", { class: "fact" }, `${one.name} `, tip(h("b", {}, yesOrNo(head.answers?.[one.key] ?? null)), one.help)),
       ),
     );
     const mode = modeOf(maps, store.now.mode);

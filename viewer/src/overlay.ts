@@ -5,7 +5,7 @@ import { type Context, type HeadView, modeOf, nameOf, type Opened, tokensOf } fr
 import { caption, css, fill, h, s } from "./dom";
 import { number, word } from "./format";
 import { gridOf, limitOf } from "./matrix";
-import type { Maps, Scene, Summary } from "./model";
+import type { Image, Maps, Summary } from "./model";
 
 const SIDE = 340; // CSS pixels to the longer side of the picture
 const OVER_MEAN = 4; // times the mean of a row: a row that looks evenly is not painted as a strong one
@@ -14,7 +14,7 @@ const FAINTEST = 0.04; // share of the scale below which nothing is laid over th
 type Choose = (position: number) => void;
 
 /** The picture with a score for each position; NaN leaves its patch as it is. */
-function draw(scene: Scene, grid: number[][], scores: ArrayLike<number>, scale: SignedScale, names: string[], chosen: number, choose?: Choose): SVGElement {
+function draw(scene: Image, grid: number[][], scores: ArrayLike<number>, scale: SignedScale, names: string[], chosen: number, choose?: Choose): SVGElement {
   const factor = SIDE / Math.max(scene.width, scene.height);
   const [width, height] = [scene.width * factor, scene.height * factor];
   const [wide, tall] = [width / grid[0].length, height / grid.length];
@@ -48,7 +48,7 @@ function draw(scene: Scene, grid: number[][], scores: ArrayLike<number>, scale: 
 }
 
 /** What the answer took from each patch, all heads together. */
-export function sceneScores(context: Context, scene: Scene, summary: Summary): HTMLElement | null {
+export function sceneScores(context: Context, scene: Image, summary: Summary): HTMLElement | null {
   const grid = scene.grids[summary.sequence];
   if (!grid || !summary.shares.length) return null;
   const holder = h("div", { class: "scene" });
@@ -72,7 +72,7 @@ export function sceneScores(context: Context, scene: Scene, summary: Summary): H
 }
 
 /** Where the chosen row of the chosen head looks in the picture; a patch is chosen by a click. */
-export function overlayView(context: Context, scene: Scene, maps: Maps): HeadView {
+export function overlayView(context: Context, scene: Image, maps: Maps): HeadView {
   const { store, header } = context;
   let opened: Opened | null = null;
   const title = h("h3", {});

@@ -37,7 +37,7 @@ export function overviewView(context: Context, maps: Maps): HTMLElement {
         role: "gridcell",
         tabindex: -1,
         "aria-label": `${nameOf(site, head)}${head.word ? `: ${head.word}` : ""}`,
-        "data-shared": head.answers?.["shared with others"] === true,
+        "data-shared": head.answers?.["shared"] === true,
         on: { click: () => store.set({ head: index }) },
       });
       cell.title = described(maps, head, nameOf(site, head));
@@ -143,7 +143,7 @@ function chosenHead(maps: Maps, head: Head): Node[] {
 function legendOf(context: Context, maps: Maps): Node[] {
   const { colourBy } = context.store.now;
   if (!colourBy) {
-    const shared = maps.heads.filter((head) => head.answers?.["shared with others"]).length;
+    const shared = maps.heads.filter((head) => head.answers?.["shared"]).length;
     const list = maps.words.map(({ word, meaning }) => {
       const count = maps.heads.filter((head) => head.word === word).length;
       return h(

@@ -5,7 +5,7 @@ import { type Context, meaning } from "./context";
 import { caption, css, fill, h } from "./dom";
 import { type Cell, exportsOf } from "./files";
 import { number, word } from "./format";
-import type { Picture, Pictures } from "./model";
+import type { HeatMap, HeatMaps } from "./model";
 import { tip } from "./tips";
 
 const FAINT = 1 / 8; // of the largest score; what is fainter is not painted
@@ -18,7 +18,7 @@ const HEADINGS = [
 ] as const;
 const MOST_WORDS = 60; // in a row; of longer texts the strongest, in reading order
 
-export function picturesView(context: Context, pictures: Pictures): HTMLElement {
+export function picturesView(context: Context, pictures: HeatMaps): HTMLElement {
   const body = h("tbody", {});
   context.store.watch([], () =>
     fill(body, ...pictures.pictures.map((picture) => line(context, pictures.words, picture))),
@@ -50,14 +50,14 @@ export function picturesView(context: Context, pictures: Pictures): HTMLElement 
   );
 }
 
-function rowsOf(pictures: Pictures): Cell[][] {
+function rowsOf(pictures: HeatMaps): Cell[][] {
   return [
     ["picture", "advice", "p", "answer loses", ...pictures.words],
     ...pictures.pictures.map((one): Cell[] => [one.label, one.advice, one.p, one.probability, ...one.scores]),
   ];
 }
 
-function line(context: Context, words: string[], picture: Picture): HTMLElement {
+function line(context: Context, words: string[], picture: HeatMap): HTMLElement {
   return h(
     "tr",
     { "data-advice": picture.advice },
@@ -75,7 +75,7 @@ export function lost(probability: number): string {
   return probability <= -0.005 ? `+${text} gained` : text;
 }
 
-function shades(context: Context, words: string[], picture: Picture): Node[] {
+function shades(context: Context, words: string[], picture: HeatMap): Node[] {
   const limit = Math.max(...picture.scores.map(Math.abs), 0);
   const scale = new SignedScale(limit, context.isDark());
   const advised = picture.advice !== "do not show";

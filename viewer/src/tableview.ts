@@ -9,16 +9,16 @@ import { tip } from "./tips";
 
 export function headTable(context: Context, maps: Maps): HTMLElement {
   const { store } = context;
+  const known = [...maps.columns, ...maps.questions].filter((one) => one.help);
   const judged = maps.heads.some((head) => head.word);
-  const asked = Object.keys(maps.heads[0]?.answers ?? {});
-  const columns = ["head", ...(judged ? ["verdict"] : []), ...maps.columns.map((one) => one.name), ...asked];
+  const columns = ["head", ...(judged ? ["verdict"] : []), ...maps.columns.map((one) => one.name), ...maps.questions.map((one) => one.name)];
   const rows = maps.heads.map((head) => [
     nameOf(maps.sites[head.site], head),
     ...(judged ? [head.word ?? ""] : []),
     ...maps.columns.map((one) => head.numbers[one.key] ?? null),
-    ...asked.map((name) => yesOrNo(head.answers?.[name] ?? null)),
+    ...maps.questions.map((one) => yesOrNo(head.answers?.[one.key] ?? null)),
   ]);
-  const helps = ["", ...(judged ? [""] : []), ...maps.columns.map((one) => one.help)];
+  const helps = ["", ...(judged ? [""] : []), ...[...maps.columns, ...maps.questions].map((one) => one.help)];
   const { element, body } = sortable(context, "heads", columns, rows, helps, (place) => store.set({ head: place }));
   store.watch(["head"], () => {
     for (const row of body.children)
@@ -30,11 +30,11 @@ export function headTable(context: Context, maps: Maps): HTMLElement {
     h("h2", {}, "All heads in numbers"),
     caption("Choose a heading to sort by it, a row to open its head."),
     element,
-    maps.columns.length > 0 &&
+    known.length > 0 &&
       h(
         "dl",
         { class: "glossary" },
-        ...maps.columns.flatMap((one) => [h("dt", {}, one.name), h("dd", {}, one.help)]),
+        ...known.flatMap((one) => [h("dt", {}, one.name), h("dd", {}, one.help)]),
       ),
   );
 }

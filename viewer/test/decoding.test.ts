@@ -25,6 +25,7 @@ const maps = (more: Partial<Maps>): Maps => ({
   sites: [site],
   heads: [],
   columns: [],
+  questions: [],
   words: [],
   bits: 8,
   groups: null,

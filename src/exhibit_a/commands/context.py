@@ -84,11 +84,11 @@ class Context(WithModel, Answer):
         return [words_of(passage) for passage in self.passages]
 
     def _show(self, result: "ContextAttribution") -> None:
-        from exhibit_a.report.summaries import summary_rows
+        from exhibit_a.report.describe import summary_table
 
         if self.json:
             self.write(result)
-            print_json(_facts(result, summary_rows(result).rows))
+            print_json(_facts(result, summary_table(result).first()))
             return
         self.answer(result)
         rows: list[dict[str, object]] = [

@@ -188,7 +188,7 @@ def _methods(diagnosis: "Diagnosis") -> "Group":
     """What may be asked, and the estimated cost; notes stand below, where they have room."""
     from rich.console import Group
 
-    from exhibit_a.report.responsive_table import Fitting
+    from exhibit_a.report.table import Fitting
 
     title = (
         f"methods at {diagnosis.length} tokens{_rows(diagnosis.rows)} "

@@ -288,11 +288,11 @@ class Answer(Verb):
         """Write what was asked for, and show the rest."""
         from dataclasses import replace
 
-        from exhibit_a.report.summaries import summary_rows
+        from exhibit_a.report.describe import summary_table
 
         self.write(result)
         result = self.shown(result)
-        summary = summary_rows(result, top=top)
+        summary = summary_table(result, top)
         if title is not None:
             summary = replace(summary, title=title)
         present(result, summary, json=self.json, written=(self.out, self.plot))

@@ -12,7 +12,7 @@ from exhibit_a.control_characters import visible_json
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from exhibit_a.report.summaries import Summary
+    from exhibit_a.report.blocks import Table
     from exhibit_a.results.result import Result
 
 Facts = dict[str, Any]  # by name
@@ -45,7 +45,7 @@ def print_written(paths: Sequence[Path | None]) -> None:
 
 
 def present(
-    result: "Result", summary: "Summary", *, json: bool, written: Sequence[Path | None]
+    result: "Result", summary: "Table", *, json: bool, written: Sequence[Path | None]
 ) -> None:
     """Answer with a table and its checks, or with JSON."""
     if json:
@@ -57,11 +57,11 @@ def present(
             "tokens": result.tokens,
             "provenance": asdict(result.provenance),
             "checks": result.checks,
-            "rows": summary.rows,
+            "rows": summary.first(),
         }
         print_json(plain(about))
         return
-    print_table(summary.title, summary.rows)
+    print_table(summary.title, summary.first(), columns=summary.columns)
     for line in check_lines(result.checks):
         console().print(line, style="dim")
     print_written(written)

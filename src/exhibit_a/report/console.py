@@ -1,19 +1,13 @@
-"""Where do people read? On a console that sends colours of ours, and no orders of anybody else's.
+"""A console that prints words as they are.
 
-Words are printed as they are: in texts and paths, ``[bold]`` is no order, and neither is an escape
-sequence (see ``visible``).
+In texts and paths ``[bold]`` is no markup, and an escape sequence is shown instead of obeyed (see
+``control_characters``).
 """
 
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import (
-    Console,
-    ConsoleOptions,
-    ConsoleRenderable,
-    RenderableType,
-    RenderHook,
-)
+from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderableType, RenderHook
 from rich.segment import Segment
 from rich.text import Text
 

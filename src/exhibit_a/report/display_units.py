@@ -1,4 +1,4 @@
-"""What does a person read: words, or the tokens of a tokenizer?
+"""Chooses what a result is shown over: words, or the tokens of a tokenizer.
 
 A result is shown over the words of its text wherever the tokenizer knows which characters its
 tokens stand for; ``by`` asks for other units, "token" among them. What has no words (no text, ids

@@ -1,4 +1,4 @@
-"""What do the words and numbers of the page, the terminal and the docs mean? One sentence each.
+"""One sentence for each word and number of the page, the terminal and the docs.
 
 The page shows it where a word or number is pointed at; ``docs/glossary.md`` is written from it.
 """

@@ -1,13 +1,15 @@
-"""What is a page made of? The header, interface by interface as in ``viewer/src/model.ts``.
+"""What a page is made of: its header, as the viewer reads it.
 
-The viewer reads what these classes describe; a test compares the two files, so that neither changes
-alone. A ``block`` is the name of packed numbers (``pack.py``), a ``sequence`` the name of a list of
-tokens. ``Word`` and ``Line`` have no name in the viewer.
+``viewer/src/model.ts`` is written from these classes and from the blocks among them
+(``typescript.py``). A ``block`` is the name of packed numbers (``pack.py``), a ``sequence`` the
+name of a list of tokens.
 """
 
 from typing import Literal, NotRequired, TypedDict
 
-Point = tuple[float, float]
+from exhibit_a.report.blocks import HeatMaps, Image, Line, Passages, Series, Summary
+
+Bits = Literal[16, 32]
 
 
 class Sequence(TypedDict):
@@ -88,7 +90,8 @@ class Maps(TypedDict):
     modes: list[Mode]
     sites: list[Site]
     heads: list[Head]
-    columns: list[Column]
+    columns: list[Column]  # the numbers of each head
+    questions: list[Column]  # with yes or no about each head
     words: list[Word]
     bits: Literal[8, 16]
     groups: list[Group] | None  # None: every entry is there
@@ -104,7 +107,7 @@ class Slide(TypedDict):
     rows: int
     keys: int
     width: int
-    bits: Literal[16, 32]  # of the values: steps of the scale, or float32
+    bits: Bits  # of the values: steps of the scale, or float32
     scale: float
 
 
@@ -140,31 +143,15 @@ class Tree(TypedDict):
     note: str
 
 
-class Series(TypedDict):
-    """One curve, or one cloud of dots."""
-
-    name: str
-    points: list[Point]
-    band: NotRequired[list[Point]]
-    dots: NotRequired[bool]
-    dashed: NotRequired[bool]
-
-
-class Line(TypedDict):
-    """A vertical line in a chart."""
-
-    at: float
-    name: str
-
-
 class Chart(TypedDict):
-    """Series over one axis."""
+    """Series over one axis, of numbers or of names."""
 
     title: str
     x: str
     y: str
     series: list[Series]
     lines: list[Line]
+    names: list[str]  # of the places 0, 1, 2 … of the x axis, if they have any
     caption: str
 
 
@@ -175,81 +162,6 @@ class Table(TypedDict):
     columns: list[str]
     rows: list[list[str | float | None]]
     caption: str
-
-
-class Picture(TypedDict):
-    """One heat map of the words, and whether it may be shown."""
-
-    label: str
-    advice: str  # show, caution, do not show
-    mark: str  # the same as a sign
-    reason: str
-    p: float
-    probability: float  # that the answer loses without its first words, mean over the cuts
-    loss: float  # the same in log-odds
-    scores: list[float]  # of every word
-
-
-class Pictures(TypedDict):
-    """All heat maps that were judged, the best first."""
-
-    words: list[str]
-    pictures: list[Picture]
-    caption: str
-
-
-class ShadedSentence(TypedDict):
-    """One sentence, and its score by each method."""
-
-    text: str
-    scores: list[float]
-
-
-class Passage(TypedDict):
-    """One passage in front of a question, and what the answer loses without it."""
-
-    loss: float
-    needed: bool
-    sentences: list[ShadedSentence]
-
-
-class Passages(TypedDict):
-    """A question, its passages, and the answer."""
-
-    question: str
-    answer: str
-    methods: list[str]
-    passages: list[Passage]
-    caption: str
-
-
-class Scene(TypedDict):
-    """The picture that was looked at, and the position at each row and column of it."""
-
-    source: str  # a data URI
-    width: int
-    height: int
-    grids: dict[str, list[list[int]]]  # by sequence
-    caption: str
-
-
-class Summary(TypedDict):
-    """What stands at the top: the advice, the answer, what it rests on and the shaded text."""
-
-    advice: str  # the headline; empty where none was given
-    answer: list[tuple[str, float]]
-    target: str
-    word: str
-    verdict: str
-    reliance: list[str]  # sentences
-    carriers: str  # a sentence about the heads that carry the answer
-    sequence: str
-    shares: list[float]  # of every token, signed
-    caption: str
-    skipped: list[tuple[str, str]]
-    truth: NotRequired[str]  # the true label, where it was given
-    carrying: NotRequired[list[tuple[int, int]]]  # site and head of those that carry the answer
-    texts: NotRequired[list[tuple[str, str]]]  # title and sequence of each text
 
 
 class Comparison(TypedDict):
@@ -273,9 +185,9 @@ class Header(TypedDict):
     title: str
     unit: str  # what positions are: word, token, sentence …
     sequences: dict[str, Sequence]
-    scene: NotRequired[Scene]
+    scene: NotRequired[Image]
     summary: NotRequired[Summary]
-    pictures: NotRequired[Pictures]
+    pictures: NotRequired[HeatMaps]
     passages: NotRequired[Passages]
     comparison: NotRequired[Comparison]
     maps: NotRequired[Maps]
@@ -295,9 +207,9 @@ class Panels(TypedDict, total=False):
     """The part of a header that depends on the kind of the result."""
 
     sequences: dict[str, Sequence]
-    scene: Scene
+    scene: Image
     summary: Summary
-    pictures: Pictures
+    pictures: HeatMaps
     passages: Passages
     maps: Maps
     slider: Slider

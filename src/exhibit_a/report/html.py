@@ -1,4 +1,4 @@
-"""How does a result become one file that opens in any browser, without a network?
+"""Writes a result as one file that opens in any browser, without a network.
 
 Everything is inside: the viewer's script, the header, the blocks. Nothing is fetched, and a content
 security policy forbids it: only the one script whose hash is named may run. The same result gives

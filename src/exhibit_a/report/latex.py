@@ -1,4 +1,4 @@
-"""How does the table of a result get into a paper?
+"""Writes the table of a result for a paper.
 
 The rows are those that the command line prints. The table is plain LaTeX with the rules of
 ``booktabs``, numbers on the right, and every letter that means something to LaTeX escaped.
@@ -6,8 +6,9 @@ The rows are those that the command line prints. The table is plain LaTeX with t
 
 from exhibit_a.control_characters import escape_controls
 from exhibit_a.errors import NotComputableError
-from exhibit_a.report.summaries import summary_rows
-from exhibit_a.report.table import Cell, cell, split_intervals
+from exhibit_a.report.blocks import Cell
+from exhibit_a.report.describe import summary_table
+from exhibit_a.report.table import cell, split_intervals
 from exhibit_a.results.result import Result
 
 LONGEST = 60  # rows that fit a page
@@ -40,27 +41,27 @@ def latex_table(result: Result, *, top: int | None = None) -> str:
         result: any result.
         top: the rows that are kept, where a result ranks them.
     """
-    summary = summary_rows(result, top)
-    if not summary.rows:
+    table = summary_table(result, top)
+    rows = table.rows if isinstance(table.rows, list) else []
+    if not rows:
         raise NotComputableError(f"{type(result).__name__} has no rows to put in a table.")
-    if len(summary.rows) > LONGEST:
+    if len(rows) > LONGEST:
         raise NotComputableError(
-            f"The table has {len(summary.rows)} rows and a page takes {LONGEST}; ask for the first "
-            "with top=."
+            f"The table has {len(rows)} rows and a page takes {LONGEST}; ask for the first with "
+            "top=."
         )
+    known = [column for column in table.columns if column.brief] or table.columns
     columns = [
-        column
-        for name in summary.rows[0]
-        for column in split_intervals(name, [row[name] for row in summary.rows])
+        (heading, values, column.form)
+        for column in known
+        for heading, values in split_intervals(column.name, [row[column.key] for row in rows])
     ]
-    sides = "".join("l" if _has_words(values) else "r" for _, values in columns)
-    head = " & ".join(escaped(heading.replace("_", " ")) for heading, _ in columns)
-    body = [
-        " & ".join(escaped(cell(value)) for value in row) + r" \\"
-        for row in zip(*(values for _, values in columns), strict=True)
-    ]
+    sides = "".join("l" if _has_words(values) else "r" for _, values, _ in columns)
+    head = " & ".join(escaped(heading.replace("_", " ")) for heading, _, _ in columns)
+    cells = [[escaped(cell(value, form)) for value in values] for _, values, form in columns]
+    body = [" & ".join(row) + r" \\" for row in zip(*cells, strict=True)]
     lines = [
-        f"% {escape_controls(summary.title, lines=False)}",
+        f"% {escape_controls(table.title, lines=False)}",
         rf"\begin{{tabular}}{{{sides}}}",
         r"\toprule",
         head + r" \\",

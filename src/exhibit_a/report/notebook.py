@@ -1,34 +1,37 @@
-"""How does a result show itself in a notebook?
+"""Shows a result in a notebook.
 
 ``widget`` is the page in a cell: the same script, in a shadow root of its own, so that any number
 of cells do not disturb each other. ``static_html`` is for places where no script may run, on
 GitHub or after nbconvert: pictures with their words and a table, no style, no script.
 """
 
-from collections.abc import Sequence
 from functools import cache
 from html import escape
 from typing import TYPE_CHECKING
 
 from exhibit_a.extras import extra
-from exhibit_a.report import sentences
+from exhibit_a.report.blocks import (
+    Blocks,
+    Maps,
+    Summary,
+    Table,
+    Texts,
+    main_table,
+    of_kind,
+)
+from exhibit_a.report.describe import describe
 from exhibit_a.report.display_units import reading
 from exhibit_a.report.html import script
-from exhibit_a.report.picture import data_uri, enlarged, word_squares
-from exhibit_a.report.static_map import labelled_map, result_maps
+from exhibit_a.report.images import data_uri, enlarged, labelled_map, labelled_maps, word_squares
+from exhibit_a.report.table import cell
 from exhibit_a.report.view import view
 from exhibit_a.results.result import Result
-from exhibit_a.subject.anatomy import key_stack
-from exhibit_a.subject.site_names import head_name
 from exhibit_a.trace.units import Asked
-from exhibit_a.trials.trial import Trial
-from exhibit_a.trials.verdict import HeadVerdict
 
 if TYPE_CHECKING:
     import anywidget
 
-SHOWN = 6  # heads in the table
-FIRST_WORDS = 3  # of every picture
+SHOWN = 12  # rows of a table
 
 
 def widget(result: Result, *, by: Asked | None = None) -> "anywidget.AnyWidget":
@@ -77,113 +80,81 @@ def static_html(result: Result, *, by: Asked | None = None) -> str:
         by: units of the text to show it over, as in ``Result.by``, or "token"; without, words.
     """
     shown = reading(result, by)
-    if isinstance(shown, Trial):
-        return _trial(shown)
-    return shown.checks_html(result_maps(shown))
+    description = describe(shown)
+    summary = next(iter(of_kind(description, Summary)), None)
+    if summary is not None and summary.verdict:
+        return _story(description, summary)
+    table = main_table(description)
+    return shown.checks_html(labelled_maps(description) + ("" if table is None else _table(table)))
 
 
-def _trial(trial: Trial) -> str:
-    answer = ", ".join(f"{escape(label)} {share:.3f}" for label, share in trial.answer.items())
-    ranked = sentences.most_important(trial)
-    rests = (
-        [] if trial.reliance is None else sentences.reliance_sentences(trial.reliance, trial.answer)
-    )
+def _story(description: Blocks, summary: Summary) -> str:
+    """A text, its answer, the verdict of every head, and the maps of the one that carries most."""
+    answer = ", ".join(f"{escape(label)} {share:.3f}" for label, share in summary.answer)
+    tokens = next(iter(of_kind(description, Texts))).sequences[summary.sequence]
+    maps = "".join(_heads(block) + _maps(block) for block in of_kind(description, Maps))
+    tables = "".join(_table(each) for each in of_kind(description, Table) if not each.on_page)
     return (
-        f"<div><p><b>{escape(trial.advice or trial.verdict)}</b></p>"
-        f"<p>{escape(' '.join(trial.tokens or ()))}</p>"
-        f"<p>Answer: {answer or 'none'}. {escape(' '.join(rests))}</p>"
-        f"<p><b>{escape(trial.word)}</b>: {escape(trial.verdict)}</p>"
-        f"{_heads(trial)}<p>{escape(sentences.carriers_sentence(trial))}</p>"
-        f"{_table(trial, ranked[:SHOWN])}{_pictures(trial)}{_maps(trial, ranked[0])}"
+        f"<div><p><b>{escape(summary.advice or summary.verdict)}</b></p>"
+        f"<p>{escape(' '.join(tokens))}</p>"
+        f"<p>Answer: {answer or 'none'}. {escape(' '.join(summary.reliance))}</p>"
+        f"<p><b>{escape(summary.word)}</b>: {escape(summary.verdict)}</p>"
+        f"<p>{escape(summary.carriers)}</p>"
+        f"{maps}{tables}"
         "<p>For the interactive page: <code>exhibit_a.widget(trial)</code> or "
         "<code>trial.html(path)</code>.</p></div>"
     )
 
 
-def _heads(trial: Trial) -> str:
-    words: dict[int, list[str]] = {}
-    for head in trial.verdicts:
-        words.setdefault(head.site, []).append(head.word)
-    picture = data_uri(enlarged(word_squares(list(words.values())), 18, 2))
-    return (
-        f'<p><img alt="verdicts, a row for every layer" src="{picture}"><br>'
-        "a row for each layer, a column for each head; green: evidence, yellow: contested, red: "
-        "misleading, grey: no effect, blue: undetermined</p>"
-    )
-
-
-def _maps(trial: Trial, head: HeadVerdict) -> str:
-    maps = {"raw": trial.attention[head.site][head.head]}
-    if trial.effective is not None:
-        maps["effective"] = trial.effective.effective[head.site][head.head]
-    limit = max(float(scores.abs().amax()) for scores in maps.values())
-    words = _words(trial, head.site)
-    pictures = "".join(
-        f"<td>{labelled_map(scores, limit, words, f'{name} attention')}<br>{name}</td>"
-        for name, scores in maps.items()
-    )
-    name = head_name(trial.sites, head.site, head.head)
-    serves = sentences.foretells(trial, trial.sites[head.site])
-    what = ", for the word after it" if serves else ""
-    return f"<p>{name}: each row looks at the columns{what}</p><table><tr>{pictures}</tr></table>"
-
-
-def _words(trial: Trial, site: int) -> tuple[Sequence[str], Sequence[str]]:
-    """What the rows and the columns of a site are called; numbers where there is no text."""
-    keys = key_stack(trial.sites[site], trial.sequences)
-    known = trial.sequences[trial.sites[site].stack], trial.sequences[keys]
-    queries, looked_at = (
-        names if len(names) == size else tuple(map(str, range(size)))
-        for names, size in zip(known, trial.attention[site].shape[1:], strict=True)
-    )
-    return queries, looked_at
-
-
-def _table(trial: Trial, heads: Sequence[HeadVerdict]) -> str:
-    names = ("head", "verdict", "share", "alone", "shared", "determined", "points")
-    rows = [
-        (
-            head_name(trial.sites, head.site, head.head),
-            head.word,
-            _cell(sentences.of_margin(trial, head.reliance), "+.1%"),
-            _cell(sentences.of_margin(trial, head.one_head), "+.1%"),
-            "yes" if head.shared else "no",
-            _cell(head.determined),
-            _cell(head.points),
-        )
-        for head in heads
-    ]
-    return _rows(names, rows)
-
-
-def _pictures(trial: Trial) -> str:
-    if trial.pictures is None:
+def _heads(maps: Maps) -> str:
+    """A square for the verdict of every head, and the table of those that carry most."""
+    if maps.verdicts is None or maps.heads is None:
         return ""
-    rows = [
-        (
-            f"{sentences.MARKS[picture.advice]} {picture.advice}",
-            picture.label,
-            sentences.p_text(picture.p_value),
-            _cell(picture.probability_loss, ".2f"),
-            ", ".join(picture.words[place] for place in picture.ranking[:FIRST_WORDS]),
-        )
-        for picture in sentences.ranked_pictures(trial.pictures)
-    ]
-    return _rows(("advice", "picture", "p", "answer loses", "first words"), rows)
+    words: dict[int, list[str]] = {}
+    for (site, _), (word, _) in maps.verdicts.items():
+        words.setdefault(site, []).append(word)
+    image = data_uri(enlarged(word_squares(list(words.values())), 18, 2))
+    return (
+        f'<p><img alt="verdicts, a row for every layer" src="{image}"><br>'
+        "a row for each layer, a column for each head; green: evidence, yellow: contested, red: "
+        f"misleading, grey: no effect, blue: undetermined</p>{_table(maps.heads)}"
+    )
 
 
-def _rows(names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    heading = "".join(f"<th>{name}</th>" for name in names)
-    lines = ("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+def _maps(maps: Maps) -> str:
+    """The maps of the head that carries most, in the modes that stand on one scale."""
+    table = maps.heads
+    if table is None or not table.heads:
+        return ""
+    site, head = table.heads[0]
+    place = maps.sites[site]
+    shown = {
+        mode.key: mode.maps[site][head]
+        for mode in maps.modes
+        if mode.key in ("raw", "effective") and mode.maps is not None
+    }
+    limit = max(float(scores.abs().amax()) for scores in shown.values())
+    images = "".join(
+        f"<td>{labelled_map(scores, limit, place.names, f'{name} attention')}<br>{name}</td>"
+        for name, scores in shown.items()
+    )
+    what = ", for the word after it" if place.foretells else ""
+    return (
+        f"<p>{maps.map_name(site, head)}: each row looks at the columns{what}</p>"
+        f"<table><tr>{images}</tr></table>"
+    )
+
+
+def _table(table: Table) -> str:
+    """The brief columns of a table, or all, and its first rows."""
+    columns = [each for each in table.columns if each.brief] or table.columns
+    rows = table.first()[:SHOWN]
+    cells = [[cell(row[each.key], each.form) for each in columns] for row in rows]
+    heading = "".join(f"<th>{escape(each.name)}</th>" for each in columns)
+    lines = (
+        "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in cells
+    )
     return f"<table><tr>{heading}</tr>{''.join(lines)}</table>"
-
-
-def _cell(value: float | bool | None, form: str = "") -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return format(value, form)
 
 
 @cache

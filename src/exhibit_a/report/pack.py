@@ -1,4 +1,4 @@
-"""How do many maps travel in one small page?
+"""Packs many maps into one small page.
 
 Every map is stored in whole steps of its own scale, of 16 bits or 8, and every head is one block:
 deflated, in base64, and unpacked by the viewer only when it is looked at. Where even that would be
@@ -18,19 +18,19 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from exhibit_a.report.blocks import SiteMaps
 from exhibit_a.report.header import Group, Head
 
 FEWEST = 2  # entries of a row that are kept however long the text is
 INDEX_COST, VALUE_COST = 0.95, 0.85  # bytes after deflate, as measured
 
 Bits = Literal[8, 16]
-SiteMaps = tuple[Float[Tensor, "_head _row _column"], ...]
 Modes = dict[str, SiteMaps]
 SIZES: tuple[Bits, ...] = (16, 8)
 
 
 @dataclass
-class Blocks:
+class PackedBlocks:
     """Named bytes, one after the other in one text."""
 
     share: float = 1.0  # of the bytes that a page may have
@@ -47,7 +47,7 @@ class Blocks:
         self.length += len(text)
         return name
 
-    def extend(self, others: "Blocks") -> None:
+    def extend(self, others: "PackedBlocks") -> None:
         """Put other blocks behind these, under their own names."""
         for name, (start, length) in others.places.items():
             self.places[name] = (self.length + start, length)
@@ -72,12 +72,7 @@ class Packed:
 
 
 def pack(
-    blocks: Blocks,
-    name: str,
-    modes: Modes,
-    *,
-    together: Sequence[Sequence[str]],
-    budget: int,
+    blocks: PackedBlocks, name: str, modes: Modes, *, together: Sequence[Sequence[str]], budget: int
 ) -> Packed:
     """Write maps into blocks, as finely as ``budget`` bytes allow.
 
@@ -103,7 +98,7 @@ class _HeadBytes:
     rests: dict[str, float] = field(default_factory=dict)
     kept: dict[str, float] = field(default_factory=dict)
 
-    def entry(self, blocks: Blocks, name: str, site: int, head: int) -> Head:
+    def entry(self, blocks: PackedBlocks, name: str, site: int, head: int) -> Head:
         """Write the bytes into a block, and describe it."""
         return {
             "site": site,
@@ -116,7 +111,7 @@ class _HeadBytes:
         }
 
 
-def _dense(blocks: Blocks, name: str, modes: Modes, bits: Bits) -> Packed:
+def _dense(blocks: PackedBlocks, name: str, modes: Modes, bits: Bits) -> Packed:
     """Every entry of every map."""
     heads = []
     for site, maps in enumerate(zip(*modes.values(), strict=True)):
@@ -131,7 +126,7 @@ def _dense(blocks: Blocks, name: str, modes: Modes, bits: Bits) -> Packed:
 
 
 def _sparse(
-    blocks: Blocks, name: str, modes: Modes, together: Sequence[Sequence[str]], count: int
+    blocks: PackedBlocks, name: str, modes: Modes, together: Sequence[Sequence[str]], count: int
 ) -> Packed:
     """The ``count`` largest entries of every row, and the mean of the others."""
     heads, visible = [], list[str | None]()

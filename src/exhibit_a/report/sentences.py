@@ -1,15 +1,16 @@
-"""What does a trial say to a person who must decide, before any picture?
+"""What a trial says in sentences to a person who must decide.
 
 The answer, what would become of it if heads could not choose where to look, and the few heads that
 carry it: the same sentences on the page, in a terminal and in a notebook.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.explanation.pictures import Picture, Pictures
 from exhibit_a.subject.anatomy import Site
-from exhibit_a.subject.site_names import heads_by_layer
+from exhibit_a.subject.site_names import head_name, heads_by_layer
 from exhibit_a.trials.sentences import (
     CANCELS,
     SEVERAL,
@@ -148,3 +149,32 @@ def of_margin(trial: Trial, share: float | None) -> float | None:
 def p_text(value: float) -> str:
     """A p-value in two digits, without its nought."""
     return "<.001" if value < 0.001 else f"{value:.2g}".removeprefix("0")
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """The source token with the largest weight for every target token, by one head."""
+
+    head: str
+    links: tuple[tuple[str, str, float], ...]  # target token, source token, weight
+
+
+def alignment(trial: Trial) -> Alignment | None:
+    """Which source token each target token looks at, in the cross head that carries most.
+
+    A decoder's row i is the one from which its token i + 1 is predicted, so the last row, which
+    predicts the end, stands without a token. None where nothing crosses between texts.
+    """
+    crossing = [v for v in trial.verdicts if trial.sites[v.site].kind == "cross"]
+    if not crossing:
+        return None
+    best = max(crossing, key=lambda verdict: abs(verdict.reliance or 0.0))
+    rows = trial.attention[best.site][best.head]
+    targets, sources = trial.tokens_of(best.site)
+    if len(targets) < 2 or (len(targets), len(sources)) != tuple(rows.shape):
+        return None
+    links = tuple(
+        (target, sources[int(row.argmax())], float(row.max()))
+        for target, row in zip(targets[1:], rows, strict=False)
+    )
+    return Alignment(head_name(trial.sites, best.site, best.head), links)

@@ -1,35 +1,40 @@
-"""How are rows of numbers printed in a terminal, so that all of them can be read?
+"""Prints rows of numbers in a terminal, so that all of them can be read.
 
-Headings break at their underscores, tuples after their commas, and words where a line is too short
+Headings break between their words, tuples after their commas, and words where a line is too short
 for them. A number never breaks. Columns for which there is no room go into a second table below,
 which repeats the names of the rows; a number and its interval stay together. A column with nothing
 in any row is left out.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby, takewhile
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
+from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from exhibit_a.control_characters import escape_controls
+from exhibit_a.report import blocks
+from exhibit_a.report.blocks import Cell, Row
 from exhibit_a.report.console import words
+from exhibit_a.report.sentences import p_text
+from exhibit_a.trials.sentences import percent_text
 
-Cell = str | int | float | bool | None | tuple[float, ...] | list[float]
-Row = dict[str, Cell]
-Rows = list[Row]
-
+FORMS: dict[str, Callable[[float], str]] = {"percent": percent_text, "p": p_text}
 SHORT = {"effective": "eff.", "comprehensiveness": "compre-\nhensiveness"}
 
 
-def cell(value: object) -> str:
-    """A value in a few letters.
+def cell(value: object, form: str = "") -> str:
+    """A value in a few letters, or in a form of ``format`` or ``FORMS``.
 
+    >>> cell(0.25, ".0%"), cell(0.04, "p")
+    ('25%', '.04')
     >>> cell(0.123456), cell(0.00012345), cell(0.0), cell(None), cell((True, 1e-5))
     ('0.123', '0.00012', '0', '–', 'yes, 1e-05')
     >>> cell("\x1b[2J")
@@ -39,6 +44,8 @@ def cell(value: object) -> str:
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if form and isinstance(value, int | float):
+        return FORMS[form](value) if form in FORMS else format(value, form)
     if isinstance(value, float):
         return f"{value:.2g}" if abs(value) < 1e-3 else f"{value:.3f}"
     if isinstance(value, tuple | list):
@@ -71,17 +78,27 @@ def table(
     rows: Sequence[Row],
     *,
     width: int,
+    columns: Sequence[blocks.Column] = (),
     text_of: Callable[[Cell], str] = cell,
 ) -> RenderableType:
     """The rows under their headings, in as many tables as it takes; ``text_of`` writes a value."""
-    columns = [
-        _column(heading, values, text_of, name)
-        for name in (rows[0] if rows else ())
-        for heading, values in split_intervals(name, [row[name] for row in rows])
+    known = {column.key: column for column in columns}
+    drawn = [
+        _column(heading, values, partial(cell, form=form) if form else text_of, key)
+        for key in (rows[0] if rows else ())
+        for name, form in [_name_and_form(key, known.get(key))]
+        for heading, values in split_intervals(name, [row[key] for row in rows])
         if any(value is not None for value in values)
     ]
-    tables = (_drawn(side_by_side, width) for side_by_side in _split(columns, width))
+    tables = (_drawn(side_by_side, width) for side_by_side in _split(drawn, width))
     return Group(words(title, style="table.title"), *tables)
+
+
+def _name_and_form(key: str, column: blocks.Column | None) -> tuple[str, str]:
+    """What stands above a column: its name, unless that is its key."""
+    if column is None or column.name == key.replace("_", " "):
+        return key, "" if column is None else column.form
+    return column.name, column.form
 
 
 def split_intervals(name: str, values: list[Cell]) -> list[tuple[str, list[Cell]]]:
@@ -152,3 +169,28 @@ def _drawn(columns: list[Column], width: int) -> RenderableType:
     for row in zip(*(column.cells for column in columns), strict=True):
         drawn.add_row(*map(Text, row))
     return Padding(drawn, (0, 0, 1, 0))
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """A table in several widths: the first that fits the line is shown, or the last."""
+
+    tables: Sequence[Callable[[], Table]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Table]:
+        """The widest table that fits."""
+        for make in self.tables:
+            table = make()
+            if _width(table, console, options) <= options.max_width:
+                break
+        yield table
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """Between the narrowest and the widest."""
+        widths = [_width(make(), console, options) for make in self.tables]
+        return Measurement(min(widths), max(widths)).with_maximum(options.max_width)
+
+
+def _width(table: Table, console: Console, options: ConsoleOptions) -> int:
+    """What the table asks for, however wide the screen is."""
+    return console.measure(table, options=options.update(max_width=10_000)).maximum

@@ -1,61 +1,42 @@
-"""How is a trial summed up on one screen?
+"""Sums a result up on one screen.
 
 The advice, the text with its tokens shaded by attribution, the answer and what it rests on, the
-heads, the pictures; then the tree and the doubts. Everything that a colour shows is shown by a
+heads, the pictures; then the tree and the checks. Everything that a colour shows is shown by a
 sign as well, so that nothing is lost in a pipe, in a file or to the colour-blind, in 80 columns.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from rich.box import SIMPLE_HEAD
 from rich.columns import Columns
-from rich.console import Console, Group, JustifyMethod, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from exhibit_a.methods.attribution.reliance import Reliance
-from exhibit_a.methods.explanation.pictures import Pictures
-from exhibit_a.report.alignment import alignment
+from exhibit_a.report import blocks
+from exhibit_a.report.blocks import Blocks, Maps, Section, Summary, Texts, Tree, of_kind
 from exhibit_a.report.console import Screen, Visible, words
+from exhibit_a.report.describe import describe
 from exhibit_a.report.display_units import reading
 from exhibit_a.report.palette import AGAINST, AGAINST_SHADES, FOR_SHADES, OF_ADVICE, OF_WORD
-from exhibit_a.report.responsive_table import Fitting
-from exhibit_a.report.sentences import (
-    MARKS,
-    carriers_sentence,
-    most_important,
-    of_margin,
-    p_text,
-    ranked_pictures,
-    reliance_sentences,
-    unshaded,
-)
+from exhibit_a.report.table import Fitting, cell
 from exhibit_a.results.result import Result
-from exhibit_a.subject.site_names import head_name, layer_name
 from exhibit_a.trace.units import Asked
-from exhibit_a.trials.sentences import percent_text
 from exhibit_a.trials.trial import Trial
-from exhibit_a.trials.verdict import UNDETERMINED, WORDS, HeadVerdict
+from exhibit_a.trials.verdict import UNDETERMINED, WORDS
 
-SHOWN_HEADS = 5
-PICTURE_WORDS = 3  # first words of a picture that are named
-SHORTENED = 16  # letters of them where the line is short
 NAMED_TOKENS = 4  # named with their number, for and against
 SPREAD_UP_TO = 32  # heads; more stand without a space between them
 TREE_LINES = 24
-LONGEST_NAME = 18  # of a head, in the table of heads
+LONGEST_NAME = 18  # of a head, in a table
 
 GLYPHS = dict(zip(WORDS, "■≠×·?", strict=True))
 
 # The share of the largest score from which a token is shaded, its marks either way, its letters.
-SHADES = (
-    (2 / 3, "⁺⁺", "⁻⁻", "bold white"),
-    (1 / 3, "⁺", "⁻", "black"),
-    (1 / 8, "", "", "black"),
-)
+SHADES = ((2 / 3, "⁺⁺", "⁻⁻", "bold white"), (1 / 3, "⁺", "⁻", "black"), (1 / 8, "", "", "black"))
 
 
 def show(result: Result, *, console: Console | None = None, by: Asked | None = None) -> None:
@@ -77,19 +58,17 @@ def show(result: Result, *, console: Console | None = None, by: Asked | None = N
         console: where to print; without, to standard output.
         by: units of the text to show it over, as in ``Result.by``, or "token"; without, words.
     """
-    length, result = len(result.tokens or ()), reading(result, by)
-    if isinstance(result, Trial):
-        say(story(result, length), console=console)
-    elif isinstance(result, Pictures):
-        say(
-            Group(words(result.summary()), _advised(result.advice), _pictures(result)),
-            console=console,
-        )
-    elif isinstance(result, Reliance):
-        sentences = " ".join(reliance_sentences(result, {}))
-        say(Group(words(result.summary()), words(sentences)), console=console)
-    else:
-        say(words(result.summary()), console=console)
+    shown = reading(result, by)
+    description = describe(shown)
+    summary = next(iter(of_kind(description, Summary)), None)
+    if summary is not None and summary.verdict:
+        say(_story(shown, description, summary, len(result.tokens or ())), console=console)
+        return
+    lines: list[RenderableType] = [words(shown.summary())]
+    if summary is not None:
+        lines += map(words, filter(None, (summary.advice, " ".join(summary.reliance))))
+    lines += [_brief(table) for table in of_kind(description, blocks.Table) if not table.on_page]
+    say(Group(*lines), console=console)
 
 
 def say(content: RenderableType, *, console: Console | None = None) -> None:
@@ -103,24 +82,33 @@ def say(content: RenderableType, *, console: Console | None = None) -> None:
     screen.file.writelines(f"{line.rstrip()}\n" for line in printed.get().splitlines())
 
 
-def story(trial: Trial, length: int) -> RenderableType:
-    """The summary of a trial, of so many tokens."""
-    pictures = trial.pictures
-    title = f"Exhibit A · {trial.provenance.model} · {length} tokens"
-    sections: list[tuple[str, RenderableType]] = [
-        *([(title, _advised(trial.advice))] if trial.advice else []),
-        ("text" if trial.advice else title, _words(trial)),
-        ("answer", _answer(trial)),
-        *_alignment(trial),
-        (f"verdict: {trial.word}", words(trial.verdict)),
-        ("heads", _grid(trial)),
-        (_chosen_by(trial), _heads(trial)),
-        *([("pictures of the text", _pictures(pictures))] if pictures is not None else []),
-        ("tree", _tree(trial)),
-        ("doubts", _listed(_doubts(trial))),
+def _story(result: Result, description: Blocks, summary: Summary, length: int) -> RenderableType:
+    """A text of so many tokens, its answer and everything that was found about it."""
+    title = f"Exhibit A · {result.provenance.model} · {length} tokens"
+    tokens = next(iter(of_kind(description, Texts))).sequences[summary.sequence]
+    advice = [(title, words(summary.advice, style="bold"))] if summary.advice else []
+    aligned = [
+        (section.name, words("\n".join(section.lines))) for section in of_kind(description, Section)
     ]
-    if trial.skipped:
-        reasons = _listed(f"{name}: {reason}" for name, reason in trial.skipped.items())
+    sections: list[tuple[str, RenderableType]] = [
+        *advice,
+        ("text" if advice else title, _words(tokens, summary)),
+        ("answer", _answer(summary)),
+        *aligned,
+        (f"verdict: {summary.word}", words(summary.verdict)),
+    ]
+    for maps in of_kind(description, Maps):
+        sections.append(("heads", _grid(maps, summary)))
+        if maps.heads is not None:
+            sections.append((maps.heads.title, _heads(maps, maps.heads)))
+    for table in of_kind(description, blocks.Table):
+        if not table.on_page:
+            sections.append((table.title, _brief(table)))
+    trees = of_kind(description, Tree)
+    sections.append(("tree", _tree(trees[0]) if trees else Text("none", style="dim")))
+    sections.append(("doubts", _listed(_checks(result))))
+    if summary.skipped:
+        reasons = _listed(f"{name}: {reason}" for name, reason in summary.skipped)
         sections.append(("not examined", reasons))
     return Group(*(_section(name, body) for name, body in sections))
 
@@ -148,16 +136,11 @@ def _listed(lines: Iterable[str]) -> RenderableType:
     return table
 
 
-def _advised(advice: str) -> RenderableType:
-    return words(advice, style="bold")
-
-
-def _words(trial: Trial) -> RenderableType:
+def _words(tokens: tuple[str, ...], summary: Summary) -> RenderableType:
     """The text, shaded, and its strongest tokens by name and number."""
-    tokens, scores, reason = trial.tokens or (), trial.token_scores, unshaded(trial)
-    if scores is None or reason:
-        return Group(words(" ".join(tokens)), words(reason, style="dim"))
-    numbers = scores.tolist()
+    numbers = summary.shares
+    if not numbers:
+        return Group(words(" ".join(tokens)), words(summary.caption, style="dim"))
     largest = max(map(abs, numbers)) or 1.0
     text = Text(" ").join(_shaded(*pair, largest) for pair in zip(tokens, numbers, strict=True))
     ranked = sorted(zip(numbers, tokens, strict=True), key=lambda pair: -abs(pair[0]))
@@ -177,163 +160,99 @@ def _shaded(token: str, score: float, largest: float) -> Text:
     return words(token)
 
 
-def _answer(trial: Trial) -> RenderableType:
-    if not trial.answer:
+def _answer(summary: Summary) -> RenderableType:
+    if not summary.answer:
         return Text("hidden states, and no more")
     table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
-    for name, share in trial.answer.items():
-        bar = "█" * round(30 * min(max(share, 0), 1)) if "output" not in trial.answer else ""
+    is_number = "output" in dict(summary.answer)
+    for name, share in summary.answer:
+        bar = "" if is_number else "█" * round(30 * min(max(share, 0), 1))
         table.add_row(words(name), f"{share:.3f}", Text(bar, style=AGAINST))
-    sentences = [] if trial.reliance is None else reliance_sentences(trial.reliance, trial.answer)
-    rests = [words(" ".join(sentences))] if sentences else []
-    return Group(table, *rests, words(f"examined: the {trial.target}", style="dim"))
+    rests = [words(" ".join(summary.reliance))] if summary.reliance else []
+    return Group(table, *rests, words(f"examined: the {summary.target}", style="dim"))
 
 
-def _alignment(trial: Trial) -> list[tuple[str, RenderableType]]:
-    """Of a translation, the source token that every target token looks at; else nothing."""
-    aligned = alignment(trial)
-    if aligned is None:
-        return []
-    links = (f"{target} ← {source} {weight:.2f}" for target, source, weight in aligned.links)
-    return [(f"alignment by {aligned.head}", words("   ".join(links)))]
-
-
-def _grid(trial: Trial) -> RenderableType:
-    """Every head as one sign, a row for each site; then what the signs mean."""
+def _grid(maps: Maps, summary: Summary) -> RenderableType:
+    """Every head as one sign, a row for each layer; then what the signs mean."""
+    verdicts = {place: word for place, (word, _) in (maps.verdicts or {}).items()}
     rows: list[RenderableType] = []
-    names = [layer_name(site, trial.sites) for site in trial.sites]
-    for site, name in zip(trial.sites, names, strict=True):
-        heads = [head for head in trial.verdicts if head.site == site.index]
-        gap = " " if site.heads <= SPREAD_UP_TO else ""
-        line = Text(f"{name.ljust(max(map(len, names)))}  ", style="dim", overflow="fold")
-        for head in heads:
-            line.append(GLYPHS[head.word] + gap, style=f"not dim {OF_WORD[head.word]}")
+    width = max(len(site.short) for site in maps.sites)
+    for number, site in enumerate(maps.sites):
+        signs = [word for (place, _), word in verdicts.items() if place == number]
+        gap = " " if len(signs) <= SPREAD_UP_TO else ""
+        line = Text(f"{site.short.ljust(width)}  ", style="dim", overflow="fold")
+        for word in signs:
+            line.append(GLYPHS[word] + gap, style=f"not dim {OF_WORD[word]}")
         rows.append(line)
-    counts = Counter(head.word for head in trial.verdicts)
+    counts = Counter(verdicts.values())
     legend = [
         Text.assemble((GLYPHS[word], OF_WORD[word]), f" {counts[word]} {word}")
         for word in WORDS
         if counts[word]
     ]
     rows.append(Columns(legend, padding=(0, 2)))
-    if sentence := carriers_sentence(trial):
-        rows.append(words(sentence))
+    if summary.carriers:
+        rows.append(words(summary.carriers))
     return Group(*rows)
 
 
-def _chosen_by(trial: Trial) -> str:
-    if trial.reliance is None:
-        return f"the {SHOWN_HEADS} heads with the farthest alternatives"
-    return f"the {SHOWN_HEADS} heads that carry most, in parts of the margin"
+def _heads(maps: Maps, table: blocks.Table) -> RenderableType:
+    """One line for each head; then what the columns mean, and the reasons that no column tells."""
+    brief = [each for each in table.columns if each.brief and each.help]
+    helps = (f"{each.name}: {each.help[:1].lower()}{each.help[1:].rstrip('.')}" for each in brief)
+    verdicts = [(maps.verdicts or {})[head] for head in table.heads[: table.shown]]
+    reasons = dict.fromkeys(reason for word, reason in verdicts if word == UNDETERMINED)
+    unclear = [_listed(f"?: {reason}" for reason in reasons)] if reasons else []
+    return Group(_brief(table), words("; ".join(helps), style="dim"), *unclear)
 
 
-COLUMNS = (
-    "share: what the head adds to the answer; alone: what is lost when only it looks evenly; "
-    "shared: others do its work then; elsewhere: weight that could stand on other words; "
-    "agreement: of its weights with what counts"
-)
+def _brief(table: blocks.Table) -> RenderableType:
+    """A table in one line for each row: its brief columns, as many as fit."""
+    brief = [column for column in table.columns if column.brief] or list(table.columns)
+    columns = [
+        (column.name, [_styled(row[column.key], column.form) for row in table.first()])
+        for column in brief
+    ]
+    signs = [(name, _signs(cells)) for name, cells in columns]  # words of verdicts as their signs
+    fewer = (signs[:count] for count in range(len(signs), 1, -1))
+    return Fitting([partial(_drawn, shown) for shown in (columns, *fewer)])
 
 
-def _heads(trial: Trial) -> RenderableType:
-    """One line for each head; then the reasons that no column tells."""
-    heads = most_important(trial)[:SHOWN_HEADS]
-    columns = {
-        "head": [words(_head(trial, head)) for head in heads],
-        "verdict": [_styled(head, f"{GLYPHS[head.word]} {head.word}") for head in heads],
-        "": [_styled(head, GLYPHS[head.word]) for head in heads],
-        "share": [Text(_part(of_margin(trial, head.reliance))) for head in heads],
-        "alone": [Text(_part(of_margin(trial, head.one_head))) for head in heads],
-        "shared": [Text("yes" if head.shared else "no") for head in heads],
-        "elsewhere": [Text(_number(head.distance, ".0%")) for head in heads],
-        "agreement": [Text(_number(head.pointing, ".2f")) for head in heads],
-    }
-    numbers = ("share", "alone", "shared", "elsewhere", "agreement")
-    widths = (
-        ("head", "verdict", *numbers),
-        ("head", "", *numbers),  # the signs are named above
-        ("head", "", "share", "alone", "elsewhere", "agreement"),
-        ("head", "", "share", "alone"),
-    )
-    table = Fitting([partial(_table_of, columns, shown) for shown in widths])
-    unclear = [head for head in heads if head.word == UNDETERMINED]
-    reasons = dict.fromkeys(head.reason for head in unclear)
-    means = words(COLUMNS, style="dim")
-    return Group(
-        table, means, *([_listed(f"?: {reason}" for reason in reasons)] if unclear else [])
-    )
+def _styled(value: blocks.Cell, form: str) -> Text:
+    """A cell; words of verdicts have a sign, and those of advice a colour."""
+    text = "?" if value is None else cell(value, form)
+    if text in OF_WORD:
+        return Text(f"{GLYPHS[text]} {text}", style=OF_WORD[text])
+    if len(text) > LONGEST_NAME:  # in two lines, so that no number next to it is cut
+        text = text.replace(", head", ",\nhead")
+    return words(text, style=OF_ADVICE.get(text.partition(" ")[2], ""))
 
 
-def _table_of(columns: dict[str, list[Text]], shown: Sequence[str]) -> Table:
-    """Some of the columns as a table; what is no word stands to the right."""
+def _signs(cells: list[Text]) -> list[Text]:
+    is_verdict = all(text.plain[2:] in OF_WORD for text in cells)
+    return [text[:1] for text in cells] if is_verdict else cells
+
+
+def _drawn(columns: list[tuple[str, list[Text]]]) -> Table:
+    """Columns as a table; numbers stand to the right."""
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    for name in shown:
-        justify: JustifyMethod = "left" if name in ("head", "verdict", "") else "right"
-        table.add_column(name, justify=justify, no_wrap=True)
-    for row in zip(*(columns[name] for name in shown), strict=True):
+    for name, cells in columns:
+        is_number = all(text.plain[:1] in "-+.<?0123456789" or len(text) < 4 for text in cells)
+        name = "" if all(text.plain in GLYPHS.values() for text in cells) else name
+        table.add_column(name, justify="right" if is_number and name else "left", no_wrap=True)
+    for row in zip(*(cells for _, cells in columns), strict=True):
         table.add_row(*row)
     return table
 
 
-def _styled(head: HeadVerdict, text: str) -> Text:
-    return Text(text, style=OF_WORD[head.word])
-
-
-def _head(trial: Trial, head: HeadVerdict) -> str:
-    """Its name; in two lines where that is long, so that no number beside it is cut."""
-    name = head_name(trial.sites, head.site, head.head)
-    return name if len(name) <= LONGEST_NAME else name.replace(", head", ",\nhead")
-
-
-def _number(value: float | None, form: str) -> str:
-    return "?" if value is None else format(value, form)
-
-
-def _part(share: float | None) -> str:
-    return "?" if share is None else percent_text(share)
-
-
-def _pictures(pictures: Pictures) -> RenderableType:
-    """One line for each picture: may it be shown, how far from luck, what the answer loses."""
-    letters = (None, SHORTENED, 0)
-    return Fitting([partial(_picture_table, pictures, room) for room in letters])
-
-
-def _picture_table(pictures: Pictures, letters: int | None) -> Table:
-    """With the first words of each picture, in so many letters; as they are for None."""
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    table.add_column("advice", no_wrap=True, min_width=13)
-    table.add_column("picture", no_wrap=True, overflow="ellipsis", min_width=27)
-    widest = max((len(p_text(picture.p_value)) for picture in pictures.values()), default=1)
-    table.add_column("p", justify="right", no_wrap=True, min_width=widest)
-    table.add_column("loses", justify="right", no_wrap=True, min_width=5)
-    if letters != 0:
-        table.add_column("its first words", no_wrap=True, overflow="ellipsis", max_width=letters)
-    for picture in ranked_pictures(pictures):
-        first = [picture.words[place] for place in picture.ranking[:PICTURE_WORDS]]
-        table.add_row(
-            Text(f"{MARKS[picture.advice]} {picture.advice}", style=OF_ADVICE[picture.advice]),
-            words(picture.label),
-            p_text(picture.p_value),
-            f"{round(picture.probability_loss, 2) + 0.0:.2f}",  # no minus nought
-            *([] if letters == 0 else [words(", ".join(first))]),
-        )
-    return table
-
-
-def _tree(trial: Trial) -> RenderableType:
-    if trial.tree is None:
-        return Text("none", style="dim")
-    stack = trial.tree.provenance.parameters.get("stack", "")
-    several = len({site.stack for site in trial.sites}) > 1
-    lines = trial.tree.text(layer=f"{stack} layer" if several else "layer").splitlines()
+def _tree(tree: Tree) -> RenderableType:
+    lines = tree.text.splitlines()
     more = len(lines) - TREE_LINES
     shown = lines[:TREE_LINES] + ([f"… and {more} more"] if more > 0 else [])
     return words("\n".join(shown), no_wrap=True, overflow="ellipsis")
 
 
-def _doubts(trial: Trial) -> list[str]:
+def _checks(result: Result) -> Iterator[str]:
     """The checks behind the verdicts, with their values."""
-    return [
-        f"{name}: {value:.2g}" if isinstance(value, float) else f"{name}: {value}"
-        for name, value in trial.checks.items()
-    ]
+    for name, value in result.checks.items():
+        yield f"{name}: {value:.2g}" if isinstance(value, float) else f"{name}: {value}"

@@ -1,31 +1,26 @@
-"""What does a page need to know? A header in plain values, and blocks of packed numbers.
+"""What a page knows: a header in plain values, and blocks of packed numbers.
 
-``view`` makes both from any result. Results with a shape of their own (a trial, attention maps, a
-token's story, a tree, a curve) get the panels made for them in ``views/``; every other result gets
-its largest maps, and tables of the rest. The page, the notebook and the server all show a ``View``.
+``view`` makes both from the description of any result (``describe/``, ``panels.py``). The page, the
+notebook and the server all show a ``View``.
 
 The panels are over the words of the text (``display_units.py``). Where these are not its tokens one
-by one, the panels over tokens stand beside them (``tokens`` in the header) if both fit into a page.
+by one, the panels over tokens are there, too (``tokens`` in the header), if both fit into a page.
 """
 
 import json
 from dataclasses import dataclass
 from typing import cast
 
+from exhibit_a.report.blocks import Blocks, Sides, Summary, of_kind
+from exhibit_a.report.describe import describe
 from exhibit_a.report.display_units import TOKEN, reading, unit_of
 from exhibit_a.report.glossary import plain_sentences
-from exhibit_a.report.header import Header, Panels
-from exhibit_a.report.original_text import with_words
-from exhibit_a.report.overlay import scene_panel
-from exhibit_a.report.pack import Blocks
-from exhibit_a.report.panels import sequence
-from exhibit_a.report.views import panels_of
-from exhibit_a.report.views.comparison import comparison_panel
+from exhibit_a.report.header import Header
+from exhibit_a.report.pack import PackedBlocks
+from exhibit_a.report.panels import panels
 from exhibit_a.results.plain import plain
 from exhibit_a.results.result import Result
 from exhibit_a.trace.units import Asked
-from exhibit_a.trials.comparison import Comparison
-from exhibit_a.trials.trial import Trial
 
 SCHEMA = 1
 BUDGET = 4_700_000  # characters of all blocks; with the rest, a page of 5 MB
@@ -41,7 +36,7 @@ class View:
 
     def header_json(self) -> str:
         """The header as JSON that can stand inside a script element."""
-        text = json.dumps(plain(self.header, DIGITS), ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(self.header, ensure_ascii=False, separators=(",", ":"))
         return (
             text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
         )
@@ -49,47 +44,39 @@ class View:
 
 def view(result: Result, by: Asked | None = None) -> View:
     """Everything a page shows about a result, over words or over the units asked for."""
-    if isinstance(result, Comparison):
-        return _beside(result, by)
-    shown, blocks = reading(result, by), Blocks()
-    header = _header(result, shown, blocks)
+    shown, packed = reading(result, by), PackedBlocks()
+    description = describe(shown)
+    sides = next(iter(of_kind(description, Sides)), None)
+    if sides is not None:
+        return _beside(sides, shown, description, by)
+    header = _header(result, shown, description, packed)
     if by is None and _differ(shown, result):
-        apart = Blocks(prefix=f"{TOKEN} ")
-        by_token = _panels(result, apart)
-        if blocks.length + apart.length <= BUDGET:
+        apart = PackedBlocks(prefix=f"{TOKEN} ")
+        by_token = panels(describe(result), result, apart)
+        if packed.length + apart.length <= BUDGET:
             header["tokens"] = by_token
-            blocks.extend(apart)
-    return View(header, blocks.text())
+            packed.extend(apart)
+    return _view(header, packed)
 
 
-def _header(result: Result, shown: Result, blocks: Blocks) -> Header:
+def _view(header: Header, packed: PackedBlocks) -> View:
+    return View(cast("Header", plain(header, DIGITS)), packed.text())
+
+
+def _header(result: Result, shown: Result, description: Blocks, packed: PackedBlocks) -> Header:
     """The header of a result, with panels over the units that are shown."""
     header = {
         "schema": SCHEMA,
         "kind": type(result).__name__,
-        "title": _title(result),
+        "title": _title(result, description),
         "unit": unit_of(shown),
-        **_panels(shown, blocks),
+        **panels(description, shown, packed),
         "about": _about(result),
         "checks": [(name, _words(value)) for name, value in shown.checks.items()],
         "glossary": plain_sentences(),
-        "blocks": blocks.places,
+        "blocks": packed.places,
     }
     return cast("Header", header)  # the panels always have what a header must
-
-
-def _panels(result: Result, blocks: Blocks) -> Panels:
-    """The panels of a result as it is, with the picture that was looked at."""
-    panels: Panels = {
-        "sequences": {"tokens": sequence(result.tokens or ())},
-        "charts": [],
-        "tables": [],
-        **panels_of(result, blocks),
-    }
-    panels["sequences"] = with_words(panels["sequences"], result)
-    if result.scene is not None:
-        panels["scene"] = scene_panel(result.scene, panels["sequences"])
-    return panels
 
 
 def _differ(shown: Result, result: Result) -> bool:
@@ -98,27 +85,38 @@ def _differ(shown: Result, result: Result) -> bool:
     return shown is not result and len(set(map(tuple, sizes))) > 1
 
 
-def _beside(result: Comparison, by: Asked | None) -> View:
+def _beside(sides: Sides, result: Result, description: Blocks, by: Asked | None) -> View:
     """Both results in one view: each has half the bytes, and blocks with a prefix of its own."""
-    blocks = Blocks()
+    packed = PackedBlocks()
     parts = list[Header]()
-    for name, part in (("first", result.first), ("second", result.second)):
-        apart = Blocks(prefix=f"{name} ", share=0.5)
-        parts.append(_header(part, reading(part, by), apart))
-        blocks.extend(apart)
+    for name, part in (("first", sides.first), ("second", sides.second)):
+        apart = PackedBlocks(prefix=f"{name} ", share=0.5)
+        shown = reading(part, by)
+        parts.append(_header(part, shown, describe(shown), apart))
+        packed.extend(apart)
     for header in parts:
-        header["blocks"] = blocks.places
+        header["blocks"] = packed.places
         del header["glossary"]  # the page has it once
-    header = _header(result, result, blocks)
-    return View({**header, "comparison": comparison_panel(result, *parts)}, blocks.text())
+    header = _header(result, result, description, packed)
+    header["comparison"] = {
+        "names": sides.names,
+        "sentence": sides.sentence,
+        "answers": sides.answers,
+        "words": sides.words,
+        "heads": sides.heads,
+        "moved": sides.moved,
+        "first": parts[0],
+        "second": parts[1],
+    }
+    return _view(header, packed)
 
 
-def _title(result: Result) -> str:
+def _title(result: Result, description: Blocks) -> str:
     origin = result.provenance
-    if isinstance(result, Trial):
+    if any(summary.word for summary in of_kind(description, Summary)):
         what = "text" if result.scene is None else "picture"
         return f"One {what}, every method: {origin.model}"
-    if isinstance(result, Comparison):
+    if of_kind(description, Sides):
         return f"Two results side by side: {origin.model}"
     return f"{origin.method.replace('_', ' ').capitalize()} of {origin.model}"
 

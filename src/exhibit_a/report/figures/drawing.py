@@ -1,18 +1,21 @@
-"""How is a figure begun, labelled and coloured, in the same way for every kind of result?
+"""Begins, labels and colours every figure in the same way.
 
-A `Canvas` holds what the caller of ``plot`` asked for: axes to draw into, a size, a colour map,
-names in place of the tokens. A figure asks it for its axes and its colours; heat maps and names
-along an axis are drawn by the functions below, colour bars and legends by ``legends.py``.
+A `Canvas` holds what the caller of ``plot`` requested: axes to draw into, a size, a colour map,
+names in place of the tokens. A figure gets its axes and its colours from it; heat maps, names along
+an axis, colour bars and legends are drawn by the functions below.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import fill
+from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis, XAxis
+from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, FuncNorm, LinearSegmentedColormap, Normalize, to_hex
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
@@ -46,6 +49,9 @@ LETTER = 0.65  # the width of a letter, in font sizes
 WORD = 12  # characters; no line of text is broken into shorter ones
 MARKS = ("##", "Ġ", "▁", "</w>")  # of word pieces, by the tokenizers that are most used
 LINES = ("-", "--", ":", "-.")
+MARKERS = "osD^vP"
+ROW = 0.17  # inches; a row of a legend in a column of a paper
+WRAPPED = 26  # characters in a line beside a colour bar
 
 Size = str | Sequence[float]  # a name of COLUMNS, or inches
 Labels = str | Sequence[str] | Mapping[str, Sequence[str]]
@@ -261,6 +267,43 @@ def heat_map(
         norm=Normalize(*ends) if even else FuncNorm((_root, _square), *ends),
         aspect="equal" if square and rows == columns else "auto",
     )
+
+
+def colour_bar(mappable: ScalarMappable, axes: Axes | Sequence[Axes], label: str) -> None:
+    """What the colours mean, beside the axes."""
+    first = axes if isinstance(axes, Axes) else axes[0]
+    bar = first.figure.colorbar(mappable, ax=axes, shrink=0.9, pad=0.02)
+    bar.set_label(fill(literal(label), WRAPPED))
+    bar.ax.tick_params(labelsize="small")
+
+
+def legend(canvas: Canvas, *named: Axes, **options: Any) -> None:
+    """The names of the series in these axes, each once: in the caller's axes where they fit best.
+
+    In a figure of ours they stand beside everything else, or below it in a narrow figure.
+    """
+    if canvas.ax is not None:
+        canvas.ax.legend(fontsize="small", **options)
+        return
+    series: dict[str, Artist] = {}
+    for axes in named:
+        handles, names = axes.get_legend_handles_labels()
+        series = series | dict(zip(names, handles, strict=True))
+    figure = figure_of(named[0])
+    beside = figure.get_figwidth() > 2 * NARROW
+    place: dict[str, Any] = {"loc": "outside right center"}
+    if not beside:
+        place = {"loc": "outside lower center", "ncols": 2}
+        if isinstance(canvas.figsize, str):
+            figure.set_figheight(min(figure.get_figheight() + ROW * len(series) / 2, PAGE))
+    figure.legend(
+        series.values(), series.keys(), fontsize="small", frameon=False, **place, **options
+    )
+
+
+def inner_legend(axes: Axes) -> None:
+    """The names of the series inside the axes, for figures whose lines leave room."""
+    axes.legend(fontsize="x-small", frameon=False)
 
 
 def root_scale(axes: Axes) -> None:

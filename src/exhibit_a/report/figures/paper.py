@@ -1,6 +1,6 @@
-"""What does a figure for a paper need that matplotlib does not do by itself?
+"""What a figure for a paper needs and matplotlib does not do by itself.
 
-Three things. Saved as SVG or PDF, its words stay words, which can be searched, selected and set in
+Saved as SVG or PDF, its words stay words, which can be searched, selected and set in
 the font of the paper. Its file is written whole or not at all. And an axis with a name at every
 position shows as many names as can be read side by side, instead of all of them on top of each
 other.

@@ -1,33 +1,81 @@
-"""How is a map drawn with its words where no script may run? As one picture that carries both.
+"""Draws maps as images for places where no script may run: on GitHub, after nbconvert, in a mail.
 
-The picture is an SVG inside an ``img`` element: the numbers as a small PNG, the words as text
-beside and above it. On GitHub, after nbconvert and in a mail nothing has to run to read it, and the
-text of ``alt`` names the strongest links for those who see no picture.
+An image is an SVG inside an ``img`` element: the numbers as a small PNG, the words as text next to
+and above it; the text of ``alt`` names the strongest links for those who see no image. Blue is
+against, orange for, white nothing: the scale of the page, as straight lines between its anchors.
+As there, rounding is not painted: what is below ``NOISE`` is nothing, and no scale is stretched
+further than ``FAINTEST``.
 """
 
 import base64
+import struct
+import zlib
 from collections.abc import Iterator, Sequence
 from html import escape
 
+import numpy as np
 import torch
+from jaxtyping import UInt8
 from torch import Tensor
 
 from exhibit_a.control_characters import escape_controls
-from exhibit_a.report.picture import data_uri, enlarged, shaded
-from exhibit_a.results.result import TOKEN_AXES, Result
-from exhibit_a.results.tables import Leaf, leaves
-from exhibit_a.subject.anatomy import Site
-from exhibit_a.subject.site_names import head_name, layer_name
+from exhibit_a.report.blocks import Blocks, Maps, Story, of_kind
+from exhibit_a.report.palette import ANCHORS, OF_WORD, SIGNED
 
+WORD_COLOURS = {word: list(bytes.fromhex(code[1:])) for word, code in OF_WORD.items()}
+
+NOISE, FAINTEST = 1e-6, 1e-5
 SIDE = 440  # pixels of a map, about
 LARGEST_CELL = 26
 LETTERS = 14  # of a label
 LETTER, LINE = 6.0, 11  # pixels that a letter and a line of labels take
-SMALLEST = 4  # rows and columns from which numbers are better seen as a map
 SHOWN = 2  # maps of a result
 NAMED = 3  # links that are told in words
 
 Words = Sequence[str]
+
+Pixels = UInt8[np.ndarray, "_height _width 3"]
+
+
+def shaded(numbers: Tensor, limit: float) -> Pixels:
+    """A map in colours, one pixel a number."""
+    scores = numbers.detach().cpu().double().nan_to_num().numpy()
+    scores = np.where(np.abs(scores) < NOISE, 0, scores)
+    place = np.sign(scores) * np.sqrt(np.clip(np.abs(scores) / max(limit, FAINTEST), 0, 1))
+    channels = [np.interp(place, ANCHORS, colour) for colour in SIGNED.T]
+    return np.stack(channels, -1).round().astype(np.uint8)
+
+
+def word_squares(words: list[list[str]]) -> Pixels:
+    """A square for every word, row by row; rows may differ in length."""
+    most = max(map(len, words))
+    blank = [[255, 255, 255]]
+    rows = [[WORD_COLOURS[word] for word in row] + blank * (most - len(row)) for row in words]
+    return np.array(rows, dtype=np.uint8)
+
+
+def enlarged(picture: Pixels, side: int, gap: int = 0) -> Pixels:
+    """Every pixel as a square, with white between them."""
+    large = picture.repeat(side, 0).repeat(side, 1)
+    for cut in range(gap):
+        large[side - 1 - cut :: side] = 255
+        large[:, side - 1 - cut :: side] = 255
+    return large
+
+
+def data_uri(picture: Pixels) -> str:
+    """The picture as a PNG that an img element can carry."""
+    height, width, _ = picture.shape
+    lines = b"".join(b"\0" + picture[row].tobytes() for row in range(height))
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    size = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunks = (chunk(b"IHDR", size), chunk(b"IDAT", zlib.compress(lines, 9)), chunk(b"IEND", b""))
+    png = b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+    return "data:image/png;base64," + base64.b64encode(png).decode()
 
 
 def labelled_map(scores: Tensor, limit: float, words: tuple[Words, Words], name: str) -> str:
@@ -43,12 +91,12 @@ def labelled_map(scores: Tensor, limit: float, words: tuple[Words, Words], name:
     return f'<img alt="{alt}" src="data:image/svg+xml;base64,{drawing}">'
 
 
-def result_maps(result: Result) -> str:
-    """The maps of any result that has some: those with the largest entries in sum.
-
-    Empty where a result has no map, for instance a table of heads.
-    """
-    maps = list(_maps_of(result))
+def labelled_maps(description: Blocks) -> str:
+    """The maps of a description with the largest entries in sum; empty where it has none."""
+    maps = [
+        *(each for block in of_kind(description, Maps) for each in _maps_of(block)),
+        *(each for block in of_kind(description, Story) for each in _layers_of(block)),
+    ]
     if not maps:
         return ""
     strength = [float(scores.abs().nan_to_num().sum()) for _, scores, _ in maps]
@@ -66,45 +114,22 @@ def result_maps(result: Result) -> str:
     )
 
 
-def _maps_of(result: Result) -> Iterator[tuple[str, Tensor, tuple[Words, Words]]]:
-    """Every map of the first field that is not the model's own: its name, numbers and words."""
-    known = list(leaves(result))
-    fields = [leaf.field for leaf in known if _is_map(leaf)]
-    field = next((name for name in fields if name != "raw"), next(iter(fields), None))
-    for leaf in known:
-        if leaf.field != field or not _is_map(leaf):
-            continue
-        along = result.tokens_along(leaf)
-        sizes = leaf.tensor.shape[-2:]
-        rows, columns = (
-            along.get(axis) or tuple(map(str, range(size)))
-            for axis, size in zip(leaf.dims[-2:], sizes, strict=True)
-        )
-        flat = leaf.tensor.detach().cpu().double().reshape(-1, *sizes)
-        for place, scores in enumerate(flat):
-            yield _name(result, leaf, place, len(flat)), scores, (rows, columns)
+def _maps_of(block: Maps) -> Iterator[tuple[str, Tensor, tuple[Words, Words]]]:
+    """Every map of the first mode that is not the model's own: its name, numbers and words."""
+    modes = [mode for mode in block.modes if mode.maps is not None]
+    mode = next((mode for mode in modes if mode.key != "raw"), modes[0])
+    for site, maps in enumerate(mode.maps or ()):
+        for head, scores in enumerate(maps):
+            yield (
+                f"{mode.name.lower()}, {block.map_name(site, head)}",
+                scores,
+                block.sites[site].names,
+            )
 
 
-def _is_map(leaf: Leaf) -> bool:
-    """Whether a tensor ends in rows and columns of which at least one is of words."""
-    tensor = leaf.tensor
-    return (
-        tensor.ndim >= 2
-        and min(tensor.shape[-2:]) >= SMALLEST
-        and any(axis.removesuffix("_2") in TOKEN_AXES for axis in leaf.dims[-2:])
-    )
-
-
-def _name(result: Result, leaf: Leaf, place: int, count: int) -> str:
-    """What a map is called: its field, and its layer and head where it has them."""
-    field = leaf.field.replace("_", " ")
-    sites: tuple[Site, ...] = getattr(result, "sites", ())
-    site = leaf.where.get("site")
-    if isinstance(site, int) and sites:
-        named = head_name(sites, site, place) if count > 1 else layer_name(sites[site], sites)
-        return f"{field}, {named}"
-    where = [f"{axis} {label}" for axis, label in leaf.where.items()]
-    return ", ".join([field, *where, *([f"{leaf.dims[0]} {place}"] if count > 1 else [])])
+def _layers_of(block: Story) -> Iterator[tuple[str, Tensor, tuple[Words, Words]]]:
+    for layer, scores in enumerate(block.contribution):
+        yield f"contribution, layer {layer}", scores, (block.target_names, block.source_names)
 
 
 def _strongest(scores: Tensor, words: tuple[Words, Words]) -> list[str]:
