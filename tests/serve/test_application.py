@@ -23,7 +23,7 @@ from exhibit_a.commands.web import distinct_names
 from exhibit_a.serve import guard
 from exhibit_a.serve import jobs as serve_jobs
 from exhibit_a.serve.application import Limits, application
-from exhibit_a.serve.connections import Patience, Server
+from exhibit_a.serve.connections import Server, StrictProtocol
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +36,13 @@ def tiny():
     return tiny_trial()
 
 
-PATIENT = Patience(request=PATIENCE, reading=PATIENCE, end=1)
-
-
 @contextmanager
-def served(subject, patience=PATIENT, **limits):
+def served(subject, **limits):
     """A server whose socket listens already, so that nobody need wait for its start."""
     listening = socket.create_server(("127.0.0.1", 0))
     port = listening.getsockname()[1]
     app = application({"tiny": subject}, frozenset({f"127.0.0.1:{port}"}), Limits(**limits))
-    server = Server(app, patience)
+    server = Server(app, timeout_graceful_shutdown=1)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:
@@ -382,16 +379,9 @@ def test_a_body_that_is_damaged_after_good_headers_is_no_traceback(subject, work
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_half_open_connections_keep_nobody_out(subject, worker):
+def test_a_request_must_arrive_in_time_however_slowly(subject, worker, monkeypatch):
+    monkeypatch.setattr(StrictProtocol, "arrival", 0.5)
     with served(subject) as (port, _):
-        clients = [half_open(port) for _ in range(80)] + [mid_body(port) for _ in range(80)]
-        assert [explain(port)[0] for _ in range(3)] == [200] * 3  # long before they are cut
-        for client in clients:
-            client.close()
-
-
-def test_a_request_must_arrive_in_time_however_slowly(subject, worker):
-    with served(subject, Patience(request=0.5, end=1)) as (port, _):
         clients = [half_open(port, b""), mid_body(port), half_open(port)]
 
         def drips():
@@ -415,19 +405,6 @@ def test_a_request_must_arrive_in_time_however_slowly(subject, worker):
         until(is_answered, "an answer to who comes in time")
         for client in clients:
             client.close()
-
-
-def test_a_client_that_does_not_read_is_cut(subject, worker, caplog):
-    with served(subject, Patience(request=PATIENCE, reading=0.5, end=1)) as (port, _):
-        name = explain(port)[1][-1]["id"]
-        client = socket.socket()
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        client.connect(("127.0.0.1", port))
-        asked = f"GET /page/{name} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
-        client.sendall(asked * 40)
-        until(lambda: "did not read its answer" in caplog.text, "a line of log")
-        assert explain(port)[0] == 200
-        client.close()
 
 
 def test_two_models_of_one_folder_name_have_names_of_their_own():

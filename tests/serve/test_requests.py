@@ -12,7 +12,7 @@ from support.cases import tiny_subject, tiny_trial
 
 from exhibit_a.serve import jobs as serve_jobs
 from exhibit_a.serve.application import Limits, application
-from exhibit_a.serve.connections import Patience, Server
+from exhibit_a.serve.connections import Server
 
 AT_ONCE, PLACES = 60, 16
 
@@ -28,7 +28,7 @@ def served(subject, **limits):
     listening = socket.create_server(("127.0.0.1", 0), backlog=AT_ONCE)
     port = listening.getsockname()[1]
     app = application({"tiny": subject}, frozenset({f"127.0.0.1:{port}"}), Limits(**limits))
-    server = Server(app, Patience(end=1))
+    server = Server(app, timeout_graceful_shutdown=1, limit_concurrency=None)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     try:

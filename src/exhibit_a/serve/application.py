@@ -3,7 +3,7 @@
 A page with a form, one address that examines a text, two that give results back.
 
 1. Guard (``guard.py``): requests for other names or from other sites are refused, and requests are
-   rate-limited. Connections that keep others waiting are closed (``connections.py``).
+   rate-limited; connections are limited by uvicorn (``connections.py``).
 2. Queue (``jobs.py``): one computation at a time; the client is sent its progress.
 3. Results are kept in memory, the last few of them, under names that cannot be guessed. No part of
    a request is ever a path.

@@ -13,7 +13,7 @@ from unittest import mock
 
 from exhibit_a.serve import jobs
 from exhibit_a.serve.application import Limits, application
-from exhibit_a.serve.connections import Patience, Server
+from exhibit_a.serve.connections import Server, StrictProtocol
 from support.cases import tiny_trial
 from support.fuzz import hostile
 from support.fuzz.damage import damaged
@@ -57,8 +57,7 @@ def _served() -> Iterator[SimpleNamespace]:
     port = listening.getsockname()[1]
     limits = Limits(per_minute=10**9, waiting=10**9)
     app = application({"tiny": speaker()}, frozenset({f"127.0.0.1:{port}"}), limits)
-    patience = Patience(request=1.0, idle=1, end=1)
-    server = Server(app, patience, log_config=None)
+    server = Server(app, timeout_keep_alive=1, timeout_graceful_shutdown=1, log_config=None)
     problems: list[str] = []
     watcher = logging.Handler(logging.WARNING)
     watcher.emit = lambda record: (  # type: ignore[method-assign]
@@ -69,9 +68,11 @@ def _served() -> Iterator[SimpleNamespace]:
         logger.addHandler(watcher)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
+    usual, StrictProtocol.arrival = StrictProtocol.arrival, 1.0
     try:
         yield SimpleNamespace(port=port, problems=problems)
     finally:
+        StrictProtocol.arrival = usual
         server.should_exit = True
         thread.join(10)
         for logger in loggers:
