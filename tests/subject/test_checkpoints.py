@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 import exhibit_a as xa
 from exhibit_a.errors import NotComputableError
-from exhibit_a.subject.missing_bos import TEXT
+from exhibit_a.subject.probing import BOS_TEXT
 
 GRADIENTS = {
     "attention_gradient": lambda trace: xa.companions(trace, methods="attention_gradient"),
@@ -39,7 +39,7 @@ def words_of(text):
 
 def forgetful():
     """A tokenizer that knows a beginning token and never writes it."""
-    vocabulary = ["<s>", "<unk>", *dict.fromkeys(word for word, _ in words_of(TEXT))]
+    vocabulary = ["<s>", "<unk>", *dict.fromkeys(word for word, _ in words_of(BOS_TEXT))]
     core = Tokenizer(models.WordLevel({w: n for n, w in enumerate(vocabulary)}, unk_token="<unk>"))
     core.pre_tokenizer = pre_tokenizers.Whitespace()
     return PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<s>", unk_token="<unk>")
@@ -52,7 +52,7 @@ def needs_its_beginning():
     tokenizer = forgetful()
     options = DECODER | {"vocab_size": len(tokenizer), "bos_token_id": 0}
     model = LlamaForCausalLM(LlamaConfig(**options))
-    ids = torch.tensor(tokenizer(TEXT)["input_ids"])
+    ids = torch.tensor(tokenizer(BOS_TEXT)["input_ids"])
     known = torch.cat([torch.zeros(1, dtype=torch.long), ids])[None]
     even = torch.full((len(tokenizer),), 1 / len(tokenizer))
     steps = torch.optim.Adam(model.parameters(), lr=1e-2)

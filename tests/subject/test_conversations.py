@@ -9,7 +9,7 @@ from torch.testing import assert_close
 
 import exhibit_a as xa
 from exhibit_a.errors import BadRequestError
-from exhibit_a.subject.conversations import read_messages
+from exhibit_a.subject.prompts import read_messages
 
 
 @pytest.fixture(scope="module")

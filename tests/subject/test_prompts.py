@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 
 import exhibit_a as xa
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.subject.spans import Span
+from exhibit_a.subject.prompts import Span
 from exhibit_a.trace.targets import Target, log_odds
 
 PROMPT, ANSWER = "the plot is dull", "but the acting is great"

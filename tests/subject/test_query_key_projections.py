@@ -57,7 +57,7 @@ def test_a_query_that_is_read_elsewhere_is_kept():
 
 
 def test_a_model_that_cannot_be_tried_has_none(monkeypatch):
-    from exhibit_a.subject import query_key_projections as room
+    from exhibit_a.subject import probing as room
 
     subject = load(FAMILIES["bert"].build())
     monkeypatch.setattr(room, "probe", lambda _: {"input_ids": "no ids"})

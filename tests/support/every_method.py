@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import exhibit_a as xa
 from exhibit_a.methods.custom_methods import result_of
 from exhibit_a.methods.registry import methods
-from exhibit_a.subject.torch_state import default_torch_state
+from exhibit_a.subject.guard import default_torch_state
 from support.corpora import numbered_sentences
 from support.subjects import talking
 

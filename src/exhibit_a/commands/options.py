@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from exhibit_a.progress import Bar
     from exhibit_a.results.result import Result
     from exhibit_a.shapes import Options
-    from exhibit_a.subject.conversations import Message
+    from exhibit_a.subject.prompts import Message
     from exhibit_a.subject.subject import Subject
     from exhibit_a.trace.capture import Trace
 
@@ -153,7 +153,7 @@ class OneText(WithModel):
 
     def asked(self) -> "str | list[Message]":
         """The text, or the messages that stand for it."""
-        from exhibit_a.subject.conversations import read_messages
+        from exhibit_a.subject.prompts import read_messages
 
         for text in filter(None, (self.text, self.pair, self.reply)):
             words_of(text)

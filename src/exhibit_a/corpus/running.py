@@ -48,9 +48,9 @@ from exhibit_a.errors import (
 from exhibit_a.examples import stream_examples
 from exhibit_a.methods.registry import is_of_this_session
 from exhibit_a.shapes import Options
+from exhibit_a.subject.guard import default_torch_state
 from exhibit_a.subject.prompts import require_language_model
 from exhibit_a.subject.subject import Subject, load
-from exhibit_a.subject.torch_state import default_torch_state
 
 Source = str | Path | Iterable[object]
 Progress = Callable[[int], None]  # is called with the number of examples that are done

@@ -32,7 +32,7 @@ from exhibit_a.results.making import build_result
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import Result, SiteResult
 from exhibit_a.shapes import Options, SiteMap
-from exhibit_a.subject.torch_state import method_modes
+from exhibit_a.subject.guard import method_modes
 from exhibit_a.trace.answer_rows import one_stack, readout
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target, choose_target

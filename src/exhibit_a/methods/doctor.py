@@ -18,13 +18,12 @@ from exhibit_a.numerics.spilling import copies_at_once
 from exhibit_a.shapes import Context
 from exhibit_a.subject.anatomy import Anatomy
 from exhibit_a.subject.encoding import decoder_limit, probe
-from exhibit_a.subject.guard import frozen_eval, without_cache
+from exhibit_a.subject.guard import frozen_eval, method_modes, without_cache
 from exhibit_a.subject.images import PIXELS
 from exhibit_a.subject.observing import causal_and_window
 from exhibit_a.subject.prompts import is_causal_lm
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Tap, attention_implementation
-from exhibit_a.subject.torch_state import method_modes
 from exhibit_a.trace.answers import require_distribution
 from exhibit_a.trace.budget import pass_size
 

@@ -187,7 +187,7 @@ def method(
     def declare(function: Callable[Given, Made]) -> Callable[Given, Made]:
         @wraps(function)
         def checked(*args: Given.args, **kwargs: Given.kwargs) -> Made:
-            from exhibit_a.subject.torch_state import (
+            from exhibit_a.subject.guard import (
                 method_modes,
             )  # with torch, which --help can spare
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.explanation.pictures import Picture, Pictures
-from exhibit_a.subject.anatomy import Site
-from exhibit_a.subject.site_names import head_name, heads_by_layer
+from exhibit_a.subject.anatomy import Site, head_name, heads_by_layer
 from exhibit_a.trials.sentences import (
     CANCELS,
     SEVERAL,

@@ -1,26 +1,103 @@
-"""Changes a model for a while, and leaves it exactly as it was.
+"""Changes a model and torch's state for a while, and leaves both exactly as they were.
 
 Every change is a context manager that undoes it in the same function, so that a model is as it was
-after every call, and after every exception.
+after every call, and after every exception. Numbers are computed under the state that torch starts
+with: no inference mode, no autocast, the default device and number type.
 """
 
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
+from exhibit_a.errors import BadRequestError
 from exhibit_a.shapes import Inputs
 from exhibit_a.subject.precision import float32_arithmetic
-from exhibit_a.subject.torch_state import default_torch_state
 from exhibit_a.subject.weights import every_module
+
+DEVICES = ("cpu", "cuda", "mps", "xpu")  # autocast is switched on for each of them alone
+
+
+@contextmanager
+def default_torch_state() -> Iterator[None]:
+    """No inference mode, no autocast, the default device and number type that torch starts with.
+
+    Gradients stay on or off as they are: inference mode has them off.
+    """
+    with ExitStack() as modes:
+        if torch.is_inference_mode_enabled():
+            modes.enter_context(torch.inference_mode(False))  # this switches gradients on
+            modes.enter_context(torch.no_grad())
+        for device in DEVICES:
+            if torch.is_autocast_enabled(device):
+                modes.enter_context(torch.autocast(device, enabled=False))
+        if torch.get_default_device().type != "cpu":
+            modes.enter_context(torch.device("cpu"))
+        modes.enter_context(_FLOAT32.shared())
+        yield
+
+
+@contextmanager
+def method_modes() -> Iterator[None]:
+    """The usual modes, with gradients: where a method does not want them it says so itself."""
+    with default_torch_state(), torch.enable_grad():
+        yield
+
+
+def require_differentiable(model: nn.Module) -> None:
+    """Refuse weights that were made in inference mode: no gradient can ever pass through them."""
+    for name, weight in model.named_parameters():
+        if weight.is_inference():
+            raise BadRequestError(
+                f"The weights of {type(model).__name__} ({name}, …) were made inside "
+                "torch.inference_mode(), and torch cannot differentiate through such tensors; "
+                "build the model outside of it."
+            )
+
+
+class _DefaultType:
+    """Torch's default number type: one for the whole process, so that threads change it together.
+
+    The first block that is entered changes it, and the last that is left puts it back.
+    """
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.dtype, self.before = dtype, dtype
+        self.blocks = 0
+        self.lock = threading.Lock()
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """The number type, while any thread is in such a block."""
+        with self.lock:
+            if not self.blocks:
+                self.before = torch.get_default_dtype()
+                self._set(self.dtype)
+            self.blocks += 1
+        try:
+            yield
+        finally:
+            with self.lock:
+                self.blocks -= 1
+                if not self.blocks:
+                    self._set(self.before)
+
+    def _set(self, dtype: torch.dtype) -> None:
+        if torch.get_default_dtype() != dtype:
+            torch.set_default_dtype(dtype)
+
+
+_FLOAT32 = _DefaultType(torch.float32)
+
 
 Forward = Callable[..., Any]
 

@@ -26,13 +26,17 @@ from exhibit_a.shapes import Attention, Inputs
 from exhibit_a.subject.anatomy import Anatomy, output_weight
 from exhibit_a.subject.encoding import Tokenizer, encode, length_limit, probe, shapes
 from exhibit_a.subject.fused import fused_tapping, kernels_of
-from exhibit_a.subject.gradients import gradient_obstacle
-from exhibit_a.subject.guard import floating, frozen_eval, without_cache
-from exhibit_a.subject.missing_bos import Beginning, missing_beginning
+from exhibit_a.subject.guard import (
+    default_torch_state,
+    floating,
+    frozen_eval,
+    require_differentiable,
+    without_cache,
+)
 from exhibit_a.subject.observing import observe
 from exhibit_a.subject.precision import computing_dtype
+from exhibit_a.subject.probing import Beginning, gradient_obstacle, missing_beginning, weight_makers
 from exhibit_a.subject.provenance import Provenance, provenance
-from exhibit_a.subject.query_key_projections import weight_makers
 from exhibit_a.subject.softmax_tap import softmax_tapping
 from exhibit_a.subject.sources import accept, fetch
 from exhibit_a.subject.tap import (
@@ -44,7 +48,6 @@ from exhibit_a.subject.tap import (
     reads_registry,
     registry_tapping,
 )
-from exhibit_a.subject.torch_state import default_torch_state, require_differentiable
 
 TAPS: dict[str, Tapping] = {"registry": registry_tapping, "softmax": softmax_tapping}
 HALF = torch.finfo(torch.float16).eps

@@ -33,15 +33,13 @@ from exhibit_a.shapes import (
 )
 from exhibit_a.subject.anatomy import VISION, key_stack, main_stack
 from exhibit_a.subject.encoding import shapes
-from exhibit_a.subject.guard import floating, frozen_eval, without_cache
+from exhibit_a.subject.guard import default_torch_state, floating, frozen_eval, without_cache
 from exhibit_a.subject.images import Scene, pixels_of
 from exhibit_a.subject.observing import observe
 from exhibit_a.subject.precision import half_types
-from exhibit_a.subject.prompts import Prompt, Reply, prompted
-from exhibit_a.subject.spans import Span
+from exhibit_a.subject.prompts import Prompt, Reply, Span, prompted
 from exhibit_a.subject.subject import TAPS, Subject
 from exhibit_a.subject.tap import AttentionCall, Tap
-from exhibit_a.subject.torch_state import default_torch_state
 from exhibit_a.trace.budget import require_room
 from exhibit_a.trace.layout import Layout
 from exhibit_a.trace.passes import LATER, Pass, Recorder, checked_keep, run_pass

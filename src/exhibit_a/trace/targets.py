@@ -17,7 +17,7 @@ from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
 from exhibit_a.numerics.precision import at_least_float32
 from exhibit_a.shapes import HasLogits, Options, Scores
 from exhibit_a.subject.anatomy import ANSWERS
-from exhibit_a.subject.torch_state import default_torch_state
+from exhibit_a.subject.guard import default_torch_state
 from exhibit_a.trace.answers import LogitRows, logits_along, logits_at, token_name
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.passes import LATER, Kind, Pass, leaves_answers_out

@@ -6,7 +6,7 @@ Where they were not, the verdict still says whether a map of attention can speak
 
 from typing import TYPE_CHECKING
 
-from exhibit_a.subject.site_names import heads_by_layer
+from exhibit_a.subject.anatomy import heads_by_layer
 from exhibit_a.trials.verdict import CONTESTED, EVIDENCE, MISLEADING, NO_EFFECT
 
 if TYPE_CHECKING:

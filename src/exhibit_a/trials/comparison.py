@@ -22,9 +22,8 @@ from exhibit_a.numerics.precision import to_float64
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import leaves, record_table
 from exhibit_a.shapes import Options
-from exhibit_a.subject.anatomy import main_stack
+from exhibit_a.subject.anatomy import head_name, main_stack
 from exhibit_a.subject.provenance import provenance
-from exhibit_a.subject.site_names import head_name
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.units import units_of
 from exhibit_a.trials.sentences import percent_text

@@ -26,8 +26,8 @@ from exhibit_a.examples.passages import read_passages
 from exhibit_a.methods import registry
 from exhibit_a.methods.custom_methods import result_of
 from exhibit_a.models import TransformerConfig
-from exhibit_a.subject.conversations import read_messages
 from exhibit_a.subject.images import read_picture
+from exhibit_a.subject.prompts import read_messages
 from support.every_method import TEXT
 from support.fuzz.outcomes import Outcomes, outcome_of
 from support.subjects import opinionated, talking

@@ -16,10 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from exhibit_a.errors import BadRequestError
-from exhibit_a.subject.conversations import written_out
 from exhibit_a.subject.encoding import require_text
-from exhibit_a.subject.prompts import prompted
-from exhibit_a.subject.spans import Ids, with_places
+from exhibit_a.subject.prompts import Ids, prompted, with_places, written_out
 from exhibit_a.subject.subject import Subject
 
 PASSAGES, QUESTION = "{passages}", "{question}"

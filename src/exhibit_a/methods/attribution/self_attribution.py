@@ -34,7 +34,7 @@ from exhibit_a.results.making import build_result
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
 from exhibit_a.shapes import SiteHeads, SiteMap
-from exhibit_a.subject.site_names import layer_name
+from exhibit_a.subject.anatomy import layer_name
 from exhibit_a.trace.answer_rows import one_stack
 from exhibit_a.trace.batches import of_one
 from exhibit_a.trace.capture import Trace

@@ -26,8 +26,7 @@ from exhibit_a.results.making import build_result
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import SiteMap, SiteRows
-from exhibit_a.subject.anatomy import ANSWERS
-from exhibit_a.subject.site_names import layer_name
+from exhibit_a.subject.anatomy import ANSWERS, layer_name
 from exhibit_a.trace.answers import NUMBERS
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target, choose_target

@@ -48,7 +48,7 @@ from exhibit_a.progress import Progress
 from exhibit_a.results.making import build_result
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import Inputs, Options
-from exhibit_a.subject.site_names import layer_name
+from exhibit_a.subject.anatomy import layer_name
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import Gold, gold_of_examples, prompt_of, require_distribution
 from exhibit_a.trace.batches import Source, grouped, lengths_of, run, stand_alone

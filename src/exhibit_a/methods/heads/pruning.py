@@ -18,9 +18,8 @@ from exhibit_a.results.making import build_result
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import record_table
 from exhibit_a.shapes import Inputs
-from exhibit_a.subject.guard import frozen_eval, without_cache
+from exhibit_a.subject.guard import frozen_eval, method_modes, without_cache
 from exhibit_a.subject.subject import Subject
-from exhibit_a.subject.torch_state import method_modes
 from exhibit_a.trace.batches import Source, encoded, padded_groups
 
 if TYPE_CHECKING:

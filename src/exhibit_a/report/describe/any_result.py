@@ -19,7 +19,7 @@ from exhibit_a.report.blocks import Blocks, Maps, Mode, Row, Rows, Site, Table, 
 from exhibit_a.report.describe.parts import OnSites, column
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf, leaves
-from exhibit_a.subject.site_names import layer_name
+from exhibit_a.subject.anatomy import layer_name
 
 LONGEST = 40  # rows of a table, where no number of them is requested
 MOST = 100_000  # rows that are made of any field

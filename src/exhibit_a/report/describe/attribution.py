@@ -49,8 +49,7 @@ from exhibit_a.report.describe.parts import (
 )
 from exhibit_a.report.describe.registry import describe
 from exhibit_a.report.sentences import reliance_sentences
-from exhibit_a.subject.anatomy import main_stack
-from exhibit_a.subject.site_names import layer_name, layer_number
+from exhibit_a.subject.anatomy import layer_name, layer_number, main_stack
 
 NOISE = 2.0  # standard deviations; a share that is not beyond chance is left white
 MOST_EDGES = 4000  # of a tree

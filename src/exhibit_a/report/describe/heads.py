@@ -26,8 +26,7 @@ from exhibit_a.report.describe.parts import (
 )
 from exhibit_a.report.describe.registry import describe
 from exhibit_a.shapes import SiteHeads
-from exhibit_a.subject.anatomy import Site
-from exhibit_a.subject.site_names import layer_number
+from exhibit_a.subject.anatomy import Site, layer_number
 
 PATTERNS = 3  # of each class
 DRAWN = 12  # patterns in a plot

@@ -40,7 +40,7 @@ from exhibit_a.report.describe.parts import (
     sites_of,
 )
 from exhibit_a.report.describe.registry import describe
-from exhibit_a.subject.site_names import layer_name, layer_number
+from exhibit_a.subject.anatomy import layer_name, layer_number
 
 ROUNDING = 1e-5  # maps that differ by less than this share of their weight are the same
 

@@ -11,7 +11,7 @@ from exhibit_a.report.blocks import Blocks, Chart, Column, Figure, Line, Rows, S
 from exhibit_a.report.describe.any_result import any_result
 from exhibit_a.report.describe.parts import from_columns, from_rows, known_means, pairs, points
 from exhibit_a.report.describe.registry import describe
-from exhibit_a.subject.site_names import place_name
+from exhibit_a.subject.anatomy import place_name
 
 
 @describe.register

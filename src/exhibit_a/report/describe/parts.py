@@ -14,8 +14,7 @@ from exhibit_a.numerics.precision import to_float64
 from exhibit_a.report.blocks import Cell, Column, Head, Point, Row, Rows, Site, SiteMaps, Table
 from exhibit_a.shapes import SiteHeads
 from exhibit_a.subject import anatomy
-from exhibit_a.subject.anatomy import key_stack
-from exhibit_a.subject.site_names import layer_name, layer_number
+from exhibit_a.subject.anatomy import key_stack, layer_name, layer_number
 
 TOP = 12  # edges and heads
 

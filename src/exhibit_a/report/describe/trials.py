@@ -60,8 +60,7 @@ from exhibit_a.report.sentences import (
     reliance_sentences,
     unshaded,
 )
-from exhibit_a.subject.anatomy import main_stack
-from exhibit_a.subject.site_names import head_name, layer_number
+from exhibit_a.subject.anatomy import head_name, layer_number, main_stack
 from exhibit_a.trials.comparison import Comparison, HeadChange
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import WORDS, HeadVerdict
