@@ -20,7 +20,7 @@ from exhibit_a.errors import KINDS, NotComputableError, UnsupportedModelError
 from exhibit_a.subject.subject import load
 
 METHOD = "self_attribution"  # which needs one answer a text, and a bare encoder gives none
-MESSAGE = "answers with states"
+MESSAGE = "answers with hidden states"
 
 
 @pytest.fixture(scope="module")

@@ -60,5 +60,6 @@ def test_a_model_that_cannot_be_tried_has_none(monkeypatch):
     from exhibit_a.subject import probing as room
 
     subject = load(FAMILIES["bert"].build())
+    assert subject.gradient_obstacle == ""  # this is probed, too
     monkeypatch.setattr(room, "probe", lambda _: {"input_ids": "no ids"})
     assert subject.weight_makers == ()

@@ -7,6 +7,7 @@ from support.words import save_tokenizer
 from support.zoo import FAMILIES
 
 ABSENT = (  # what no library of the core brings along
+    "accelerate",
     *("PIL", "pandas", "pyarrow", "datasets", "matplotlib", "xarray"),
     *("captum", "starlette", "uvicorn", "anywidget", "ray", "sacrebleu"),
 )
@@ -43,8 +44,8 @@ def cases(folder: Path) -> list[Case]:
         (["heads", *on, str(data)], None),
         (["compare", *on, TEXT, "a dull plot", *page], None),
         ([*asked, "--samples", "0", "--methods", "raw"], None),
-        (["train", str(text), str(data), *trained], None),
-        (["train", "transformer", str(lines), *translated], "translation"),
+        (["train", str(text), str(data), *trained], "train"),
+        (["train", "transformer", str(lines), *translated], "train"),
         (["effective", *on, TEXT, "--plot", str(folder / "plot.svg")], "viz"),
         (["effective", "--model", str(images), "picture.png"], "viz"),
         (["heads", *on, str(table)], "corpus"),

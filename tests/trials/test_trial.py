@@ -432,7 +432,7 @@ def test_an_answer_that_stays_because_heads_cancel_says_so(short, unit):
     both = dataclasses.replace(unit, even_margin=0.97, permuted_margin=0.1, heads=shares)
     word, said = judge_text(heads, both, Thresholds())
     assert word == EVIDENCE
-    assert "odds 3% smaller), because what some heads add, others take; with its" in said
+    assert "odds 3% smaller), because what some heads add, others take; with" in said
     steered = dataclasses.replace(both, heads=(torch.zeros(2),))
     assert "others take" not in judge_text(heads, steered, Thresholds())[1]
 

@@ -142,7 +142,8 @@ def test_an_attack_measures_every_class_beside_its_controls(everything_counts, t
     assert result.drop(0, result.before.expand_as(result.after)) == 0
     result.plot().clear()
     drawn = found.plot(count=3).axes[0]
-    assert drawn.get_yticklabels()[-1].get_text().startswith(found.patterns[0].text)
+    top = drawn.get_yticklabels()[0 if drawn.yaxis_inverted() else -1]
+    assert top.get_text().startswith(found.patterns[0].text)
 
 
 def test_what_cannot_be_attacked_is_said(everything_counts):
