@@ -1,4 +1,4 @@
-"""How does a run start, resume after a crash, and end?
+"""A run starts, resumes after a crash, and ends.
 
 1. The data are read before anything is written, so that bad input leaves no folder behind. Every
    window's digest goes into the card. Of an iterator, which can be read only once, the first window
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from exhibit_a.corpus.engines import Engine, engine_named
-from exhibit_a.corpus.finish import finish
 from exhibit_a.corpus.plan import (
     COLUMNS,
     PLANNED,
@@ -29,13 +28,15 @@ from exhibit_a.corpus.plan import (
     Data,
     Model,
     Plan,
+    Window,
     checked_plan,
     versions,
+    windows,
 )
 from exhibit_a.corpus.read import Run, Summary
 from exhibit_a.corpus.run_folder import CARD, Folder
+from exhibit_a.corpus.statistics import finish
 from exhibit_a.corpus.tasks import SetTask, task_named
-from exhibit_a.corpus.windows import Window, windows
 from exhibit_a.corpus.work import Receipt
 from exhibit_a.errors import (
     BadRequestError,
