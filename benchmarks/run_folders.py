@@ -25,15 +25,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import safetensors.torch
 import torch
+from exhibit_a.corpus.findings import ExampleFindings, Row, files_of
+from exhibit_a.corpus.finish import finish
+from exhibit_a.corpus.windows import windows
 
 import exhibit_a as xa
 from exhibit_a.corpus import read as corpus_read
 from exhibit_a.corpus import seals
-from exhibit_a.corpus.findings import ExampleFindings, Row, files_of
-from exhibit_a.corpus.finish import finish
 from exhibit_a.corpus.plan import Card, Data, Model, Plan, versions
 from exhibit_a.corpus.run_folder import Folder
-from exhibit_a.corpus.windows import windows
 from exhibit_a.corpus.work import Shard, receipt_of
 from exhibit_a.examples import Example
 

@@ -8,8 +8,7 @@ from support.subjects import speaker
 
 from exhibit_a import corpus
 from exhibit_a.corpus import running
-from exhibit_a.corpus.run_folder import Folder
-from exhibit_a.corpus.seals import sealed, unsealed
+from exhibit_a.corpus.run_folder import Folder, read_sealed, sealed
 from exhibit_a.errors import BadRequestError, ExhibitError, NotComputableError
 
 METHOD = "effective_attention"
@@ -172,7 +171,11 @@ def test_what_fails_without_being_refused_can_go_on(finished, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"seal": "x"}'])
-def test_what_is_not_sealed_has_no_value(data):
-    assert unsealed(data) is None
-    assert unsealed(sealed({"a": 1}).replace(b"1", b"2", 1)) is None
-    assert unsealed(sealed({"a": 1})) == {"a": 1}
+def test_what_is_not_sealed_has_no_value(tmp_path, data):
+    file = tmp_path / "file.json"
+    assert read_sealed(file) is None
+    for content in (data, sealed({"a": 1}).replace(b"1", b"2", 1), sealed({"a": 1})[:-1]):
+        file.write_bytes(content)
+        assert read_sealed(file) is None
+    file.write_bytes(sealed({"a": 1}))
+    assert read_sealed(file) == {"a": 1}
