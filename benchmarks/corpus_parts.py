@@ -8,10 +8,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from exhibit_a.corpus.windows import windows
-
 import exhibit_a as xa
-from exhibit_a.corpus.plan import Card, Data, Model, Plan, versions
+from exhibit_a.corpus.plan import Card, Data, Model, Plan, versions, windows
 from exhibit_a.corpus.work import Worker
 from exhibit_a.examples import Example
 

@@ -628,7 +628,7 @@ def test_holes_in_memory_are_given_back():
     assert len(pieces) == 1000  # in use until here
 
 
-def test_a_slow_writer_does_not_fill_the_memory(tmp_path):
+def test_a_slow_writer_does_not_fill_the_memory(subject, tmp_path):
     """No window is read without room for its shard."""
     model = save_model(tmp_path / "model")
     corpus.run(model, ["fine"], METHOD, tmp_path / "run")
@@ -639,7 +639,7 @@ def test_a_slow_writer_does_not_fill_the_memory(tmp_path):
             taken.append(number)
             yield Window(number, number, tuple(examples(1)))
 
-    shards = Processes(workers=2).shards(corpus.open(tmp_path / "run").card, None, many())
+    shards = Processes(workers=2).shards(corpus.open(tmp_path / "run").card, subject, many())
     for written, _ in enumerate(itertools.islice(shards, 9)):
         assert len(taken) <= written + 2 * AHEAD
     shards.close()

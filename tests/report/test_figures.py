@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 from support.cases import TEXT, large_trial
-from support.corpora import some_examples
+from support.corpora import sentences, some_examples
 from support.subjects import speaker, trace_of
 
 import exhibit_a
@@ -44,7 +44,6 @@ from exhibit_a.methods.triggers.triggers import Attack, Triggers
 from exhibit_a.report import palette
 from exhibit_a.report.figures import draw, plot_curves
 from exhibit_a.results.result import Result
-from exhibit_a.results.store import read
 from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture
@@ -59,7 +58,6 @@ PANELS = {
     "Reliance": 2,
     "Trial": 2,
 }
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "version-0.1.0"
 ORIGIN = provenance("made-up", "made-up")
 
 
@@ -144,7 +142,7 @@ def every_result():
         sink_diagnosis(trace),
         head_patching(trace, counterfactual=TEXT.replace("not", "very"), verify=2),
         context(),
-        read(FIXTURES / "bert.tokens.safetensors"),
+        exhibit_a.token_identifiability(subject, sentences(12), maps=("identity",)),
         *of_patterns(),
     ]
     return {type(result).__name__: result for result in results}
