@@ -46,7 +46,7 @@ def changed(place):
         (changed(0), r"examples 0 to 1 are not what this run began with"),
         (changed(COUNT - 1), r"examples 6 to 7 are not what this run began with"),
         (examples(COUNT)[:-1], r"examples 6 to 6 are not what this run began with"),
-        (examples(COUNT)[:-2], r"they now make 3 shards, and 4 when this run began"),
+        (examples(COUNT)[:-2], r"they now make 3 shards, and 4 earlier in this run"),
         ([*examples(COUNT), examples(COUNT + 1)[-1]], r"examples 8 to 8 are not what"),
     ],
 )
@@ -81,7 +81,7 @@ def test_data_that_can_be_read_once_only_are_compared_with_what_is_done(tmp_path
     (out / "manifest.json").unlink()
     with pytest.raises(BadRequestError, match="examples 0 to 1 are not those of shard 0"):
         corpus.resume(out, subject=speaker(), examples=changed(1))
-    with pytest.raises(BadRequestError, match="they now make 1 shards, and shard 3 is already"):
+    with pytest.raises(BadRequestError, match="they now make 1 shards, and 4 earlier"):
         corpus.resume(out, subject=speaker(), examples=examples(WINDOW))
     assert corpus.resume(out, subject=speaker(), examples=examples(COUNT)).counts["shards"] == 4
 

@@ -183,8 +183,11 @@ class Folder:
 
     def damage(self) -> list[str]:
         """Files of a finished run that are missing or do not have the hash in the manifest."""
-        files = self.manifest()["files"].items()
-        return [name for name, sha in files if hash_of(self.path / name) != sha]
+        try:
+            files = self.manifest()["files"]
+        except BrokenInvariantError:
+            return [MANIFEST]
+        return [name for name, sha in files.items() if hash_of(self.path / name) != sha]
 
     def _place(self, path: Path) -> str:
         return path.relative_to(self.path).as_posix()
