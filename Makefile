@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 RUNS := $(VENV)/.runs
 DATA ?= ../shared/data
 WORK ?= build/studies
-KEPT := $(addprefix tests/results/test_,files.py store.py result.py older_files.py over_units.py resealed.py types.py) \
+KEPT := $(addprefix tests/results/test_,files.py store.py result.py over_units.py resealed.py types.py) \
 	$(addprefix tests/corpus/test_,damage.py resume.py run_folder.py)
 REVIEW := "a gripping , beautifully shot film , though the plot is a little thin at the end , some jokes \
 	fall flat and the hero never finds a reason to be there ."

@@ -32,7 +32,7 @@ import torch
 from corpus_parts import MADE_UP, batches_against_single, costs, of_base_size
 
 import exhibit_a as xa
-from exhibit_a.corpus.windows import windows
+from exhibit_a.corpus.plan import windows
 from exhibit_a.examples import Example, stream_examples
 from exhibit_a.trace.batches import padded
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import exhibit_a as xa
-from exhibit_a.corpus.plan import Card, Data, Model, Plan, versions
-from exhibit_a.corpus.windows import windows
+from exhibit_a.corpus.plan import Card, Data, Model, Plan, versions, windows
 from exhibit_a.corpus.work import Worker
 from exhibit_a.examples import Example
 

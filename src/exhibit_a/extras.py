@@ -14,6 +14,7 @@ BROUGHT_BY = {
     "anywidget": "notebook",
     "captum": "compare",
     "datasets": "corpus",
+    "duckdb": "corpus",
     "filelock": "corpus",
     "matplotlib": "viz",
     "networkx": "compare",
@@ -28,7 +29,6 @@ BROUGHT_BY = {
     "traitlets": "notebook",
     "uvicorn": "web",
     "xarray": "viz",
-    "xxhash": "corpus",
 }
 
 

@@ -11,9 +11,9 @@ from torch.testing import assert_close
 
 import exhibit_a as xa
 from exhibit_a import corpus
-from exhibit_a.corpus.windows import Window
+from exhibit_a.corpus.plan import Window
 from exhibit_a.errors import BadRequestError
-from exhibit_a.examples import Example, fingerprint, read_examples, stream_examples
+from exhibit_a.examples import Example, Unusable, fingerprint, read_examples, stream_examples
 from exhibit_a.methods.heads.importance import MEASURES, importance_by_example
 from exhibit_a.trace.answers import NOTHING, gold_of_replies
 from exhibit_a.trace.edits import drop_heads
@@ -63,14 +63,12 @@ def test_answers_are_read_from_files_and_are_part_of_an_example(tmp_path):
     assert len({example.id.partition("-")[0] for example in stream_examples(same)}) == 2
 
 
-def test_a_window_without_answers_is_packed_as_before_there_were_any():
-    plain = Window(0, 0, (Example("a", "fine", None, "1"),))
-    assert b"answer" not in plain.packed()
-    assert plain.digest == "b266925a5ea7424551d444534ff5437b6fefa7621d742c953709fe8204c421fc"
-    asked = Window(0, 0, (ASKED[0],))
-    assert asked.digest != Window(0, 0, (replace(ASKED[0], answer=None),)).digest
-    for window in (plain, asked):
-        assert Window.unpacked(json.loads(window.packed())) == window
+def test_a_window_is_unpacked_as_it_was_and_its_digest_knows_the_answer():
+    plain = Window(0, 0, (Example("a", "fine", None, "1"),), (Unusable("row 2", "is empty"),))
+    given = Window(0, 0, (ASKED[0],))
+    assert given.digest != Window(0, 0, (replace(ASKED[0], answer=None),)).digest
+    for window in (plain, given):
+        assert Window.unpacked(window.packed()) == window
 
 
 def test_gold_answers_of_different_lengths_stand_side_by_side(talker):

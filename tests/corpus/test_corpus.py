@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from functools import partial
 from pathlib import Path
 
@@ -15,16 +14,22 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from support.corpora import contents, examples, save_model, save_texts, sentences
-from support.waiting import PATIENCE, until
 from support.words import plain_tokenizer, tokenizer
 from support.zoo import FAMILIES
 
 from exhibit_a import corpus
-from exhibit_a.corpus import processes
-from exhibit_a.corpus.aggregates import Stream, poisson_weights
+from exhibit_a.corpus.engines import AHEAD, Processes
+from exhibit_a.corpus.plan import Window, windows
 from exhibit_a.corpus.run_folder import Folder
-from exhibit_a.corpus.windows import Window
-from exhibit_a.corpus.work import Shard, return_memory
+from exhibit_a.corpus.statistics import finish, poisson_weights
+from exhibit_a.corpus.work import (
+    Encoded,
+    ExampleFindings,
+    Shard,
+    files_of,
+    receipt_of,
+    return_memory,
+)
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, ExhibitError
 from exhibit_a.examples import Example
 from exhibit_a.methods.attribution.self_attribution import self_attribution
@@ -195,49 +200,79 @@ def test_dense_maps_are_those_of_one_text(subject, tmp_path):
 # The aggregates
 
 
-def test_streamed_statistics_are_those_of_all_numbers_at_once():
+@pytest.fixture(scope="module")
+def made_up(subject, finished, tmp_path_factory):
+    """A finished run of numbers that are given, some of them missing, in shards of 64."""
     chance = np.random.default_rng(0)
-    rows = chance.normal(size=(500, 3)) * [1, 10, 0.1]
-    rows[::7, 1] = np.nan
-    ids = [f"e{i}" for i in range(500)]
-    stream = Stream(3)
-    for start in range(0, 500, 64):
-        part = slice(start, start + 64)
-        stream.add(rows[part], poisson_weights(ids[part]))
-    summary = stream.summary()
-    np.testing.assert_allclose(summary["mean"], np.nanmean(rows, 0))
-    np.testing.assert_allclose(summary["variance"], np.nanvar(rows, 0, ddof=1))
-    for name, share in (("q05", 0.05), ("q50", 0.5), ("q95", 0.95)):
-        exact = np.nanquantile(rows, share, axis=0, method="lower")
-        np.testing.assert_allclose(summary[name], exact, rtol=0.0101, atol=2e-6)
-    error = np.nanstd(rows, 0) / np.sqrt(np.isfinite(rows).sum(0))
-    width = (summary["interval_high"] - summary["interval_low"]) / 2
-    np.testing.assert_allclose(width, 1.96 * error, rtol=0.25)
+    card = corpus.open(finished).card
+    sites = subject.anatomy.sites
+    rows = {
+        "wide": chance.normal(size=500) * 10,
+        "count": chance.integers(-49, 50, 500).astype(float),
+        "nearly one": np.where(chance.random(500) < 0.6, 1 - 1e-8, chance.random(500) * 0.99),
+        "none": np.full(500, np.nan),
+    }
+    rows["wide"][::7], rows["count"][3], rows["nearly one"][8] = np.nan, np.inf, -np.inf
+    heads = chance.normal(size=(500, sum(site.heads for site in sites))).astype(np.float32)
+    heads[5, 1] = np.nan
+    folder = Folder(tmp_path_factory.mktemp("made-up") / "run")
+    with folder.locked(new=True):
+        folder.begin(card)
+        for window in windows(examples(500), 64):
+            found = [
+                ExampleFindings(
+                    Encoded(number, example, None, ("a", "film"), None, False),
+                    {name: float(column[number]) for name, column in rows.items()},
+                    {"pair": [float(number), -1.0]},
+                    {"share": heads[number]},
+                    {},
+                )
+                for number, example in enumerate(window.examples, window.start)
+            ]
+            files = files_of(found, sites, window.number)
+            folder.commit(Shard(receipt_of(window, len(found), (), files), files))
+        finish(folder, card, subject, window.number + 1)
+    return folder.path, rows, heads
 
 
-def test_quantiles_of_counts_and_of_yes_or_no_are_exact():
-    chance = np.random.default_rng(0)
-    rows = np.stack([chance.random(200) < 0.8, chance.integers(-49, 50, 200)], 1).astype(float)
-    rows[:3, 1] = np.nan
-    stream = Stream(2)
-    stream.add(rows, poisson_weights([f"e{i}" for i in range(200)]))
-    for share in (0.05, 0.25, 0.5, 0.75, 0.95):
-        exact = np.nanquantile(rows, share, axis=0, method="lower")
-        assert stream.quantile(share).tolist() == exact.tolist()
+def described(numbers):
+    """What a summary says about numbers, as numpy says it."""
+    numbers = numbers[np.isfinite(numbers)]
+    shares = {"q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95}
+    return {
+        "count": len(numbers),
+        "mean": numbers.mean(),
+        "variance": numbers.var(ddof=1),
+        "minimum": numbers.min(),
+        "maximum": numbers.max(),
+        **{name: np.quantile(numbers, q, method="lower") for name, q in shares.items()},
+    }
 
 
-def test_a_share_that_is_mostly_one_has_the_median_one():
-    chance = np.random.default_rng(0)
-    rows = np.where(chance.random((300, 1)) < 0.6, 1 - 1e-8, chance.random((300, 1)) * 0.99)
-    rows[7], rows[8] = np.nan, np.inf
-    stream = Stream(1)
-    for start in range(0, 300, 64):
-        part = slice(start, start + 64)
-        stream.add(rows[part], poisson_weights([f"e{i}" for i in range(300)][part]))
-    exact = np.quantile(rows[np.isfinite(rows)], [0.05, 0.25, 0.5, 0.95], method="lower")
-    found = [float(stream.quantile(share)[0]) for share in (0.05, 0.25, 0.5, 0.95)]
-    assert found[2:] == exact[2:].tolist() == [1 - 1e-8] * 2
-    np.testing.assert_allclose(found[:2], exact[:2], rtol=0.0101)
+def test_the_summary_is_that_of_all_numbers_at_once(made_up):
+    path, rows, heads = made_up
+    summary = corpus.open(path).summary()
+    assert summary.counts == {"examples": 500, "shards": 8, "truncated": 0, "unusable": 0}
+    by_place = {(row["statistic"], row["site"], row["head"]): row for row in summary.rows}
+    places = list(itertools.product(range(heads.shape[1] // 4), range(4)))
+    of_heads = {("share", *place): heads[:, i] for i, place in enumerate(places)}
+    of_texts = {(name, None, None): rows[name] for name in ("wide", "count", "nearly one")}
+    of_texts |= {("pair[0]", None, None): np.arange(500.0), ("pair[1]", None, None): -np.ones(500)}
+    for place, numbers in (of_texts | of_heads).items():
+        for name, value in described(numbers.astype(float)).items():
+            tolerance = 1e-12 if name in ("mean", "variance") else 0
+            assert by_place[place][name] == pytest.approx(value, rel=tolerance, abs=0), place
+    missing = by_place["none", None, None]
+    assert missing["count"] == 0
+    assert all(np.isnan(missing[name]) for name in ("mean", "variance", "q50", "interval_low"))
+
+
+def test_intervals_are_as_wide_as_the_error_of_the_mean(made_up):
+    path, rows, _ = made_up
+    wide = next(row for row in corpus.open(path).summary().rows if row["statistic"] == "wide")
+    error = np.nanstd(rows["wide"]) / np.sqrt(np.isfinite(rows["wide"]).sum())
+    width = (wide["interval_high"] - wide["interval_low"]) / 2
+    assert width == pytest.approx(1.96 * error, rel=0.25)
 
 
 def test_intervals_do_not_depend_on_the_order_of_the_examples():
@@ -557,7 +592,7 @@ def started(program):
 
 
 def test_help_does_not_wait_for_heavy_libraries():
-    heavy = ("torch", "pyarrow", "pandas", "ray")
+    heavy = ("torch", "pyarrow", "duckdb", "pandas", "ray")
     look = f"print([m for m in {heavy} if m in sys.modules])"
     assert started(f"from exhibit_a.commands import main as cli; {look}").stdout.strip() == "[]"
 
@@ -569,11 +604,10 @@ def test_a_missing_library_is_named_with_the_extra_that_brings_it():
     assert (process.returncode, process.stdout, process.stderr) == (2, "", line)
 
 
-@pytest.mark.parametrize("library", ["polars", "duckdb"])
-def test_a_missing_library_of_no_extra_is_named(finished, monkeypatch, library):
-    monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(BadRequestError, match=f"^{library} is missing: pip install {library}$"):
-        getattr(corpus.open(finished), f"to_{library}")()
+def test_a_missing_library_of_no_extra_is_named(finished, monkeypatch):
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(BadRequestError, match=r"^polars is missing: pip install polars$"):
+        corpus.open(finished).to_polars()
 
 
 def test_shards_are_plain_parquet(finished):
@@ -594,40 +628,19 @@ def test_holes_in_memory_are_given_back():
     assert len(pieces) == 1000  # in use until here
 
 
-@pytest.fixture
-def quick_workers(monkeypatch, finished, subject):
-    """Workers of a thousand small windows that are done at once, and the list of those taken."""
+def test_a_slow_writer_does_not_fill_the_memory(subject, tmp_path):
+    """No window is read without room for its shard."""
+    model = save_model(tmp_path / "model")
+    corpus.run(model, ["fine"], METHOD, tmp_path / "run")
     taken = []
 
-    def windows():
-        for number in range(1000):
+    def many():
+        for number in range(100):
             taken.append(number)
-            yield Window(number, number, ())
+            yield Window(number, number, tuple(examples(1)))
 
-    done = Shard({}, {})
-    monkeypatch.setattr(processes._WorkerThread, "_shard", lambda *_: done)
-    card = corpus.open(finished).card
-    return processes.Processes(workers=3).shards(card, subject, windows()), taken
-
-
-def test_a_slow_writer_does_not_fill_the_memory(quick_workers):
-    """Workers wait for it: no window is taken without room for its shard."""
-    shards, taken = quick_workers
-    room = 3 * (1 + processes.AHEAD)
-    for written, _ in enumerate(itertools.islice(shards, 50)):
-        until(lambda written=written: len(taken) - written >= room, "workers that run ahead")
-        assert len(taken) - written == room
-
-
-def test_a_writer_that_gives_up_lets_the_workers_go(quick_workers):
-    shards, _ = quick_workers
-    next(shards)
-    # Threads of earlier tests may end meanwhile, so these are watched one by one, not counted.
-    threads = [
-        thread for thread in threading.enumerate() if isinstance(thread, processes._WorkerThread)
-    ]
-    assert len(threads) >= 3
+    shards = Processes(workers=2).shards(corpus.open(tmp_path / "run").card, subject, many())
+    for written, _ in enumerate(itertools.islice(shards, 9)):
+        assert len(taken) <= written + 2 * AHEAD
     shards.close()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert not any(thread.is_alive() for thread in threads)
+    assert len(taken) < 100

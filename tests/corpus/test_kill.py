@@ -20,7 +20,7 @@ from support.corpora import contents, save_model, save_texts
 from support.waiting import until
 
 from exhibit_a import corpus
-from exhibit_a.errors import BadRequestError
+from exhibit_a.errors import BadRequestError, ExhibitError
 
 COUNT, WINDOW = 48, 4
 SHARDS = COUNT // WINDOW
@@ -139,24 +139,37 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path, material, shards):
     finish(out, material)
 
 
-def test_killed_workers_are_replaced(tmp_path, material):
-    killed = []
+def test_a_killed_worker_ends_the_run_with_one_line_and_resuming_goes_on(tmp_path, material):
+    killed, out = [], tmp_path / "run"
 
-    def kill_workers():  # once, when at most eight of the twelve windows are handed out
+    def kill_a_worker(_):
         if not killed:
-            killed.extend(map(kill_if_alive, children(os.getpid())))
-            assert any(killed)
+            killed.extend(workers_of(os.getpid())[:1])
+            os.kill(*killed, signal.SIGKILL)
 
-    process = start("run", tmp_path / "run", material, workers=2, shards=2, happens=kill_workers)
-    assert process.wait() == 0
-    assert contents(tmp_path / "run") == material[2]
+    model, data, _ = material
+    with pytest.raises(ExhibitError, match=r"worker process died .* resume") as caught:
+        corpus.run(
+            model,
+            data,
+            "effective_attention",
+            out,
+            workers=2,
+            progress=kill_a_worker,
+            window=WINDOW,
+            tokens=256,
+        )
+    assert "\n" not in str(caught.value)
+    assert workers_of(os.getpid()) == []
+    assert 0 < committed(out) < SHARDS
+    finish(out, material, workers=2)
 
 
 def test_no_worker_outlives_a_killed_parent(tmp_path, material):
     out = tmp_path / "run"
     process = start("run", out, material, workers=2, shards=2)  # where workers wait for windows
     until(lambda: committed(out) == 2, "two shards")
-    workers = list(filter(alive, children(process.pid)))
+    workers = workers_of(process.pid)
     assert workers
     process.kill()
     until(lambda: not any(map(alive, workers)), "the end of the workers")
@@ -183,6 +196,49 @@ def test_an_interrupted_run_resumes(tmp_path, material):
     finish(out, material)
 
 
+SCRIPT = """
+import sys
+from exhibit_a import corpus
+
+model, data, out = sys.argv[1:]
+summary = corpus.run(
+    model, data, "effective_attention", out, workers=2, window={window}, tokens=256
+)
+print(summary.counts["examples"])
+"""
+
+
+def script(folder, material, name="run"):
+    """A user's script, which is not guarded by ``if __name__ == "__main__"``."""
+    (folder / "script.py").write_text(SCRIPT.format(window=WINDOW))
+    paths = os.pathsep.join(filter(None, sys.path))
+    model, data, _ = material
+    return subprocess.Popen(
+        [sys.executable, str(folder / "script.py"), model, data, str(folder / name)],
+        env=os.environ | {"PYTHONPATH": paths},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_workers_do_not_run_the_script_that_started_them(tmp_path, material):
+    out, err = (process := script(tmp_path, material)).communicate()
+    assert (process.returncode, out, "Error" in err) == (0, f"{COUNT}\n", False)
+    assert contents(tmp_path / "run") == material[2]
+
+
+def test_ctrl_c_reaches_every_process_and_only_the_parent_speaks(tmp_path, material):
+    process = script(tmp_path, material)
+    until(lambda: workers_of(process.pid), "workers")
+    workers = workers_of(process.pid)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, err = process.communicate()
+    assert err.count("Traceback (most recent call last)") == err.count("KeyboardInterrupt") == 1
+    until(lambda: not any(map(alive, workers)), "the end of the workers")
+
+
 @pytest.mark.slow
 def test_a_run_with_workers_gives_the_same_bytes(tmp_path, material):
     assert start("run", tmp_path / "run", material, workers=2).wait() == 0
@@ -202,17 +258,12 @@ def test_a_run_killed_at_random_again_and_again(tmp_path, material, seed):
     finish(out, material)
 
 
-def children(pid):
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True)
-    return [int(word) for word in listed.stdout.split()]
-
-
-def kill_if_alive(pid):
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:  # the listing itself, which has ended
-        return False
-    return True
+def workers_of(pid):
+    """The worker processes of a run."""
+    listing = ["ps", "-ww", "-o", "pid=,args=", "--ppid", str(pid)]
+    listed = subprocess.run(listing, capture_output=True)
+    lines = [line.split(maxsplit=1) for line in listed.stdout.decode().splitlines()]
+    return [int(child) for child, words in lines if "spawn_main" in words]
 
 
 def alive(pid):

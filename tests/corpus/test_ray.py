@@ -13,11 +13,19 @@ from support.waiting import PATIENCE, until
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
+
 from exhibit_a import corpus
-from exhibit_a.corpus.plan import Card, Data, Model, Plan
-from exhibit_a.corpus.ray_engine import FILLING, Actor, RayEngine, _arriving, check_reachable
-from exhibit_a.corpus.ray_resources import Claim, claim_of, share_of_cpu
-from exhibit_a.corpus.windows import windows
+from exhibit_a.corpus.plan import Card, Data, Model, Plan, windows
+from exhibit_a.corpus.ray_engine import (
+    FILLING,
+    Actor,
+    Claim,
+    RayEngine,
+    _arriving,
+    check_reachable,
+    claim_of,
+    share_of_cpu,
+)
 from exhibit_a.errors import BadRequestError
 
 ray = pytest.importorskip("ray")

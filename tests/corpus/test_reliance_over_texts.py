@@ -1,5 +1,6 @@
 """The reliance of every text of a corpus is that of the text alone."""
 
+import json
 import shutil
 
 import pytest
@@ -65,5 +66,5 @@ def test_one_bad_text_does_not_spoil_the_others(tmp_path, monkeypatch):
     kept = [text for text in SAME_LENGTH if text != bad]
     margins = [reliance(capture(subject, text), by="path").margin for text in kept]
     assert rows["margin"].tolist() == pytest.approx(margins, abs=1e-5, rel=1e-5)
-    (unusable,) = run.receipts[0]["unusable"]
+    (unusable,) = map(json.loads, (run.folder.path / "unusable.jsonl").read_text().splitlines())
     assert "NaN" in unusable["reason"]

@@ -11,16 +11,14 @@ from support.words import save_tokenizer
 from support.zoo import FAMILIES
 
 from exhibit_a import corpus
-from exhibit_a.corpus.plan import Card, Data, Model, checked_plan, versions
-from exhibit_a.corpus.ray_engine import FILLING, Actor
-from exhibit_a.corpus.replies import Reply, reply_of
-from exhibit_a.corpus.windows import Window, windows
+from exhibit_a.corpus.plan import Card, Data, Model, Window, checked_plan, versions, windows
+from exhibit_a.corpus.ray_engine import FILLING, Actor, Reply, reply_of
 from exhibit_a.corpus.work import Shard
 from exhibit_a.errors import KINDS, NotComputableError, UnsupportedModelError
 from exhibit_a.subject.subject import load
 
 METHOD = "self_attribution"  # which needs one answer a text, and a bare encoder gives none
-MESSAGE = "answers with hidden states"
+MESSAGE = "hidden states"
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,7 @@ from support.subjects import speaker
 
 from exhibit_a import corpus
 from exhibit_a.corpus import running
-from exhibit_a.corpus.run_folder import Folder
-from exhibit_a.corpus.seals import sealed, unsealed
+from exhibit_a.corpus.run_folder import Folder, read_sealed, sealed
 from exhibit_a.errors import BadRequestError, ExhibitError, NotComputableError
 
 METHOD = "effective_attention"
@@ -47,7 +46,7 @@ def changed(place):
         (changed(0), r"examples 0 to 1 are not what this run began with"),
         (changed(COUNT - 1), r"examples 6 to 7 are not what this run began with"),
         (examples(COUNT)[:-1], r"examples 6 to 6 are not what this run began with"),
-        (examples(COUNT)[:-2], r"they now make 3 shards, and 4 when this run began"),
+        (examples(COUNT)[:-2], r"they now make 3 shards, and 4 earlier in this run"),
         ([*examples(COUNT), examples(COUNT + 1)[-1]], r"examples 8 to 8 are not what"),
     ],
 )
@@ -82,7 +81,7 @@ def test_data_that_can_be_read_once_only_are_compared_with_what_is_done(tmp_path
     (out / "manifest.json").unlink()
     with pytest.raises(BadRequestError, match="examples 0 to 1 are not those of shard 0"):
         corpus.resume(out, subject=speaker(), examples=changed(1))
-    with pytest.raises(BadRequestError, match="they now make 1 shards, and shard 3 is already"):
+    with pytest.raises(BadRequestError, match="they now make 1 shards, and 4 earlier"):
         corpus.resume(out, subject=speaker(), examples=examples(WINDOW))
     assert corpus.resume(out, subject=speaker(), examples=examples(COUNT)).counts["shards"] == 4
 
@@ -172,7 +171,11 @@ def test_what_fails_without_being_refused_can_go_on(finished, tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"seal": "x"}'])
-def test_what_is_not_sealed_has_no_value(data):
-    assert unsealed(data) is None
-    assert unsealed(sealed({"a": 1}).replace(b"1", b"2", 1)) is None
-    assert unsealed(sealed({"a": 1})) == {"a": 1}
+def test_what_is_not_sealed_has_no_value(tmp_path, data):
+    file = tmp_path / "file.json"
+    assert read_sealed(file) is None
+    for content in (data, sealed({"a": 1}).replace(b"1", b"2", 1), sealed({"a": 1})[:-1]):
+        file.write_bytes(content)
+        assert read_sealed(file) is None
+    file.write_bytes(sealed({"a": 1}))
+    assert read_sealed(file) == {"a": 1}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from exhibit_a import corpus
 from exhibit_a.corpus import run_folder
 from exhibit_a.corpus.plan import Card, Data, Model, Plan
-from exhibit_a.corpus.run_folder import Folder, unusable_lines
-from exhibit_a.corpus.seals import sealed
+from exhibit_a.corpus.run_folder import Folder, sealed
 from exhibit_a.corpus.work import Shard
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, ExhibitError
 
@@ -128,13 +128,32 @@ def test_a_manifest_must_be_as_it_was_written(folder):
         folder.begin(CARD)
         folder.commit(Shard(RECEIPT, {}))
         (folder.path / ".exhibit-a-dead.tmp").write_text("left by a writer that was killed")
-        folder.finish({"run": CARD.model_dump(mode="json"), "receipts": []}, {"x.jsonl": b""})
+        folder.finish({"run": CARD.model_dump(mode="json")}, [RECEIPT], {"x.jsonl": b""})
     assert not list(folder.path.glob(".*.tmp"))
+    assert sorted(folder.manifest()["files"]) == ["receipts/00000.json", "run.json", "x.jsonl"]
     assert folder.damage() == []
     path = folder.path / "manifest.json"
     path.write_bytes(path.read_bytes().replace(b"any", b"all"))
     with pytest.raises(BrokenInvariantError, match=r"manifest\.json is damaged. Resume the run"):
         folder.manifest()
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_a_run_of_another_version_is_refused_with_the_version_that_wrote_it(folder, finished):
+    older = CARD.model_dump(mode="json") | {"card": 1, "versions": {"exhibit_a": "0.2.0"}}
+    with folder.locked(new=True):
+        (folder.path / "run.json").write_bytes(sealed(older))
+        if finished:
+            (folder.path / "manifest.json").write_bytes(sealed({"run": older, "receipts": []}))
+    for read in (folder.manifest, lambda: corpus.open(folder.path), lambda: folder.card):
+        with pytest.raises(BadRequestError, match=r"written by exhibit-a 0\.2\.0.*Run it again"):
+            read()
+    with pytest.raises(BadRequestError, match=r"0\.2\.0"):
+        corpus.resume(folder.path)
+    (folder.path / "manifest.json").unlink(missing_ok=True)
+    (folder.path / "run.json").write_text('{"card": 1}')  # without a hash, as in 0.1.0
+    with pytest.raises(BadRequestError, match=r"damaged, or of version 0\.1\.0"):
+        corpus.open(folder.path)
 
 
 def test_a_shard_counts_only_with_its_own_receipt(begun):
@@ -144,12 +163,3 @@ def test_a_shard_counts_only_with_its_own_receipt(begun):
     hollow = {**RECEIPT, "shard": 3, "files": {"heads": "0"}}
     (begun.path / "receipts" / "00003.json").write_bytes(sealed(hollow))
     assert [receipt["shard"] for receipt in begun.complete()] == [0]
-
-
-def test_rows_that_cannot_be_used_are_listed():
-    rows = [{"where": "row 1", "reason": "é"}, {"where": "row 2", "reason": "no"}]
-    lines = unusable_lines([{**RECEIPT, "unusable": rows[:1]}, {**RECEIPT, "unusable": rows[1:]}])
-    assert lines.decode().splitlines() == [
-        '{"where": "row 1", "reason": "é"}',
-        '{"where": "row 2", "reason": "no"}',
-    ]

@@ -13,7 +13,7 @@ from exhibit_a.report.describe import describe
 from exhibit_a.results.plain import plain
 from exhibit_a.results.providers import provider
 from exhibit_a.results.result import Result
-from exhibit_a.results.tables import axes_of
+from exhibit_a.results.tables import axes_of, record_table
 from exhibit_a.subject.provenance import provenance
 
 PUBLIC = [getattr(exhibit_a, name) for name in sorted(exhibit_a.__all__)]
@@ -99,3 +99,8 @@ def test_any_value_becomes_one_that_json_can_hold(tmp_path):
         "a": [str(tmp_path)],
     }
     assert plain(1 / 3, digits=3) == 0.333
+
+
+def test_a_table_of_records_has_its_columns_even_without_a_row():
+    assert record_table([{"head": 1}, {"head": 2}])["head"].tolist() == [1, 2]
+    assert list(record_table([], ["head", "word"])) == ["head", "word"]

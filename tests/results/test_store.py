@@ -275,8 +275,17 @@ def test_a_file_of_a_newer_schema_says_so(tmp_path):
     assert "newer version" in refused(sealed(tmp_path / "r", header))
 
 
+def test_a_file_of_an_older_schema_names_the_version_that_wrote_it(tmp_path):
+    header = header_of(sample().save(tmp_path / "r")) | {"schema": 1}
+    provenance = header["result"]["fields"]["provenance"]["fields"]
+    provenance["versions"] = {"dict": [["exhibit_a", "0.2.0"], ["torch", "2.6"]]}
+    message = refused(sealed(tmp_path / "r", header))
+    assert "written by exhibit-a 0.2.0" in message
+    assert "Compute" in message
+
+
 def test_a_class_nobody_knows_says_where_it_may_come_from(tmp_path):
-    header = {"schema": 1, "result": {"class": "FromTheFuture", "fields": {}}}
+    header = {"schema": store.SCHEMA, "result": {"class": "FromTheFuture", "fields": {}}}
     message = refused(sealed(tmp_path / "r", header))
     assert "holds a FromTheFuture" in message
     assert "newer version or another package" in message
@@ -302,15 +311,15 @@ MALFORMED = {
     "no schema": {},
     "a list": [],
     "no result": {"schema": 1},
-    "a number": {"schema": 1, "result": 3},
-    "unknown tag": {"schema": 1, "result": {"pickle": "x"}},
-    "lost tensor": {"schema": 1, "result": {"tensor": "x"}},
-    "odd name": {"schema": 1, "result": {"tensor": []}},
-    "odd float": {"schema": 1, "result": {"float": None}},
-    "odd pairs": {"schema": 1, "result": {"dict": [[1]]}},
-    "odd keys": {"schema": 1, "result": {"dict": [[[], 1]]}},
-    "code": {"schema": 1, "result": {"class": "os.system", "fields": {}}},
-    "too deep": '{"schema": 1, "result": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    "a number": {"schema": store.SCHEMA, "result": 3},
+    "unknown tag": {"schema": store.SCHEMA, "result": {"pickle": "x"}},
+    "lost tensor": {"schema": store.SCHEMA, "result": {"tensor": "x"}},
+    "odd name": {"schema": store.SCHEMA, "result": {"tensor": []}},
+    "odd float": {"schema": store.SCHEMA, "result": {"float": None}},
+    "odd pairs": {"schema": store.SCHEMA, "result": {"dict": [[1]]}},
+    "odd keys": {"schema": store.SCHEMA, "result": {"dict": [[[], 1]]}},
+    "code": {"schema": store.SCHEMA, "result": {"class": "os.system", "fields": {}}},
+    "too deep": '{"schema": store.SCHEMA, "result": ' + "[" * 100_000 + "]" * 100_000 + "}",
 }
 
 

@@ -78,7 +78,7 @@ def _require_named(name: str, reading: str, error: object) -> None:
 def _readings(folder: Path, like: Path) -> dict[str, Callable[[], str]]:
     """Every way to read a finished run that holds what another holds, each giving text."""
     run = corpus.open(like)
-    kinds = sorted({kind for receipt in run.receipts for kind in receipt["files"]})
+    kinds = sorted({name.partition("/")[0] for name in run.manifest["files"]})
     tables = [kind for kind in kinds if kind in ("examples", "heads")]
     readings: dict[str, Callable[[], str]] = {
         "open": lambda: repr(corpus.open(folder).manifest),

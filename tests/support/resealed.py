@@ -1,12 +1,13 @@
 """Result files that were changed and sealed again, and what becomes of them when they are read.
 
-Run as a program (``python -m support.resealed``), so that what is tried is the package as users
-have it: in a test, beartype would find wrong types first.
+Run as a program (``python -m support.resealed FOLDER``), so that what is tried is the package as
+users have it: in a test, beartype would find wrong types first.
 """
 
 import copy
 import json
 import random
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +15,33 @@ from typing import Any
 
 import safetensors.torch
 
+import exhibit_a as xa
 from exhibit_a.errors import ExhibitError
 from exhibit_a.results import store
+from support.cases import tiny_trial
+from support.corpora import examples, sentences
+from support.subjects import speaker
 
-FOLDER = Path(__file__).parents[1] / "fixtures/version-0.1.0"
-FILES = sorted(FOLDER.glob("*.safetensors"))
+NAMES = ("alti", "by-length", "effective", "importance", "tokens", "tree", "trial")
 WRONG = [5, -1, "x", None, True, [], {"tuple": []}, {"dict": []}, {"float": "nan"}, {"tensor": "?"}]
 CHANGES = 30  # in each file
+
+
+def save_results(folder: Path) -> list[Path]:
+    """A result of several kinds each, computed with a tiny model."""
+    subject = speaker()
+    text = "a fine film saves the plot"
+    trace = xa.capture(subject, text)
+    results = {
+        "alti": xa.companions(trace, methods=["alti"])["alti"],
+        "by-length": xa.identifiability_by_length(subject, text, lengths=[4, 6]),
+        "effective": xa.effective_attention(trace),
+        "importance": xa.head_importance(subject, examples(4), by="taylor"),
+        "tokens": xa.token_identifiability(subject, sentences(12), maps=("identity",)),
+        "tree": xa.attribution_tree(xa.self_attribution(trace)),
+        "trial": tiny_trial(),
+    }
+    return [results[name].save(folder / f"{name}.safetensors") for name in NAMES]
 
 
 def opened(data: bytes) -> tuple[dict[str, Any], Any]:
@@ -105,19 +126,21 @@ def _replaced(tree: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 def main() -> None:
     """Say, as JSON, what came of every changed file, and of those that are wrong in one thing."""
+    folder = Path(sys.argv[1])
+    files = sorted(folder.glob("*.safetensors"))
     tried = {
-        path.stem: [outcome(d) for d in changed(path.read_bytes(), path.stem)] for path in FILES
+        path.stem: [outcome(d) for d in changed(path.read_bytes(), path.stem)] for path in files
     }
-    data = (FOLDER / "bert.effective.safetensors").read_bytes()
+    data = (folder / "effective.safetensors").read_bytes()
     tree = opened(data)[1]
     tree["result"]["fields"]["tokens"] = {"tuple": ["a", 5]}
     tried["a token that is a number"] = [outcome(resealed(data, tree))]
-    data = (FOLDER / "sentiment-short.by-length.safetensors").read_bytes()
+    data = (folder / "by-length.safetensors").read_bytes()
     header, tree = opened(data)
     turned = header["nullity"] | {"shape": header["nullity"]["shape"][::-1]}
     tried["axes of other sizes"] = [outcome(resealed(data, tree, nullity=turned))]
     lengths = {
-        path.stem: {name: outcome(d) for name, d in shorter(path.read_bytes())} for path in FILES
+        path.stem: {name: outcome(d) for name, d in shorter(path.read_bytes())} for path in files
     }
     print(json.dumps({"types": tried, "lengths": lengths}))  # noqa: T201 - it is a program
 

@@ -3,12 +3,17 @@
 A ``Plan`` fixes everything that decides a number: the method and its parameters, the seed, and
 which examples share a batch. The ``Card`` adds the model, the data and the library versions. It is
 written before the first shard, and only a run with the same card can be resumed.
+
+The stream of examples is cut into ``Window``s of a fixed size. A window is the unit of work, of
+loss (what a crash costs) and of output (one shard). It is identified by its number and by a digest
+of its content: a resumed run reads the data again and must find the same windows.
 """
 
 import hashlib
 import json
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Literal
 
@@ -17,13 +22,14 @@ from pydantic import BaseModel, ConfigDict, JsonValue, PositiveInt, ValidationEr
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
+from exhibit_a.examples import Example, Unusable
 from exhibit_a.examples.columns import Columns
 from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.results.plain import JSON
 from exhibit_a.subject.subject import Subject
 
-SCHEMA = 1
-LIBRARIES = ("exhibit_a", "torch", "transformers", "pyarrow")
+SCHEMA = 2  # of run folders; version 0.3.0 began with 2
+LIBRARIES = ("exhibit_a", "torch", "transformers", "pyarrow", "duckdb")
 PLANNED = ("seed", "dense", "window", "tokens", "too_long", "unusable")
 COLUMNS = ("text", "pair", "label", "answer", "identity")
 
@@ -153,11 +159,61 @@ def complaint(problem: ValidationError) -> str:
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
+def digest(data: bytes) -> str:
+    """The SHA-256 of bytes, the one hash of a run folder."""
+    return hashlib.sha256(data).hexdigest()
+
+
 def as_json(value: object) -> bytes:
     """JSON with sorted keys: the same bytes for the same value."""
     return (json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True) + "\n").encode(
         "utf-8", "surrogatepass"
     )
+
+
+@dataclass(frozen=True)
+class Window:
+    """Consecutive examples, the place of the first one, and the unusable rows among them."""
+
+    number: int
+    start: int
+    examples: tuple[Example, ...]
+    unusable: tuple[Unusable, ...] = ()
+
+    @property
+    def digest(self) -> str:
+        """A hash of the content."""
+        return digest(self.packed())
+
+    def packed(self) -> bytes:
+        """The window as bytes, for a worker on another machine."""
+        return as_json(asdict(self))
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> "Window":
+        """The window that was packed."""
+        packed = json.loads(data)
+        examples = tuple(Example(**fields) for fields in packed["examples"])
+        unusable = tuple(Unusable(**fields) for fields in packed["unusable"])
+        return cls(packed["number"], packed["start"], examples, unusable)
+
+
+def windows(stream: Iterable[Example | Unusable], size: int | None) -> Iterator[Window]:
+    """The stream in windows of ``size`` examples, or all of it in one."""
+    number = start = 0
+    examples: list[Example] = []
+    unusable: list[Unusable] = []
+    for entry in stream:
+        if isinstance(entry, Unusable):
+            unusable.append(entry)
+            continue
+        if len(examples) == size:
+            yield Window(number, start, tuple(examples), tuple(unusable))
+            number, start = number + 1, start + len(examples)
+            examples, unusable = [], []
+        examples.append(entry)
+    if examples or unusable:
+        yield Window(number, start, tuple(examples), tuple(unusable))
 
 
 def _flat(value: JSON, name: str = "") -> Iterator[tuple[str, JSON]]:

@@ -1,15 +1,14 @@
-"""How do many machines share the work?
+"""Many machines share the work: Ray Data maps windows over a pool of actors.
 
-Ray Data maps windows over a pool of actors, each of which holds the model. The shards come back to
-this process, the only one that writes, so the machines need no common disk: only the model must be
-loadable by its name on each. Windows are given to Ray in waves, so that neither a long data set nor
-its shards are ever in memory as a whole. Checkpoints are the shards themselves: a window whose
-shard was committed is not sent again.
+Each actor holds the model. The shards come back to this process, the only one that writes, so the
+machines need no common disk: only the model must be loadable by its name on each. Windows are given
+to Ray in waves, so that neither a long data set nor its shards are ever in memory as a whole.
+Checkpoints are the shards themselves: a window whose shard was committed is not sent again.
 
-An actor claims a fraction of a CPU as Ray counts them. If the pool claimed every CPU, none would be
-left for Ray's own tasks, and the run would never start. Where the model is to be on a GPU, every
-actor claims one. If no shard arrives all the same, the wait ends with an error that says what the
-cluster has.
+Ray reserves CPUs and GPUs, and a request for more than the cluster has waits for ever. So the claim
+is computed before it is made: one CPU stays free for Ray's own tasks, every actor on a GPU gets a
+whole one, and a pool that does not fit is refused. If no shard arrives all the same, the wait ends
+with an error that says what the cluster has.
 """
 
 import json
@@ -19,19 +18,16 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
-from exhibit_a.corpus.plan import Card
-from exhibit_a.corpus.ray_resources import Claim, claim_of, on_gpu
-from exhibit_a.corpus.replies import Reply, reply_of
-from exhibit_a.corpus.windows import Window
-from exhibit_a.corpus.work import Shard, Worker
-from exhibit_a.errors import BadRequestError, ExhibitError, first_line
+from exhibit_a.corpus.plan import Card, Window
+from exhibit_a.corpus.work import Shard, Worker, prepare_process
+from exhibit_a.errors import BadRequestError, ExhibitError, first_line, kind_of, of_kind
 from exhibit_a.extras import extra
 from exhibit_a.subject.subject import Subject
 
@@ -45,6 +41,15 @@ CONNECT_TIMEOUT = 5.0  # seconds in which a cluster must accept a connection; Ra
 
 Row = dict[str, bytes]  # of a Ray data set: the head and the files of a reply
 Arrived = queue.Queue[Row | BaseException | None]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """How many actors there are, and what each claims of the cluster."""
+
+    actors: int
+    cpus: float
+    gpus: int
 
 
 @dataclass(frozen=True)
@@ -132,12 +137,7 @@ class Actor:
     """A worker in Ray's pool: loads the model once and replies to windows."""
 
     def __init__(self, card: str, device: str | None) -> None:
-        import torch
-        import transformers
-
-        torch.set_num_threads(1)
-        transformers.logging.set_verbosity_error()
-        transformers.logging.disable_progress_bar()
+        prepare_process()
         # Ray shows an actor only the GPU it has claimed, so there is no number to choose.
         where = "cuda" if on_gpu(device) else device
         # Loaded with the first window: Ray would restart an actor whose constructor fails.
@@ -145,9 +145,42 @@ class Actor:
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[bytes]]:
         """The reply to a batch of one window."""
-        window = Window.unpacked(json.loads(bytes(batch["window"][0])))
-        reply = reply_of(self.worker, window)
+        reply = reply_of(self.worker, Window.unpacked(bytes(batch["window"][0])))
         return {"head": [reply.head], "files": [reply.files]}
+
+
+class Reply(NamedTuple):
+    """What an actor answers to a window, as the bytes that a row of Ray can hold.
+
+    The head, in JSON, has the receipt and the sizes of the files, which follow one another; or the
+    kind and the message of an error, which is raised again where the reply is opened.
+    """
+
+    head: bytes
+    files: bytes
+
+    def opened(self) -> Shard:
+        """The shard; where the worker failed, its error is raised here."""
+        head = json.loads(self.head)
+        if "error" in head:
+            raise of_kind(head["kind"], head["error"])
+        files, start = {}, 0
+        for kind, size in head["sizes"].items():
+            files[kind] = self.files[start : start + size]
+            start += size
+        return Shard(head["receipt"], files)
+
+
+def reply_of(worker: Callable[[], Worker], window: Window) -> Reply:
+    """The reply to a window: its shard, or the error of the worker or of loading its model."""
+    try:
+        shard = worker()(window)
+    except ExhibitError as problem:
+        failure = {"kind": kind_of(problem), "error": str(problem)}
+        return Reply(json.dumps(failure).encode(), b"")
+    sizes = {kind: len(data) for kind, data in shard.files.items()}
+    head = json.dumps({"receipt": shard.receipt, "sizes": sizes})
+    return Reply(head.encode(), b"".join(shard.files.values()))
 
 
 @contextmanager
@@ -228,3 +261,33 @@ def _ray_failure(problem: BaseException) -> ExhibitError:
     cause = getattr(problem, "cause", None) or problem
     reason = str(cause).strip().splitlines()[-1] if str(cause).strip() else type(cause).__name__
     return ExhibitError(f"Ray could not go on: {reason}. What is done is kept: resume.")
+
+
+def claim_of(cpus: float, gpus: float, *, workers: int | None, device: str | None) -> Claim:
+    """What a pool may claim so that the cluster can still run: never all of it, never too much.
+
+    Without a number of workers there is one for every CPU but one, or one for every GPU.
+    """
+    if cpus <= 0:
+        raise BadRequestError("The Ray cluster has no CPU. Add a machine that has.")
+    if not on_gpu(device):
+        actors = workers or max(1, int(cpus) - 1)
+        return Claim(actors, share_of_cpu(cpus, actors), 0)
+    actors = workers or int(gpus)
+    if gpus < 1 or actors > gpus:
+        raise BadRequestError(
+            f"The Ray cluster has {gpus:.0f} GPUs, and every worker on {device!r} needs one: "
+            f"{actors or 'some'} were asked for. Ask for fewer workers or add machines."
+        )
+    return Claim(actors, share_of_cpu(cpus, actors), 1)
+
+
+def share_of_cpu(cpus: float, actors: int) -> float:
+    """The part of a CPU that each actor claims; one CPU, or half of the only one, stays free."""
+    free = 1.0 if cpus > 1 else cpus / 2
+    return min(1.0, int(1e4 * (cpus - free) / actors) / 1e4)  # Ray counts in ten-thousandths
+
+
+def on_gpu(device: str | None) -> bool:
+    """Whether a device is what Ray counts as a GPU."""
+    return (device or "").partition(":")[0] == "cuda"

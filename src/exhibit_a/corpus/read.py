@@ -1,4 +1,4 @@
-"""What are the results of a run, and how do two runs differ?
+"""The results of a run, and how two runs differ.
 
 ``open`` gives a finished run: its tables for pandas, polars or DuckDB (all of them read Parquet
 files in place), its summary, and dense maps where they were stored. ``diff`` compares two runs over
@@ -8,7 +8,6 @@ Every file is compared with its hash as it is read, and the error names the one 
 damaged. What other tools are to read in place is compared before they get it.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,15 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
+import safetensors.torch
 from torch import Tensor
 
-from exhibit_a.corpus.aggregates import INTERVAL
-from exhibit_a.corpus.findings import DENSE, EXAMPLES, RESULT
 from exhibit_a.corpus.plan import Card
-from exhibit_a.corpus.run_folder import AGGREGATES, REPLICATES, Folder, Manifest
-from exhibit_a.corpus.seals import hash_of, read_checked
-from exhibit_a.corpus.work import Receipt
+from exhibit_a.corpus.run_folder import AGGREGATES, REPLICATES, Folder, Manifest, hash_of
+from exhibit_a.corpus.work import DENSE, ENDINGS, EXAMPLES, RESULT
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.extras import extra
 from exhibit_a.results.plain import JSON
@@ -36,18 +32,7 @@ from exhibit_a.results.store import read
 if TYPE_CHECKING:
     import pandas
 
-DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "F16": torch.float16,
-    "BF16": torch.bfloat16,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
-}  # as safetensors calls them
+INTERVAL = (0.025, 0.975)  # of 95 %
 KEY = ("table", "statistic", "site", "head")  # what names a row of the aggregates
 
 Row = dict[str, Any]  # of the aggregates or of a comparison: its key and its numbers
@@ -93,26 +78,21 @@ class Run:
         """The plan, the model, the data and the library versions of the run."""
         return Card.model_validate(self.manifest["run"])
 
-    @cached_property
-    def receipts(self) -> list[Receipt]:
-        """What every shard holds, each receipt compared with its hash in the manifest."""
-        expected = enumerate(self.manifest["receipts"])
-        return [self.folder.receipt(number, digest) for number, digest in expected]
-
     def files(self, table: str = EXAMPLES) -> list[Path]:
         """The Parquet files of a table (examples, heads) in order, for other tools to read.
 
         Each is compared with its hash before it is handed over.
         """
-        shards = self._shards(table)
-        paths = {self.folder.file(table, r["shard"]): r["files"][table] for r in shards}
-        self._refuse([path for path, expected in paths.items() if hash_of(path) != expected])
-        return list(paths)
+        names = self._shards(table)
+        self._refuse(
+            [n for n in names if hash_of(self.folder.path / n) != self.manifest["files"][n]]
+        )
+        return [self.folder.path / name for name in names]
 
     def batches(self, table: str = EXAMPLES, **options: object) -> Iterator[pa.Table]:
         """The rows of a table, a shard at a time; ``options`` are those of ``to_pandas``."""
-        for receipt in self._shards(table):
-            yield table_of(self.folder.read(table, receipt), **options)
+        for name in self._shards(table):
+            yield table_of(self.folder.read(name, self.manifest), **options)
 
     def to_pandas(self, table: str = EXAMPLES, **options: object) -> "pandas.DataFrame":
         """A table as one pandas frame; ``columns=[…]`` and ``filters=[…]`` keep a part of it."""
@@ -135,12 +115,12 @@ class Run:
         asked for.
         """
         number = example // self.card.plan.window
-        receipt = next((r for r in self.receipts if r["shard"] == number), None)
-        if receipt is None or DENSE not in receipt["files"]:
+        name = f"{DENSE}/{number:05d}{ENDINGS[DENSE]}"
+        if name not in self.manifest["files"]:
             raise BadRequestError("This run stored no maps; run it with dense=True.")
         if number not in self._maps:
             self._maps.clear()
-            self._maps[number] = tensors_of(self.folder.read(DENSE, receipt))
+            self._maps[number] = safetensors.torch.load(self.folder.read(name, self.manifest))
         prefix = f"{example}/"
         return {
             name.removeprefix(prefix): tensor.clone()
@@ -157,11 +137,6 @@ class Run:
         """Compare every file with its hash."""
         self._refuse(self.folder.damage())
 
-    def over_all(self, name: str) -> memoryview:
-        """A file about all shards, compared with its hash in the manifest."""
-        expected = self.manifest.get("quick", self.manifest["files"])
-        return read_checked(self.folder.path / name, expected[name])
-
     def _refuse(self, damaged: Sequence[str | Path]) -> None:
         if damaged:
             names = ", ".join(map(str, damaged[:3])) + (" …" if len(damaged) > 3 else "")
@@ -170,39 +145,24 @@ class Run:
                 "repair it."
             )
 
-    def _shards(self, table: str) -> list[Receipt]:
-        """The receipts of the shards that have a table."""
-        stored = sorted({kind for receipt in self.receipts for kind in receipt["files"]})
-        if table not in stored:
-            raise BadRequestError(f"This run has no {table!r}; it has {', '.join(stored)}.")
-        return [receipt for receipt in self.receipts if table in receipt["files"]]
+    def _shards(self, table: str) -> list[str]:
+        """The files of a table, by their places in the folder."""
+        files = [(name.partition("/")[0], name) for name in sorted(self.manifest["files"])]
+        if table not in (stored := {kind for kind, _ in files} & ENDINGS.keys()):
+            raise BadRequestError(f"This run has no {table!r}; it has {', '.join(sorted(stored))}.")
+        return [name for kind, name in files if kind == table]
 
     def summary(self) -> Summary:
         """The aggregates, with the counts and the checks."""
         manifest, rows = self.manifest, []
         if AGGREGATES in manifest["files"]:  # not with one result for the whole data set
-            rows = table_of(self.over_all(AGGREGATES)).to_pylist()
+            rows = table_of(self.folder.read(AGGREGATES, manifest)).to_pylist()
         return Summary(self.folder.path, self.card, manifest["counts"], rows, manifest["checks"])
 
 
-def table_of(data: memoryview, **options: object) -> pa.Table:
-    """The table in the bytes of a Parquet file."""
-    return pq.read_table(pa.BufferReader(data), **options)
-
-
-def tensors_of(data: memoryview) -> dict[str, Tensor]:
-    """The tensors in the bytes of a safetensors file, where they are: the library copies them."""
-    start = 8 + int.from_bytes(data[:8], "little")
-    entries = json.loads(bytes(data[8:start]))
-    entries.pop("__metadata__", None)
-    tensors = {}
-    for name, entry in entries.items():
-        first, end = entry["data_offsets"]
-        numbers = torch.empty(0, dtype=DTYPES[entry["dtype"]])
-        if first < end:  # torch takes no empty buffer
-            numbers = torch.frombuffer(data[start + first : start + end], dtype=numbers.dtype)
-        tensors[name] = numbers.reshape(entry["shape"])
-    return tensors
+def table_of(data: bytes, **options: Any) -> pa.Table:
+    """The table in the bytes of a Parquet file, whose pages carry checksums of their own."""
+    return pq.read_table(pa.BufferReader(data), page_checksum_verification=True, **options)
 
 
 def open(path: str | Path) -> Run:
@@ -287,4 +247,5 @@ def _key(row: Row) -> tuple[str | int | None, ...]:
 
 
 def _replicates(run: Run) -> np.ndarray:
-    return tensors_of(run.over_all(REPLICATES))["means"].numpy()
+    stored = safetensors.torch.load(run.folder.read(REPLICATES, run.manifest))
+    return stored["means"].numpy()

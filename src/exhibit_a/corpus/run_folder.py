@@ -1,4 +1,4 @@
-"""How does finished work survive a crash, and how is half-written work never read?
+"""A run on disk: finished work survives a crash, and half-written work is never read.
 
 A run is a folder with one writer:
 
@@ -6,45 +6,35 @@ A run is a folder with one writer:
     examples/00007.parquet   a shard: one row for each example …
     heads/00007.parquet      … and one for each example, site and head
     dense/00007.safetensors  … and whole maps, where the plan asks for them
-    receipts/00007.json      written last: the hash of every file of the shard
+    receipts/00007.json      written last: the SHA-256 of every file of the shard
     aggregates.parquet       over all shards, in their order
     replicates.safetensors   the resampled means behind the intervals
     unusable.jsonl           the rows that could not be used, and why
-    manifest.json            written last of all: the run is finished and will not change
+    manifest.json            written last of all: the SHA-256 of every file; the run is finished
 
-Every file is written under a temporary name and renamed. A shard counts when its receipt exists and
-the hashes agree; any other file is left from a crash and is written again. Card, receipts and
-manifest carry a seal (``seals.py``), and whatever is read is compared with its hash. Cards of
-version 0.1.0 have no seal: what they say is only certain where a manifest repeats it. While a run
-is written, its folder also holds ``.lock``, which the system releases when the process ends, and
-``.holder``, which names that process.
+Every file is written under a temporary name and renamed. Before the end a shard counts when its
+receipt exists and the hashes agree; any other file is left from a crash and is written again. After
+the end only the manifest counts. The three kinds of JSON file carry their own SHA-256, and whatever
+is read is compared with its hash before it is decoded. While a run is written, its folder also
+holds ``.lock``, which the system releases when the process ends, and ``.holder``, which names that
+process.
 """
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NotRequired, TypedDict, cast
+from typing import Any, TypedDict, cast
 
 from filelock import BaseFileLock, FileLock, Timeout
-from pydantic import ValidationError
 
-from exhibit_a.corpus.findings import ENDINGS
-from exhibit_a.corpus.plan import Card, complaint
-from exhibit_a.corpus.seals import (
-    digest,
-    hash_of,
-    quick_digest,
-    read_checked,
-    read_sealed,
-    sealed,
-    unsealed,
-)
-from exhibit_a.corpus.work import Receipt, Shard
-from exhibit_a.errors import BadRequestError, BrokenInvariantError
+from exhibit_a.corpus.plan import SCHEMA, Card, as_json, digest
+from exhibit_a.corpus.work import ENDINGS, Receipt, Shard
+from exhibit_a.errors import BadRequestError, BrokenInvariantError, ExhibitError
 from exhibit_a.results.files import write_whole, writing
 from exhibit_a.results.plain import JSON
 
@@ -61,9 +51,7 @@ class Manifest(TypedDict):
     ids: str  # a digest of the ids of all examples
     sites: list[dict[str, JSON]]
     checks: dict[str, JSON]
-    receipts: list[str]  # the hash of every receipt
-    files: NotRequired[dict[str, str]]  # the hash of every other file
-    quick: NotRequired[dict[str, str]]  # the faster hash of the same; version 0.1.0 had none
+    files: dict[str, str]  # the SHA-256 of every other file, by its place in the folder
 
 
 class Folder:
@@ -97,7 +85,7 @@ class Folder:
     def discard(self) -> None:
         """Remove everything of a run that came to nothing, under its lock."""
         for name in (CARD, MANIFEST, AGGREGATES, REPLICATES, UNUSABLE, LOCK):
-            with contextlib.suppress(OSError):  # the reason why it came to nothing is told
+            with contextlib.suppress(OSError):  # the reason why it came to nothing is reported
                 (self.path / name).unlink()
         for name in (RECEIPTS, *ENDINGS):
             shutil.rmtree(self.path / name, ignore_errors=True)
@@ -106,28 +94,31 @@ class Folder:
     def card(self) -> Card:
         """What the run is about; where the card is damaged, as the manifest repeats it."""
         path = self.path / CARD
-        try:
-            return read_card(path)
-        except BadRequestError:
-            manifest = read_sealed(self.path / MANIFEST)
-            if manifest is None:
-                raise
-        return Card.model_validate(manifest["run"])
+        if not path.is_file():
+            raise BadRequestError(f"{self.path} holds no corpus run (there is no {CARD}).")
+        card = read_sealed(path)
+        if card is None:
+            card = (read_sealed(self.path / MANIFEST) or {}).get("run")
+        if card is None:
+            raise BadRequestError(
+                f"{path} is damaged, or of version 0.1.0. Run it again, into another folder."
+            )
+        self._require_of_this_version(card)
+        return Card.model_validate(card)
 
     def commit(self, shard: Shard) -> None:
         """Write a shard; its receipt comes last and makes it count."""
         for kind, data in shard.files.items():
-            _write_in_folder(self.file(kind, shard.number), data)
-        _write_in_folder(self.receipt_path(shard.number), sealed(shard.receipt))
+            self._write(self.file(kind, shard.number), data)
+        self._write(self.receipt_path(shard.number), sealed(shard.receipt))
 
     def file(self, kind: str, number: int) -> Path:
         """Where a file of a shard is."""
         return self.path / kind / f"{number:05d}{ENDINGS[kind]}"
 
-    def read(self, kind: str, receipt: Receipt) -> memoryview:
-        """A file of a shard, compared with the hash in its receipt."""
-        expected = receipt.get("quick", receipt["files"])
-        return read_checked(self.file(kind, receipt["shard"]), expected[kind])
+    def receipt_path(self, number: int) -> Path:
+        """Where a receipt is."""
+        return self.path / RECEIPTS / f"{number:05d}.json"
 
     def complete(self) -> Iterator[Receipt]:
         """The receipts of the shards that are complete: every hash is that of its file."""
@@ -135,32 +126,36 @@ class Folder:
             receipt = cast("Receipt | None", read_sealed(path))
             if receipt is None or path != self.receipt_path(receipt["shard"]):
                 continue
-            if not self._damaged(receipt):
+            files = receipt["files"].items()
+            if all(hash_of(self.file(kind, receipt["shard"])) == sha for kind, sha in files):
                 yield receipt
 
-    def receipt(self, number: int, expected: str | None = None) -> Receipt:
-        """One receipt, which has the expected hash where there is one."""
+    def receipt(self, number: int) -> Receipt:
+        """One receipt."""
         path = self.receipt_path(number)
-        if expected is None:
-            receipt = read_sealed(path)
-        else:
-            receipt = unsealed(bytes(read_checked(path, expected)))
+        receipt = cast("Receipt | None", read_sealed(path))
         if receipt is None or receipt["shard"] != number:
             raise BrokenInvariantError(
                 f"{path} is missing or damaged. Resume the run to repair it."
             )
-        return cast("Receipt", receipt)
+        return receipt
 
-    def finish(self, manifest: Manifest, files: dict[str, bytes]) -> None:
+    def finish(
+        self, about: dict[str, Any], receipts: list[Receipt], files: dict[str, bytes]
+    ) -> None:
         """Write the files about all shards; the manifest comes last."""
-        self._sweep()
+        for path in [*self.path.glob(".exhibit-a-*.tmp"), *self.path.glob("*/.exhibit-a-*.tmp")]:
+            path.unlink(missing_ok=True)  # of writers that were killed
+        hashes = {CARD: digest(sealed(about["run"]))}
+        for receipt in receipts:
+            number = receipt["shard"]
+            hashes[self._place(self.receipt_path(number))] = digest(sealed(receipt))
+            for kind, sha in receipt["files"].items():
+                hashes[self._place(self.file(kind, number))] = sha
         for name, data in files.items():
             write_whole(self.path / name, data)
-        hashes = {
-            "files": {name: digest(data) for name, data in files.items()},
-            "quick": {name: quick_digest(data) for name, data in files.items()},
-        }
-        write_whole(self.path / MANIFEST, sealed({**manifest, **hashes}))
+            hashes[name] = digest(data)
+        write_whole(self.path / MANIFEST, sealed({**about, "files": hashes}))
 
     @property
     def finished(self) -> bool:
@@ -168,7 +163,7 @@ class Folder:
         return (self.path / MANIFEST).exists()
 
     def manifest(self) -> Manifest:
-        """The manifest of a finished run, its seal checked."""
+        """The manifest of a finished run, its own hash checked."""
         if not self.finished:
             card = self.card  # which also fails where there is no run at all
             raise BadRequestError(
@@ -179,50 +174,50 @@ class Folder:
             raise BrokenInvariantError(
                 f"{self.path / MANIFEST} is damaged. Resume the run to repair it."
             )
+        self._require_of_this_version(manifest["run"])
         return cast("Manifest", manifest)
+
+    def read(self, name: str, manifest: Manifest) -> bytes:
+        """A file of a finished run, compared with its hash in the manifest."""
+        return read_checked(self.path / name, manifest["files"][name])
 
     def damage(self) -> list[str]:
         """Files of a finished run that are missing or do not have the hash in the manifest."""
-        manifest = self.manifest()
-        damaged = [] if self._card_is(manifest["run"]) else [CARD]
-        damaged += [
-            name
-            for name, expected in manifest["files"].items()
-            if hash_of(self.path / name) != expected
-        ]
-        for number, expected in enumerate(manifest["receipts"]):
-            path = self.receipt_path(number)
-            if hash_of(path) != expected:
-                damaged.append(str(path.relative_to(self.path)))
-                continue
-            damaged += self._damaged(self.receipt(number))
-        return damaged
-
-    def _card_is(self, repeated: dict[str, JSON]) -> bool:
         try:
-            return read_card(self.path / CARD) == Card.model_validate(repeated)
-        except BadRequestError:
-            return False
+            files = self.manifest()["files"]
+        except BrokenInvariantError:
+            return [MANIFEST]
+        return [name for name, sha in files.items() if hash_of(self.path / name) != sha]
 
-    def _damaged(self, receipt: Receipt) -> list[str]:
-        files = {self.file(kind, receipt["shard"]): d for kind, d in receipt["files"].items()}
-        return [str(p.relative_to(self.path)) for p, d in files.items() if hash_of(p) != d]
+    def _place(self, path: Path) -> str:
+        return path.relative_to(self.path).as_posix()
 
-    def receipt_path(self, number: int) -> Path:
-        """Where a receipt is."""
-        return self.path / RECEIPTS / f"{number:05d}.json"
+    def _write(self, path: Path, data: bytes) -> None:
+        """Write a file, and make its folder where there is none."""
+        with writing(path):
+            path.parent.mkdir(exist_ok=True)
+        write_whole(path, data)
+
+    def _require_of_this_version(self, card: dict[str, Any]) -> None:
+        """Refuse a run of an earlier or later version, whose files mean other things."""
+        if card["card"] != SCHEMA:
+            writer = card["versions"]["exhibit_a"]
+            raise BadRequestError(
+                f"The run in {self.path} was written by exhibit-a {writer}, and this version does "
+                "not read it. Run it again, into another folder."
+            )
 
     def _made(self) -> list[Path]:
         """Make the folder, and name those that were not there before, the innermost first."""
+        missing: list[Path] = []
         try:
             missing = [path for path in (self.path, *self.path.parents) if not path.exists()]
-        except OSError as problem:
-            raise _unmakeable(self.path, problem) from None
-        try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             _remove_empty(missing)
-            raise _unmakeable(self.path, problem) from None
+            raise BadRequestError(
+                f"The folder {self.path} cannot be made: {problem.strerror}."
+            ) from None
         return missing
 
     @contextlib.contextmanager
@@ -245,8 +240,12 @@ class Folder:
         try:
             lock.acquire()
         except Timeout:
+            # In a file of its own: some versions of filelock empty the lock file on opening it.
+            holder = ""
+            with contextlib.suppress(OSError):
+                holder = (self.path / HOLDER).read_text("utf-8", "replace").strip()
             raise BadRequestError(
-                f"{self.path} is being written by {self._holder()}. Two runs cannot share a "
+                f"{self.path} is being written by {holder or 'a process'}. Two runs cannot share a "
                 "folder: wait for it, or give another folder."
             ) from None
         except OSError as problem:
@@ -254,12 +253,6 @@ class Folder:
                 f"The folder {self.path} cannot be written to: {problem.strerror}."
             ) from None
         return lock
-
-    def _holder(self) -> str:
-        # In a file of its own: some versions of filelock empty the lock file when they open it.
-        with contextlib.suppress(OSError):
-            return (self.path / HOLDER).read_text("utf-8", "replace").strip() or "a process"
-        return "a process"
 
     def _require_empty(self) -> None:
         names = sorted(path.name for path in self.path.iterdir() if path.name not in (LOCK, HOLDER))
@@ -273,47 +266,49 @@ class Folder:
                 f"{self.path} is not empty ({names[0]}). Give a new or an empty folder."
             )
 
-    def _sweep(self) -> None:
-        """Remove the temporary files of writers that were killed."""
-        for path in [*self.path.glob(".exhibit-a-*.tmp"), *self.path.glob("*/.exhibit-a-*.tmp")]:
-            path.unlink(missing_ok=True)
+
+def hash_of(path: Path) -> str | None:
+    """The SHA-256 of a file, or None where there is none."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
 
 
-def _write_in_folder(path: Path, data: bytes) -> None:
-    """Write a file, and make its folder where there is none."""
-    with writing(path):
-        path.parent.mkdir(exist_ok=True)
-    write_whole(path, data)
+def read_checked(path: Path, expected: str) -> bytes:
+    """The bytes of a file that has this hash; one that is missing or damaged is named."""
+    try:
+        with path.open("rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        raise BrokenInvariantError(f"{path} is missing. Resume the run to make it again.") from None
+    except OSError as problem:
+        raise ExhibitError(f"{path} cannot be read: {problem.strerror}.") from problem
+    if digest(data) != expected:
+        raise BrokenInvariantError(
+            f"{path} is damaged, it is not as it was written. Resume the run to repair it."
+        )
+    return data
+
+
+def sealed(value: Mapping[str, object]) -> bytes:
+    """JSON with the hash of itself."""
+    return as_json({**value, "seal": digest(as_json(value))})
+
+
+def read_sealed(path: Path) -> dict[str, Any] | None:
+    """The value in a file of sealed JSON, or None where it is missing or damaged."""
+    try:
+        data = path.read_bytes()
+        value: dict[str, Any] = json.loads(data)
+        del value["seal"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return value if data == sealed(value) else None
 
 
 def _remove_empty(folders: Iterable[Path]) -> None:
     for path in folders:
         with contextlib.suppress(OSError):  # one that holds something stays
             path.rmdir()
-
-
-def _unmakeable(path: Path, problem: OSError) -> BadRequestError:
-    return BadRequestError(f"The folder {path} cannot be made: {problem.strerror}.")
-
-
-def read_card(path: Path) -> Card:
-    """The card of a run folder, its seal checked where it has one."""
-    if not path.is_file():
-        raise BadRequestError(f"{path.parent} holds no corpus run (there is no {path.name}).")
-    try:
-        data = path.read_bytes()
-        value = unsealed(data)
-        if value is None and b'"seal"' in data:
-            raise BadRequestError(f"{path} is damaged, its checksum does not match.")
-        return Card.model_validate_json(data) if value is None else Card.model_validate(value)
-    except ValidationError as problem:
-        reason = complaint(problem)
-    except OSError as problem:
-        reason = str(problem.strerror)
-    raise BadRequestError(f"{path} is damaged or was written by another version: {reason}")
-
-
-def unusable_lines(receipts: Iterable[Receipt]) -> bytes:
-    """Every row that could not be used, one JSON object a line."""
-    rows = (row for receipt in receipts for row in receipt["unusable"])
-    return b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)

@@ -1,4 +1,4 @@
-"""How does a run start, resume after a crash, and end?
+"""A run starts, resumes after a crash, and ends.
 
 1. The data are read before anything is written, so that bad input leaves no folder behind. Every
    window's digest goes into the card. Of an iterator, which can be read only once, the first window
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from exhibit_a.corpus.engines import Engine, engine_named
-from exhibit_a.corpus.finish import finish
 from exhibit_a.corpus.plan import (
     COLUMNS,
     PLANNED,
@@ -29,17 +28,17 @@ from exhibit_a.corpus.plan import (
     Data,
     Model,
     Plan,
+    Window,
     checked_plan,
     versions,
+    windows,
 )
 from exhibit_a.corpus.read import Run, Summary
 from exhibit_a.corpus.run_folder import CARD, Folder
+from exhibit_a.corpus.statistics import finish
 from exhibit_a.corpus.tasks import SetTask, task_named
-from exhibit_a.corpus.windows import Window, windows
-from exhibit_a.corpus.work import Receipt
 from exhibit_a.errors import (
     BadRequestError,
-    BrokenInvariantError,
     ExhibitError,
     NotComputableError,
     UnsupportedModelError,
@@ -47,7 +46,6 @@ from exhibit_a.errors import (
 )
 from exhibit_a.examples import stream_examples
 from exhibit_a.methods.registry import is_of_this_session
-from exhibit_a.shapes import Options
 from exhibit_a.subject.guard import default_torch_state
 from exhibit_a.subject.prompts import require_language_model
 from exhibit_a.subject.subject import Subject, load
@@ -98,7 +96,11 @@ def run(
     settings = {name: parameters.pop(name) for name in PLANNED if name in parameters}
     columns = {name: parameters.pop(name) for name in COLUMNS if name in parameters}
     task = task_named(method, parameters)
-    _require_known_to_workers(method, engine, workers)
+    if (engine != "local" or workers > 0) and is_of_this_session(method):
+        raise BadRequestError(
+            f"The method {method!r} was registered in this session, and worker processes do not "
+            "know it. Offer it by entry point (exhibit_a.methods), or run with workers=0."
+        )
     plan = checked_plan(method=method, parameters=task.model_dump(mode="json"), **settings)
     if plan.dense and not task.can_be_dense:
         raise BadRequestError(f"{method} has no maps to keep; leave dense out.")
@@ -147,9 +149,11 @@ def resume(
     folder, chosen = Folder(Path(path)), engine_named(engine, workers, address, device)
     with folder.locked():
         card = folder.card
-        asked = card.plan.model_copy(update=_planned(settings))
-        _require_same(card, card.model_copy(update={"plan": asked}))
-        damaged = _damage(folder) if folder.finished else []
+        for name in settings:
+            require_choice("setting of the plan", name, PLANNED)
+        plan = card.plan.model_copy(update=settings)
+        _require_same(card, card.model_copy(update={"plan": plan}))
+        damaged = folder.damage() if folder.finished else []
         if folder.finished and not damaged:
             return Run(folder).summary()
         if CARD in damaged:
@@ -165,22 +169,6 @@ def resume(
         return _process(folder, card, loaded, todo, chosen, progress)
 
 
-def _damage(folder: Folder) -> list[str]:
-    try:
-        return folder.damage()
-    except BrokenInvariantError as problem:
-        return [str(problem)]
-
-
-def _require_known_to_workers(method: str, engine: str, workers: int) -> None:
-    """Refuse a method of this session where other processes would have to know it."""
-    if (engine != "local" or workers > 0) and is_of_this_session(method):
-        raise BadRequestError(
-            f"The method {method!r} was registered in this session, and worker processes do not "
-            "know it. Offer it by entry point (exhibit_a.methods), or run with workers=0."
-        )
-
-
 def _card(plan: Plan, subject: Subject, data: Data, device: str | None) -> Card:
     """A run of today: the versions that are installed, the device on which the work is done."""
     kind = (device or str(subject.device)).partition(":")[0]
@@ -194,13 +182,6 @@ def _require_same(card: Card, now: Card) -> None:
             f"This run cannot go on, because something changed: {'; '.join(differences)}. "
             "Numbers from both would not belong together."
         )
-
-
-def _planned(settings: Options) -> Options:
-    """The settings, if all of them are of the plan."""
-    for name in settings:
-        require_choice("setting of the plan", name, PLANNED)
-    return settings
 
 
 @contextmanager
@@ -253,34 +234,39 @@ def _process(
 ) -> Summary:
     """Steps 3 and 4."""
     done = {receipt["shard"]: receipt for receipt in folder.complete()}
-    reading = _Reading(_unchanged(todo, card.data), done, progress or (lambda _: None))
-    for shard in engine.shards(card, subject, reading):
+    began_with = card.data.windows
+    count = examples = 0
+
+    def report(more: int) -> None:
+        nonlocal examples
+        examples += more
+        if progress is not None:
+            progress(examples)
+
+    def unfinished() -> Iterator[Window]:
+        nonlocal count
+        for window in todo:
+            receipt = done.get(count)
+            if began_with and began_with[count : count + 1] != (window.digest[:SHORT],):
+                raise _changed(window, "what this run began with")
+            if receipt is not None and receipt["window"] != window.digest:
+                raise _changed(window, f"those of shard {count}")
+            count += 1
+            if receipt is None:
+                yield window
+            else:
+                report(receipt["examples"])
+
+    for shard in engine.shards(card, subject, unfinished()):
         folder.commit(shard)
-        reading.finished(shard.receipt["examples"])
-    if beyond := sorted(number for number in done if number >= reading.count):
+        report(shard.receipt["examples"])
+    before = len(began_with) if began_with else max(done, default=-1) + 1
+    if count < before:
         raise BadRequestError(
-            f"The data changed: they now make {reading.count} shards, and shard {beyond[-1]} is "
-            "already there. Start a new run in another folder."
+            f"The data changed: they now make {count} shards, and {before} earlier in this run. "
+            "Start a new run in another folder."
         )
-    return finish(folder, card, subject, reading.count)
-
-
-def _unchanged(todo: Iterator[Window], data: Data) -> Iterator[Window]:
-    """The windows as they are read, each compared with what was there when the run began."""
-    if data.windows is None:
-        yield from todo
-        return
-    count = 0
-    for window in todo:
-        if window.number >= len(data.windows) or window.digest[:SHORT] != data.windows[count]:
-            raise _changed(window, "what this run began with")
-        yield window
-        count += 1
-    if count < len(data.windows):
-        raise BadRequestError(
-            f"The data changed: they now make {count} shards, and {len(data.windows)} when this "
-            "run began. Start a new run in another folder."
-        )
+    return finish(folder, card, subject, count)
 
 
 def _changed(window: Window, before: str) -> BadRequestError:
@@ -289,29 +275,3 @@ def _changed(window: Window, before: str) -> BadRequestError:
         f"The data changed: examples {window.start} to {last} are not {before}. Start a new run in "
         "another folder."
     )
-
-
-class _Reading:
-    """The windows that are still to be processed, read once."""
-
-    def __init__(
-        self, todo: Iterator[Window], done: dict[int, Receipt], progress: Progress
-    ) -> None:
-        self.todo, self.done, self.progress = todo, done, progress
-        self.count = self.examples = 0
-
-    def __iter__(self) -> Iterator[Window]:
-        for window in self.todo:
-            self.count += 1
-            receipt = self.done.get(window.number)
-            if receipt is None:
-                yield window
-                continue
-            if receipt["window"] != window.digest:
-                raise _changed(window, f"those of shard {window.number}")
-            self.finished(receipt["examples"])
-
-    def finished(self, examples: int) -> None:
-        """Report that so many more examples are done."""
-        self.examples += examples
-        self.progress(self.examples)

@@ -16,7 +16,7 @@ from typing import get_args
 import torch
 from torch import Tensor
 
-from exhibit_a.corpus.findings import Findings, listed
+from exhibit_a.corpus.tasks import Findings, listed
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution

@@ -13,8 +13,8 @@ Parameters are those of the method's own signature.
 import inspect
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, Union, get_args, get_origin
@@ -24,7 +24,6 @@ from jaxtyping import Bool
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from torch import Tensor
 
-from exhibit_a.corpus.findings import Findings, Lists, listed
 from exhibit_a.corpus.plan import COLUMNS, PLANNED, Plan, complaint
 from exhibit_a.errors import BadRequestError, require_choice
 from exhibit_a.examples import Example
@@ -47,6 +46,19 @@ AT_ONCE = 512  # tokens of texts that a method is given at once, where it takes 
 ALL_TEXTS = (("subject", "examples"), ("subject", "texts"), ("subject", "examples", "importance"))
 # Each of the companions is a task by itself; the other cuts the text anew, and texts are encoded.
 NOT_TASKS = ("companions", "identifiability_by_length")
+
+
+Lists = dict[str, list[Any]]  # a list for each text, by name
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """The results of a method for the texts of a batch, in their order."""
+
+    numbers: Mapping[str, Sequence[str | float]] = field(default_factory=dict)  # per text
+    lists: Mapping[str, Sequence[Sequence[float]]] = field(default_factory=dict)  # per text, short
+    heads: dict[str, list[Tensor]] = field(default_factory=dict)  # per site, (text, head)
+    dense: list[dict[str, Tensor]] = field(default_factory=list)  # per text
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,3 +308,8 @@ def _is_plain(hint: object) -> bool:
     if "Sequence" in str(get_origin(hint)) or get_origin(hint) in (list, tuple):
         return all(_is_plain(part) for part in get_args(hint) if part is not Ellipsis)
     return hint in (str, int, float, bool, NoneType)
+
+
+def listed(tensor: Tensor) -> list[Any]:
+    """A tensor as nested lists of Python numbers, in double precision."""
+    return to_float64(tensor.detach()).tolist()

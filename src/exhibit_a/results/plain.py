@@ -4,7 +4,6 @@ import math
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-Stored = dict[str, Any]  # the fields of a dataclass, as a file holds them
 JSON = dict[str, Any] | list[Any] | str | int | float | None  # beartype cannot check recursion
 
 

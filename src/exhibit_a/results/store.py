@@ -1,4 +1,4 @@
-"""Stores a result as one safetensors file with a checksum over all of it.
+"""A result is stored as one safetensors file with a checksum over all of it.
 
 The tensors are ordinary safetensors entries named after their fields (``effective/0``), so any
 safetensors reader can open them. Everything else is one text in the file's metadata:
@@ -38,7 +38,7 @@ from exhibit_a.results.result import Result
 from exhibit_a.results.sizes import require_sizes
 from exhibit_a.results.types import require_types
 
-SCHEMA = 1
+SCHEMA = 2  # version 0.3.0 began with 2
 
 _OPENING = b'{"__metadata__":{"exhibit_a":"'  # which safetensors writes between length and seal
 _START = 8 + len(_OPENING)
@@ -84,10 +84,7 @@ def read(path: str | PathLike[str]) -> Result:
         data, text = unsealed(Path(path))
         header = json.loads(text)
         if header["schema"] != SCHEMA:
-            raise BadRequestError(
-                f"it has schema {header['schema']} and this version reads schema {SCHEMA}, so it "
-                f"was written by a newer version. Upgrade exhibit-a."
-            )
+            raise BadRequestError(_other_version(header))
         result = _decoded(header["result"], safetensors.torch.load(data), {})
         if not isinstance(result, Result):
             raise BadRequestError("there is no result in it.")
@@ -245,12 +242,7 @@ def _decoded(node: JSON, tensors: dict[str, Tensor], classes: Classes) -> Any:
 
 
 def _built(kind: type, values: dict[str, Any]) -> Any:
-    """An object of a dataclass; stored fields that the class lacks, or needs, are an error.
-
-    A class that has changed says itself what an ``upgraded`` file of an earlier version holds.
-    """
-    if hasattr(kind, "upgraded"):
-        values = kind.upgraded(values)
+    """An object of a dataclass; stored fields that the class lacks, or needs, are an error."""
     known = {field.name: field for field in fields(kind) if field.init}
     needed = {n for n, f in known.items() if f.default is MISSING and f.default_factory is MISSING}
     if wrong := sorted((values.keys() - known.keys()) | (needed - values.keys())):
@@ -274,6 +266,18 @@ def _result_class(name: str) -> type[Result]:
     raise BadRequestError(
         f"it holds a {name}, which exhibit-a {version('exhibit-a')} does not know. It was made "
         f"by a newer version or another package: upgrade, or import that package first."
+    )
+
+
+def _other_version(header: dict[str, Any]) -> str:
+    """Which version wrote a file of another schema, and what to do."""
+    if header["schema"] > SCHEMA:
+        return "it was written by a newer version. Upgrade exhibit-a."
+    provenance = header["result"]["fields"]["provenance"]["fields"]
+    writer = dict(provenance["versions"]["dict"])["exhibit_a"]
+    return (
+        f"it was written by exhibit-a {writer}, and this version does not read it. Compute the "
+        "result again."
     )
 
 

@@ -25,7 +25,6 @@ from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.results.making import build_result
 from exhibit_a.results.over_units import Rule
-from exhibit_a.results.plain import Stored
 from exhibit_a.results.result import SiteResult
 from exhibit_a.results.tables import record_table
 from exhibit_a.shapes import Options, SiteMap, SiteValues
@@ -103,12 +102,6 @@ class Trial(SiteResult):
         if self.attribution is None or not any(self.attribution.complete[s] for s in looked_at):
             return None
         return self.attribution.by_token(looked_at)
-
-    @classmethod
-    def upgraded(cls, stored: Stored) -> Stored:
-        """Of a trial of version 0.1.0 all but the permutations, which are no longer asked for."""
-        dropped = ("permutation_change", "permutation_error")
-        return {name: value for name, value in stored.items() if name not in dropped}
 
     def to_pandas(self, *, what: str = "heads") -> "pandas.DataFrame":
         """A table of the trial.

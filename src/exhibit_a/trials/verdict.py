@@ -23,7 +23,7 @@ drawn is measured on models whose truth is known (``studies/verdict.py``, docs/v
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -61,12 +61,6 @@ class Thresholds:
             if not 0 <= value <= 1:
                 raise BadRequestError(f"The threshold {name} is {value}; it lies between 0 and 1.")
 
-    @classmethod
-    def upgraded(cls, stored: dict[str, object]) -> dict[str, object]:
-        """What a stored file says; of version 0.1.0 only what still means the same."""
-        known = {field.name for field in fields(cls)}
-        return {name: value for name, value in stored.items() if name in known}
-
 
 @dataclass(frozen=True, kw_only=True)
 class HeadVerdict(HeadNumbers):
@@ -78,17 +72,6 @@ class HeadVerdict(HeadNumbers):
     determined: bool | None = None  # its weights are the only valid ones, or nearly
     points: bool | None = None  # its weights lie where its contribution comes from
     coherent: bool | None = None  # its rows speak for one side, or it is told from chance
-
-    @classmethod
-    def upgraded(cls, stored: dict[str, object]) -> dict[str, object]:
-        """Of a verdict of version 0.1.0 what still means the same, with its word and reason."""
-        if "change" not in stored:
-            return stored
-        known = {field.name for field in fields(cls)} - {"share"}
-        kept = {name: value for name, value in stored.items() if name in known}
-        if stored["word"] == "partial":
-            return kept | {"word": UNDETERMINED, "reason": f"partial: {stored['reason']}"}
-        return kept
 
 
 def judge(

@@ -27,13 +27,11 @@ from exhibit_a.methods.heads.importance import (
     HeadTable,
     Measure,
     importance_by_example,
-    with_measure,
 )
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.intervals import wilson
 from exhibit_a.progress import Progress
 from exhibit_a.results.making import build_result
-from exhibit_a.results.plain import Stored
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import Options
 from exhibit_a.subject.guard import frozen_eval, without_cache
@@ -60,11 +58,6 @@ class PruningCurve(Result):
     loss: Float[Tensor, " point"]  # cross-entropy without them
     order: str
     measure: str  # that ranked the heads
-
-    @classmethod
-    def upgraded(cls, stored: Stored) -> Stored:
-        """What a stored file says; version 0.1.0 wrote ``by`` for the measure."""
-        return with_measure(stored)
 
     @property
     def area(self) -> float:

@@ -31,7 +31,6 @@ from exhibit_a.methods.registry import method
 from exhibit_a.numerics.precision import at_least_float32
 from exhibit_a.progress import Progress
 from exhibit_a.results.making import build_result
-from exhibit_a.results.plain import Stored
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import HasLogits, Scores
 from exhibit_a.subject.anatomy import Site
@@ -72,11 +71,6 @@ class HeadImportance(Result):
     used: tuple[str, ...]  # fingerprints of the examples, so that they are not evaluated on
     sites: tuple[Site, ...]
 
-    @classmethod
-    def upgraded(cls, stored: Stored) -> Stored:
-        """What a stored file says; version 0.1.0 wrote ``by`` for the measure."""
-        return with_measure(stored)
-
     @property
     def ranking(self) -> list[tuple[int, int]]:
         """All (site, head), the least important first; the change of the loss breaks ties."""
@@ -86,11 +80,6 @@ class HeadImportance(Result):
         places = self.scores.isfinite().flatten().nonzero().flatten().tolist()
         order = sorted(places, key=lambda place: tuple(key[place] for key in keys))
         return [divmod(place, heads) for place in order]
-
-
-def with_measure(stored: Stored) -> Stored:
-    """The fields of a stored result, with the name that the measure has today."""
-    return {"measure" if name == "by" else name: value for name, value in stored.items()}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
