@@ -1,7 +1,6 @@
 """One result of every kind, as small as they come."""
 
 from functools import cache
-from pathlib import Path
 
 import torch
 
@@ -27,16 +26,14 @@ from exhibit_a.methods.identifiability.counts import (
 from exhibit_a.methods.mixing.head_mixing import head_mixing
 from exhibit_a.methods.triggers.insertion import Inserted, Pattern
 from exhibit_a.methods.triggers.triggers import Attack, Triggers
-from exhibit_a.results.store import read
 from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture
 from exhibit_a.trials.comparison import compare
 from support.cases import TEXT, large_trial
-from support.corpora import some_examples
+from support.corpora import sentences, some_examples
 from support.subjects import speaker
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "version-0.1.0"
 ORIGIN = provenance("made-up", "made-up")
 
 
@@ -121,7 +118,7 @@ def every_result():
         sink_diagnosis(trace),
         head_patching(trace, counterfactual=TEXT.replace("not", "very"), verify=2),
         context(),
-        read(FIXTURES / "bert.tokens.safetensors"),
+        exhibit_a.token_identifiability(subject, sentences(12), maps=("identity",)),
         *of_patterns(),
     ]
     return {type(result).__name__: result for result in results}
