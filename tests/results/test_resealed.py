@@ -156,7 +156,7 @@ def test_headers_have_a_largest_size(tmp_path):
 
 def test_results_have_a_largest_number_of_tensors(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(store, "_MOST_TENSORS", 2)
-    with pytest.raises(BadRequestError, match="no result has so many"):
+    with pytest.raises(BadRequestError, match="more than any result has"):
         read(folder / "effective.safetensors")
     monkeypatch.undo()
     result = read(folder / "effective.safetensors")
