@@ -10,9 +10,9 @@ from support.masks import KINDS, attention_over, mask, seeded
 from torch.testing import assert_close
 
 from exhibit_a.methods.identifiability import projection as module
-from exhibit_a.methods.identifiability.key_sets import key_sets
-from exhibit_a.methods.identifiability.losses import Losses
+from exhibit_a.methods.identifiability.effective import Losses
 from exhibit_a.methods.identifiability.projection import Convention, project
+from exhibit_a.methods.identifiability.ranks import key_sets
 from exhibit_a.numerics.parallel import one_thread
 
 law = settings(max_examples=30, deadline=None)

@@ -27,9 +27,10 @@ from scipy.special import ndtr, stdtrit
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError
-from exhibit_a.methods.mixing.probing import Changes, Probing
 from exhibit_a.methods.mixing.pushforward import (
+    Changes,
     EachPushed,
+    Probing,
     Pushforward,
     lengths_of,
     push_to_layers,
