@@ -21,7 +21,7 @@ from exhibit_a.trace.capture import capture
 @pytest.fixture
 def everything_counts(monkeypatch):
     """Random models rest on nothing; let their faint patterns through."""
-    monkeypatch.setattr(module, "FAINT", 0.0)
+    monkeypatch.setattr(module, "SETTINGS", module.Settings(faint=0.0))
 
 
 def pattern(*tokens):
@@ -58,7 +58,7 @@ def test_patterns_come_strongest_first_and_faint_ones_are_counted(everything_cou
     sums = [sum(one.scores) for one in found.patterns]
     assert sums == sorted(sums, reverse=True)
     assert len(found.by_attention) == 8
-    monkeypatch.setattr(module, "FAINT", 10.0)
+    monkeypatch.setattr(module, "SETTINGS", module.Settings(faint=10.0))
     none = find_triggers(subject, examples)
     assert none.patterns == ()
     assert none.checks["patterns below the threshold"] == len(sums)

@@ -198,7 +198,8 @@ def remove(model: nn.Module, site: Site, change: Change, feeding: Feeding) -> No
     for name, outputs in dropped.items():
         module = model.get_submodule(name)
         kept = torch.ones(_features(module)[1], dtype=torch.bool)
-        kept[torch.cat(outputs).cpu()] = False
+        for places in outputs:
+            kept[places.cpu()] = False
         _keep(module, kept.nonzero().flatten(), output=True)
     assert site.projection is not None
     projection = model.get_submodule(site.projection)

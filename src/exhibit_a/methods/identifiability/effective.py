@@ -443,32 +443,19 @@ class Losses:
         """What the projection took, once it is done."""
         shape, place = projection.rank.shape, projection.rank.device
         raw_sum, length, kept_sum, null_length, null_sum = self._numbers.reshape(5, *shape)
-        pearson = _pearson(
-            (raw_sum, kept_sum), length, null_length, int(projection.keys_seen.sum())
-        )
+        # A row times its projection is ‖row‖² − ‖null part‖², the projection's own square.
+        raw, kept = length.square().sum(-1), (length.square() - null_length.square()).sum(-1)
+        raw_total, kept_total = raw_sum.sum(-1), kept_sum.sum(-1)
+        pairs = int(projection.keys_seen.sum())  # that can see each other
+        covariance = kept - raw_total * kept_total / pairs
+        variances = (raw - raw_total**2 / pairs) * (kept - kept_total**2 / pairs)
+        pearson = covariance / variances.clamp_min(0).sqrt()
         free = (projection.nullity > 0).any(-1).to(pearson.device)
         return Lost(
             returned(null_length / torch.where(length > 0, length, 1.0), place),
             returned(null_sum / 2, place),
             returned(torch.where(free, pearson, 1.0), place),
         )
-
-
-def _pearson(
-    sums: tuple[Float[Tensor, "*site query"], Float[Tensor, "*site query"]],
-    length: Float[Tensor, "*site query"],
-    null_length: Float[Tensor, "*site query"],
-    pairs: int,
-) -> Float[Tensor, "*site"]:
-    """Correlation of raw and effective weights.
-
-    The product of a row with its projection is ‖row‖² − ‖null part‖², the projection's own square.
-    """
-    raw_sum, kept_sum = (row_sums.sum(-1) for row_sums in sums)
-    raw, kept = length.square().sum(-1), (length.square() - null_length.square()).sum(-1)
-    covariance = kept - raw_sum * kept_sum / pairs
-    variances = (raw - raw_sum**2 / pairs) * (kept - kept_sum**2 / pairs)
-    return covariance / variances.clamp_min(0).sqrt()
 
 
 @torch.no_grad()

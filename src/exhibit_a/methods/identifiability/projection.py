@@ -51,14 +51,24 @@ from exhibit_a.methods.identifiability.woodbury import Solver, solvers
 from exhibit_a.numerics.parallel import chunk_slices, parallel_map
 from exhibit_a.numerics.precision import exact_device, returned, to_float64
 
-WELL_CONDITIONED = {torch.float32: 1e-8, torch.float64: 1e-6}  # smallest pivot of G, against 1
-SAME_SPACE = 1e-6  # how far directions below the tolerance may turn the space that is kept
-SAFE_GROWTH = 4.0  # of an error by G⁻¹, in units of its growth where G = I
-
 Distinct = Float[Tensor, "distinct key width"]
 
-WORKSPACE = 2**22  # bytes of attention that a thread works on, if more than one row of one head
-FEWEST_ROWS = 64  # rows of a head that are worth a product of their own
+
+@dataclass(frozen=True)
+class Settings:
+    """What is worked on at a time, and when the fast route is good enough."""
+
+    workspace: int = 2**22  # bytes of attention per thread, if more than one row of one head
+    fewest_rows: int = 64  # of a head that are worth a product of their own
+    safe_growth: float = 4.0  # of an error by G⁻¹, in units of its growth where G = I
+    same_space: float = 1e-6  # how far directions below the tolerance may turn the space kept
+
+    def smallest_pivot(self, dtype: torch.dtype) -> float:
+        """Of G, against 1: below it a row is projected by a decomposition of its own (step 5)."""
+        return 1e-8 if dtype == torch.float32 else 1e-6
+
+
+SETTINGS = Settings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +165,9 @@ def project(
         rows = _Rows(maps[heads], effective[heads], sets, heads.start, measures)
         return _project(rows, exact_values, sets, tolerance)
 
-    at_a_time = WORKSPACE // (effective.element_size() * visible.shape[1] * FEWEST_ROWS)
+    at_a_time = SETTINGS.workspace // (
+        effective.element_size() * visible.shape[1] * SETTINGS.fewest_rows
+    )
     runs = parallel_map(project_heads, chunk_slices(len(maps), at_a_time, maps.device), maps.device)
     counts = torch.cat([run.by_row for run in runs], 1).to(maps.device)
     least, rank, most = counts.reshape(3, *attention.shape[:-1])
@@ -205,10 +217,14 @@ class Space:
 
     def plan(self, solver: Solver) -> Plan:
         """How the rows of a block are projected, which is the same for all its parts."""
-        block, limit = solver.block, SAFE_GROWTH * self.basis.shape[-1] ** 0.5
+        block, limit = solver.block, SETTINGS.safe_growth * self.basis.shape[-1] ** 0.5
         safe = bool((solver.amplification <= limit).all())  # False for NaN, too
         free = self.counted.rank[:, block.sets] < self.sets.size[block.sets]
-        line = (self.blur / SAME_SPACE).square().clamp_min(WELL_CONDITIONED[self.rough.dtype])
+        line = (
+            (self.blur / SETTINGS.same_space)
+            .square()
+            .clamp_min(SETTINGS.smallest_pivot(self.rough.dtype))
+        )
         settled = self.settled[:, block.sets] & (solver.pivots > line.unsqueeze(-1))
         unsettled = free & ~settled
         return Plan(
@@ -286,7 +302,9 @@ def space_of(
     one_sees_all = bool((sets.member[widest] == seen).all())
     full = one_sees_all and bool((rank == values.shape[-1]).all())
     factor = counted.factor if full else None
-    if factor is not None and _well_spread(factor, dtype):
+    # The Gram matrix, with squares of the spectrum, must still have the digits of the maps.
+    eps = torch.finfo(dtype).eps
+    if factor is not None and bool((factor.spread * eps > 8 * EXACT).all()):
         columns = _by_cholesky(whole, factor, dtype if len(sets) == 1 else whole.dtype)
     else:
         columns, mixing = torch.linalg.qr(whole)
@@ -319,16 +337,11 @@ def _by_cholesky(
     """
     lengths = factor.gram.diagonal(dim1=-2, dim2=-1)
     growth = (lengths * factor.inverse.square().sum(-2)).sum(-1).sqrt()
-    if bool((growth <= SAFE_GROWTH * values.shape[-1] ** 0.5).all()):
+    if bool((growth <= SETTINGS.safe_growth * values.shape[-1] ** 0.5).all()):
         product: Tensor = values.to(dtype) @ factor.inverse.to(dtype).mT
         return product
     columns: Tensor = torch.linalg.solve_triangular(factor.lower, values.mT, upper=False).mT
     return columns
-
-
-def _well_spread(factor: Factor, dtype: torch.dtype) -> bool:
-    """Whether the Gram matrix, with squares of the spectrum, still has the digits of ``dtype``."""
-    return bool((factor.spread * torch.finfo(dtype).eps > 8 * EXACT).all())
 
 
 def _leading(
@@ -394,7 +407,7 @@ class _Rows:
     def parts(self, block: Block) -> list[Part]:
         """Whole heads as many as fit into the workspace, or else rows of one, in even runs."""
         row = max(1, (block.span.stop - block.span.start) * self.effective.element_size())
-        most = max(1, WORKSPACE // row)
+        most = max(1, SETTINGS.workspace // row)
         heads = _even_runs(len(self.maps), max(1, most // max(1, len(block.rows))))
         rows = [(run, _place(block.rows[run])) for run in _even_runs(len(block.rows), most)]
         return [Part(some_heads, *some_rows) for some_heads in heads for some_rows in rows]

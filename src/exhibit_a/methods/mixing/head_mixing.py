@@ -9,6 +9,9 @@ EACL 2021). Here the two are compared for every head:
 3. they are compared row by row over the positions that either of them can reach, and averaged.
 
 The head's output is what it averaged, or that times its rows of the output projection.
+
+Hidden token attribution moves the same tokens in the same directions and only looks elsewhere:
+where a model has one stack, ``hidden_and_heads`` reads both off the same derivatives.
 """
 
 from collections.abc import Callable, Sequence
@@ -265,12 +268,11 @@ def hidden_and_heads(
     at_heads = HeadLengths(trace, trace.sites, {stack: places}, stack, "averaged")
     for run in push.chunks(len(changes)):
         tangents, sources = changes.within(run, push.entry.detach())
-        pushed = push.each(tangents)
+        pushed = push(tangents)
         at_layers.add(run, sources, pushed[:layers])
-        at_heads.add(sources, [moved.squeeze(1) for moved in pushed[layers:]])
-    norms, error = at_layers.norms(sketch=True)
+        at_heads.add(sources, pushed[layers:])
     checks = {f"{name}_{stack}": value for name, value in push.checks.items()}
     return (
-        assembled(trace, push, probing, (norms[0], error[0]), (stack, stack)),
+        assembled(trace, push, probing, at_layers.norms(sketch=True), (stack, stack)),
         compared_maps(trace, at_heads.shares(), checks, probing),
     )

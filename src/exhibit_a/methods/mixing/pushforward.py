@@ -46,7 +46,6 @@ ROWS = 1024  # tangents × tokens in one pass: the widest activations still fit 
 FOLDED_BYTES = 2**30  # what matrices in the place of layers may take
 
 Pushed = Float[Tensor, "tangent ..."]
-EachPushed = Float[Tensor, "tangent batch ..."]
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,9 +141,9 @@ def orthonormal(
 class Pushforward:
     """Derivatives of watched outputs along changes of one stack's input."""
 
-    entry: Float[Tensor, "batch token d_model"]
+    entry: Float[Tensor, "1 token d_model"]
     stand_ins: tuple[Tensor, ...]
-    transposed: Float[Tensor, "batch token d_model"]  # g(u), with its graph
+    transposed: Float[Tensor, "1 token d_model"]  # g(u), with its graph
     parity: float  # how far the states differ from those that were recorded
     adjoint_gap: float  # how far derivatives forwards differ from those backwards
     folded: bool
@@ -160,12 +159,9 @@ class Pushforward:
         }
 
     def __call__(self, tangents: Tangents) -> list[Pushed]:
-        """Jₖv of one text, for every watched output k and every tangent v."""
-        return [pushed.squeeze(1) for pushed in self.each(tangents)]
-
-    def each(self, tangents: Tangents) -> list[EachPushed]:
-        """Jₖv for every watched output k and every tangent v, made in all texts of the batch."""
-        return _push(self.transposed, self.stand_ins, tangents)
+        """Jₖv for every watched output k and every tangent v."""
+        pushed = _push(self.transposed, self.stand_ins, tangents)
+        return [derivative.squeeze(1) for derivative in pushed]
 
     def chunks(self, count: int) -> Iterator[slice]:
         """Runs of as many tangents as are best pushed together."""
@@ -332,7 +328,7 @@ def _starting_from(
 
 def _transposed(
     outputs: list[Tensor], entry: Tensor, stand_ins: tuple[Tensor, ...], create_graph: bool = False
-) -> Float[Tensor, "batch token d_model"]:
+) -> Float[Tensor, "1 token d_model"]:
     """g(u); outputs that ``entry`` does not reach have no part in it."""
     pairs = zip(outputs, stand_ins, strict=True)
     pairs_reached = [(output, stand_in) for output, stand_in in pairs if output.requires_grad]
@@ -345,13 +341,16 @@ def _transposed(
 
 def _push(
     transposed: Tensor, stand_ins: tuple[Tensor, ...], tangents: Tangents
-) -> list[EachPushed]:
-    """Step 3: Jₖv for every tangent v, made in all texts of the batch."""
+) -> list[Float[Tensor, "tangent 1 ..."]]:
+    """Step 3: Jₖv for every tangent v."""
 
     def push(tangent: Tensor) -> tuple[Tensor, ...]:
-        in_every_text = tangent.expand_as(transposed)
         return torch.autograd.grad(
-            transposed, stand_ins, in_every_text, retain_graph=True, materialize_grads=True
+            transposed,
+            stand_ins,
+            tangent.expand_as(transposed),
+            retain_graph=True,
+            materialize_grads=True,
         )
 
     return list(side_by_side(push, tangents))

@@ -65,14 +65,23 @@ MAPS = get_args(MapName)
 CONTROL = "control "  # before the name of a map: the map fitted to other tokens' vectors
 
 CandidateSet = Literal["sequence", "dataset", "vocab"]
-POOL = 8192  # tokens that represent all tokens of a data set
-HELD = 2**28  # bytes of hidden states that are kept; with more texts, they are run again
-ROWS_TOGETHER = 1024  # tokens whose products are added up at a time
-MEMORISED = 4096  # training words of which it is asked whether the control memorised them
 
 Map = Callable[[Float[Tensor, "layer row d_model"]], Predicted]
 FitFacts = dict[str, int | list[float]]
 Pool = tuple[Float[Tensor, "candidate d_input"], Int[Tensor, " candidate"]]  # vectors, token ids
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How much of the texts is kept, or read at a time."""
+
+    pool: int = 8192  # tokens that represent all tokens of a data set
+    held: int = 2**28  # bytes of hidden states that are kept; with more texts, they are run again
+    rows_together: int = 1024  # tokens whose products are added up at a time
+    memorised: int = 4096  # training words that the control is asked for
+
+
+SETTINGS = Settings()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -148,7 +157,13 @@ def token_identifiability(
     data = Texts(texts, seed)
     if not 1 <= top < 2**31:
         raise BadRequestError(f"The {top} nearest candidates were asked for; give 1 or more.")
-    task = TokenTask(subject, data, metric, candidates, seed, top, _vocabulary(subject, candidates))
+    vocabulary = None
+    if candidates == "vocab":
+        if subject.model.main_input_name != "input_ids":
+            raise NotComputableError("This model reads no words; there is no vocabulary to search.")
+        words = cast("nn.Embedding", subject.model.get_input_embeddings())
+        vocabulary = words.weight.detach().float().cpu()
+    task = TokenTask(subject, data, metric, candidates, seed, top, vocabulary)
     fitted, controls, facts = fitted_maps(task, maps, width or subject.anatomy.d_model, epochs)
     score = scored(task, fitted | {CONTROL + name: control for name, control in controls.items()})
     learned_by_heart, by_chance = memorised(task, controls)
@@ -202,16 +217,6 @@ def _test_checks(score: Score, learned: Sequence[str]) -> dict[str, int | float 
     }
 
 
-def _vocabulary(subject: Subject, candidates: CandidateSet) -> Float[Tensor, "word d_input"] | None:
-    """All word vectors, where they are the candidates."""
-    if candidates != "vocab":
-        return None
-    if subject.model.main_input_name != "input_ids":
-        raise NotComputableError("This model reads no words; there is no vocabulary to search.")
-    words = cast("nn.Embedding", subject.model.get_input_embeddings())
-    return words.weight.detach().float().cpu()
-
-
 @dataclass(frozen=True, eq=False)
 class TokenTask:
     """The model, the texts, and what is asked about them."""
@@ -230,7 +235,7 @@ class TokenTask:
         if split in self.known:
             yield from self.known[split]
             return
-        kept, room = list[StateBatch](), HELD * SPLITS[split]
+        kept, room = list[StateBatch](), SETTINGS.held * SPLITS[split]
         for batch in states(self.subject, self.data.split(split)):
             room -= batch.hidden.nbytes
             kept = [*kept, batch] if room >= 0 else []
@@ -319,7 +324,7 @@ def _side_by_side(batches: Iterator[tuple[Tensor, Tensor]]) -> Iterator[tuple[Te
     for rows, wanted in batches:
         hidden.append(rows)
         targets.append(wanted)
-        if sum(some.shape[1] for some in hidden) >= ROWS_TOGETHER:
+        if sum(some.shape[1] for some in hidden) >= SETTINGS.rows_together:
             yield torch.cat(hidden, 1), torch.cat(targets, 1)
             hidden, targets = [], []
     if hidden:
@@ -339,7 +344,11 @@ def scored(task: TokenTask, maps: dict[str, Map]) -> Score:
         hits = []
         for name, apply in maps.items():
             predicted = apply(batch.hidden.flatten(1, 2)).reshape(layers, *batch.ids.shape, -1)
-            _require_width(name, predicted, candidates)
+            if predicted.shape[-1] != candidates.own.shape[-1]:
+                raise NotComputableError(
+                    f"The map {name!r} gives vectors of width {predicted.shape[-1]}, and those "
+                    f"looked for have {candidates.own.shape[-1]}."
+                )
             by_layer = [
                 score_candidates(candidates, vectors, task.metric, task.top, words, special)
                 for vectors in predicted
@@ -379,7 +388,7 @@ def memorised(task: TokenTask, controls: dict[str, Map]) -> tuple[ByLayer, float
                 rivals = near.masked_fill(twins, -torch.inf).amax(2)
                 hits[name] = hits.get(name, 0) + to_float64(right > rivals).sum(1).cpu()
         count += sum(sizes)
-        if count >= MEMORISED:
+        if count >= SETTINGS.memorised:
             break
     return {name: (sums / count).float() for name, sums in hits.items()}, chance / count
 
@@ -389,15 +398,6 @@ def _nearness(predicted: Predicted, targets: Tensor, metric: Metric) -> Tensor:
     if metric == "cosine":
         return cosine(predicted, targets.expand(len(predicted), -1, -1))
     return -torch.cdist(predicted, targets.expand(len(predicted), -1, -1))
-
-
-def _require_width(name: str, predicted: Tensor, candidates: Candidates) -> None:
-    """Refuse to compare vectors of different widths."""
-    if predicted.shape[-1] != candidates.own.shape[-1]:
-        raise NotComputableError(
-            f"The map {name!r} gives vectors of width {predicted.shape[-1]}, and those looked for "
-            f"have {candidates.own.shape[-1]}."
-        )
 
 
 def _candidates(task: TokenTask, batch: StateBatch, pool: Pool | None) -> Candidates:
@@ -431,8 +431,8 @@ def _pool(task: TokenTask, split: Split) -> Pool:
         rows.append(task.wanted(batch)[words])
         ids.append(batch.ids[words])
         draws = torch.cat([draws, torch.rand(int(words.sum()), generator=chance)])
-        if len(draws) > POOL:  # the words with the largest draws so far
-            kept = draws.topk(POOL).indices
+        if len(draws) > SETTINGS.pool:  # the words with the largest draws so far
+            kept = draws.topk(SETTINGS.pool).indices
             draws, rows, ids = draws[kept], [torch.cat(rows)[kept]], [torch.cat(ids)[kept]]
     if not rows:
         raise _too_few(split)

@@ -46,9 +46,17 @@ from exhibit_a.trace.batches import Source, answers_of, encoded, grouped, run, s
 if TYPE_CHECKING:
     import pandas
 
-WEAK = 0.2  # a second pair below this share of the first is left out
-FAINT = 0.02  # patterns whose two scores are below this together are not kept
-RANDOM_DRAWS = 5
+
+@dataclass(frozen=True)
+class Settings:
+    """Which pairs and patterns are worth keeping, and what they are compared with."""
+
+    weak: float = 0.2  # a second pair below this share of the first is left out
+    faint: float = 0.02  # patterns whose two scores are below this together are not kept
+    random_draws: int = 5  # of tokens in the places of each pattern
+
+
+SETTINGS = Settings()
 
 
 @dataclass(frozen=True)
@@ -186,7 +194,7 @@ def find_triggers(
         scores = [integral.scores for integral in integrals]
         by_attribution += _patterns(subject, scores, ids, predicted)
         by_attention += _patterns(subject, list(batch.attention), ids, predicted, only_words=True)
-    kept = [pattern for pattern in by_attribution if sum(pattern.scores) >= FAINT]
+    kept = [pattern for pattern in by_attribution if sum(pattern.scores) >= SETTINGS.faint]
     return build_result(
         Triggers,
         subject,
@@ -195,7 +203,7 @@ def find_triggers(
         checks={
             "examples": len(data),
             "patterns below the threshold": len(by_attribution) - len(kept),
-            "threshold": FAINT,
+            "threshold": SETTINGS.faint,
         },
         patterns=_strongest_first(kept),
         by_attention=_strongest_first(by_attention),
@@ -241,7 +249,10 @@ def attack(
     draws = torch.stack(
         [
             torch.stack(
-                [judged.accuracy(_redrawn(pattern, words, seeded)) for _ in range(RANDOM_DRAWS)]
+                [
+                    judged.accuracy(_redrawn(pattern, words, seeded))
+                    for _ in range(SETTINGS.random_draws)
+                ]
             )
             for pattern in chosen
         ]
@@ -256,7 +267,7 @@ def attack(
         settings={"count": count},
         checks={
             "examples": len(data),
-            "random draws": RANDOM_DRAWS,
+            "random draws": SETTINGS.random_draws,
             "as long as can be": judged.longest(),
         },
         before=judged.accuracy(None),
@@ -320,7 +331,7 @@ def _patterns(
         site = max(range(len(sites)), key=lambda at: float(sites[at].amax()))
         head = int(sites[site].amax((1, 2)).argmax())
         top = sites[site][head].flatten().topk(2)
-        strong = 2 if float(top.values[1]) >= WEAK * float(top.values[0]) else 1
+        strong = 2 if float(top.values[1]) >= SETTINGS.weak * float(top.values[0]) else 1
         edges = [divmod(int(at), length) for at in top.indices[:strong]]
         places = sorted({place for edge in edges for place in edge if bool(content[place])})
         if places:
