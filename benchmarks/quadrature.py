@@ -29,7 +29,7 @@ from support.quiet import begun
 from transformers import BertConfig, BertForSequenceClassification, LlamaConfig, LlamaForCausalLM
 
 import exhibit_a as xa
-from exhibit_a.methods.attribution.path_integral import STRICT, Plan, _SiteWork
+from exhibit_a.methods.attribution.path_integral import SETTINGS, Plan, _SiteWork
 from exhibit_a.numerics.panels import ROUGH
 from exhibit_a.numerics.quadrature import nested
 from exhibit_a.trace.batches import of_one
@@ -94,7 +94,9 @@ def ways() -> dict[str, Way]:
         "Clenshaw–Curtis 3, 5, 9, … kept": Way(curtis, nested=True, strict=plain),
         "Clenshaw–Curtis 5, 9, … kept": Way(curtis[1:], nested=True, strict=plain[1:]),
         "Lobatto 5, 9, 17 kept": Way(lobatto, nested=True, strict=plain[2:]),
-        "Lobatto 5, 9, 17 kept, half the gap (ours)": Way(lobatto, nested=True, strict=STRICT),
+        "Lobatto 5, 9, 17 kept, half the gap (ours)": Way(
+            lobatto, nested=True, strict=SETTINGS.strict
+        ),
     }
 
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from exhibit_a.examples import read_examples
 from exhibit_a.methods.mixing.token_maps import Moments, ridge
-from exhibit_a.methods.mixing.token_states import Texts, states
+from exhibit_a.methods.mixing.token_search import Texts, states
 from exhibit_a.subject.subject import load
 
 BATCH, RATES, PATIENCE = 256, (1e-2, 3e-3, 1e-3), 100  # rows a step, rates tried, most epochs

@@ -18,9 +18,13 @@ from ledger import Ledger, add_option
 from exhibit_a.examples import Example, read_examples
 from exhibit_a.methods.attribution.self_attribution import self_attribution
 from exhibit_a.methods.attribution.tree import attribution_tree
-from exhibit_a.methods.heads.curve import PruningCurve, effectiveness, pruning_curve
+from exhibit_a.methods.heads.curve import (
+    PruningCurve,
+    effectiveness,
+    measure_pruning,
+    pruning_curve,
+)
 from exhibit_a.methods.heads.importance import HeadImportance, head_importance, head_similarity
-from exhibit_a.methods.heads.pruning import measure_pruning
 from exhibit_a.methods.heads.removal import prune
 from exhibit_a.methods.triggers.triggers import Attack, attack, find_triggers
 from exhibit_a.report.figures import plot_curves

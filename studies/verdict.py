@@ -41,8 +41,8 @@ import verdict_figures
 import words
 
 import exhibit_a as xa
-from exhibit_a.methods.attribution.along_rows import along_rows
 from exhibit_a.methods.attribution.head_game import HeadGame, maps_of_sites
+from exhibit_a.methods.attribution.head_shares import along_rows
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.trace.targets import chosen_target, margin_of
 from exhibit_a.trials.carriers import smallest_set

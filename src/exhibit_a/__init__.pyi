@@ -35,8 +35,10 @@ from .methods.explanation.permutation import permutation_test as permutation_tes
 from .methods.explanation.pictures import Picture as Picture
 from .methods.explanation.pictures import Pictures as Pictures
 from .methods.explanation.pictures import pictures as pictures
+from .methods.heads.curve import Pruning as Pruning
 from .methods.heads.curve import PruningCurve as PruningCurve
 from .methods.heads.curve import effectiveness as effectiveness
+from .methods.heads.curve import measure_pruning as measure_pruning
 from .methods.heads.curve import pruning_curve as pruning_curve
 from .methods.heads.importance import HeadImportance as HeadImportance
 from .methods.heads.importance import HeadSimilarity as HeadSimilarity
@@ -44,8 +46,6 @@ from .methods.heads.importance import head_importance as head_importance
 from .methods.heads.importance import head_similarity as head_similarity
 from .methods.heads.patching import HeadPatching as HeadPatching
 from .methods.heads.patching import head_patching as head_patching
-from .methods.heads.pruning import Pruning as Pruning
-from .methods.heads.pruning import measure_pruning as measure_pruning
 from .methods.heads.removal import prune as prune
 from .methods.heads.sinks import SinkDiagnosis as SinkDiagnosis
 from .methods.heads.sinks import sink_diagnosis as sink_diagnosis

@@ -15,8 +15,12 @@ import exhibit_a as xa
 from exhibit_a.commands.main import main
 from exhibit_a.examples.passages import read_passages
 from exhibit_a.methods.attribution.context import LITTLE
-from exhibit_a.methods.attribution.context_ablation import lasso, predicts, random_halves
-from exhibit_a.methods.attribution.context_prompt import context_prompt
+from exhibit_a.methods.attribution.context_ablation import (
+    context_prompt,
+    lasso,
+    predicts,
+    random_halves,
+)
 from exhibit_a.trace.counting import counting_passes
 
 FACTS = [

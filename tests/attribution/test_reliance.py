@@ -12,9 +12,9 @@ from torch.testing import assert_close
 from exhibit_a.corpus import run as run_corpus
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.attribution import head_game, head_shares
-from exhibit_a.methods.attribution.along_rows import along_rows
 from exhibit_a.methods.attribution.head_game import HeadGame
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
+from exhibit_a.methods.attribution.head_shares import along_rows
 from exhibit_a.methods.attribution.reliance import reliance, token_scores
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.results.store import read

@@ -60,7 +60,7 @@ SEAMS = (  # what verbs call beside registered methods
     *(f"commands.{module}.print_json" for module in ("model", "corpus", "context", "explain")),
     *("trace.capture.capture", "examples.read_examples", "examples.passages.read_passages"),
     *("methods.attribution.context.context_attribution", "methods.doctor.diagnose"),
-    *("methods.heads.pruning.measure_pruning", "methods.heads.removal.prune"),
+    *("methods.heads.curve.measure_pruning", "methods.heads.removal.prune"),
     *("trials.trial.trial", "trials.comparison.compare", "training.train.train"),
     *("training.train.save_model", "corpus.run", "corpus.resume", "corpus.open", "corpus.diff"),
     *("results.store.read", "report.html.write_page", "report.terminal.show"),

@@ -9,9 +9,8 @@ from support.zoo import FAMILIES
 from torch.testing import assert_close
 
 from exhibit_a.errors import BadRequestError, UnsupportedModelError
-from exhibit_a.methods.heads.curve import effectiveness, pruning_curve
+from exhibit_a.methods.heads.curve import effectiveness, measure_pruning, pruning_curve
 from exhibit_a.methods.heads.importance import head_importance, importance_by_example
-from exhibit_a.methods.heads.pruning import measure_pruning
 from exhibit_a.methods.heads.removal import prune
 from exhibit_a.numerics.intervals import wilson
 from exhibit_a.report.figures import plot_curves

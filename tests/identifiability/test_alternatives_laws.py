@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.masks import seeded
 from torch.testing import assert_close
 
-from exhibit_a.methods.identifiability.polytope import polytope
+from exhibit_a.methods.identifiability.alternatives import polytope
 
 law = settings(max_examples=20, deadline=None)
 

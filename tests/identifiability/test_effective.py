@@ -14,8 +14,7 @@ from exhibit_a.methods.identifiability.counts import (
     attention_identifiability,
     identifiability_by_length,
 )
-from exhibit_a.methods.identifiability.effective import VERDICTS, effective_attention
-from exhibit_a.methods.identifiability.value_bias import value_bias
+from exhibit_a.methods.identifiability.effective import VERDICTS, effective_attention, observed_bias
 from exhibit_a.results.store import read
 from exhibit_a.subject.prompts import Prompt, prompted
 from exhibit_a.subject.subject import load
@@ -118,7 +117,7 @@ def test_without_the_bias_the_bias_free_output_stays(name):
     trace = capture(load(model), long_inputs(name))
     include, exclude = effective_attention(trace), effective_attention(trace, value_bias="exclude")
     assert (include.effective[0] - exclude.effective[0]).abs().amax() > 1e-3
-    free = trace.values[0] - value_bias(trace)[0].unsqueeze(1)
+    free = trace.values[0] - observed_bias(trace)[0].unsqueeze(1)
     assert_close(exclude.effective[0] @ free, exclude.raw[0] @ free, rtol=0, atol=1e-4)
     both = [effective_attention(trace, value_bias=b, simplex=True) for b in ("include", "exclude")]
     assert_close(both[0].effective[0], both[1].effective[0], rtol=0, atol=1e-4)

@@ -10,9 +10,9 @@ from support.masks import KINDS, attention_over, mask, seeded
 from torch.testing import assert_close
 
 from exhibit_a.methods.identifiability import projection as module
-from exhibit_a.methods.identifiability.key_sets import key_sets
-from exhibit_a.methods.identifiability.losses import Losses
+from exhibit_a.methods.identifiability.effective import Losses
 from exhibit_a.methods.identifiability.projection import Convention, project
+from exhibit_a.methods.identifiability.ranks import key_sets
 from exhibit_a.numerics.parallel import one_thread
 
 law = settings(max_examples=30, deadline=None)
@@ -417,7 +417,7 @@ def test_sites_and_heads_can_be_stacked_and_cut_anywhere(kind, monkeypatch):
         [attention_over(visible, 4, generator, torch.float32) for _ in range(3)]
     )
     together, lost_together = measured(attention, values, visible)
-    monkeypatch.setattr(module, "WORKSPACE", 1)
+    monkeypatch.setattr(module, "SETTINGS", module.Settings(workspace=1))
     for site in range(3):
         alone, lost_alone = measured(attention[site], values[site], visible)
         for name in ("effective", "rank", "spectrum"):

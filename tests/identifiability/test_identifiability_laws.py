@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support.masks import seeded
 from torch.testing import assert_close
 
-from exhibit_a.methods.identifiability.freedom import degrees_of_freedom
+from exhibit_a.methods.identifiability.counts import degrees_of_freedom
 from exhibit_a.methods.identifiability.projection import project
 from exhibit_a.numerics.parallel import one_thread
 

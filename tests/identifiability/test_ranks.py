@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from support.masks import KINDS, mask, seeded
 from torch.testing import assert_close
 
-from exhibit_a.methods.identifiability.key_sets import key_sets
 from exhibit_a.methods.identifiability.ranks import (
     Tolerance,
+    key_sets,
     ranks,
     singular_values,
     surely_independent,

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from support.masks import KINDS, mask, seeded
 from torch.testing import assert_close
 
-from exhibit_a.methods.identifiability import key_sets as key_set_module
-from exhibit_a.methods.identifiability.key_sets import key_sets
+from exhibit_a.methods.identifiability import ranks as key_set_module
+from exhibit_a.methods.identifiability.ranks import key_sets
 from exhibit_a.methods.identifiability.woodbury import solvers
 
 law = settings(max_examples=40, deadline=None)

@@ -17,8 +17,7 @@ from exhibit_a.methods.mixing.hidden_attribution import (
     displaced,
     hidden_attribution,
 )
-from exhibit_a.methods.mixing.probing import orthonormal
-from exhibit_a.methods.mixing.pushforward import push_to_heads, push_to_layers
+from exhibit_a.methods.mixing.pushforward import orthonormal, push_to_heads, push_to_layers
 from exhibit_a.results.store import read
 from exhibit_a.subject.guard import frozen_eval, wrap_forward
 from exhibit_a.subject.subject import load

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
-from exhibit_a.methods.mixing import tangent_kernels
-from exhibit_a.methods.mixing.tangent_kernels import FirstOrder, change_of
+from exhibit_a.methods.mixing import folding
+from exhibit_a.methods.mixing.folding import FirstOrder, change_of
 
 law = settings(max_examples=20, deadline=None)
 WIDTH = 5
@@ -141,8 +141,8 @@ def test_masked_scores_get_no_weight_and_no_derivative():
 @pytest.mark.parametrize(
     ("linear", "constant"),
     [
-        (lambda c, p: tangent_kernels._against_the_mean(c, p, -1), drawn(6, seed=1).softmax(-1)),
-        (tangent_kernels._standardised, F.layer_norm(drawn(6, seed=2), (6,))),
+        (lambda c, p: folding._against_the_mean(c, p, -1), drawn(6, seed=1).softmax(-1)),
+        (folding._standardised, F.layer_norm(drawn(6, seed=2), (6,))),
     ],
 )
 def test_maps_that_serve_as_their_own_transpose_are_symmetric(linear, constant):

@@ -8,11 +8,10 @@ from torch import nn
 from torch.testing import assert_close
 
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.methods.mixing import token_maps, token_states
+from exhibit_a.methods.mixing import token_maps, token_search
 from exhibit_a.methods.mixing.token_identifiability import token_identifiability
 from exhibit_a.methods.mixing.token_maps import Moments, ridge, rotation
-from exhibit_a.methods.mixing.token_search import Candidates, score_candidates
-from exhibit_a.methods.mixing.token_states import Texts, states
+from exhibit_a.methods.mixing.token_search import Candidates, Texts, score_candidates, states
 from exhibit_a.report.describe import summary_table
 from exhibit_a.results.store import read
 from exhibit_a.subject.subject import load
@@ -230,7 +229,7 @@ def test_what_is_counted_is_what_a_loop_counts():
 
 def test_texts_are_split_once_and_for_all():
     data = Texts([f"text {i}" for i in range(300)], seed=1)
-    splits = {name: [e.text for e in data.split(name)] for name in token_states.SPLITS}
+    splits = {name: [e.text for e in data.split(name)] for name in token_search.SPLITS}
     assert sorted(text for texts in splits.values() for text in texts) == sorted(
         f"text {i}" for i in range(300)
     )

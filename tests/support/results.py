@@ -12,10 +12,9 @@ from exhibit_a.methods.explanation.adversarial_keys import adversarial_keys
 from exhibit_a.methods.explanation.faithfulness import faithfulness
 from exhibit_a.methods.explanation.permutation import permutation_test
 from exhibit_a.methods.explanation.pictures import pictures
-from exhibit_a.methods.heads.curve import pruning_curve
+from exhibit_a.methods.heads.curve import measure_pruning, pruning_curve
 from exhibit_a.methods.heads.importance import head_importance, head_similarity
 from exhibit_a.methods.heads.patching import head_patching
-from exhibit_a.methods.heads.pruning import measure_pruning
 from exhibit_a.methods.heads.removal import prune
 from exhibit_a.methods.heads.sinks import sink_diagnosis
 from exhibit_a.methods.identifiability.alternatives import alternative_attention
@@ -24,8 +23,7 @@ from exhibit_a.methods.identifiability.counts import (
     identifiability_by_length,
 )
 from exhibit_a.methods.mixing.head_mixing import head_mixing
-from exhibit_a.methods.triggers.insertion import Inserted, Pattern
-from exhibit_a.methods.triggers.triggers import Attack, Triggers
+from exhibit_a.methods.triggers.triggers import Attack, Inserted, Pattern, Triggers
 from exhibit_a.subject.provenance import provenance
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture

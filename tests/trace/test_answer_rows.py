@@ -12,7 +12,7 @@ from transformers import BertForSequenceClassification
 from transformers.modeling_outputs import SequenceClassifierOutput
 
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.methods.attribution.scaled_site import Scaled
+from exhibit_a.methods.attribution.path_integral import Scaled
 from exhibit_a.subject.subject import load
 from exhibit_a.trace import answer_rows, edits
 from exhibit_a.trace import replay as replaying

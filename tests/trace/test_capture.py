@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from transformers.pytorch_utils import Conv1D
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
-from exhibit_a.methods.identifiability.value_bias import value_bias
+from exhibit_a.methods.identifiability.effective import observed_bias
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture
 from exhibit_a.trace.passes import KEEPABLE, hidden_of_output
@@ -148,7 +148,7 @@ def test_the_value_bias_is_observed(name):
         for part in linear:
             part.bias.normal_(generator=torch.Generator().manual_seed(1))
     trace = capture(load(model), FAMILIES[name].inputs())
-    biases = value_bias(trace)
+    biases = observed_bias(trace)
     with torch.no_grad():
         for part in linear:
             part.bias.zero_()

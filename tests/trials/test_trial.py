@@ -17,7 +17,7 @@ from torch.testing import assert_close
 import exhibit_a as xa
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.identifiability import alternative_maps as other
-from exhibit_a.methods.identifiability.polytope import polytope
+from exhibit_a.methods.identifiability.alternatives import polytope
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture
 from exhibit_a.trials import stages

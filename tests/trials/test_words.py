@@ -8,8 +8,8 @@ from planted.kinds import KINDS, planted
 from planted.truth import margin_when_even
 
 import exhibit_a as xa
-from exhibit_a.methods.attribution.along_rows import along_rows
 from exhibit_a.methods.attribution.head_game import HeadGame
+from exhibit_a.methods.attribution.head_shares import along_rows
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.targets import chosen_target, margin_of
 from exhibit_a.trials.carriers import smallest_set

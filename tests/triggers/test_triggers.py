@@ -12,8 +12,7 @@ from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.examples import Example
 from exhibit_a.methods.attribution.self_attribution import self_attribution
 from exhibit_a.methods.triggers import triggers as module
-from exhibit_a.methods.triggers.insertion import Inserted, Pattern, inserted
-from exhibit_a.methods.triggers.triggers import attack, find_triggers
+from exhibit_a.methods.triggers.triggers import Inserted, Pattern, attack, find_triggers, inserted
 from exhibit_a.results.store import read
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture
@@ -22,7 +21,7 @@ from exhibit_a.trace.capture import capture
 @pytest.fixture
 def everything_counts(monkeypatch):
     """Random models rest on nothing; let their faint patterns through."""
-    monkeypatch.setattr(module, "FAINT", 0.0)
+    monkeypatch.setattr(module, "SETTINGS", module.Settings(faint=0.0))
 
 
 def pattern(*tokens):
@@ -59,7 +58,7 @@ def test_patterns_come_strongest_first_and_faint_ones_are_counted(everything_cou
     sums = [sum(one.scores) for one in found.patterns]
     assert sums == sorted(sums, reverse=True)
     assert len(found.by_attention) == 8
-    monkeypatch.setattr(module, "FAINT", 10.0)
+    monkeypatch.setattr(module, "SETTINGS", module.Settings(faint=10.0))
     none = find_triggers(subject, examples)
     assert none.patterns == ()
     assert none.checks["patterns below the threshold"] == len(sums)
@@ -141,9 +140,9 @@ def test_an_attack_measures_every_class_beside_its_controls(everything_counts, t
     assert result.drop(0) == pytest.approx(float(lost))
     assert result.drop(0, result.before.expand_as(result.after)) == 0
     result.plot().clear()
-    drawn = found.plot(count=3).axes[0]
-    top = drawn.get_yticklabels()[0 if drawn.yaxis_inverted() else -1]
-    assert top.get_text().startswith(found.patterns[0].text)
+    drawn = found.plot(count=3).axes[0]  # the strongest on top
+    assert drawn.yaxis_inverted()
+    assert drawn.get_yticklabels()[0].get_text().startswith(found.patterns[0].text)
 
 
 def test_what_cannot_be_attacked_is_said(everything_counts):

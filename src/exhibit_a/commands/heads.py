@@ -128,7 +128,7 @@ class Prune(DataSet, Answer):
         self, subject: "Subject", gone: list[tuple[int, int]], examples: "list[Example]"
     ) -> None:
         """Take heads out of the model, save what is left, and compare."""
-        from exhibit_a.methods.heads.pruning import measure_pruning
+        from exhibit_a.methods.heads.curve import measure_pruning
         from exhibit_a.methods.heads.removal import prune
         from exhibit_a.results.files import folder_beside, free_folder
         from exhibit_a.training.train import save_model

@@ -23,9 +23,8 @@ from exhibit_a.methods.identifiability.counts import (
     attention_identifiability,
 )
 from exhibit_a.methods.identifiability.effective import EffectiveAttention, effective_attention
-from exhibit_a.methods.mixing.head_mixing import HeadMixing
+from exhibit_a.methods.mixing.head_mixing import HeadMixing, hidden_and_heads
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
-from exhibit_a.methods.mixing.joint_pushforward import hidden_and_heads
 from exhibit_a.numerics.spilling import spilled
 from exhibit_a.shapes import Options, SiteHeads, SiteRows
 from exhibit_a.trace.capture import Trace

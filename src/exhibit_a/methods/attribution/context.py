@@ -35,13 +35,14 @@ from exhibit_a.errors import (
 )
 from exhibit_a.methods.attribution.context_ablation import (
     Ablations,
+    ContextPrompt,
     PassageScores,
     all_but_one,
+    context_prompt,
     lasso,
     predicts,
     random_halves,
 )
-from exhibit_a.methods.attribution.context_prompt import ContextPrompt, context_prompt
 from exhibit_a.methods.custom_methods import Checks, attribution_of
 from exhibit_a.methods.registry import Cost, Method, attributions, method
 from exhibit_a.numerics.correlation import spearman

@@ -8,7 +8,8 @@ context C = AV is scaled as well, and ∂F/∂A_h = (∂F/∂C_h) V_hᵀ. The ga
 with no map for each point and nothing computed below the site's layer. For every row of a batch:
 
 1. run the whole model backwards once: the gradients at α = 1, for all sites;
-2. silence the site: F(0), the gradients there, and what one copy costs in memory;
+2. silence the site: F(0), the gradients there, and what one copy costs in memory. A batch holds
+   copies of its texts, each with a factor α of its own (``Scaled``);
 3. look at three points between (``quadrature.nested``), all copies in one replay from the site's
    layer, and sum the gradients at all five;
 4. compare the sum with F(A) - F(0), and F at the points with where the gradients lead. While that
@@ -24,15 +25,15 @@ The equal steps of the paper (right ends) and of its released code (left ends) a
 comparison (``numerics/quadrature.py``).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
-from exhibit_a.methods.attribution.scaled_site import Answer, ReadRows, Scaled, silence
 from exhibit_a.methods.registry import Cost
 from exhibit_a.numerics import paths
 from exhibit_a.numerics.memory import BACKWARDS, free_bytes
@@ -41,21 +42,99 @@ from exhibit_a.numerics.precision import at_least_float32, float64_sum, returned
 from exhibit_a.numerics.quadrature import Rule, nested, rule_named
 from exhibit_a.numerics.spilling import copies_at_once, spilled
 from exhibit_a.shapes import Context, HasLogits, Scores
+from exhibit_a.subject.tap import AttentionCall
 from exhibit_a.trace.answer_rows import rows_read
 from exhibit_a.trace.answers import distribution_at
 from exhibit_a.trace.batches import Batch, Maps, RowIndex
-from exhibit_a.trace.edits import ContextGradients
+from exhibit_a.trace.edits import ContextGradients, Edit
 from exhibit_a.trace.replay import replay, runs_fused
 
-PANEL_POINTS = 256  # at most, where panels are needed
-ENOUGH = 1e-4  # of the answer: a gap below this share of it is never worth another walk
-# Of the gap that is allowed, rule by rule: with few points a sum can close before its parts do.
-STRICT = (0.5, 0.5, 1.0)
-MEMORY_SHARE = 0.5  # of what is free
-TOKENS_AT_ONCE = 2048  # more in one walk is no faster,
+Answer = Callable[[HasLogits, RowIndex], Scores]  # output of a replay, row of each copy → F
+ReadRows = tuple[int, ...] | None  # of the last layer, that answers are read from; None for all
+
+
+@dataclass(frozen=True)
+class Settings:
+    """When a path has been walked well enough, and how much of it is walked at a time."""
+
+    # Of the gap that is allowed, rule by rule: with few points a sum can close before its parts do.
+    strict: tuple[float, ...] = (0.5, 0.5, 1.0)
+    panel_points: int = 256  # at most, where panels are needed
+    enough: float = 1e-4  # of the answer: a smaller gap is never worth another walk
+    memory_share: float = 0.5  # of what is free
+    tokens_at_once: int = 2048  # more in one walk is no faster
+
+
+SETTINGS = Settings()
 WALK = Cost(  # for all sites of one text
-    forwards=2, per_layer=2.6, backwards=True, maps=2, at_once=TOKENS_AT_ONCE
+    forwards=2, per_layer=2.6, backwards=True, maps=2, at_once=SETTINGS.tokens_at_once
 )
+
+
+class Scaled(Edit):
+    """Scales the context of one site, by a factor for each batch item, and records gradients."""
+
+    context_only = True
+
+    def __init__(self, site: int, factors: Tensor) -> None:
+        super().__init__([site])
+        self.factors = factors
+        self.context = self.scaled = factors
+
+    def result(self, call: AttentionCall, context: Context) -> Context | None:
+        """The context, scaled by each copy's factor."""
+        if call.site not in self.sites:
+            return None
+        self.context = context.detach()
+        factors = self.factors.to(context.dtype).reshape(-1, 1, 1, 1)
+        self.scaled = (factors * self.context).requires_grad_()
+        return self.scaled
+
+    def gradients_of(self, answers: Scores) -> Context:
+        """What answers that were computed with the scaled context gain for each of its entries."""
+        # An answer may not depend on a layer at all: some read a tower below its last one.
+        (gradients,) = torch.autograd.grad(answers.sum() + 0 * self.scaled.sum(), self.scaled)
+        return at_least_float32(gradients)
+
+
+class Silenced(NamedTuple):
+    """What is known of the rows of a batch without a site."""
+
+    answers: Scores
+    gradients: Context  # of the answers, by what the site would average
+    context: Context  # what it would average
+    kept: float  # bytes that one copy keeps to go backwards
+
+
+def silence(batch: Batch, site: int, answer: Answer, read: ReadRows) -> Silenced:
+    """Run a batch without a site."""
+    rows = torch.arange(len(batch), device=batch.real.device)
+    edit = Scaled(site, torch.zeros(len(batch), device=batch.real.device))
+    weights = {_memory(weight)[0] for weight in batch.model.parameters()}
+    kept: dict[int, int] = {}
+
+    def count(tensor: Tensor) -> Tensor:
+        place, size = _memory(tensor)
+        if place not in weights:
+            kept[place] = size
+        return tensor.detach()  # with its graph, a saved result would keep itself alive for ever
+
+    hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor)
+    with torch.enable_grad(), hooks:
+        answers = answer(replay(batch.rows(rows), edit, read=read), rows)
+        gradients = edit.gradients_of(answers)
+    return Silenced(
+        at_least_float32(answers.detach()), gradients, edit.context, sum(kept.values()) / len(batch)
+    )
+
+
+def _memory(tensor: Tensor) -> tuple[int, int]:
+    """Where a tensor lies and how many bytes that is; quantised weights have no place."""
+    try:
+        storage = tensor.untyped_storage()
+        return storage.data_ptr(), storage.nbytes()
+    except RuntimeError:
+        return 0, 0
 
 
 @dataclass(frozen=True)
@@ -128,9 +207,10 @@ def integrate(
     pending = (~panels).nonzero().flatten()
     if len(pending):
         work.look_at_the_ends(end)
-    for rule, share in zip(nested(), STRICT, strict=True):
+    # steps 3 and 4
+    for rule, share in zip(nested(), SETTINGS.strict, strict=True):
         pending = pending[work.walk_on(pending, rule, share)] if len(pending) else pending
-    panels[pending] = True
+    panels[pending] = True  # step 5
     for row in panels.nonzero().flatten().tolist():
         work.lay_panels(row)
     return work.finished(panels)
@@ -170,6 +250,7 @@ def attribute(batch: Batch, answer: Answer, plan: Plan) -> list[SiteIntegral]:
     every = torch.arange(len(batch), device=batch.real.device)
     whole = at_least_float32(answer(batch.output, every).detach())
     read = rows_read(batch, lambda output: answer(output, every))
+    # step 1
     ends = gradients_at_the_end(batch, answer, read) if plan.steps == "auto" else None
     rough: Tensor | None = None
     for site in reversed(batch.sites):
@@ -177,16 +258,11 @@ def attribute(batch: Batch, answer: Answer, plan: Plan) -> list[SiteIntegral]:
         found = integrate(
             batch, site.index, answer, whole, plan=plan, end=end, rough=rough, read=read
         )
-        integrals.insert(0, _spill_to_disk(found, batch))
         rough = found.rough  # a lower site bends the answer more, never less
-        del found
+        (scores,) = spilled((found.scores,), of=len(batch) * _set_of_maps(batch))  # if large
+        integrals.insert(0, replace(found, scores=scores))
+        del found, scores
     return integrals
-
-
-def _spill_to_disk(found: SiteIntegral, batch: Batch) -> SiteIntegral:
-    """The same, whose scores wait in a file if those of all sites are large."""
-    (scores,) = spilled((found.scores,), of=len(batch) * _set_of_maps(batch))
-    return replace(found, scores=scores)
 
 
 def _set_of_maps(batch: Batch) -> int:
@@ -208,7 +284,7 @@ class _SiteWork:
     ) -> None:
         self.batch, self.site, self.answer, self.plan = batch, site, answer, plan
         self.read = read
-        silent = silence(batch, site, answer, read)
+        silent = silence(batch, site, answer, read)  # step 2
         self.silenced, self.start, self.context = silent.answers, silent.gradients, silent.context
         self.cost = silent.kept
         self.rows: tuple[int, ...] | None = None  # the queries whose entries are formed
@@ -219,7 +295,7 @@ class _SiteWork:
             at_least_float32(batch.attention[site]),
             at_least_float32(batch.values[site]),
         )
-        self.floor = max(ENOUGH, torch.finfo(batch.values[site].dtype).eps)
+        self.floor = max(SETTINGS.enough, torch.finfo(batch.values[site].dtype).eps)
         height = whole.abs().maximum(self.silenced.abs())
         self.allowed = (plan.tolerance * self.change.abs()).maximum(self.floor * height)
         self.scores = torch.zeros_like(self.attention)
@@ -296,7 +372,7 @@ class _SiteWork:
         path = paths.integrate(
             gradients_at,
             (float(self.silenced[row]), float(self.whole[row])),
-            limits=paths.Limits(self.plan.tolerance, self.floor, PANEL_POINTS),
+            limits=paths.Limits(self.plan.tolerance, self.floor, SETTINGS.panel_points),
             heights=lambda alphas: self._heights(*self._copies(row, alphas)),
             gradient=lambda gradients: (to_float64(gradients) * context).sum((1, 2, 3)),
         )
@@ -337,11 +413,11 @@ class _SiteWork:
 
     def _at_once(self) -> int:
         """How many copies are replayed together."""
-        room = min(MEMORY_SHARE * free_bytes(self.gap.device), BACKWARDS)
+        room = min(SETTINGS.memory_share * free_bytes(self.gap.device), BACKWARDS)
         fitting = int(room / max(self.cost, 1.0))
         if not runs_fused(self.batch, Scaled(self.site, self.gap)):  # else no copy has maps
             fitting = min(fitting, copies_at_once(self.a_set, self.a_set))
-        return max(1, min(fitting, TOKENS_AT_ONCE // self.context.shape[2]))
+        return max(1, min(fitting, SETTINGS.tokens_at_once // self.context.shape[2]))
 
     def _heights(self, copies: RowIndex, alphas: Tensor) -> Scores:
         """The answers alone."""

@@ -1,10 +1,12 @@
 """Removes heads from a model for good, with their weights.
 
-Silencing a head proves that it is not needed; removing it makes the model smaller and faster. Which
-weights to remove is observed, not known by name:
+Silencing a head proves that it is not needed; removing it makes the model smaller and faster.
+Families name, fuse and interleave their projections as they like, so which weights to remove is
+observed, not known by name:
 
 1. run a copy of the model, and let the output of every Linear and Conv1D be the start of a graph;
-2. ask each head's query, key and value for gradients: the outputs with a gradient feed that head;
+2. ask each head's query, key and value for gradients: the outputs with a gradient feed that head,
+   through whatever rotation or norm lies between;
 3. remove those outputs, and the inputs of the output projection that the head wrote to. Keys and
    values that heads share are removed with the last of them;
 4. the attention module may remember how many heads it had. Its whole-number attributes are changed,
@@ -17,33 +19,30 @@ with empty tensors. The given model is never changed.
 
 import copy
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from operator import eq
-from typing import TYPE_CHECKING
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
 from torch import Tensor, nn
 from transformers import PretrainedConfig, PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
 from exhibit_a.errors import BadRequestError, UnsupportedModelError, first_line
-from exhibit_a.methods.heads.head_weights import Change, observe_feeding, plan_removal, remove
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.precision import to_float64
+from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Inputs
 from exhibit_a.subject.anatomy import Site, check_site
 from exhibit_a.subject.encoding import probe
-from exhibit_a.subject.guard import floating, frozen_eval, without_cache
+from exhibit_a.subject.guard import Forward, floating, frozen_eval, without_cache, wrap_forward
 from exhibit_a.subject.images import PIXELS
 from exhibit_a.subject.sources import moved
 from exhibit_a.subject.subject import Subject, examine
 from exhibit_a.subject.tap import AttentionCall, Tap, attention_implementation
 from exhibit_a.trace.batches import KeptHeads, kept_but
-
-if TYPE_CHECKING:
-    pass
 
 ROUNDING = 8.0  # sums in another order may differ by this much more than parity allows
 MOST_TRIALS = 256
@@ -55,6 +54,7 @@ _IMPOSSIBLE = (RuntimeError, ValueError, AttributeError, ZeroDivisionError, Stri
 Heads = Iterable[tuple[int, int]]
 Known = dict[type, tuple[str, ...]]  # the attributes in which a kind of module counts its heads
 Shapes = dict[int, tuple[int, int, int]]  # by site: heads, heads that own values, their width
+Feeding = dict[tuple[str, str], list[Tensor]]  # (module, "query" …) → which outputs feed each head
 
 
 @method(
@@ -79,7 +79,7 @@ def prune(subject: Subject, heads: Heads) -> Subject:
     model = copy.deepcopy(subject.model)
     smaller = replace(subject, model=model, name=f"{subject.name} (pruned)")
     inputs = without_cache(model, probe(model))
-    feeding = observe_feeding(smaller, inputs, set(removed))
+    feeding = observe_feeding(smaller, inputs, set(removed))  # steps 1 and 2
     silenced: list[tuple[int, int]] = []
     adapted: Known = {}
     expected: Shapes = {}
@@ -88,12 +88,19 @@ def prune(subject: Subject, heads: Heads) -> Subject:
         first = sharing[0]
         site = subject.anatomy.sites[first]
         change = plan_removal(site, removed[first], feeding[first])
-        remove(model, site, change, feeding[first])
+        remove(model, site, change, feeding[first])  # step 3
         wanted = silenced_answer(subject, inputs, silenced)
         expected |= dict.fromkeys(sharing, (len(change.queries), len(change.shared), site.d_head))
+        # step 4
         _adapt(smaller, site, change, adapted, partial(off_by, smaller, inputs, wanted, expected))
     smaller = replace(smaller, anatomy=examine(model, subject.tokenizer, subject.anatomy.tap))
-    _check_longer(subject, smaller, silenced)
+    longer = _longer(probe(subject.model))  # step 5: nothing may have fitted the probe by chance
+    difference = off_by(smaller, longer, silenced_answer(subject, longer, silenced))
+    if not difference <= ROUNDING * subject.anatomy.tolerance:
+        raise UnsupportedModelError(
+            f"{type(subject.model).__name__} without these heads is off by {difference:.2g} on a "
+            "longer input, so it is refused."
+        )
     problem = _save_problem(smaller, inputs)
     if problem is not None:
         model.save_pretrained = _refusing_to_save(problem)  # type: ignore[method-assign]
@@ -104,6 +111,166 @@ def require_savable(subject: Subject) -> None:
     """Refuse a model whose configuration could not describe it when heads are removed."""
     if _tied(subject):
         _refusing_to_save(TIED)()
+
+
+def observe_feeding(subject: Subject, inputs: Inputs, sites: set[int]) -> dict[int, Feeding]:
+    """Which outputs of which modules feed each head of the sites."""
+    model, watcher = subject.model, _FeedingWatcher(sites)
+    linear = {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear | Conv1D)
+    }
+    names = {id(module): name for name, module in linear.items()}
+
+    def start_graph(forward: Forward) -> Forward:
+        name = names[id(forward.__self__)]  # type: ignore[attr-defined]
+
+        def run(*args: object, **kwargs: object) -> Tensor:
+            leaf: Tensor = forward(*args, **kwargs).detach().requires_grad_()
+            watcher.leaves[name] = leaf
+            return leaf.clone()  # some families add to it in place
+
+        return run
+
+    modules, tapped = list(linear.values()), subject.tapping(watcher)
+    with frozen_eval(model), torch.enable_grad(), wrap_forward(modules, start_graph), tapped:
+        model(**inputs)
+    return watcher.feeding
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """Which heads of one site stay, and whether the one that stays is silent."""
+
+    queries: list[int]
+    shared: list[int]  # of the heads that own keys and values
+    silent: bool
+
+    def counts(self, site: Site) -> dict[int, set[int]]:
+        """Numbers a module may remember, and what they become."""
+        new, new_shared = len(self.queries), len(self.shared)
+        width, other = site.d_head, site.d_query or site.d_head
+        pairs = [(site.heads // site.kv_heads, new // new_shared)]
+        for size in {1, width, other}:
+            pairs += [(site.heads * size, new * size), (site.kv_heads * size, new_shared * size)]
+            pairs += [(3 * site.heads * size, 3 * new * size)]
+        becomes: dict[int, set[int]] = {}
+        for before, after in pairs:
+            if before != after:
+                becomes.setdefault(before, set()).add(after)
+        return becomes
+
+
+def plan_removal(site: Site, removed: list[int], feeding: Feeding) -> Change:
+    """Which heads stay; shared keys and values stay while any head uses them."""
+    for (module, what), outputs in feeding.items():
+        every = torch.cat(outputs).tolist()
+        if len(set(every)) < len(every):
+            raise UnsupportedModelError(
+                f"The {what} of different heads at site {site.index} share outputs of {module!r} "
+                "(a norm across heads), so no head can be removed alone."
+            )
+    if {what for _, what in feeding} != {"query", "key", "value"}:
+        raise UnsupportedModelError(f"No module was seen to feed the heads of site {site.index}.")
+    stay = [head for head in range(site.heads) if head not in removed]
+    silent = not stay
+    stay = stay or [0]
+    group = site.heads // site.kv_heads
+    users = [[head for head in stay if head // group == key] for key in range(site.kv_heads)]
+    shared = [key for key in range(site.kv_heads) if users[key]]
+    if len({len(users[key]) for key in shared}) > 1:
+        raise UnsupportedModelError(
+            f"At site {site.index}, {group} heads share each key, and those that stay would share "
+            f"unevenly ({', '.join(str(len(users[key])) for key in shared)}). Remove whole "
+            f"groups (0 to {group - 1}, …) or the same number from every group."
+        )
+    return Change(stay, shared, silent)
+
+
+def remove(model: nn.Module, site: Site, change: Change, feeding: Feeding) -> None:
+    """Remove the weights of the heads that do not stay."""
+    dropped: dict[str, list[Tensor]] = {}
+    for (name, what), outputs in feeding.items():
+        stay = change.queries if what == "query" else change.shared
+        unused = [places for head, places in enumerate(outputs) if head not in stay]
+        dropped.setdefault(name, []).extend(unused)
+    for name, outputs in dropped.items():
+        module = model.get_submodule(name)
+        kept = torch.ones(_features(module)[1], dtype=torch.bool)
+        for places in outputs:
+            kept[places.cpu()] = False
+        _keep(module, kept.nonzero().flatten(), output=True)
+    assert site.projection is not None
+    projection = model.get_submodule(site.projection)
+    columns = torch.arange(site.heads * site.d_head).reshape(site.heads, site.d_head)
+    if _features(projection)[0] == columns.numel():  # otherwise heads are added, and share them
+        _keep(projection, columns[change.queries].flatten(), output=False)
+    with torch.no_grad():
+        if change.silent:
+            assert isinstance(projection.weight, Tensor)
+            projection.weight.zero_()
+    attention = model.get_submodule(site.module)
+    for name, weight in list(attention.named_parameters(recurse=False)):
+        if weight.shape[:1] == (site.heads,):  # one number for each head, such as a sink
+            setattr(attention, name, _parameter(weight[change.queries], weight))
+
+
+def _keep(module: nn.Module, places: Tensor, *, output: bool) -> None:
+    """Keep some outputs, or some inputs, of a Linear or Conv1D."""
+    weight = module.weight
+    assert isinstance(weight, nn.Parameter)
+    axis = int(isinstance(module, Conv1D)) if output else int(not isinstance(module, Conv1D))
+    module.weight = _parameter(weight.index_select(axis, places.to(weight.device)), weight)
+    if output and isinstance(module.bias, nn.Parameter):
+        module.bias = _parameter(module.bias[places.to(weight.device)], module.bias)
+    names = ("out_features", "nf") if output else ("in_features", "nx")
+    for name in names:
+        if hasattr(module, name):
+            setattr(module, name, len(places))
+
+
+def _parameter(kept: Tensor, before: nn.Parameter) -> nn.Parameter:
+    return nn.Parameter(kept.detach().clone(), requires_grad=before.requires_grad)
+
+
+def _features(module: nn.Module) -> tuple[int, int]:
+    """How many inputs and outputs a Linear or Conv1D has."""
+    weight = module.weight
+    assert isinstance(weight, Tensor)
+    outputs, inputs = reversed(weight.shape) if isinstance(module, Conv1D) else weight.shape
+    return inputs, outputs
+
+
+class _FeedingWatcher(Tap):
+    """Differentiates every head by the outputs of the modules before it."""
+
+    def __init__(self, sites: set[int]) -> None:
+        self.sites = sites
+        self.leaves: dict[str, Tensor] = {}
+        self.feeding: dict[int, Feeding] = {}
+        self.seeded = generator(0)
+
+    def weighting(self, call: AttentionCall) -> None:
+        """Write down what feeds the queries, keys and values of a call."""
+        leaves, self.leaves = self.leaves, {}
+        if call.site not in self.sites:
+            return
+        feeding: Feeding = {}
+        for what, heads in (("query", call.query), ("key", call.key), ("value", call.value)):
+            if heads is None:
+                raise UnsupportedModelError(f"The {what} of site {call.site} cannot be seen.")
+            noise = torch.randn(heads.shape, generator=self.seeded).to(heads)
+            for head in range(heads.shape[1]):
+                total = (heads[:, head] * noise[:, head]).sum()
+                gradients = torch.autograd.grad(
+                    total, list(leaves.values()), retain_graph=True, allow_unused=True
+                )
+                for name, gradient in zip(leaves, gradients, strict=True):
+                    if gradient is not None:
+                        outputs = gradient.flatten(0, -2).abs().sum(0).nonzero().flatten()
+                        feeding.setdefault((name, what), []).append(outputs)
+        self.feeding[call.site] = feeding
 
 
 def _by_site(subject: Subject, heads: Heads) -> dict[int, list[int]]:
@@ -224,17 +391,6 @@ class _ShapeRecorder(Tap):
         """Write the numbers down."""
         shared, width = call.value.shape[1], call.value.shape[3]
         self.shapes[call.site] = (call.probs.shape[1], shared, width)
-
-
-def _check_longer(subject: Subject, smaller: Subject, heads: Heads) -> None:
-    """Compare once more on an input twice as long: nothing may have fitted the probe by chance."""
-    longer = _longer(probe(subject.model))
-    difference = off_by(smaller, longer, silenced_answer(subject, longer, heads))
-    if not difference <= ROUNDING * subject.anatomy.tolerance:
-        raise UnsupportedModelError(
-            f"{type(subject.model).__name__} without these heads is off by {difference:.2g} on a "
-            "longer input, so it is refused."
-        )
 
 
 def _longer(inputs: Inputs) -> Inputs:

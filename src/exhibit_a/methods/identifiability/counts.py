@@ -1,8 +1,17 @@
-"""Was this attention the only one possible, and from which length on is it not?
+"""Counts the ways in which every attention row could have been different.
 
-``attention_identifiability`` counts the dimensions in which every row of a trace could have moved:
-with the same output; and the same sum; and no negative weight; and as the model's keys could have
-produced it (``freedom.py`` has the mathematics; Brunner et al., 2020; Bhardwaj et al., 2021).
+The more we know about where a row comes from, the fewer rows are left that give the same output.
+For a row a over the keys S it sees, with values V and keys K, the dimension of what is left is
+counted under one demand after the other (Brunner et al., 2020; Bhardwaj et al., 2021):
+
+1. the output is the same, a′V = aV:                                   |S| − rank V
+2. and the weights keep their sum:                                     |S| − rank [V, 1]
+3. and none is negative: as before, because softmax weights are positive. Weights that are exactly
+   zero are held at zero; the count is that of the face on which the row lies.
+4. and the model's own keys can produce them, a′ = softmax(Kq′). What is left, close to a, is what
+   moves of q do to the row and not to its output (``key_moves.py``).
+
+The last demand is counted for small moves; rows far away that meet it too are not counted.
 ``identifiability_by_length`` measures the first of these for growing beginnings of one text.
 """
 
@@ -10,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
@@ -21,9 +30,21 @@ from exhibit_a.methods.identifiability.effective import (
     effective_attention,
     with_padding,
 )
-from exhibit_a.methods.identifiability.freedom import Freedom, degrees_of_freedom
+from exhibit_a.methods.identifiability.key_moves import key_moves
+from exhibit_a.methods.identifiability.ranks import (
+    Counts,
+    HeadMaps,
+    HeadValues,
+    KeySets,
+    Tolerance,
+    key_sets,
+    ranks,
+    tolerance_for,
+    with_ones,
+)
 from exhibit_a.methods.registry import Cost, method, rows_of
-from exhibit_a.numerics.precision import to_float64
+from exhibit_a.numerics.parallel import chunk_slices, parallel_map
+from exhibit_a.numerics.precision import exact_device, returned, to_float64
 from exhibit_a.results.making import build_result
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import Options, SiteRows
@@ -33,6 +54,8 @@ from exhibit_a.trace.capture import Trace, capture
 
 DEMANDS = ("same output", "same sum", "not negative", "own keys")
 SHORTEST = 4  # tokens; below, a text is all special tokens
+
+WORKSPACE = 2**23  # bytes of float64 that a thread works on at a time, if more than one row
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -81,6 +104,7 @@ def attention_identifiability(trace: Trace) -> AttentionIdentifiability:
         for site, counts in zip(trace.sites, by_site, strict=True)
         if counts.generated is None
     ]
+    counted: Options = {name: tuple(vars(c)[name] for c in by_site) for name in vars(by_site[0])}
     checks: dict[str, float | str] = {
         "computed in": f"float64; the model in {str(trace.values[0].dtype).removeprefix('torch.')}",
         "key-aware count": "local: about small moves of the query vector",
@@ -95,12 +119,7 @@ def attention_identifiability(trace: Trace) -> AttentionIdentifiability:
         trace,
         "attention_identifiability",
         checks=checks,
-        same_output=tuple(counts.same_output for counts in by_site),
-        same_sum=tuple(counts.same_sum for counts in by_site),
-        not_negative=tuple(counts.not_negative for counts in by_site),
-        generated=tuple(counts.generated for counts in by_site),
-        reach=tuple(counts.reach for counts in by_site),
-        visibility=tuple(counts.visibility for counts in by_site),
+        **counted,
     )
 
 
@@ -140,8 +159,22 @@ def identifiability_by_length(
     >>> result.nullity[:, 0].tolist()
     [0.0, 0.0, 16.0]
     """
-    available = _available(subject, text)
-    asked = _checked_lengths(subject, available, lengths)
+    inputs = subject.encode(text, truncate=True)
+    if "input_ids" not in inputs or subject.tokenizer is None:
+        raise BadRequestError("Only texts can be cut to a length, and this model reads none.")
+    available = int(inputs["input_ids"].shape[1])
+    if available < SHORTEST:
+        raise BadRequestError(
+            f"The text is too short to be cut: it has {available} tokens, and beginnings have "
+            f"{SHORTEST} or more. Give a longer one."
+        )
+    asked = _steps(subject, available) if lengths is None else sorted(set(lengths))
+    beyond = [length for length in asked if not SHORTEST <= length <= available]
+    if beyond or not asked:
+        raise BadRequestError(
+            f"The text can be cut to {SHORTEST} to {available} tokens; "
+            f"{beyond[0] if beyond else 'nothing'} was asked for."
+        )
     results = [effective_attention(_beginning(subject, text, length)) for length in asked]
     widths = tuple(site.d_head for site in results[-1].sites)
     change = "largest change of a head's output"
@@ -187,31 +220,6 @@ def _site_means(result: EffectiveAttention, name: str) -> Float[Tensor, " site"]
     return torch.stack(means)
 
 
-def _checked_lengths(subject: Subject, available: int, lengths: Sequence[int] | None) -> list[int]:
-    """The lengths asked for, or those of our choice, within what the text has."""
-    if available < SHORTEST:
-        raise BadRequestError(
-            f"The text is too short to be cut: it has {available} tokens, and beginnings have "
-            f"{SHORTEST} or more. Give a longer one."
-        )
-    asked = _steps(subject, available) if lengths is None else sorted(set(lengths))
-    beyond = [length for length in asked if not SHORTEST <= length <= available]
-    if beyond or not asked:
-        raise BadRequestError(
-            f"The text can be cut to {SHORTEST} to {available} tokens; "
-            f"{beyond[0] if beyond else 'nothing'} was asked for."
-        )
-    return asked
-
-
-def _available(subject: Subject, text: str) -> int:
-    """The number of tokens of a text, as far as the model takes them."""
-    inputs = subject.encode(text, truncate=True)
-    if "input_ids" not in inputs or subject.tokenizer is None:
-        raise BadRequestError("Only texts can be cut to a length, and this model reads none.")
-    return int(inputs["input_ids"].shape[1])
-
-
 def _steps(subject: Subject, available: int) -> list[int]:
     """A dozen lengths up to that of the text, and those around the width of the heads."""
     even = torch.linspace(min(8, available), available, 12).round().long().tolist()
@@ -229,23 +237,106 @@ def _beginning(subject: Subject, text: str, length: int) -> Trace:
     return capture(subject, inputs, keep=("attention", "values"))
 
 
-def _counted(trace: Trace, site: Site) -> Freedom:
+def _counted(trace: Trace, site: Site) -> "Freedom":
     """The freedom of every row of one site; rows of padding are marked."""
     real = trace.queries_of(site.index).real.to(trace.attention[site.index].device)
-    keys = None if NO_PRODUCT in site.variants else trace.keys[site.index]
     freedom = degrees_of_freedom(
         trace.attention[site.index][:, real],
         trace.values[site.index],
-        keys,
+        None if NO_PRODUCT in site.variants else trace.keys[site.index],
         trace.visible[site.index][real],
     )
-    keyed = (freedom.generated, freedom.reach, freedom.visibility)
-    return Freedom(
-        with_padding(freedom.same_output, real, PADDING),
-        with_padding(freedom.same_sum, real, PADDING),
-        with_padding(freedom.not_negative, real, PADDING),
-        *(
-            None if rows is None else with_padding(rows, real, filler)
-            for rows, filler in zip(keyed, (PADDING, PADDING, torch.nan), strict=True)
-        ),
-    )
+    fillers = {name: torch.nan if name == "visibility" else PADDING for name in vars(freedom)}
+    padded: Options = {
+        name: None if rows is None else with_padding(rows, real, fillers[name])
+        for name, rows in vars(freedom).items()
+    }
+    return Freedom(**padded)
+
+
+@dataclass(frozen=True, eq=False)
+class Freedom:
+    """Dimensions left to every row under each demand, from the weakest to the strongest."""
+
+    same_output: Counts
+    same_sum: Counts
+    not_negative: Counts
+    generated: Counts | None  # None without keys, as the next two
+    reach: Counts | None  # dimensions in which the keys can move the row
+    visibility: Float[Tensor, "head query"] | None  # least visible such move over the most visible
+
+
+def degrees_of_freedom(
+    attention: HeadMaps,
+    values: Float[Tensor, "head key d_head"],
+    keys: Float[Tensor, "head key d_query"] | None,
+    visible: Bool[Tensor, "query key"],
+    *,
+    rtol: float | None = None,
+    dtype: torch.dtype | None = None,
+) -> Freedom:
+    """Count, for every row of every head, the dimensions in which it could have been different.
+
+    ``dtype`` is the precision the model computed in, where it is not that of ``values``.
+    """
+    device, precision = attention.device, dtype or values.dtype
+    place = exact_device(device)
+    attention, values, visible = attention.to(place), values.to(place), visible.to(place)
+    sets = key_sets(visible)
+    if not len(visible):
+        none = torch.zeros(len(attention), 0, dtype=torch.long, device=device)
+        no_rows = returned(to_float64(none), device)
+        keyed = (none, none, no_rows) if keys is not None else (None, None, None)
+        return Freedom(none, none, none, *keyed)
+
+    def count_heads(heads: slice) -> list[Tensor]:
+        weights = to_float64(attention[heads]).masked_fill(~visible, 0)
+        exact_values = to_float64(values[heads])
+        summed = with_ones(exact_values, sets)
+        plain = tolerance_for(precision, values.shape[-1], rtol)
+        wider = tolerance_for(precision, summed.shape[-1], rtol)
+        same_output = _nullity(exact_values, sets, plain)  # step 1
+        same_sum = _nullity(summed, sets, wider)  # step 2
+        not_negative = _on_its_face(weights, summed, sets, wider, same_sum)  # step 3
+        if keys is None:
+            return [same_output, same_sum, not_negative]
+        line = tolerance_for(precision, max(values.shape[-1], keys.shape[-1]), rtol)
+        exact_keys = to_float64(keys[heads])
+        at_a_time = max(1, WORKSPACE // (len(weights) * _bytes_of_moves(values, keys)))
+        row_runs = zip(
+            torch.split(weights, at_a_time, dim=1), torch.split(visible, at_a_time), strict=True
+        )
+        moves = [  # step 4
+            key_moves(rows, seen, exact_values, exact_keys, line) for rows, seen in row_runs
+        ]
+        generated, reach, visibility = (torch.cat(runs, 1) for runs in zip(*moves, strict=True))
+        return [same_output, same_sum, not_negative, generated, reach, visibility]
+
+    bytes_per_head = 8 * attention[0].numel()
+    if keys is not None:
+        bytes_per_head += values.shape[1] * _bytes_of_moves(values, keys)
+    head_runs = chunk_slices(len(attention), max(1, WORKSPACE // bytes_per_head), place)
+    by_run = parallel_map(count_heads, head_runs, place)
+    counts = [returned(torch.cat(runs), device) for runs in zip(*by_run, strict=True)]
+    return Freedom(*counts, *[None] * (6 - len(counts)))
+
+
+def _bytes_of_moves(values: Tensor, keys: Tensor) -> int:
+    """What kkᵀ and vkᵀ of one key, or of one row, take in float64."""
+    return 8 * keys.shape[-1] * (keys.shape[-1] + values.shape[-1])
+
+
+def _nullity(values: HeadValues, sets: KeySets, tolerance: Tolerance) -> Counts:
+    """The number of keys that a row sees, without the rank of their values."""
+    return (sets.size - ranks(values, sets, tolerance).rank)[:, sets.of_row]
+
+
+def _on_its_face(
+    weights: HeadMaps, summed: HeadValues, sets: KeySets, tolerance: Tolerance, same_sum: Counts
+) -> Counts:
+    """As ``same_sum``, but over the keys that a row gives any weight."""
+    used, counts = weights > 0, same_sum.clone()
+    has_zeros = (used != sets.member[sets.of_row]).any(-1).any(-1)
+    for head in has_zeros.nonzero().flatten().tolist():
+        counts[head] = _nullity(summed[head : head + 1], key_sets(used[head]), tolerance)[0]
+    return counts

@@ -17,25 +17,26 @@ from weakref import WeakKeyDictionary
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
-from exhibit_a.errors import BadRequestError
-from exhibit_a.methods.identifiability.losses import Losses
-from exhibit_a.methods.identifiability.projection import Convention, Measured, project
+from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.methods.identifiability.projection import Convention, Measured, Projection, project
 from exhibit_a.methods.identifiability.ranks import (
     Tolerance,
     singular_values,
     surely_independent,
     tolerance_for,
 )
-from exhibit_a.methods.identifiability.value_bias import value_bias as observed_bias
 from exhibit_a.methods.registry import Cost, method, rows_of, token_method
 from exhibit_a.numerics.parallel import one_thread
-from exhibit_a.numerics.precision import returned, to_float64
+from exhibit_a.numerics.precision import exact_device, returned, to_float64
 from exhibit_a.results.making import build_result
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
-from exhibit_a.shapes import SiteHeads, SiteMap, SiteRows
+from exhibit_a.shapes import SharedValues, SiteHeads, SiteMap, SiteRows
 from exhibit_a.subject.anatomy import Site
+from exhibit_a.subject.guard import frozen_eval, here_only, hooked
+from exhibit_a.subject.tap import Tap, shared_to_all
 from exhibit_a.subject.weights import Stamp
 from exhibit_a.trace.answer_rows import one_stack, readout_rows
 from exhibit_a.trace.capture import Trace
@@ -50,6 +51,8 @@ DeficientHeads = dict[int, Float[Tensor, "_d_head _direction"]]  # U·S of the W
 
 _Examined = tuple[tuple[Stamp, tuple[Site, ...]], list[DeficientHeads]]  # weights, and what of them
 _known_deficient: "WeakKeyDictionary[nn.Module, _Examined]" = WeakKeyDictionary()
+
+HeadBias = Float[Tensor, "_head _d_head"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -400,3 +403,102 @@ def _checks(
     if deficient:
         checks["rank-deficient W_O"] = f"V·W_O used at (site, head) {deficient}"
     return checks
+
+
+@dataclass(frozen=True, eq=False)
+class Lost:
+    """What a projection took from its maps; heads in which no row is free lose nothing."""
+
+    null_fraction: Float[Tensor, "*site head query"]  # length of the null part over the whole
+    moved: Float[Tensor, "*site head query"]  # half the sum of |raw − effective|
+    pearson: Float[Tensor, "*site head"]  # over the pairs that can see each other
+
+
+class Losses:
+    """A measure for ``project``: what the maps lose, from five numbers of each row.
+
+    They are the sum and the length of the raw row a, the sum of the effective row e, and the length
+    and the absolute sum of a − e, taken while the rows are in the cache.
+    """
+
+    def __init__(self, attention: Float[Tensor, "*site head query key"]) -> None:
+        rows = attention.flatten(0, -3).shape[:2]
+        place = exact_device(attention.device)
+        self._numbers = torch.zeros(5, *rows, dtype=torch.float64, device=place)
+
+    def __call__(self, part: Measured) -> None:
+        """Note the five numbers of some rows."""
+        raw, kept, null = part.raw, part.kept, part.null
+        numbers = (
+            raw.sum(-1),
+            torch.linalg.vector_norm(raw, dim=-1),
+            kept.sum(-1),
+            torch.linalg.vector_norm(null, dim=-1),
+            null.abs().sum(-1),
+        )
+        for rows, number in zip(self._numbers, numbers, strict=True):
+            rows[part.heads, part.rows] = to_float64(number)
+
+    def of(self, projection: Projection) -> Lost:
+        """What the projection took, once it is done."""
+        shape, place = projection.rank.shape, projection.rank.device
+        raw_sum, length, kept_sum, null_length, null_sum = self._numbers.reshape(5, *shape)
+        # A row times its projection is ‖row‖² − ‖null part‖², the projection's own square.
+        raw, kept = length.square().sum(-1), (length.square() - null_length.square()).sum(-1)
+        raw_total, kept_total = raw_sum.sum(-1), kept_sum.sum(-1)
+        pairs = int(projection.keys_seen.sum())  # that can see each other
+        covariance = kept - raw_total * kept_total / pairs
+        variances = (raw - raw_total**2 / pairs) * (kept - kept_total**2 / pairs)
+        pearson = covariance / variances.clamp_min(0).sqrt()
+        free = (projection.nullity > 0).any(-1).to(pearson.device)
+        return Lost(
+            returned(null_length / torch.where(length > 0, length, 1.0), place),
+            returned(null_sum / 2, place),
+            returned(torch.where(free, pearson, 1.0), place),
+        )
+
+
+@torch.no_grad()
+def observed_bias(trace: Trace) -> tuple[HeadBias, ...]:
+    """The part of the values of every site and head that does not depend on the input.
+
+    Values are usually a linear map of the hidden states plus a bias, but where that map is differs:
+    a Linear of its own, a third of a fused one, every third slice of another. So it is observed:
+    when every Linear returns what it would for an input of zeros, the values are the bias.
+    """
+    recorder, model = _ValueRecorder(trace), trace.model
+    linear = [module for module in model.modules() if isinstance(module, nn.Linear | Conv1D)]
+    with (
+        frozen_eval(model),
+        hooked([module.register_forward_hook(here_only(_bias_only)) for module in linear]),
+        trace.subject.tapping(recorder, fused=trace.fused),
+    ):
+        model(**trace.inputs)
+    return tuple(recorder.biases)
+
+
+class _ValueRecorder(Tap):
+    """Keeps the values of every site, which must be the same for every key."""
+
+    def __init__(self, trace: Trace) -> None:
+        self.sites = trace.sites
+        self.biases: list[Tensor] = []
+
+    def values(self, site: int, value: SharedValues) -> None:
+        """Keep the values of the first key, if all keys agree."""
+        first = value[:, :, :1]
+        if not torch.allclose(
+            value, first.expand_as(value), rtol=0, atol=1e-6 + 1e-4 * float(first.abs().amax())
+        ):
+            raise NotComputableError(
+                f"The values of site {site} are not a linear map plus a bias, so there is no bias "
+                'to leave out; use value_bias="include".'
+            )
+        self.biases.append(shared_to_all(first, self.sites[site].heads)[0, :, 0].clone())
+
+
+def _bias_only(module: nn.Module, _: tuple[object, ...], output: Tensor) -> Tensor:
+    """A hook that puts the output for an input of zeros in place of the output."""
+    if module.bias is None:
+        return torch.zeros_like(output)
+    return module.bias.to(output.dtype).expand_as(output)  # type: ignore[operator]

@@ -28,7 +28,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from exhibit_a.methods.identifiability.key_sets import Block, KeySets
+from exhibit_a.methods.identifiability.ranks import Block, KeySets
 
 
 @dataclass(frozen=True, eq=False)

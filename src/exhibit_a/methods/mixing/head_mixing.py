@@ -9,6 +9,9 @@ EACL 2021). Here the two are compared for every head:
 3. they are compared row by row over the positions that either of them can reach, and averaged.
 
 The head's output is what it averaged, or that times its rows of the output projection.
+
+Hidden token attribution moves the same tokens in the same directions and only looks elsewhere:
+where a model has one stack, ``hidden_and_heads`` reads both off the same derivatives.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,9 +23,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhibit_a.errors import NotComputableError
-from exhibit_a.methods.mixing.hidden_attribution import contributions
-from exhibit_a.methods.mixing.probing import Probing
-from exhibit_a.methods.mixing.pushforward import lengths_of, push_to_heads
+from exhibit_a.methods.mixing.hidden_attribution import (
+    HiddenAttribution,
+    LayerLengths,
+    assembled,
+    contributions,
+    hidden_attribution,
+)
+from exhibit_a.methods.mixing.pushforward import Probing, lengths_of, push_to_all, push_to_heads
 from exhibit_a.methods.registry import Cost, method
 from exhibit_a.numerics.correlation import pearson, spearman
 from exhibit_a.numerics.distances import FARTHEST, jensen_shannon, total_variation
@@ -238,3 +246,33 @@ def _projection(trace: Trace, site: Site) -> Float[Tensor, "head d_head d_model"
             'Use output="averaged".'
         )
     return weight
+
+
+def hidden_and_heads(
+    trace: Trace, *, probes: int, seed: int = 0
+) -> tuple[HiddenAttribution, HeadMixing]:
+    """What ``hidden_attribution`` and ``head_mixing`` give, for the cost of one of them."""
+    trace = trace.keeping("attention", "hidden")
+    if len(trace.sequences) > 1:
+        return (
+            hidden_attribution(trace, probes=probes, seed=seed),
+            head_mixing(trace, probes=probes, seed=seed),
+        )
+    (stack,) = trace.sequences
+    probing = Probing(probes, seed)
+    probing.check(trace.stack_inputs[stack].shape[-1])
+    places = probing.positions(trace, stack)
+    push, layers = push_to_all(trace), len(trace.layers)
+    changes = probing.changes(push.entry, places)
+    at_layers = LayerLengths(push, changes, places, keep_directions=True, layers=layers)
+    at_heads = HeadLengths(trace, trace.sites, {stack: places}, stack, "averaged")
+    for run in push.chunks(len(changes)):
+        tangents, sources = changes.within(run, push.entry.detach())
+        pushed = push(tangents)
+        at_layers.add(run, sources, pushed[:layers])
+        at_heads.add(sources, pushed[layers:])
+    checks = {f"{name}_{stack}": value for name, value in push.checks.items()}
+    return (
+        assembled(trace, push, probing, at_layers.norms(sketch=True), (stack, stack)),
+        compared_maps(trace, at_heads.shares(), checks, probing),
+    )

@@ -27,9 +27,10 @@ from scipy.special import ndtr, stdtrit
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError
-from exhibit_a.methods.mixing.probing import Changes, Probing
 from exhibit_a.methods.mixing.pushforward import (
-    EachPushed,
+    Changes,
+    Probing,
+    Pushed,
     Pushforward,
     lengths_of,
     push_to_layers,
@@ -48,7 +49,6 @@ from exhibit_a.trace.targets import Target
 Norm = Literal["frobenius", "spectral", "times_input"]
 
 Mixing = Float[Tensor, "layer target source"]
-EachMixing = Float[Tensor, "batch layer target source"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -150,7 +150,11 @@ def hidden_attribution(
     trace = trace.keeping("hidden")
     probing = Probing(probes, seed, special)
     probing.check(trace.stack_inputs[source].shape[-1])
-    _check_norm(norm, probes)
+    if norm == "spectral" and probes is not None:
+        raise BadRequestError(
+            "The largest singular value cannot be estimated from a few probes without bias; "
+            "use probes=None with the spectral norm."
+        )
     targets, sources = (probing.positions(trace, name) for name in (stack, source))
     push = push_to_layers(trace, source, stack, many=probing.exact)
     measured = _measured(push, probing, sources, targets, norm)
@@ -175,7 +179,11 @@ def assembled(
     inputs = push.entry[0, sources].detach() if stack == source else None
     norms = _with_input(norms, inputs, norm)
     error = torch.cat([torch.zeros_like(error[:1]), error])
-    _require_finite(norms, trace)
+    if not bool(norms.isfinite().all()):
+        raise BrokenInvariantError(
+            f"A derivative of {type(trace.subject.model).__name__} is NaN or infinite; no numbers "
+            "are given. Load the model in a wider dtype."
+        )
     dtype = torch.promote_types(push.entry.dtype, torch.float32)
     names = trace.token_names
     return build_result(
@@ -236,17 +244,6 @@ def by_distance(
     return total, torch.bincount(distance, minlength=count).to(contribution.dtype)
 
 
-def estimated_norms(
-    push: Pushforward, changes: Changes, targets: Sequence[int], *, sketch: bool
-) -> tuple[EachMixing, EachMixing]:
-    """‖J‖ of every layer, target and source, and the standard error of the contributions."""
-    lengths = LayerLengths(push, changes, targets, keep_directions=sketch)
-    for run in push.chunks(len(changes)):
-        tangents, source = changes.within(run, push.entry.detach())
-        lengths.add(run, source, push.each(tangents))
-    return lengths.norms(sketch=sketch)
-
-
 class LayerLengths:
     """‖J q‖² of every layer, target and source: for every direction, or summed over all of them."""
 
@@ -262,19 +259,19 @@ class LayerLengths:
         self.changes, self.targets, self.keep = changes, targets, keep_directions
         self.width = push.entry.shape[-1]
         self.kept = changes.directions.shape[1] if keep_directions else 1
-        self.shape = (len(push.entry), layers or len(push.stand_ins), len(targets))
+        self.shape = (layers or len(push.stand_ins), len(targets))
         rows = len(changes.sources) * self.kept
         self.table = torch.zeros(rows, *self.shape, dtype=torch.float64)
 
-    def add(self, run: slice, source: Tensor, pushed: Sequence[EachPushed]) -> None:
+    def add(self, run: slice, source: Tensor, pushed: Sequence[Pushed]) -> None:
         """Count what a run of tangents did at every layer (step 1)."""
         rows = torch.arange(run.start, run.stop) if self.keep else source
         lengths = [lengths_of(states)[..., self.targets] for states in pushed]
-        self.table.index_add_(0, rows, to_float64(torch.stack(lengths, 2)).square().cpu())
+        self.table.index_add_(0, rows, to_float64(torch.stack(lengths, 1)).square().cpu())
 
-    def norms(self, *, sketch: bool) -> tuple[EachMixing, EachMixing]:
+    def norms(self, *, sketch: bool) -> tuple[Mixing, Mixing]:
         """‖J‖ of every layer, target and source, and the standard error of the contributions."""
-        squares = self.table.reshape(-1, self.kept, *self.shape).permute(1, 2, 3, 4, 0)
+        squares = self.table.reshape(-1, self.kept, *self.shape).permute(1, 2, 3, 0)
         norms = (squares.sum(0) * self.width / self.changes.directions.shape[1]).sqrt()  # step 2
         return norms, jackknife(squares, self.width) if sketch else torch.zeros_like(norms)
 
@@ -308,8 +305,11 @@ def _measured(
     changes = probing.changes(push.entry, sources)
     if norm == "times_input":
         changes = changes.scaled(push.entry[0, sources].detach())
-    norms, error = estimated_norms(push, changes, targets, sketch=not probing.exact)
-    return norms[0], error[0]
+    lengths = LayerLengths(push, changes, targets, keep_directions=not probing.exact)
+    for run in push.chunks(len(changes)):
+        tangents, source = changes.within(run, push.entry.detach())
+        lengths.add(run, source, push(tangents))
+    return lengths.norms(sketch=not probing.exact)
 
 
 def _spectral_norms(push: Pushforward, sources: Sequence[int], targets: Sequence[int]) -> Mixing:
@@ -344,27 +344,9 @@ def _with_input(
     return torch.cat([torch.diag(to_float64(first).to(norms)).unsqueeze(0), norms])
 
 
-def _require_finite(norms: Mixing, trace: Trace) -> None:
-    """Refuse derivatives with which nothing can be computed."""
-    if not bool(norms.isfinite().all()):
-        raise BrokenInvariantError(
-            f"A derivative of {type(trace.subject.model).__name__} is NaN or infinite; no numbers "
-            "are given. Load the model in a wider dtype."
-        )
-
-
 def _known_stack(trace: Trace, stack: str | None) -> str:
     """The stack asked for, or the one that reads the input."""
     stack = stack or main_stack(trace.sites)
     if stack not in trace.sequences:
         raise BadRequestError(f"There is no stack {stack!r}; found {', '.join(trace.sequences)}.")
     return stack
-
-
-def _check_norm(norm: Norm, probes: int | None) -> None:
-    """Refuse what cannot be estimated."""
-    if norm == "spectral" and probes is not None:
-        raise BadRequestError(
-            "The largest singular value cannot be estimated from a few probes without bias; "
-            "use probes=None with the spectral norm."
-        )

@@ -1,12 +1,17 @@
 """Computes how everything in a model changes when one of its input tokens changes (forward mode).
 
-That is a Jacobian times a vector: forward mode. Few models offer it (kernels lack the rule, tracing
-takes seconds), but all can be differentiated backwards, and transposing twice is forward mode:
+A change is a direction at one token of a stack's input. The exact mode takes all d directions at
+every token; a sketch takes a few random ones, the probes, which are orthonormal at every token.
+Padding is never changed and never looked at; special tokens are both unless they are left out.
+
+What a change does is a Jacobian times a vector: forward mode. Few models offer it (kernels lack the
+rule, tracing takes seconds), but all can be differentiated backwards, and transposing twice is
+forward mode:
 
 1. The model runs again from x, the input of a stack's first layer. Whatever is watched (hidden
    states, head outputs) is recorded on the way; what comes after the last of them is not run.
-   Curved kernels are replaced by their tangents (``tangent_kernels.py``) and, where many changes
-   are to be pushed, what follows attention in a layer by matrices (``folding.py``).
+   Curved kernels are replaced by their tangents and, where many changes are to be pushed, what
+   follows attention in a layer by matrices (``folding.py``).
 2. Backwards once: g(u) = Σₖ Jₖᵀuₖ, with one stand-in uₖ for every watched output k; g is linear.
 3. Backwards through g: along a change v of x it gives Jₖv, for every k in one pass and for many v
    at a time (vmap). Thanks to step 1 only products and sums occur there.
@@ -16,17 +21,15 @@ takes seconds), but all can be differentiated backwards, and transposing twice i
 
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from exhibit_a.errors import BrokenInvariantError, NotComputableError, first_line
-from exhibit_a.methods.mixing.folding import Fold, side_by_side
-from exhibit_a.methods.mixing.probing import Tangents
-from exhibit_a.methods.mixing.tangent_kernels import FirstOrder
+from exhibit_a.errors import BadRequestError, BrokenInvariantError, NotComputableError, first_line
+from exhibit_a.methods.mixing.folding import FirstOrder, Fold, side_by_side
 from exhibit_a.numerics.precision import to_float64
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Context
@@ -34,22 +37,113 @@ from exhibit_a.subject.anatomy import first_hidden
 from exhibit_a.subject.guard import Forward, StopEarly, frozen_eval
 from exhibit_a.subject.packing import wrap_layers
 from exhibit_a.subject.tap import AttentionCall, Tap
+from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.passes import Pass, hidden_of_output
+
+Tangents = Float[Tensor, "tangent token d_model"]
 
 ROWS = 1024  # tangents × tokens in one pass: the widest activations still fit into a CPU's cache
 FOLDED_BYTES = 2**30  # what matrices in the place of layers may take
 
 Pushed = Float[Tensor, "tangent ..."]
-EachPushed = Float[Tensor, "tangent batch ..."]
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """Every direction at every source token, one after the other."""
+
+    directions: Float[Tensor, "source direction d_model"]
+    sources: Sequence[int]
+    scale: Float[Tensor, "source d_model"] | None = None
+
+    def scaled(self, scale: Float[Tensor, "source d_model"]) -> "Changes":
+        """The same changes with every component multiplied by what stands at the source."""
+        return replace(self, scale=scale)
+
+    def __len__(self) -> int:
+        return len(self.sources) * self.directions.shape[1]
+
+    def within(self, run: slice, like: Tensor) -> tuple[Tangents, Int[Tensor, " tangent"]]:
+        """The changes of a run as tangents of ``like``, and the source each belongs to."""
+        number = torch.arange(run.start, run.stop)
+        source, direction = number // self.directions.shape[1], number % self.directions.shape[1]
+        places = torch.tensor(self.sources)[source]
+        tangents = like.new_zeros(len(number), *like.shape[1:])
+        unit = self.directions[source, direction].to(like)
+        scaled = unit if self.scale is None else unit * self.scale[source.to(like.device)]
+        tangents[torch.arange(len(number)), places] = scaled
+        return tangents, source
+
+
+@dataclass(frozen=True)
+class Probing:
+    """How the changes are chosen: all of them without ``probes``, else as many random ones."""
+
+    probes: int | None
+    seed: int = 0
+    special: bool = True  # whether special tokens take part
+
+    @property
+    def exact(self) -> bool:
+        """Whether all directions are pushed."""
+        return self.probes is None
+
+    def check(self, width: int) -> None:
+        """Refuse a number of probes that says nothing, or exceeds the number of directions."""
+        if self.probes is not None and not 2 <= self.probes <= width:
+            raise BadRequestError(
+                f"{self.probes} probes were asked for; 2 to {width} (the model's width) make "
+                "sense, and probes=None is exact."
+            )
+
+    def positions(self, trace: Trace, stack: str) -> list[int]:
+        """The positions of a stack that take part."""
+        sequence = trace.sequences[stack]
+        kept = sequence.real if self.special else sequence.real & ~sequence.special
+        if not bool(kept.any()):
+            raise BadRequestError("The text has none but special tokens; use special=True.")
+        return [int(place) for place in kept.nonzero()]
+
+    def changes(self, entry: Tensor, sources: Sequence[int]) -> Changes:
+        """Unit changes of ``entry``, the input of a stack, at every source."""
+        width = entry.shape[-1]
+        if self.probes is None:
+            return Changes(torch.eye(width).expand(len(sources), -1, -1), sources)
+        return Changes(orthonormal(len(sources), self.probes, width, self.seed), sources)
+
+    @property
+    def used_seed(self) -> int | None:
+        """The seed, if anything depends on it: without probes nothing does."""
+        return None if self.exact else self.seed
+
+    def checks(self, **measured: float) -> dict[str, float | str]:
+        """How the changes were chosen, around what was measured with them."""
+        return {
+            "probes": "all" if self.probes is None else self.probes,
+            **measured,
+            "padding": "excluded",
+            "special_tokens": "kept" if self.special else "excluded",
+        }
+
+
+def orthonormal(
+    sources: int, count: int, width: int, seed: int
+) -> Float[Tensor, "source direction d_model"]:
+    """Random orthonormal directions for every source; the same for the same seed."""
+    drawn = torch.randn(sources, width, count, generator=generator(seed), dtype=torch.float64)
+    basis, triangle = torch.linalg.qr(drawn)
+    signs = triangle.diagonal(dim1=1, dim2=2).sign()  # without them the basis is not uniform
+    uniform: Tensor = basis * signs.unsqueeze(1)
+    return uniform.mT
 
 
 @dataclass(frozen=True, eq=False)
 class Pushforward:
     """Derivatives of watched outputs along changes of one stack's input."""
 
-    entry: Float[Tensor, "batch token d_model"]
+    entry: Float[Tensor, "1 token d_model"]
     stand_ins: tuple[Tensor, ...]
-    transposed: Float[Tensor, "batch token d_model"]  # g(u), with its graph
+    transposed: Float[Tensor, "1 token d_model"]  # g(u), with its graph
     parity: float  # how far the states differ from those that were recorded
     adjoint_gap: float  # how far derivatives forwards differ from those backwards
     folded: bool
@@ -65,12 +159,9 @@ class Pushforward:
         }
 
     def __call__(self, tangents: Tangents) -> list[Pushed]:
-        """Jₖv of one text, for every watched output k and every tangent v."""
-        return [pushed.squeeze(1) for pushed in self.each(tangents)]
-
-    def each(self, tangents: Tangents) -> list[EachPushed]:
-        """Jₖv for every watched output k and every tangent v, made in all texts of the batch."""
-        return _push(self.transposed, self.stand_ins, tangents)
+        """Jₖv for every watched output k and every tangent v."""
+        pushed = _push(self.transposed, self.stand_ins, tangents)
+        return [derivative.squeeze(1) for derivative in pushed]
 
     def chunks(self, count: int) -> Iterator[slice]:
         """Runs of as many tangents as are best pushed together."""
@@ -237,7 +328,7 @@ def _starting_from(
 
 def _transposed(
     outputs: list[Tensor], entry: Tensor, stand_ins: tuple[Tensor, ...], create_graph: bool = False
-) -> Float[Tensor, "batch token d_model"]:
+) -> Float[Tensor, "1 token d_model"]:
     """g(u); outputs that ``entry`` does not reach have no part in it."""
     pairs = zip(outputs, stand_ins, strict=True)
     pairs_reached = [(output, stand_in) for output, stand_in in pairs if output.requires_grad]
@@ -250,13 +341,16 @@ def _transposed(
 
 def _push(
     transposed: Tensor, stand_ins: tuple[Tensor, ...], tangents: Tangents
-) -> list[EachPushed]:
-    """Step 3: Jₖv for every tangent v, made in all texts of the batch."""
+) -> list[Float[Tensor, "tangent 1 ..."]]:
+    """Step 3: Jₖv for every tangent v."""
 
     def push(tangent: Tensor) -> tuple[Tensor, ...]:
-        in_every_text = tangent.expand_as(transposed)
         return torch.autograd.grad(
-            transposed, stand_ins, in_every_text, retain_graph=True, materialize_grads=True
+            transposed,
+            stand_ins,
+            tangent.expand_as(transposed),
+            retain_graph=True,
+            materialize_grads=True,
         )
 
     return list(side_by_side(push, tangents))

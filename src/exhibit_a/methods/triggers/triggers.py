@@ -8,7 +8,10 @@ Adversarial triggers (Hao et al., AAAI 2021):
 2. a pattern is both pairs, or only the first where the second is much weaker, without the tokens
    that the tokenizer added;
 3. insert the tokens of a pattern into other examples, in the same segment at the same relative
-   position, and count how many of each class are still answered correctly.
+   position, and count how many of each class are still answered correctly. A place is a segment
+   and a share of its length, so that it means the same in texts of every length. Where a text has
+   fewer segments, the last one takes the token; a text that becomes too long for the model is cut
+   at the end of the segment that grew.
 
 A drop proves nothing about attribution unless other tokens do less. So every attack is repeated
 with two controls in the same places: tokens drawn at random from the texts themselves, and the
@@ -28,7 +31,6 @@ from exhibit_a.examples import read_examples
 from exhibit_a.examples.labels import classes_of, limited
 from exhibit_a.methods.attribution.path_integral import WALK, attribute_classes
 from exhibit_a.methods.registry import Cost, method
-from exhibit_a.methods.triggers.insertion import Pattern, inserted, token_at, written
 from exhibit_a.numerics.intervals import wilson
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.progress import Progress
@@ -36,6 +38,7 @@ from exhibit_a.results.making import build_result
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import record_table
 from exhibit_a.shapes import Inputs
+from exhibit_a.subject.encoding import positions
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import logits_at
 from exhibit_a.trace.batches import Source, answers_of, encoded, grouped, run, stand_alone
@@ -43,9 +46,44 @@ from exhibit_a.trace.batches import Source, answers_of, encoded, grouped, run, s
 if TYPE_CHECKING:
     import pandas
 
-WEAK = 0.2  # a second pair below this share of the first is left out
-FAINT = 0.02  # patterns whose two scores are below this together are not kept
-RANDOM_DRAWS = 5
+
+@dataclass(frozen=True)
+class Settings:
+    """Which pairs and patterns are worth keeping, and what they are compared with."""
+
+    weak: float = 0.2  # a second pair below this share of the first is left out
+    faint: float = 0.02  # patterns whose two scores are below this together are not kept
+    random_draws: int = 5  # of tokens in the places of each pattern
+
+
+SETTINGS = Settings()
+
+
+@dataclass(frozen=True)
+class Inserted:
+    """One token of a pattern: where it stood, as a segment and a share of its length."""
+
+    token_id: int
+    token: str
+    segment: int
+    place: float
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """The tokens joined by the strongest edges of one example."""
+
+    tokens: tuple[Inserted, ...]
+    scores: tuple[float, float]  # of the two edges
+    site: int
+    head: int
+    predicted: int
+    example: str
+
+    @property
+    def text(self) -> str:
+        """The tokens, in their order."""
+        return " ".join(inserted.token for inserted in self.tokens)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -156,7 +194,7 @@ def find_triggers(
         scores = [integral.scores for integral in integrals]
         by_attribution += _patterns(subject, scores, ids, predicted)
         by_attention += _patterns(subject, list(batch.attention), ids, predicted, only_words=True)
-    kept = [pattern for pattern in by_attribution if sum(pattern.scores) >= FAINT]
+    kept = [pattern for pattern in by_attribution if sum(pattern.scores) >= SETTINGS.faint]
     return build_result(
         Triggers,
         subject,
@@ -165,10 +203,10 @@ def find_triggers(
         checks={
             "examples": len(data),
             "patterns below the threshold": len(by_attribution) - len(kept),
-            "threshold": FAINT,
+            "threshold": SETTINGS.faint,
         },
-        patterns=tuple(sorted(kept, key=_weakness)),
-        by_attention=tuple(sorted(by_attention, key=_weakness)),
+        patterns=_strongest_first(kept),
+        by_attention=_strongest_first(by_attention),
         labels=subject.labels,
     )
 
@@ -211,7 +249,10 @@ def attack(
     draws = torch.stack(
         [
             torch.stack(
-                [judged.accuracy(_redrawn(pattern, words, seeded)) for _ in range(RANDOM_DRAWS)]
+                [
+                    judged.accuracy(_redrawn(pattern, words, seeded))
+                    for _ in range(SETTINGS.random_draws)
+                ]
             )
             for pattern in chosen
         ]
@@ -226,7 +267,7 @@ def attack(
         settings={"count": count},
         checks={
             "examples": len(data),
-            "random draws": RANDOM_DRAWS,
+            "random draws": SETTINGS.random_draws,
             "as long as can be": judged.longest(),
         },
         before=judged.accuracy(None),
@@ -287,9 +328,10 @@ def _patterns(
         if only_words:
             pairs = content[:, None] & content
             sites = [site.masked_fill(~pairs, -torch.inf) for site in sites]
-        site, head = _strongest_head(sites)
+        site = max(range(len(sites)), key=lambda at: float(sites[at].amax()))
+        head = int(sites[site].amax((1, 2)).argmax())
         top = sites[site][head].flatten().topk(2)
-        strong = 2 if float(top.values[1]) >= WEAK * float(top.values[0]) else 1
+        strong = 2 if float(top.values[1]) >= SETTINGS.weak * float(top.values[0]) else 1
         edges = [divmod(int(at), length) for at in top.indices[:strong]]
         places = sorted({place for edge in edges for place in edge if bool(content[place])})
         if places:
@@ -297,12 +339,6 @@ def _patterns(
             scores = (float(top.values[0]), float(top.values[1]))
             patterns.append(Pattern(joined, scores, site, head, int(predicted[row]), name))
     return patterns
-
-
-def _strongest_head(sites: list[Float[Tensor, "_head query key"]]) -> tuple[int, int]:
-    """The site and head of the largest entry of all."""
-    site = max(range(len(sites)), key=lambda at: float(sites[at].amax()))
-    return site, int(sites[site].amax((1, 2)).argmax())
 
 
 def _chosen(triggers: Triggers, count: int) -> tuple[list[Pattern], list[Pattern]]:
@@ -313,15 +349,17 @@ def _chosen(triggers: Triggers, count: int) -> tuple[list[Pattern], list[Pattern
     others = _of_each_class(triggers.by_attention, count)
     if not classes or not others:
         raise BadRequestError("There are no patterns to attack with; find them on more examples.")
-    chosen = [pattern for label in sorted(classes) for pattern in classes[label]]
-    rivals = [
-        rival for label in sorted(classes) for rival in _as_many(others, label, len(classes[label]))
-    ]
+    chosen, rivals = list[Pattern](), list[Pattern]()
+    for label in sorted(classes):
+        chosen += classes[label]
+        # of the same class, or of any where it has none; each may come several times
+        pool = others.get(label) or [pattern for pool in others.values() for pattern in pool]
+        rivals += [pool[place % len(pool)] for place in range(len(classes[label]))]
     return chosen, rivals
 
 
-def _weakness(pattern: Pattern) -> float:
-    return -sum(pattern.scores)
+def _strongest_first(patterns: list[Pattern]) -> tuple[Pattern, ...]:
+    return tuple(sorted(patterns, key=lambda pattern: -sum(pattern.scores)))
 
 
 def _of_each_class(patterns: Sequence[Pattern], count: int) -> dict[int, list[Pattern]]:
@@ -334,12 +372,6 @@ def _of_each_class(patterns: Sequence[Pattern], count: int) -> dict[int, list[Pa
     return classes
 
 
-def _as_many(classes: dict[int, list[Pattern]], label: int, count: int) -> list[Pattern]:
-    """Patterns of a class, or of any where it has none; each may come several times."""
-    pool = classes.get(label) or [pattern for pool in classes.values() for pattern in pool]
-    return [pool[place % len(pool)] for place in range(count)]
-
-
 def _redrawn(pattern: Pattern, words: Tensor, seeded: torch.Generator) -> Pattern:
     """The same places with tokens drawn from the texts."""
     drawn = words[torch.randint(len(words), (len(pattern.tokens),), generator=seeded)].tolist()
@@ -347,3 +379,68 @@ def _redrawn(pattern: Pattern, words: Tensor, seeded: torch.Generator) -> Patter
         replace(token, token_id=word) for token, word in zip(pattern.tokens, drawn, strict=True)
     ]
     return replace(pattern, tokens=tuple(tokens))
+
+
+def inserted(subject: Subject, inputs: dict[str, Tensor], pattern: Pattern) -> dict[str, Tensor]:
+    """Inputs with the tokens of a pattern at the same relative places of the same segments."""
+    ids = inputs["input_ids"][0].tolist()
+    kinds = inputs["token_type_ids"][0].tolist() if "token_type_ids" in inputs else None
+    segments = _segments(written(subject, inputs).tolist())
+    for segment in reversed(range(len(segments))):
+        start, stop = segments[segment]
+        new = [
+            token for token in pattern.tokens if min(token.segment, len(segments) - 1) == segment
+        ]
+        total = stop - start + len(new)
+        taken: dict[int, int] = {}
+        for token in new:
+            at = min(round(token.place * total), total - 1)
+            while at in taken:
+                at = (at + 1) % total
+            taken[at] = token.token_id
+        old = iter(ids[start:stop])
+        ids[start:stop] = [taken[at] if at in taken else next(old) for at in range(total)]
+        if kinds is not None:
+            kinds[start:start] = [kinds[start]] * len(new)
+        ids, kinds = _cut(subject, ids, kinds, start + total)
+    longer = {"input_ids": torch.tensor([ids], device=subject.device)}
+    if kinds is not None:
+        longer["token_type_ids"] = torch.tensor([kinds], device=subject.device)
+    if "attention_mask" in inputs:
+        longer["attention_mask"] = torch.ones_like(longer["input_ids"])
+    return longer
+
+
+def token_at(subject: Subject, ids: Tensor, content: list[bool], place: int) -> Inserted:
+    """The token at a place, and where that is within its segment."""
+    segments = _segments(content)
+    segment = next(at for at, (start, stop) in enumerate(segments) if start <= place < stop)
+    start, stop = segments[segment]
+    token = subject.tokenizer.convert_ids_to_tokens(int(ids[place]))
+    return Inserted(int(ids[place]), token, segment, (place - start) / (stop - start))
+
+
+def written(subject: Subject, inputs: dict[str, Tensor]) -> Tensor:
+    """Which positions are of the text itself, and not special tokens of the tokenizer."""
+    ids = inputs["input_ids"][0]
+    return ~positions(subject.tokenizer, ids, len(ids))[1]
+
+
+def _segments(content: Sequence[bool]) -> list[tuple[int, int]]:
+    """The runs of written positions, each from its start to where it stops."""
+    segments: list[tuple[int, int]] = []
+    for place, in_text in enumerate(content):
+        if in_text and segments and segments[-1][1] == place:
+            segments[-1] = (segments[-1][0], place + 1)
+        elif in_text:
+            segments.append((place, place + 1))
+    return segments
+
+
+def _cut(
+    subject: Subject, ids: list[int], kinds: list[int] | None, stop: int
+) -> tuple[list[int], list[int] | None]:
+    """Shorten a segment at its end to what the model takes."""
+    excess = max(0, len(ids) - (subject.anatomy.max_length or len(ids)))
+    keep = [place for place in range(len(ids)) if not stop - excess <= place < stop]
+    return [ids[at] for at in keep], None if kinds is None else [kinds[at] for at in keep]

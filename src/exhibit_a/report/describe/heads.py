@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from exhibit_a.methods.heads.curve import PruningCurve
+from exhibit_a.methods.heads.curve import Pruning, PruningCurve
 from exhibit_a.methods.heads.importance import HeadImportance, HeadSimilarity
 from exhibit_a.methods.heads.patching import HeadPatching
-from exhibit_a.methods.heads.pruning import Pruning
 from exhibit_a.methods.heads.sinks import SinkDiagnosis
 from exhibit_a.methods.triggers.triggers import Attack, Triggers
 from exhibit_a.report.blocks import Blocks, Chart, Grid, Line, Rows, Series, Table
