@@ -89,7 +89,7 @@ def test_advice_comes_first_then_the_text_the_answer_the_heads_and_the_pictures(
     lines = printed(trial).splitlines()
     sections = [line for line in lines if line and not line.startswith(" ")]
     assert sections[1:5] == ["text", "answer", f"verdict: {trial.word}", "heads"]
-    assert sections[6:] == ["pictures of the text", "tree", "doubts"]
+    assert sections[6:] == ["pictures of the text", "tree", "checks"]
     assert lines[1].strip() in trial.advice
     assert lines.index("tree") <= 60  # what a person who decides needs is on one screen
 

@@ -158,7 +158,7 @@ VERBS = (Run, Resume, Summary, Diff)
 
 
 def _counting(bar: Bar, source: str | None) -> Callable[[int], None]:
-    """What is told how many examples are done; they are counted only where somebody watches."""
+    """What counts the examples that are done; all are counted only on a terminal."""
     import sys
 
     total = _counted(source) if source is not None and sys.stderr.isatty() else None
@@ -181,12 +181,12 @@ def _show(summary: "Answered", json: bool) -> None:
     print_table(title, shown, text_of=_cell)
     screen = console()
     heads = len(summary.rows) - len(rows)
-    doubts: Facts = {
+    checks: Facts = {
         **summary.counts,
         "statistics of single heads (--json)": heads,
         **summary.checks,
     }
-    screen.print(" · ".join(f"{n}: {v}" for n, v in doubts.items()), style="dim")
+    screen.print(" · ".join(f"{n}: {v}" for n, v in checks.items()), style="dim")
     screen.print(f"written to {summary.path}", soft_wrap=True)
 
 

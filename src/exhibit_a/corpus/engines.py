@@ -45,7 +45,7 @@ class Engine(Protocol):
 def engine_named(
     name: str, workers: int = 0, address: str | None = None, device: str | None = None
 ) -> Engine:
-    """The engine with this name: ``local`` with so many worker processes, or ``ray``.
+    """The engine with this name: ``local`` with ``workers`` processes, or ``ray``.
 
     ``device`` is where workers put their model.
     """

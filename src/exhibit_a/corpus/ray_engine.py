@@ -187,7 +187,7 @@ def reply_of(worker: Callable[[], Worker], window: Window) -> Reply:
 def _arriving(data: Library, at_once: int) -> Iterator[Arrived]:
     """The rows of a data set as they arrive, until the block ends.
 
-    Then nobody asks Ray any more. A thread that still did after Ray has been shut down would start
+    Then Ray is not asked any more. A thread that still did after Ray has been shut down would start
     it again, and Ray ends the whole process when that cluster is gone.
     """
     arrived: Arrived = queue.Queue(maxsize=at_once)

@@ -21,7 +21,7 @@ WORDS: dict[str, str] = {
     "baseline": "What “without it” means: no attention, an even look, a deleted word.",
     "check": (
         "A number that says how far to trust the others: parity, gap, tolerance, standard error. "
-        "The terminal lists checks as doubts."
+        "The terminal lists them last."
     ),
     "coherence": (
         "How far the rows of a head speak for the same side: 1 means all of them, 0 as many "
@@ -113,8 +113,8 @@ CHECKS: dict[str, str] = {  # that a trial carries
         "Steps between an even look and the model’s own at which the answer was asked."
     ),
     "margin with all rows permuted": (
-        "The margin of the answer when each row’s weights are dealt out to the words at "
-        "random, on average."
+        "The margin of the answer when the weights of each row are permuted among the words it "
+        "sees, on average."
     ),
     "its standard error": "How far that average may be off by chance.",
     "loss by random sets of as many heads": (

@@ -35,7 +35,7 @@ def reliance_sentences(reliance: Reliance, answer: dict[str, float]) -> list[str
         return [
             f"The model answers {now}.",
             f"If no head could choose where to look, it would answer {even}.",
-            f"If the weights were dealt out at random: {after} on average.",
+            f"With shuffled attention: {after} on average.",
         ]
     again = short_answer_name(reliance)
     top = max(answer, key=lambda label: answer[label], default="")
@@ -44,7 +44,7 @@ def reliance_sentences(reliance: Reliance, answer: dict[str, float]) -> list[str
         if name == top
         else f"The model gives {name} the probability {now}.",
         f"If no head could choose where to look, {_without_choice(reliance, answer)}.",
-        f"If the weights were dealt out at random, {again} would have {after}.",
+        f"With shuffled attention, {again} would have {after}.",
     ]
 
 

@@ -83,7 +83,7 @@ def say(content: RenderableType, *, console: Console | None = None) -> None:
 
 
 def _story(result: Result, description: Blocks, summary: Summary, length: int) -> RenderableType:
-    """A text of so many tokens, its answer and everything that was found about it."""
+    """The text, its answer and everything that was found about it."""
     title = f"Exhibit A · {result.provenance.model} · {length} tokens"
     tokens = next(iter(of_kind(description, Texts))).sequences[summary.sequence]
     advice = [(title, words(summary.advice, style="bold"))] if summary.advice else []
@@ -106,7 +106,7 @@ def _story(result: Result, description: Blocks, summary: Summary, length: int) -
             sections.append((table.title, _brief(table)))
     trees = of_kind(description, Tree)
     sections.append(("tree", _tree(trees[0]) if trees else Text("none", style="dim")))
-    sections.append(("doubts", _listed(_checks(result))))
+    sections.append(("checks", _listed(_checks(result))))
     if summary.skipped:
         reasons = _listed(f"{name}: {reason}" for name, reason in summary.skipped)
         sections.append(("not examined", reasons))

@@ -70,7 +70,7 @@ class Canvas:
     def axes(self, width: float, height: float, *, rows: bool = False) -> Axes:
         """The caller's axes, or new ones in a figure of this size, unless another was asked for.
 
-        ``rows`` says that the height is that of so many rows of text, and does not depend on the
+        ``rows`` says that the height is that of some rows of text, and does not depend on the
         width.
         """
         if self.ax is not None:
@@ -151,13 +151,13 @@ class Canvas:
         return LinearSegmentedColormap.from_list("exhibit-a", list(SEQUENTIAL / 255))
 
     def series(self, count: int) -> list[str]:
-        """Colours for so many things without an order."""
+        """Colours for things without an order."""
         if self.cmap is not None:
             return self.shades(count)
         return [SERIES[place % len(SERIES)] for place in range(count)]
 
     def shades(self, count: int) -> list[str]:
-        """Colours for so many things in order; none is so light that paper hides it."""
+        """Colours for things in order; none is so light that paper hides it."""
         return [to_hex(self.unsigned(place)) for place in np.linspace(0.25, 1, count)]
 
     def by_sign(self, numbers: Sequence[float]) -> list[str]:
@@ -312,12 +312,12 @@ def root_scale(axes: Axes) -> None:
 
 
 def map_side(count: int, longest: float = 6.0) -> float:
-    """Inches for so many rows or columns of a heat map: room for each name, up to a limit."""
+    """Inches for the rows or columns of a heat map: room for each name, up to a limit."""
     return min(max(0.16 * count, 1.8), longest)
 
 
 def evenly(count: int, most: int) -> set[int]:
-    """At most so many of the places 0, 1, 2 …, the first and the last among them."""
+    """At most ``most`` of the places 0, 1, 2 …, the first and the last among them."""
     return set(np.linspace(0, count - 1, min(count, most)).round().astype(int).tolist())
 
 
