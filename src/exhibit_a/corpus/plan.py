@@ -28,7 +28,7 @@ from exhibit_a.numerics.seeds import require_seed
 from exhibit_a.results.plain import JSON
 from exhibit_a.subject.subject import Subject
 
-SCHEMA = 2  # of run folders; version 0.3.0 began with 2
+SCHEMA = 2  # of run folders
 LIBRARIES = ("exhibit_a", "torch", "transformers", "pyarrow", "duckdb")
 PLANNED = ("seed", "dense", "window", "tokens", "too_long", "unusable")
 COLUMNS = ("text", "pair", "label", "answer", "identity")
