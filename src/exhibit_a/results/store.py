@@ -38,7 +38,7 @@ from exhibit_a.results.result import Result
 from exhibit_a.results.sizes import require_sizes
 from exhibit_a.results.types import require_types
 
-SCHEMA = 2  # version 0.3.0 began with 2
+SCHEMA = 2  # of result files
 
 _OPENING = b'{"__metadata__":{"exhibit_a":"'  # which safetensors writes between length and seal
 _START = 8 + len(_OPENING)
