@@ -385,37 +385,7 @@ Forward passes of `sentiment`, counted in its layers (a pass that begins at the 
 pictures, shortened texts. At most 150 and 250 were asked. What a trial takes by processor time stands on the page of
 [costs](speed.md#a-trial).
 
-{table(header, lines)}{_in_batches(words.rows(DATA / "reliance-batches.jsonl"))}"""
-
-
-def _in_batches(rows: list[dict[str, Any]]) -> str:
-    """What texts of a corpus gain by sharing batches, and that their numbers stay the same."""
-    if not rows:
-        return ""
-    alone, together = (sum(row[name] for row in rows) for name in ("alone", "in company"))
-    same = all(row["same words"] for row in rows)
-    equal = all(row["passes"] == row["passes in company"] for row in rows)
-    lines = [
-        (
-            row["tokens"],
-            row["sentences"],
-            f"{row['alone']:.1f}",
-            f"{row['in company']:.1f}",
-            f"{row['alone'] / row['in company']:.2f}",
-        )
-        for row in rows
-    ]
-    header = ("tokens", "sentences", "seconds one by one", "seconds together", "times as fast")
-    return f"""
-
-In `exhibit-a corpus run --method reliance` texts of one length walk their paths together: the settings of all of them
-share batches, and each keeps its own panels, jumps and doubts. The longer a text, the more its own settings fill a batch,
-and the less is gained by company. {sum(row["sentences"] for row in rows)} sentences of the SST-2 development set, seconds of the processor:
-
-{table(header, lines)}
-
-All of them together are {alone / together:.2f} times as fast. {"All" if same else "Not all"} words are the same, {"and so is the number of passes" if equal else "but not the number of passes"};
-no number of a head differs by more than {max(row["difference"] for row in rows):.0e} of the margin."""
+{table(header, lines)}"""
 
 
 def pictures() -> str:
