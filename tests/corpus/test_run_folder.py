@@ -163,3 +163,8 @@ def test_a_shard_counts_only_with_its_own_receipt(begun):
     hollow = {**RECEIPT, "shard": 3, "files": {"heads": "0"}}
     (begun.path / "receipts" / "00003.json").write_bytes(sealed(hollow))
     assert [receipt["shard"] for receipt in begun.complete()] == [0]
+
+
+def test_a_damaged_manifest_is_named_among_the_damage(begun):
+    (begun.path / run_folder.MANIFEST).write_bytes(b'{"files": {}}')
+    assert begun.damage() == [run_folder.MANIFEST]

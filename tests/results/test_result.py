@@ -1,6 +1,7 @@
 """What every result promises, whatever method it came from."""
 
 import inspect
+from dataclasses import dataclass
 
 import pytest
 from jaxtyping import Float
@@ -104,3 +105,16 @@ def test_any_value_becomes_one_that_json_can_hold(tmp_path):
 def test_a_table_of_records_has_its_columns_even_without_a_row():
     assert record_table([{"head": 1}, {"head": 2}])["head"].tolist() == [1, 2]
     assert list(record_table([], ["head", "word"])) == ["head", "word"]
+
+
+def test_a_dataclass_becomes_plain_without_optional_fields_that_have_no_value():
+    @dataclass(frozen=True)
+    class Point:
+        x: float
+        name: str | None = None
+        at: str | None = "here"
+
+    assert plain([Point(0.25), Point(float("nan"), "b", None)]) == [
+        {"x": 0.25, "at": "here"},
+        {"x": None, "name": "b", "at": None},
+    ]
