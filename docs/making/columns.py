@@ -9,6 +9,7 @@ from typing import get_args, get_type_hints
 
 import exhibit_a as xa
 from exhibit_a.methods.explanation.pictures import Picture
+from exhibit_a.report.latex import LONGEST
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import axes_of
 from exhibit_a.trials import comparison
@@ -28,6 +29,7 @@ def parts() -> dict[str, str]:
     place = "| `stack`, `layer`, `kind`, `head` | where the head stands; kind is self or cross |"
     words = {"words": "of the text, the most important first"}
     return {
+        "longest": str(LONGEST),
         "heads": _table("column", place, _rows(_told(xa.HeadVerdict))),
         "pictures": _table("column", _rows(_told(Picture) | words)),
         "compared": _table(
