@@ -19,7 +19,7 @@ def __dir__() -> list[str]:
 
 
 def _public(name: str) -> object:
-    """The public name, when the first one is asked for; lazy_loader takes over from here."""
+    """The public name, when the first one is requested; lazy_loader takes over from here."""
     from importlib.metadata import version
 
     import lazy_loader

@@ -18,7 +18,7 @@ class UnsupportedModelError(ExhibitError):
 
 
 class BadRequestError(ExhibitError):
-    """The caller asked for a layer, label, file or method that does not exist."""
+    """The caller requested a layer, label, file or method that does not exist."""
 
 
 class NotComputableError(ExhibitError):
@@ -72,8 +72,8 @@ def asks_too_much(problem: BaseException) -> bool:
     return isinstance(problem, MemoryError | OverflowError)
 
 
-def require_choice(what: str, asked: object, choices: Iterable[str]) -> None:
+def require_choice(what: str, requested: object, choices: Iterable[str]) -> None:
     """Refuse a word that is none of the choices, and list them."""
     known = tuple(choices)
-    if asked not in known:
-        raise BadRequestError(f"There is no {what} {asked!r}; choose {', '.join(known)}.")
+    if requested not in known:
+        raise BadRequestError(f"There is no {what} {requested!r}; choose {', '.join(known)}.")

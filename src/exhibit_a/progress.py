@@ -24,7 +24,7 @@ def tell(progress: Progress | None, done: int, total: int | None = None) -> None
 
 
 class Bar:
-    """A bar that can be told how far it is, and given another title or a note beside it."""
+    """A bar that can be told how far it is, and given another title or a note next to it."""
 
     def __init__(self, update: Callable[..., None], *, watched: bool = False) -> None:
         self._update = update

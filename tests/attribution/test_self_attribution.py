@@ -9,6 +9,7 @@ import pytest
 import torch
 from captum.attr import IntegratedGradients
 from support.subjects import subject_of
+from support.words import tokenizer
 from support.zoo import FAMILIES, Family
 from torch.testing import assert_close
 
@@ -62,6 +63,35 @@ def test_the_entries_of_a_site_add_up_to_what_the_site_changed(name):
             assert found.gap[site] <= max(0.01 * abs(change), 1e-4)
     if name not in ROUGH:
         assert "incomplete sites" not in found.checks
+
+
+def assert_as_alone(traces, **options):
+    """Several traces have the numbers that each has by itself."""
+    for found, trace in zip(self_attribution(traces, **options), traces, strict=True):
+        alone = self_attribution(trace, **options)
+        assert (found.target, found.tokens) == (alone.target, alone.tokens)
+        assert (found.provenance, found.reasons) == (alone.provenance, alone.reasons)
+        assert found.checks.keys() == alone.checks.keys()
+        assert torch.equal(found.points, alone.points)
+        assert_close(found.change, alone.change, rtol=1e-3, atol=1e-5)
+        for ours, theirs in zip(found.scores, alone.scores, strict=True):
+            assert_close(ours, theirs, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["bert", "llama", "t5", "deberta", "bloom", "modernbert"])
+def test_several_texts_of_one_length_have_the_scores_of_each_alone(name):
+    ids = torch.randint(4, 80, (3, 7), generator=torch.Generator().manual_seed(6))
+    inputs = FAMILIES[name].inputs()
+    rows = [inputs | {"input_ids": row[None], "attention_mask": torch.ones(1, 7)} for row in ids]
+    assert_as_alone([capture(subject_of(name), row) for row in rows])
+
+
+def test_several_texts_that_cannot_share_a_replay_have_a_result_each():
+    subject = load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+    traces = [capture(subject, text) for text in ("a fine film", "dull", "the plot is dull")]
+    assert_as_alone(traces, target=1)
+    assert_as_alone([traces[0], capture(subject, "a fine film", rows=[0])])
+    assert_as_alone([traces[0], traces[0]], rule="riemann", steps=3)
 
 
 def test_the_gap_closes_at_the_rate_of_gauss():

@@ -64,8 +64,8 @@ def write():
     write_whole("page.html", b"whole")
 
 def write_folder():
-    from exhibit_a.results.files import folder_beside
-    with folder_beside(Path("new/folder")) as folder:
+    from exhibit_a.results.files import whole_folder
+    with whole_folder(Path("new/folder")) as folder:
         (folder / "file").write_bytes(b"half")
         during()
 """

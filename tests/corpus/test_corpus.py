@@ -368,7 +368,7 @@ def test_a_changed_model_is_refused_with_the_difference(copy):
     other = FAMILIES["bert"].build()
     with torch.no_grad():
         next(other.parameters()).mul_(1.01)
-    with pytest.raises(BadRequestError, match=r"model\.weights: '\w+' here, '\w+' asked"):
+    with pytest.raises(BadRequestError, match=r"model\.weights: '\w+' here"):
         corpus.resume(copy, subject=load(other, tokenizer=tokenizer()), examples=examples(30))
 
 

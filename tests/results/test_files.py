@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from exhibit_a.errors import BadRequestError, ExhibitError
-from exhibit_a.results.files import folder_beside, free_folder, require_place, writing
+from exhibit_a.results.files import free_folder, require_place, whole_folder, writing
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_folder_appears_when_it_is_whole_and_on_the_disk(tmp_path, monkeypatch
     monkeypatch.setattr(
         os, "fsync", lambda descriptor: flushed.append(os.fstat(descriptor).st_size)
     )
-    with folder_beside(target) as folder:
+    with whole_folder(target) as folder:
         (folder / "inner").mkdir()
         (folder / "inner" / "file").write_text("whole")
         assert not target.exists()
@@ -52,7 +52,7 @@ def test_a_folder_appears_when_it_is_whole_and_on_the_disk(tmp_path, monkeypatch
 
 def test_a_folder_that_fails_leaves_nothing(tmp_path):
     def interrupted():
-        with folder_beside(tmp_path / "deep" / "folder") as folder:
+        with whole_folder(tmp_path / "deep" / "folder") as folder:
             (folder / "file").write_text("half")
             raise KeyboardInterrupt
 

@@ -119,7 +119,7 @@ def test_edits_of_keys_and_of_maps_go_together(trace):
         (edits.scale(0, 0.0), {"start": 2}, "begins in layer call 0, and a replay from 2"),
         (edits.scale(99, 0.0), {"start": 0}, "no site 99"),
         (edits.scale(-1, 0.0), {"start": 0}, "no site -1"),
-        (None, {"copies": 0}, "0 copies were asked for"),
+        (None, {"copies": 0}, "0 copies were requested"),
     ],
 )
 def test_an_edit_that_would_do_nothing_or_does_not_fit_is_refused(trace, edit, options, message):

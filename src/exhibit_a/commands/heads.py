@@ -130,13 +130,13 @@ class Prune(DataSet, Answer):
         """Take heads out of the model, save what is left, and compare."""
         from exhibit_a.methods.heads.curve import measure_pruning
         from exhibit_a.methods.heads.removal import prune
-        from exhibit_a.results.files import folder_beside, free_folder
+        from exhibit_a.results.files import free_folder, whole_folder
         from exhibit_a.training.train import save_model
 
         with progress_bar("taking heads out"):
             smaller = prune(subject, gone)
         if self.save is not None:
-            with folder_beside(free_folder(self.save)) as folder:
+            with whole_folder(free_folder(self.save)) as folder:
                 save_model(folder, smaller.model, smaller.tokenizer)
         with progress_bar("comparing"):
             measured = measure_pruning(subject, smaller, gone, examples[:COMPARED_ON])

@@ -105,12 +105,12 @@ class Card(_Fixed):
     device: str | None = None  # the kind of device on which the numbers are computed
 
     def differences(self, other: "Card") -> list[str]:
-        """Every entry in which another card differs, as "name: stored here, other asked"."""
-        stored, asked = (dict(_flat(card.model_dump(mode="json"))) for card in (self, other))
+        """Every entry in which another card differs, as "name: stored here, other requested"."""
+        stored, requested = (dict(_flat(card.model_dump(mode="json"))) for card in (self, other))
         return [
-            f"{name}: {stored.get(name)!r} here, {asked.get(name)!r} asked"
-            for name in sorted(stored.keys() | asked.keys())
-            if stored.get(name) != asked.get(name)
+            f"{name}: {stored.get(name)!r} here, {requested.get(name)!r} requested"
+            for name in sorted(stored.keys() | requested.keys())
+            if stored.get(name) != requested.get(name)
         ]
 
 

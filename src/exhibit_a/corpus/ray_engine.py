@@ -106,7 +106,7 @@ class RayEngine:
         except queue.Empty:
             raise ExhibitError(
                 f"Ray gave nothing for {self.patience:.0f} s. {claim.actors} actors of "
-                f"{claim.cpus:.2g} CPU and {claim.gpus} GPU were asked of a cluster with "
+                f"{claim.cpus:.2g} CPU and {claim.gpus} GPU were requested of a cluster with "
                 f"{_total(ray, 'CPU'):.0f} CPUs ({_free(ray):.2g} free) and "
                 f"{_total(ray, 'GPU'):.0f} GPUs. Ask for fewer workers or add machines. What is "
                 "done is kept: resume."
@@ -277,7 +277,7 @@ def claim_of(cpus: float, gpus: float, *, workers: int | None, device: str | Non
     if gpus < 1 or actors > gpus:
         raise BadRequestError(
             f"The Ray cluster has {gpus:.0f} GPUs, and every worker on {device!r} needs one: "
-            f"{actors or 'some'} were asked for. Ask for fewer workers or add machines."
+            f"{actors or 'some'} were requested. Ask for fewer workers or add machines."
         )
     return Claim(actors, share_of_cpu(cpus, actors), 1)
 

@@ -112,7 +112,7 @@ class Run:
         """The whole maps of one example, by its number.
 
         The maps of a shard are read and checked together, and kept until those of another shard are
-        asked for.
+        requested.
         """
         number = example // self.card.plan.window
         name = f"{DENSE}/{number:05d}{ENDINGS[DENSE]}"
@@ -231,7 +231,7 @@ def _require_comparable(first: Run, second: Run) -> None:
     methods = [run.card.plan.method for run in (first, second)]
     if methods[0] != methods[1]:
         raise BadRequestError(
-            f"The runs asked different methods ({methods[0]} and {methods[1]}), whose numbers "
+            f"The runs used different methods ({methods[0]} and {methods[1]}), whose numbers "
             "cannot be subtracted. Compare runs of one method."
         )
     if first.manifest["ids"] != second.manifest["ids"]:

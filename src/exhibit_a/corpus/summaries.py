@@ -70,16 +70,16 @@ def _result_of_text(
     method: Method, subject: Subject, prompt: Prompt, options: Options
 ) -> tuple[Result, HasLogits | None]:
     """What a method says about one encoded text, and the model's output where that is known."""
-    asked = answered(prompt)
+    requested = answered(prompt)
     if method.takes == ("subject", "text"):
-        if twice := [name for name in asked if options.get(name) is not None]:
+        if twice := [name for name in requested if options.get(name) is not None]:
             raise BadRequestError(
                 f"{twice[0]} was set for all texts, and the data have an answer for each; leave "
                 "one of them out."
             )
-        answer: Result = method.function(subject, asked.pop("text"), **options | asked)
+        answer: Result = method.function(subject, requested.pop("text"), **options | requested)
         return answer, None
-    trace = capture(subject, **asked)
+    trace = capture(subject, **requested)
     if method.gives != "result":
         return result_of(method, trace, **options), trace.output
     about = find("self_attribution").function(trace) if method.takes == ("attribution",) else trace

@@ -107,7 +107,7 @@ class Task(BaseModel):
 
 
 class TextTask(Task):
-    """A question that is asked of each text by itself."""
+    """A method that looks at each text by itself."""
 
     @abstractmethod
     def prepared(self, subject: Subject, plan: Plan) -> "Question":
@@ -214,7 +214,7 @@ class _Permutation(Question):
 
 
 def tasks() -> dict[str, Method]:
-    """Every method that can be asked of a corpus, by name."""
+    """Every method that can run over a corpus, by name."""
     return {
         name: method
         for name, method in methods().items()
@@ -223,7 +223,7 @@ def tasks() -> dict[str, Method]:
 
 
 def names() -> list[str]:
-    """The names that can be asked."""
+    """The names that can be given."""
     return [*tasks(), PERMUTATION]
 
 

@@ -3,7 +3,7 @@
 Every folder in ``embedded/`` is a model. A matrix is stored as 8-bit integers with one scale for
 each row, ``weight[row] ≈ scale[row] · stored[row]``, so no entry changes by more than half a scale;
 vectors are stored as they are. What the classifiers share (the word embeddings, the tokenizer) is
-stored once, beside them; a model with a vocabulary or tokenizer of its own shares nothing. Loading
+stored once, next to them; a model with a vocabulary or tokenizer of its own shares nothing. Loading
 turns everything back into float32.
 """
 

@@ -106,9 +106,9 @@ def register(
         raise BadRequestError(f"A method says what it takes, and {title!r} does not.") from problem
     require_choice("kind of method", gives, ("tokens", "maps"))
     kind: Gives = "maps" if gives == "maps" else "tokens"
-    asked = question or (inspect.getdoc(function) or title).split("\n")[0]
+    requested = question or (inspect.getdoc(function) or title).split("\n")[0]
     verb = command or title.replace("_", "-")
-    entry = Method(title, asked, YOURS, function, kind, tuple(needs), cost, verb)
+    entry = Method(title, requested, YOURS, function, kind, tuple(needs), cost, verb)
     add(Method(**{**vars(entry), "tokens": _last_rows(entry) if gives == "maps" else function}))
     return function
 
@@ -172,7 +172,7 @@ def token_scores(
         )
     if not isinstance(checks, Mapping):
         raise BadRequestError(
-            f"The method {entry.name!r} gave {checks!r} beside its scores; give a dictionary of "
+            f"The method {entry.name!r} gave {checks!r} with its scores; give a dictionary of "
             "checks, or the scores alone."
         )
     error = checks.get(STANDARD_ERROR, tensor)
@@ -234,7 +234,7 @@ def _called(
         given["target"] = target
     kept = [name for name in ("attention", "values", "hidden", "keys") if name in entry.needs]
     if not entry.rows:
-        require_all_rows(entry.name, [trace])
+        require_all_rows(entry.name, trace)
     try:
         with method_modes():
             return function(trace.keeping(*kept), **given)

@@ -1,7 +1,7 @@
 """Says which methods apply to a model, and what each would cost.
 
 Nothing here is guessed from a name: the anatomy was observed when the model was loaded, one pass of
-the asked length is run and timed, and every method says for itself what it needs.
+the requested length is run and timed, and every method says for itself what it needs.
 """
 
 import time
@@ -35,7 +35,7 @@ class Estimate:
     method: str
     applies: bool
     reason: str
-    passes: float | None  # of the model, and work beside it in the same unit
+    passes: float | None  # of the model, and other work in the same unit
     seconds: float | None
     megabytes: float | None  # of what is kept
     peak_megabytes: float | None = None  # at most, above the model itself
@@ -99,11 +99,11 @@ def diagnose(subject: Subject, *, length: int = 32, rows: int | None = None) -> 
     longest = min((limit for limit in limits if limit is not None), default=length)
     if not 1 <= length <= longest:
         raise BadRequestError(
-            f"A length of {length} tokens was asked; this model takes 1 to {longest}."
+            f"A length of {length} tokens was requested; this model takes 1 to {longest}."
         )
     if rows is not None and not 1 <= rows <= length:
         raise BadRequestError(
-            f"{rows} rows were asked for; a text of {length} tokens has 1 to {length}."
+            f"{rows} rows were requested; a text of {length} tokens has 1 to {length}."
         )
     seen = _Sizes(fused=rows is not None and bool(subject.kernels))
     seconds = _timed_pass(subject, length, seen)
@@ -322,7 +322,7 @@ def _timed_pass(subject: Subject, length: int, seen: _Sizes) -> float:
 
 
 def _stretched(part: Tensor, length: int) -> Tensor:
-    """Token ids of the asked length; sound has a length of its own."""
+    """Token ids of the requested length; sound has a length of its own."""
     return part if part.ndim > 2 else part.repeat(1, -(-length // part.shape[1]))[:, :length]
 
 

@@ -52,11 +52,11 @@ def check_choices(function: Function, args: Sequence[object], kwargs: Mapping[st
     hints = _hints(function)
     for name, value in inspect.signature(function).bind_partial(*args, **kwargs).arguments.items():
         words = _choices(hints.get(name))
-        asked = [value] if isinstance(value, str) else value
-        if not words or not isinstance(asked, list | tuple) or _takes_any_text(hints[name]):
+        requested = [value] if isinstance(value, str) else value
+        if not words or not isinstance(requested, list | tuple) or _takes_any_text(hints[name]):
             continue
         thing = name if isinstance(value, str) else name.removesuffix("s")
-        for word in asked:
+        for word in requested:
             require_choice(thing.replace("_", " "), word, words)
 
 
@@ -91,6 +91,6 @@ def _choices(hint: object) -> tuple[str, ...]:
 
 
 def _takes_any_text(hint: object) -> bool:
-    """Whether any text will do, beside the words that are listed."""
+    """Whether any text will do, besides the words that are listed."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     return any(part is str for part in parts if part is not NoneType)

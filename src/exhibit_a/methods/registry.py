@@ -85,8 +85,8 @@ Made = TypeVar("Made")
 class Cost:
     """What one text costs: forward passes of the model, and the floats that are kept.
 
-    ``algebra`` is work beside the model, in passes. Where passes are also run backwards, each takes
-    three times as long.
+    ``algebra`` is work outside the model, in passes. Where passes are also run backwards, each
+    takes three times as long.
     """
 
     forwards: float = 0.0
@@ -99,7 +99,7 @@ class Cost:
     maps: float = 0.0  # kept, in sets of all attention maps
     states: float = 0.0  # kept, in sets of all hidden states
     at_once: int = 0  # tokens, copies included, of passes that are run backwards together
-    most: float = float("inf")  # forward passes, and as much work beside them
+    most: float = float("inf")  # forward passes, and as much other work
 
     @property
     def runs_the_model(self) -> bool:
@@ -115,7 +115,7 @@ class Cost:
         return min(self.forwards + self.per_layer * layers + self.per_token * tokens, self.most)
 
     def passes(self, layers: int, tokens: int, width: int = 0) -> float:
-        """The forward passes, and the work beside them in the same unit."""
+        """The forward passes, and other work in the same unit."""
         counted = self.counted(layers, tokens) * (3 if self.backwards else 1)
         per_token = self.algebra_per_token + self.algebra_per_direction * width
         return counted + min(self.algebra + per_token * tokens, self.most)
@@ -192,12 +192,15 @@ def method(
             )  # with torch, which --help can spare
 
             check_choices(function, args, kwargs)
+            given = args[0] if args else kwargs.get("trace")
+            passes = given if isinstance(given, list | tuple) else [given]
             if not rows:
-                require_all_rows(name or function.__name__, args)
+                for passed in passes:
+                    require_all_rows(name or function.__name__, passed)
             with method_modes(), _within_reach(name or function.__name__), _outermost() as first:
-                passed = args[0] if args else kwargs.get("trace")
-                if first and cost.runs_the_model and hasattr(passed, "require_same_answer"):
-                    passed.require_same_answer()
+                for passed in passes:
+                    if first and cost.runs_the_model and hasattr(passed, "require_same_answer"):
+                        passed.require_same_answer()
                 return function(*args, **kwargs)
 
         facts: Options = {"needs": tuple(needs), "cost": cost, "rows": rows, **more}
@@ -239,10 +242,10 @@ def _within_reach(name: str) -> Iterator[None]:
         ) from problem
 
 
-def require_all_rows(name: str, given: Sequence[object]) -> None:
+def require_all_rows(name: str, given: object) -> None:
     """Refuse a pass, or a result, of which only some rows were kept."""
-    rows = getattr(given[0], "rows", None) if given else None
-    if rows is not None and hasattr(given[0], "sequences"):
+    rows = getattr(given, "rows", None)
+    if rows is not None and hasattr(given, "sequences"):
         kept = f"{len(rows)} row" + ("s were" if len(rows) > 1 else " was")
         raise NotComputableError(
             f"{name} needs every row of attention, and only {kept} kept: capture the text without "

@@ -50,7 +50,7 @@ def ranks(values: Rows, where: Marks) -> Rows:
     """
     marked = where.expand(values.shape)
     ordered = values.masked_fill(~marked, torch.inf).sort(-1).values.contiguous()
-    asked = values.contiguous()
-    below = torch.searchsorted(ordered, asked)
-    up_to = torch.searchsorted(ordered, asked, right=True)
+    requested = values.contiguous()
+    below = torch.searchsorted(ordered, requested)
+    up_to = torch.searchsorted(ordered, requested, right=True)
     return below + (up_to - below).to(values.dtype) / 2

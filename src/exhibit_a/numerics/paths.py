@@ -98,13 +98,13 @@ class PathIntegral:
     error: float  # the errors of all panels together: gaps of either sign do not cancel
     allowed: float
     points: int  # where the contributions were evaluated
-    heights: int  # where F alone was, beside them
+    heights: int  # where F alone was
     panels: tuple[Panel, ...]
     jumps: tuple[Jump, ...]
 
     @property
     def complete(self) -> bool:
-        """Whether the error is as small as was asked."""
+        """Whether the error is as small as requested."""
         return self.error <= self.allowed
 
     @property
@@ -195,11 +195,11 @@ class _Walk:
 
     @property
     def next(self) -> list[Stretch]:
-        """The stretches that are asked for together: as many as there is room for."""
+        """The stretches that are requested together: as many as there is room for."""
         return self.wanted[: max(1, self.limits.held - len(self._holding()))]
 
     def take(self, sums: Sums) -> None:
-        """Take what was asked for, settle what is good enough, and say what is wanted next."""
+        """Take what was requested, settle what is good enough, and say what is wanted next."""
         heights, gradients = (to_float64(numbers.detach()).cpu() for numbers in sums[:2])
         if not self.points:
             self.integral = sums[2][0].new_zeros(()).expand_as(sums[2][0])  # takes no memory

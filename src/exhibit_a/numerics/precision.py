@@ -33,7 +33,7 @@ def exact_device(device: torch.device) -> torch.device:
 
 
 def returned(tensor: Tensor, device: torch.device) -> Tensor:
-    """A result back on the device that was asked; in float32 if it has no float64.
+    """A result back on the requested device; in float32 if it has no float64.
 
     >>> returned(to_float64(torch.ones(2)), torch.device("cpu")).dtype
     torch.float64

@@ -95,7 +95,7 @@ def rule_named(name: str, count: int) -> Rule:
     """The rule of that name with that many points."""
     require_choice("rule", name, RULES)
     if count < 1:
-        raise BadRequestError(f"A path needs at least 1 step, {count} were asked for.")
+        raise BadRequestError(f"A path needs at least 1 step, {count} were requested.")
     return RULES[name](count)
 
 

@@ -58,7 +58,7 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Rankings beside random orders of the same things."""
+    """Rankings compared with random orders of the same things."""
 
     plan: Plan
     losses: Float[Tensor, "ranking cut"]
@@ -95,7 +95,7 @@ def compare(
         rankings: for each, all things, those that matter most first.
         losses: what is lost without each set of things.
         seed: of the random orders.
-        enough: asked between batches; where it is true, no more orders are drawn.
+        enough: called between batches; where it is true, no more orders are drawn.
     """
     ranked = _nested(rankings, plan.sizes, losses)
     if plan.exact:
@@ -130,7 +130,7 @@ def _sizes(count: int, shares: Sequence[float]) -> tuple[int, ...]:
 
 
 def _plan(sizes: tuple[int, ...], count: int, rankings: int, budget: int) -> Plan:
-    """All orders where they fit; else as many as fit beside the rankings' own sets."""
+    """All orders where they fit; else as many as fit with the rankings' own sets."""
     subsets = [math.comb(count, size) for size in sizes]
     if sum(subsets) <= budget:
         return Plan(sizes, _orders_of(count, sizes), exact=True)

@@ -2,11 +2,11 @@
 
 A game v says what any coalition of n players is worth. The Shapley value of a player is the mean,
 over all orders in which players may arrive, of what v gains when that player does. With few players
-all coalitions are asked; with more, the values are those of the best additive game, where each size
-of coalition counts by the kernel (n - 1) / (s (n - s)) (Lundberg & Lee, 2017):
+all coalitions are evaluated; with more, the values are those of the best additive game, where each
+size of coalition counts by the kernel (n - 1) / (s (n - s)) (Lundberg & Lee, 2017):
 
-1. the smallest coalitions and their complements count most and are few: size after size is asked
-   completely, as far as the budget goes;
+1. the smallest coalitions and their complements count most and are few: size after size is
+   evaluated completely, as far as the budget goes;
 2. of the other sizes, coalitions are drawn together with their complements, each size as often as
    it counts;
 3. weighted least squares under the condition that the values add up to v(all) - v(none);
@@ -38,14 +38,14 @@ class ShapleyValues:
     """The share of every player, and how sure it is."""
 
     values: Float[Tensor, " player"]
-    standard_error: Float[Tensor, " player"]  # 0 where all coalitions were asked
+    standard_error: Float[Tensor, " player"]  # 0 where all coalitions were evaluated
     change: float  # v(all) - v(none)
-    coalitions: int  # that were asked, beside all and none
+    coalitions: int  # that were evaluated, besides all and none
     exact: bool
 
 
 def shapley_values(game: Game, players: int, *, budget: int, seed: int = 0) -> ShapleyValues:
-    """The Shapley values of a game, from at most ``budget`` coalitions beside all and none.
+    """The Shapley values of a game, from at most ``budget`` coalitions besides all and none.
 
     >>> from exhibit_a.numerics.shapley import shapley_values
     >>> def majority(coalitions):
@@ -61,7 +61,7 @@ def shapley_values(game: Game, players: int, *, budget: int, seed: int = 0) -> S
     Args:
         game: what each coalition is worth; a row says which players are in it.
         players: how many there are.
-        budget: how many coalitions may be asked; with 2^players - 2 the values are exact.
+        budget: how many coalitions may be evaluated; with 2^players - 2 the values are exact.
         seed: same seed, same numbers.
     """
     if 2**players - 2 <= budget:
@@ -103,7 +103,7 @@ def _enumerated(game: Game, players: int) -> ShapleyValues:
 
 @dataclass(frozen=True, eq=False)
 class _Complete:
-    """The coalitions of the sizes that are asked completely, each standing for its complement."""
+    """The coalitions of all sizes that are evaluated completely, each for its complement too."""
 
     coalitions: Coalitions
     weights: Float[Tensor, " coalition"]

@@ -1,6 +1,6 @@
 """Keeps large maps on disk until they are read again.
 
-In a file without a name, from which the system reads what is asked for and whose pages it may drop
+In a file without a name, from which the system reads what is requested and whose pages it may drop
 when memory is short. The file is gone with the tensors, however the process ends.
 
 A *set* of maps is those of all sites of one text. A method holds two at most: the model's own, and
@@ -63,7 +63,7 @@ def few_heads(maps: Tensor) -> tuple[Tensor, ...]:
 
 
 def copies_at_once(a_set: float, of_a_copy: float) -> int:
-    """How many copies of a text may run together, if they hold as much of maps, beside its own.
+    """How many copies of a text may run together, if they hold as much of maps, besides its own.
 
     >>> from exhibit_a.numerics.spilling import copies_at_once
     >>> copies_at_once(1e6, 1e6), copies_at_once(1e9, 1e9), copies_at_once(1e9, 1e8)

@@ -26,21 +26,21 @@ def write_whole(path: str | PathLike[str], *parts: bytes | memoryview) -> Path:
     exhibit_a.errors.BadRequestError: ...note.txt cannot be written: there is no folder ...nowhere.
     """
     path = Path(path)
-    beside = path.parent / f".exhibit-a-{secrets.token_hex(8)}.tmp"
+    temporary = path.parent / f".exhibit-a-{secrets.token_hex(8)}.tmp"
 
     def remove() -> None:
         with contextlib.suppress(OSError):
-            beside.unlink()
+            temporary.unlink()
 
     raise_if_interrupted()
     with undone(remove):
         try:
             require_place(path)
-            with beside.open("xb") as file:
+            with temporary.open("xb") as file:
                 file.writelines(parts)
                 file.flush()
                 os.fsync(file.fileno())
-            beside.replace(path)
+            temporary.replace(path)
         except (OSError, ValueError) as problem:
             reason = getattr(problem, "strerror", None) or problem
             raise ExhibitError(f"{path} cannot be written: {reason}.") from problem
@@ -101,7 +101,7 @@ def free_folder(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def folder_beside(target: Path) -> Iterator[Path]:
+def whole_folder(target: Path) -> Iterator[Path]:
     """A folder next to the target that is renamed to it at the end, or removed after an error.
 
     Its name is unique, because two runs with the same target may be under way for hours. Its files

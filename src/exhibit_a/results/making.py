@@ -43,7 +43,7 @@ def build_result(
         if (partial := source.partial) is not None:
             tokens = source.token_names[partial.stack]
             all_checks["rows"] = f"{len(partial.rows)} of {len(tokens)}"
-            all_checks["asked rows beside the kernel"] = partial.parity
+            all_checks["requested rows compared with the kernel"] = partial.parity
             known["rows"] = partial.rows
             known["row_tokens"] = tuple(tokens[row] for row in partial.rows)
         all_checks |= source.warnings

@@ -12,7 +12,7 @@ Every class of results says what becomes of each field that has tokens along an 
     leave out   what exists for tokens only; kept where every unit is one token
 
 Fields without such an axis stay as they are: they were measured on tokens; so do rows that were
-asked for one by one. Sums are taken in float64. The checks say which units were taken, and where
+requested one by one. Sums are taken in float64. The checks say which units were taken, and where
 the places of tokens are uncertain.
 """
 
@@ -102,7 +102,7 @@ class _Uniting:
         tokens, tensor = self.tokens.tokens_along(leaf), leaf.tensor
         for axis in (axis for axis in leaf.dims if axis in self.tokens.token_axes):
             if axis == "query" and getattr(self.tokens, "rows", None) is not None:
-                continue  # rows that were asked for one by one stay so
+                continue  # rows that were requested one by one stay so
             units = self.units.get(tokens.get(axis, ()))
             if units is None:
                 raise NotComputableError(

@@ -50,7 +50,7 @@ Kind = TypeVar("Kind", bound="Result")
 class Result:
     """What every method returns; a subclass adds its numbers as fields.
 
-    ``checks`` says how exact they are (parity, tolerance, gap …), stored and shown beside them.
+    ``checks`` says how exact they are (parity, tolerance, gap …), stored and shown with them.
     """
 
     kinds: ClassVar[dict[str, type["Result"]]] = {}
@@ -135,7 +135,7 @@ class Result:
     def to_xarray(self) -> "xarray.Dataset":
         """All tensors as variables of one data set, with positions and tokens as coordinates.
 
-        What does not exist, where shapes differ, is NaN; booleans beside it are 0 and 1.
+        What does not exist, where shapes differ, is NaN; other booleans are 0 and 1.
         """
         return tables.data_set(self)
 
@@ -185,7 +185,7 @@ class SiteResult(Result):
 
     sites: tuple[Site, ...]
     sequences: dict[str, tuple[str, ...]]  # the tokens of each stack
-    rows: tuple[int, ...] | None = None  # the queries, where not all were asked for,
+    rows: tuple[int, ...] | None = None  # the queries, where not all were requested,
     row_tokens: tuple[str, ...] = ()  # and their tokens; only the stack that answers has any
 
     def tokens_of(self, site: int) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -50,7 +50,7 @@ RowIndex = Int[Tensor, " row"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AskedRows:
+class RequestedRows:
     """Some queries of a call with all its keys and values, from which their rows are computed."""
 
     module: nn.Module
@@ -62,14 +62,14 @@ class AskedRows:
         _, probs = eager_beside(self.module)(self.module, *self.given, **self.details)
         return probs
 
-    def part(self, rows: slice) -> "AskedRows":
+    def part(self, rows: slice) -> "RequestedRows":
         """Some of these rows, by their places among them."""
         query, key, value, mask = self.given
         size = (query.shape[2], key.shape[2])
         places = torch.arange(size[0], device=query.device)[rows]
         details = {name: _of_rows(detail, places, size) for name, detail in self.details.items()}
         mask = None if mask is None else mask[:, :, rows]
-        return AskedRows(self.module, Operands(query[:, :, rows], key, value, mask), details)
+        return RequestedRows(self.module, Operands(query[:, :, rows], key, value, mask), details)
 
     @property
     def visible(self) -> Tensor | None:
@@ -85,15 +85,15 @@ class FusedCall(AttentionCall):
     mask: object = None  # as the kernel was given it
     kernel: str = SDPA
 
-    def asked(self, rows: RowIndex) -> "AskedRows":
-        """What these queries alone would have asked."""
+    def requested(self, rows: RowIndex) -> "RequestedRows":
+        """The call for these queries alone."""
         assert self.module is not None
         assert self.query is not None
         assert self.key is not None
         size = (self.query.shape[2], self.key.shape[2])
         details = {name: _of_rows(detail, rows, size) for name, detail in self.details.items()}
         given = Operands(self.query[:, :, rows], self.key, self.value, self._mask(rows))
-        return AskedRows(self.module, given, details)
+        return RequestedRows(self.module, given, details)
 
     def _mask(self, rows: RowIndex) -> Tensor | None:
         """What is added to the scores of these rows (step 1)."""
@@ -120,13 +120,13 @@ class FusedCall(AttentionCall):
 
     def _masks_the_future(self, count: int) -> bool:
         """Whether the kernel masks the future by itself, as transformers decides it."""
-        asked = self.details.get("is_causal")
-        causal = getattr(self.module, "is_causal", True) if asked is None else asked
+        requested = self.details.get("is_causal")
+        causal = getattr(self.module, "is_causal", True) if requested is None else requested
         given_one = self.kernel == SDPA and self.mask is not None
         return bool(causal) and count > 1 and not given_one
 
     def _window(self, rows: RowIndex, keys: int) -> Tensor:
-        """Which keys are near enough; only flash kernels know a window beside the mask."""
+        """Which keys are near enough; only flash kernels know a window besides the mask."""
         window = self.details.get("sliding_window")
         if self.kernel == SDPA or window is None:
             return torch.ones(1, keys, dtype=torch.bool, device=rows.device)
@@ -195,7 +195,7 @@ class _Kernel:
     def _seen(
         self, site: int, module: nn.Module, given: Operands, _: object, details: dict[str, object]
     ) -> FusedCall:
-        """A fused call, of which no row was asked yet."""
+        """A fused call, of which no row was requested yet."""
         query, key = given.query, given.key
         none = query.new_empty(len(query), query.shape[1], 0, key.shape[2])
         return FusedCall(site, module, *given[:3], none, None, details, given.mask, self.name)

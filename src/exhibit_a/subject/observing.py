@@ -276,7 +276,7 @@ def causal_and_window(call: AttentionCall) -> tuple[bool, int | None]:
 
 
 def _variants(call: AttentionCall) -> tuple[str, ...]:
-    """What this attention has beside softmax(QK')V, as far as one call shows."""
+    """What this attention has besides softmax(QK')V, as far as one call shows."""
     present = {
         "grouped keys": call.value.shape[1] < call.probs.shape[1],
         "soft-cap": call.details.get("softcap") is not None,

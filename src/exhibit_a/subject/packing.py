@@ -2,7 +2,7 @@
 
 Some vision towers know no batch: the patches of all pictures stand in one sequence (patch, width),
 and a list of borders, ``cu_seqlens``, says where one picture or window ends and attention starts
-anew. Copies of a text then lie behind one another and not beside one another. Here they are put
+anew. Copies of a text then lie behind one another and not side by side. Here they are put
 side by side while we look, and behind one another again for the model:
 
 1. while a tap is active, the number of rows is read from the ids that the model is called with;

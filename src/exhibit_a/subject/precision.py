@@ -4,11 +4,11 @@ Language models are mostly held in bfloat16. A stored weight is an exact number 
 inexact is the arithmetic, which rounds every sum to those few digits, and ranks, gradients and
 small differences of answers are lost in that. So weights stay as they are held, and passes compute
 with them in float32: every number is that of the same weights held in float32. How far the model's
-own rounding moves its answer is told beside the results (`Trace.own_rounding`).
+own rounding moves its answer is reported with the results (`Trace.own_rounding`).
 
 While a model runs, a mode sees every torch function that it calls:
 
-1. a number type that is asked for in half precision is float32, and so is the one of a weight;
+1. a number type that is requested in half precision is float32, and so is the one of a weight;
 2. what is given in half precision is widened before anything is computed with it;
 3. parts and views of a weight stay as they are held, and are widened where they are used;
 4. the weight of a product is widened a part at a time, backwards as well, so that no second copy

@@ -117,18 +117,18 @@ def read_conversation(
         raise BadRequestError("A pair was given with messages; write it into one of them.")
     for message in messages:
         _require_message(message)
-    asked = list(messages)
-    if asked[-1]["role"] == SPOKEN_BY_MODEL:
+    requested = list(messages)
+    if requested[-1]["role"] == SPOKEN_BY_MODEL:
         if answer is not None or generate is not None:
             raise BadRequestError(
                 f"The last message is the {SPOKEN_BY_MODEL}'s, which is an answer; give no other."
             )
-        answer = asked.pop()["content"]
-    if not asked:
-        raise BadRequestError("There is an answer among the messages, but nothing that was asked.")
-    written = written_out(tokenizer, asked)
+        answer = requested.pop()["content"]
+    if not requested:
+        raise BadRequestError("There is an answer among the messages, but no question.")
+    written = written_out(tokenizer, requested)
     ids, places = with_places(tokenizer, written)
-    return Question(ids, written, _message_spans(asked, written, places)), answer
+    return Question(ids, written, _message_spans(requested, written, places)), answer
 
 
 def written_out(tokenizer: Tokenizer, messages: list[Message]) -> str:
@@ -375,9 +375,7 @@ def _with_decoder(
     """The inputs of both stacks: the answer is given to the decoder, or generated for it."""
     if "decoder_input_ids" in inputs:
         if answer is not None or generate is not None:
-            raise BadRequestError(
-                "The inputs hold ids for the decoder; give no answer beside them."
-            )
+            raise BadRequestError("The inputs hold ids for the decoder; give no answer with them.")
         return Prompt(inputs)
     if answer is not None:
         ids, start = _decoder_target(subject, answer)
@@ -433,5 +431,5 @@ def _read(subject: Subject, ids: Ids) -> str:
 
 
 def _of_words(processor: Tokenizer) -> Tokenizer:
-    """The tokenizer of a processor that has one beside its images or sounds."""
+    """The tokenizer of a processor that has one besides its images or sounds."""
     return getattr(processor, "tokenizer", processor)

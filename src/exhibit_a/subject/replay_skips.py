@@ -130,7 +130,7 @@ class ReplaySkips:
             raise _AttentionKnown
 
     @property
-    def asked(self) -> RowIndex | None:
+    def requested(self) -> RowIndex | None:
         """The rows that are read of the attention at which the last layer stops, in step 1."""
         stops = self.held is not None and len(self.held) == self.sites - 1
         return self.read if stops else None

@@ -99,12 +99,12 @@ class _SoftmaxMode(FunctionMode):
 
     def _einsum(self, equation: str, left: Tensor, right: Tensor) -> Tensor:
         """Average values whose axes stand in the order of the equation."""
-        before, beside, after = equation.replace(" ", "").replace("->", ",").split(",")
-        if self.pending is None or not _may_be(left, self.pending.probs) or len(beside) != 4:
+        before, values, after = equation.replace(" ", "").replace("->", ",").split(",")
+        if self.pending is None or not _may_be(left, self.pending.probs) or len(values) != 4:
             return torch.einsum(equation, left, right)
         batch, head, query, key = tuple(before)
-        (width,) = set(beside) - set(before)
-        value = torch.einsum(f"{beside}->{batch}{head}{key}{width}", right)
+        (width,) = set(values) - set(before)
+        value = torch.einsum(f"{values}->{batch}{head}{key}{width}", right)
         context = self._average(self.pending, torch.matmul, left, value)
         return torch.einsum(f"{batch}{head}{query}{width}->{after}", context)
 

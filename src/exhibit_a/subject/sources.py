@@ -57,10 +57,12 @@ def accept(model: nn.Module, device: Device, dtype: DType, options: Options) -> 
         raise UnsupportedModelError(
             f"{type(model).__name__} is no transformers PreTrainedModel; only those are supported."
         )
-    asked = [k for k, v in {"device": device, "dtype": dtype, **options}.items() if v is not None]
-    if asked:
+    requested = [
+        k for k, v in {"device": device, "dtype": dtype, **options}.items() if v is not None
+    ]
+    if requested:
         raise BadRequestError(
-            f"{', '.join(asked)} was given with a model object, which is never changed; "
+            f"{', '.join(requested)} was given with a model object, which is never changed; "
             "change the model yourself or give a name or folder."
         )
     return model
@@ -328,7 +330,7 @@ def _registered(config: PretrainedConfig, architecture: str) -> Any:
 
 
 def _tokenizer_beside(name: str, model: PreTrainedModel, options: Options) -> Tokenizer:
-    """The tokenizer or processor saved beside a model, or None."""
+    """The tokenizer or processor saved with a model, or None."""
     companion = COMPANIONS.get(model.main_input_name, "AutoTokenizer")
     try:
         tokenizer = getattr(transformers, companion).from_pretrained(name, **options)

@@ -164,7 +164,7 @@ def load(
 
     Args:
         source: an embedded name, a folder, a hub id, or a model object of transformers.
-        tokenizer: the tokenizer of a model object, or another than the one beside the model.
+        tokenizer: the tokenizer of a model object, or another than the one saved with the model.
         device: where a model that is read from files is put.
         dtype: the number type of a model that is read from files, such as bfloat16.
         tap: how attention is reached: auto, registry or softmax.
@@ -178,8 +178,8 @@ def load(
     else:
         name = str(source)
         wanted = tokenizer is None
-        model, beside = fetch(name, device, dtype, from_pretrained, with_tokenizer=wanted)
-        tokenizer = tokenizer or beside
+        model, saved_tokenizer = fetch(name, device, dtype, from_pretrained, with_tokenizer=wanted)
+        tokenizer = tokenizer or saved_tokenizer
     revision = getattr(model.config, "_commit_hash", None)
     anatomy = examine(model, tokenizer, tap)
     return Subject(name, model, tokenizer, anatomy, revision, missing_beginning(model, tokenizer))

@@ -86,7 +86,7 @@ class Tap:
 
     @property
     def reads_weights(self) -> bool:
-        """Whether the probabilities themselves are asked for, which fused kernels do not form."""
+        """Whether the probabilities themselves are requested, which fused kernels do not form."""
         return type(self).weighting is not Tap.weighting
 
     def scoring(self, site: int, query: Queries, key: SharedKeys) -> tuple[Tensor, Tensor] | None:
@@ -96,7 +96,7 @@ class Tap:
         """Look at, or replace, the values of one call."""
 
     def averaged(self, site: int, value: SharedValues) -> Context | None:
-        """Give the context of one call without its probabilities; not all calls are asked this."""
+        """Give the context of one call without its probabilities; not called for every layer."""
 
     def weighting(self, call: AttentionCall) -> Attention | None:
         """Look at, or replace, the probabilities of one call."""
@@ -290,8 +290,8 @@ def serve(
     once = spared.sharing and (tap.context_only or not acts)
     if once:
         operands, details = tree_map_only(Tensor, spared.distinct, (operands, details))
-    if spared.asked is not None and not acts and call_of is _seen:
-        operands, details = _of_rows(operands, details, spared.asked)
+    if spared.requested is not None and not acts and call_of is _seen:
+        operands, details = _of_rows(operands, details, spared.requested)
     context, probs = kernel(module, *operands, **details)
     call = call_of(site, module, operands, probs, details)
 
@@ -340,7 +340,7 @@ def eager_beside(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
         )
         if eager is not None:
             return eager
-    raise UnsupportedModelError(f"No eager attention is defined beside {type(module).__name__}.")
+    raise UnsupportedModelError(f"No eager attention is defined next to {type(module).__name__}.")
 
 
 def _configs(model: PreTrainedModel) -> list[PretrainedConfig]:

@@ -51,7 +51,7 @@ def logits_along(output: HasLogits, position: Positions, count: int) -> LogitRow
     logits = output.logits
     if isinstance(position, int):
         return logits[:, position : position + count]
-    assert position is not None  # who answers at every token is asked at a position
+    assert position is not None  # a model that answers at every token has a position
     rows = torch.arange(len(logits)).unsqueeze(1)
     return logits[rows, position.to(logits.device).unsqueeze(1) + torch.arange(count)]
 
@@ -130,7 +130,7 @@ class Gold:
         return self.tokens != NOTHING
 
     def rows(self, index: Rows) -> "Gold":
-        """The answers to some rows, in the order asked for."""
+        """The answers to some rows, in the order requested."""
         starts = None if self.starts is None else self.starts[index.to(self.starts.device)]
         return replace(self, tokens=self.tokens[index.to(self.tokens.device)], starts=starts)
 
@@ -176,8 +176,8 @@ def answered(prompt: Prompt) -> Options:
     """A prompt as what ``capture`` takes: its text as inputs, and the answer apart."""
     if prompt.reply is None:
         return {"text": prompt.inputs}
-    asked = {name: row[:, : prompt.reply.position + 1] for name, row in prompt.inputs.items()}
-    return {"text": asked, "target_text": prompt.reply.ids}
+    requested = {name: row[:, : prompt.reply.position + 1] for name, row in prompt.inputs.items()}
+    return {"text": requested, "target_text": prompt.reply.ids}
 
 
 def gold_of_examples(

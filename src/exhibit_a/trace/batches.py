@@ -8,12 +8,12 @@ too, so that ``replay`` can start from any layer. Padding is marked, never guess
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_map, tree_map_only
 
 from exhibit_a.examples import Example
 from exhibit_a.progress import Progress, tell
@@ -56,7 +56,7 @@ class Batch(Pass):
         return cast(Sequence[Averaged], self.at("values"))
 
     def rows(self, index: RowIndex) -> "Batch":
-        """The rows asked for, each as often as asked for; attention and values are dropped."""
+        """The rows requested, each as often as requested; attention and values are dropped."""
         count = len(self)
 
         def pick(tensor: Tensor) -> Tensor:
@@ -105,6 +105,39 @@ def of_one(trace: Trace) -> Batch:
     real = kept.sequences[kept.sites[-1].stack].real.unsqueeze(0).to(kept.subject.device)
     shared = {field.name: getattr(kept, field.name) for field in fields(Pass)}
     return Batch(**shared, real=real)
+
+
+def alike(traces: Sequence[Trace]) -> bool:
+    """Whether rows of all traces see the same keys of as many heads, and none is padding."""
+    first = traces[0]
+    return all(
+        trace.sites == first.sites
+        and trace.partial is None
+        and trace.weights == first.weights
+        and trace.inputs.keys() == first.inputs.keys()
+        and all(sequence.real.all() for sequence in trace.sequences.values())
+        and all(map(torch.equal, trace.visible, first.visible))
+        for trace in traces
+    )
+
+
+def of_several(traces: Sequence[Trace]) -> Batch:
+    """Traces that are ``alike`` as a batch of a row each."""
+    rows = [of_one(trace) for trace in traces]
+    if len(rows) == 1:
+        return rows[0]
+
+    def joined(*parts: Tensor) -> Tensor:
+        return torch.cat(parts) if parts[0].ndim and len(parts[0]) == 1 else parts[0]
+
+    def together(name: str) -> Any:
+        parts = [getattr(row, name) for row in rows]
+        return tree_map(
+            lambda *leaves: joined(*leaves) if isinstance(leaves[0], Tensor) else leaves[0], *parts
+        )
+
+    names = ("inputs", "output", "at_sites", "layer_inputs", "layer_outputs", "stack_outputs")
+    return replace(rows[0], real=together("real"), **{name: together(name) for name in names})
 
 
 def encoded(subject: Subject, examples: Sequence[Example]) -> list[Inputs]:

@@ -6,7 +6,7 @@ What a pass takes at its peak, above the model itself, is counted before it is r
     passing  three maps of the largest site (scores, masked scores, weights), or of its rows; four
              vectors as wide as the widest Linear in a layer, and four states, for every token
 
-Nothing is kept that was not asked for. A pass that would not fit is refused before it starts, with
+Nothing is kept that was not requested. A pass that would not fit is refused before it starts, with
 the number of rows that would.
 """
 
@@ -33,13 +33,13 @@ class PassSize:
 
     maps: float  # of all sites
     largest: float  # maps of one site
-    per_row: float  # one row of all sites that have the asked rows
+    per_row: float  # one row of all sites that have the requested rows
     vectors: float  # keys and values
     states: float  # hidden states of all layers
     passing: float  # what a layer makes and lets go
     per_answer: float
     length: int
-    fused: bool  # whether no map is formed where rows are asked for
+    fused: bool  # whether no map is formed where rows are requested
 
     def peak(self, maps: float = 1.0, states: float = 1.0, *, rows: int | None = None) -> float:
         """Bytes at the peak, by the sets of maps and states kept, or rows instead of maps."""
@@ -86,7 +86,7 @@ def require_room(subject: Subject, inputs: Inputs, keep: Sequence[str], rows: in
         return
     without = size.peak(0.0, rows=0)
     fitting = int((free - without) / ((1 + PASSING_MAPS) * size.per_row + size.per_answer))
-    asked = "All maps" if rows is None else f"{rows} rows"
+    requested = "All maps" if rows is None else f"{rows} rows"
     cure = (
         f"ask for rows instead: {min(fitting, length)} would fit, as rows=slice(-"
         f"{min(fitting, length)}, None) or rows=[-1]"
@@ -94,7 +94,7 @@ def require_room(subject: Subject, inputs: Inputs, keep: Sequence[str], rows: in
         else "even one row does not fit; give a shorter text"
     )
     raise NotComputableError(
-        f"{asked} of {length} tokens take {needed / GIGABYTE:.1f} GB beside the model, and "
+        f"{requested} of {length} tokens take {needed / GIGABYTE:.1f} GB besides the model, and "
         f"{free / GIGABYTE:.1f} GB are free; {cure}."
     )
 

@@ -95,7 +95,7 @@ class Trace(Pass):
         return self._of_one("keys")
 
     def _of_one(self, name: str) -> Sequence[Any]:
-        """What was kept of the one text; where rows were asked for, made when it is used."""
+        """What was kept of the one text; where rows were requested, made when it is used."""
         by_site = LazySequence(self.at(name), lambda rows: None if rows is None else rows[0])
         return by_site if self.partial is not None else tuple(by_site)
 

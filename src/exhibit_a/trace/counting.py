@@ -21,7 +21,7 @@ from exhibit_a.trace.capture import Trace
 
 @dataclass
 class Spent:
-    """Rows of attention calls since the last time they were asked for."""
+    """Rows of attention calls since the last time they were requested."""
 
     sites: int
     forward_rows: int = 0

@@ -96,7 +96,7 @@ class ReplaceRows(Edit):
 
 
 class ContextGradients(Edit):
-    """Adds nothing to the context of every call, so that gradients can be asked for."""
+    """Adds nothing to the context of every call, so that gradients can be requested."""
 
     def __init__(self) -> None:
         super().__init__(())

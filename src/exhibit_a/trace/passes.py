@@ -3,7 +3,7 @@
 A ``Pass`` is a run over some rows: what went in, what came out, and what every attention call and
 every layer call did, as far as it was to be kept. A ``Trace`` is a pass over one text, whose
 positions have names; a ``Batch`` is a pass over several, padded to one length. Both can be
-replayed, and both raise an error when they are asked for something that was not kept.
+replayed, and both raise an error when they are requested something that was not kept.
 
 A hidden state is the input of the next layer and, after the last layer, the output of that one. It
 is not always what the layer before returned: a hook may change it on its way, and some models put
@@ -134,7 +134,7 @@ class Pass(ABC):
 
 
 class Recorder(Tap):
-    """Keeps what was asked of every attention call."""
+    """Keeps what was requested of every attention call."""
 
     fused = False  # whether the model may run on its fused kernels meanwhile
 

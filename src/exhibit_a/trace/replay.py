@@ -57,7 +57,7 @@ def replay(
     """
     start = _checked_start(trace, edit, start)
     if copies < 1:
-        raise BadRequestError(f"{copies} copies were asked for; give 1 or more.")
+        raise BadRequestError(f"{copies} copies were requested; give 1 or more.")
     if start > 0:
         trace = trace.keeping("hidden")
     model = trace.model
@@ -83,7 +83,7 @@ def replay(
 
 
 def runs_fused(trace: Pass, tap: Tap) -> bool:
-    """Whether fused kernels serve: as in the pass itself, or where large maps are not asked for.
+    """Whether fused kernels serve: as in the pass itself, or where large maps are not requested.
 
     Half precision rounds too coarsely for another kernel to give the same answer.
     """
@@ -144,7 +144,7 @@ def _recalling(
 
 
 def _checked_start(trace: Pass, edit: Tap | None, start: int | None) -> int:
-    """The layer call to start from: the one asked for, or the first that is edited."""
+    """The layer call to start from: the one requested, or the first that is edited."""
     first_edited = _first_edited(trace, edit)
     start = first_edited if start is None else start
     if not 0 <= start <= len(trace.layers):

@@ -23,7 +23,7 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.shapes import Context, Inputs, SiteVisible
 from exhibit_a.subject.anatomy import Site
-from exhibit_a.subject.fused import AskedRows, FusedCall
+from exhibit_a.subject.fused import FusedCall, RequestedRows
 from exhibit_a.subject.prompts import Prompt
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.tap import AttentionCall, Operands, shared_to_all
@@ -45,7 +45,7 @@ Made = TypeVar("Made")
 
 
 class LazySequence(Sequence[Made]):
-    """Tensors by site, each made from what is kept of it whenever it is asked for."""
+    """Tensors by site, each made from what is kept of it whenever it is requested."""
 
     def __init__(self, kept: Sequence[Any], make: Callable[[Any], Made]) -> None:
         self._kept, self._make = kept, make
@@ -185,7 +185,7 @@ class RowRecorder(Recorder):
         rows = torch.tensor(positions, dtype=torch.long, device=context.device)
         query, key = call.query, call.key
         if isinstance(call, FusedCall):
-            kept = _compact(call.asked(rows))
+            kept = _compact(call.requested(rows))
             self.parity = max(self.parity, _apart(kept, context[:, :, rows]))
             query, key, value, _ = kept.given
             probs, visible = kept.probs, kept.visible
@@ -198,7 +198,7 @@ class RowRecorder(Recorder):
         self.visible.append(_one_mask(visible, (len(rows), value.shape[2]), value.device))
 
     def at_sites(self) -> AtSites:
-        """What was asked for, each made when it is used."""
+        """What was requested, each made when it is used."""
         makers: dict[str, Callable[[_KeptCall], Tensor | None]] = {
             "attention": lambda call: call.probs(),
             "values": lambda call: shared_to_all(call.value, call.heads),
@@ -220,7 +220,7 @@ class RowRecorder(Recorder):
         return PartialPass(self.rows, self.stacks[-1], sizes, self.parity, subject.kernels)
 
 
-def _compact(rows: AskedRows) -> AskedRows:
+def _compact(rows: RequestedRows) -> RequestedRows:
     """The same with keys and values that do not keep a larger tensor in memory."""
     query, key, value, mask = rows.given
     mask = None if mask is None else _own_memory(mask)
@@ -233,7 +233,7 @@ def _own_memory(tensor: Tensor) -> Tensor:
     return tensor.clone() if whole > 1.5 * tensor.numel() * tensor.element_size() else tensor
 
 
-def _apart(rows: AskedRows, context: Context) -> float:
+def _apart(rows: RequestedRows, context: Context) -> float:
     """The largest difference between recomputed averages and the kernel's, of the largest."""
     if not context.numel():
         return 0.0

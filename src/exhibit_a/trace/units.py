@@ -219,18 +219,18 @@ def _by_spans(layout: Layout, named: Mapping[str, Span]) -> _Groups:
     for position, span in _in_texts(layout):
         place = (span[0], _begin(layout, span))
         number = bisect_right(order, place, key=lambda entry: entry[1][:2])
-        name, asked = order[number - 1] if number else ("", (-1, 0, 0))
-        inside = asked[0] == place[0] and place[1] < asked[2]
+        name, requested = order[number - 1] if number else ("", (-1, 0, 0))
+        inside = requested[0] == place[0] and place[1] < requested[2]
         first = firsts.setdefault((place[0], 2 * number + (not inside)), position)
         groups.join(first, position)
-        groups.reach(position, asked if inside else span)
+        groups.reach(position, requested if inside else span)
         if inside:
             groups.names[first] = name
     return groups
 
 
 def named_spans(layout: Layout, by: Asked) -> dict[str, Span]:
-    """The spans that were asked for, by name; a word or phrase stands for its place in the text.
+    """The spans that were requested, by name; a word or phrase stands for its place in the text.
 
     >>> layout = trace.sequences["encoder"].layout
     >>> named_spans(layout, ["beautifully shot", (0, 10)])
@@ -259,22 +259,22 @@ def named_spans(layout: Layout, by: Asked) -> dict[str, Span]:
     return named
 
 
-def _span(layout: Layout, asked: object) -> Span:
-    """One span that was asked for, in the text it is in."""
-    if isinstance(asked, str):
+def _span(layout: Layout, requested: object) -> Span:
+    """One span that was requested, in the text it is in."""
+    if isinstance(requested, str):
         for text, written in enumerate(layout.texts):
-            if asked and (start := written.find(asked)) >= 0:
-                return text, start, start + len(asked)
+            if requested and (start := written.find(requested)) >= 0:
+                return text, start, start + len(requested)
         shown = ", ".join(map(repr, layout.texts))
-        raise BadRequestError(f"{asked!r} is not in the text: {shown}.")
-    numbers = tuple(asked) if isinstance(asked, Sequence) else ()
+        raise BadRequestError(f"{requested!r} is not in the text: {shown}.")
+    numbers = tuple(requested) if isinstance(requested, Sequence) else ()
     if len(numbers) in (2, 3) and all(isinstance(number, int) for number in numbers):
         text, start, stop = numbers if len(numbers) == 3 else (0, *numbers)
         if 0 <= text < len(layout.texts) and 0 <= start < stop <= len(layout.texts[text]):
             return text, start, stop
     sizes = " and ".join(str(len(text)) for text in layout.texts)
     raise BadRequestError(
-        f"A span is (start, stop) in characters, or (text, start, stop); {asked!r} is none in "
+        f"A span is (start, stop) in characters, or (text, start, stop); {requested!r} is none in "
         f"{sizes} characters."
     )
 

@@ -2,7 +2,7 @@
 
 Configurations are those of `exhibit_a.models`; on the command line each has a short name. Words are
 made of pieces by byte-pair encoding: the most frequent pair of neighbouring pieces becomes a piece,
-again and again, until there are as many as asked for (Sennrich et al., 2016). The marker ▁ stands
+again and again, until there are as many as requested (Sennrich et al., 2016). The marker ▁ stands
 for the blank before a word, so that pieces can be put together again exactly. Both languages of a
 translator share one vocabulary.
 """

@@ -7,7 +7,7 @@
    for every example (Hinton et al., 2015).
 3. Run the Trainer (``trainer``); what was held out decides which epoch's weights are kept. What it
    needs to resume after a kill is kept in ``OUT.checkpoints``; the same call goes on from there.
-4. Write beside ``out`` and rename, so that half a model is never left behind; then the checkpoints
+4. Write next to ``out`` and rename, so that half a model is never left behind; then the checkpoints
    go. If the model cannot be written, they stay, and the same call writes it.
 """
 
@@ -49,7 +49,7 @@ from exhibit_a.models.base import IGNORED
 from exhibit_a.models.configs import ReferenceConfig
 from exhibit_a.numerics.seeds import generator, require_seed
 from exhibit_a.progress import Bar, Progress, progress_bar, tell
-from exhibit_a.results.files import folder_beside, free_folder, writing
+from exhibit_a.results.files import free_folder, whole_folder, writing
 from exhibit_a.results.plain import JSON
 from exhibit_a.shapes import HasLogits
 from exhibit_a.subject.sources import (
@@ -183,7 +183,7 @@ def train(
     work = _translator if kind is TRANSLATOR else _classifier
     make, settings = work(base, config, request, options)
     kept = Checkpoints(target.with_name(target.name + CHECKPOINTS), settings)
-    with folder_beside(target) as folder, torch.random.fork_rng():
+    with whole_folder(target) as folder, torch.random.fork_rng():
         torch.manual_seed(seed)
         try:
             with progress_bar("training", visible=progress) as bar:
@@ -231,7 +231,7 @@ def _settled(kind: str, given: Mapping[str, Any], holdout: float) -> dict[str, A
 
 
 def _fingerprint(config: PretrainedConfig | None, base: object, data: str) -> dict[str, JSON]:
-    """What must stay the same when a training is resumed, beside its options."""
+    """What must stay the same when a training is resumed, besides its options."""
     digest = sha256(data.encode("utf-8", "surrogatepass")).hexdigest()[:12]
     if config is None:
         return {"base": str(base), "data": digest}
@@ -444,7 +444,7 @@ def load_base(
     lacks_a_head(model, loading, str(base))  # as a rule it does, and gets one here
     if not knows_words(tokenizer):
         raise BadRequestError(
-            f'"{base}" came without a tokenizer. Save one beside the weights (tokenizer.json).'
+            f'"{base}" came without a tokenizer. Save one next to the weights (tokenizer.json).'
         )
     if tokenizer.pad_token_id is None:
         raise BadRequestError(

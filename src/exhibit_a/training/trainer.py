@@ -45,7 +45,7 @@ from exhibit_a.embedded.weights import quietly
 from exhibit_a.errors import BadRequestError, ExhibitError, NotComputableError, first_line
 from exhibit_a.extras import extra
 from exhibit_a.progress import Bar
-from exhibit_a.results.files import folder_beside, write_whole, writing
+from exhibit_a.results.files import whole_folder, write_whole, writing
 from exhibit_a.results.plain import JSON
 
 SETTINGS, HASHES = "settings.json", "sha256.json"
@@ -55,7 +55,7 @@ KEPT = 2  # checkpoints: the best and the last
 
 @dataclass(frozen=True)
 class Fitting:
-    """What the Trainer is given beside model and data."""
+    """What the Trainer is given besides model and data."""
 
     arguments: Mapping[str, Any]  # of transformers.Seq2SeqTrainingArguments
     metric: str  # by which the best epoch is chosen; larger is better
@@ -87,8 +87,8 @@ class Checkpoints:
             )
         if self.last() is None:
             shutil.rmtree(self.folder, ignore_errors=True)
-            with folder_beside(self.folder) as beside, writing(self.folder):
-                (beside / SETTINGS).write_text(json.dumps(settings, indent=1))
+            with whole_folder(self.folder) as fresh, writing(self.folder):
+                (fresh / SETTINGS).write_text(json.dumps(settings, indent=1))
             return
         recorded = self._read(known)
         for name, value in settings.items():
@@ -190,7 +190,7 @@ def fit(
 
 
 class _Averaging(TrainerCallback):
-    """Keeps the running average, and what else happens beside the steps."""
+    """Keeps the running average, and what else happens between the steps."""
 
     def __init__(self, trainer: "_AveragingTrainer", bar: Bar) -> None:
         self.trainer, self.bar, self.began = trainer, bar, process_time()
@@ -293,7 +293,7 @@ class _AveragingTrainer(Trainer):
         return metrics
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
-        """Write the averaged weights as the model, and the weights themselves beside them."""
+        """Write the averaged weights as the model, and the weights themselves next to them."""
         folder = Path(output_dir or str(self.args.output_dir))
         with self._averaged():
             self.weights.save_pretrained(folder)

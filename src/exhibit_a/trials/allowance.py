@@ -6,7 +6,7 @@ has 400 of them:
 
 1. reliance gets at most 60 %: every head alone, the controls, and a path with as many points as are
    left. What the path cannot resolve within that leaves the verdict undetermined.
-2. The heads that steer are asked one by one as long as there are passes, and the set that carries
+2. The heads that steer are tried one by one as long as there are passes, and the set that carries
    the answer is looked for in larger steps.
 3. Self-attribution walks a path for every site. It is left out where that would take what the
    pictures need.
@@ -28,7 +28,7 @@ MANY = 100  # passes for every head alone; from here on they are counted
 FOR_RELIANCE = 0.6  # of all passes
 FOR_PICTURES = 110  # passes that are kept back: some 45 random orders at two cuts
 DRAWING = 6  # passes to draw the pictures
-STEERING = 16  # heads asked one by one
+STEERING = 16  # heads tried one by one
 STEPS = 4  # between two sizes of the set that carries the answer
 POINTS = 7  # of the path of one site, about
 
@@ -52,7 +52,7 @@ class Allowance:
 
     @property
     def steering(self) -> int | None:
-        """How many heads are asked one by one whether they steer."""
+        """How many heads are tried one by one whether they steer."""
         return None if self.spent is None else STEERING
 
     @property

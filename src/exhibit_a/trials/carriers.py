@@ -116,7 +116,7 @@ def steering(
 ) -> Float[Tensor, " head"]:
     """What the answer loses when a head looks evenly and all maps may follow; 0 below ``line``.
 
-    Only heads that are marked idle are asked: all together, then site by site, then one by one.
+    Only heads that are marked idle are tried: all together, then site by site, then one by one.
     With ``most``, no more than this many are tried one by one, those of the sites that move the
     answer most; every other head of a site that moves it counts as if it were the whole site.
     """
@@ -134,12 +134,12 @@ def steering(
     sites = [heads for heads in sites if heads]
     taken = loss(sites)
     moving = [place for place in range(len(sites)) if abs(taken[place]) >= line]
-    asked = [head for place in moving for head in sites[place]]
-    if most is not None and len(asked) > most:
+    requested = [head for place in moving for head in sites[place]]
+    if most is not None and len(requested) > most:
         for place in moving:
             effects[sites[place]] = taken[place]
         moving.sort(key=lambda place: -float(taken[place].abs()))
-        asked = [head for place in moving for head in sites[place]][:most]
-    if asked:
-        effects[asked] = loss([[head] for head in asked])
+        requested = [head for place in moving for head in sites[place]][:most]
+    if requested:
+        effects[requested] = loss([[head] for head in requested])
     return effects

@@ -105,7 +105,7 @@ class Comparison(Result):
 
     def summary(self) -> str:
         """What differs, in a paragraph."""
-        return f"{self.names[0]} beside {self.names[1]}. {self.sentence}"
+        return f"{self.names[0]} compared with {self.names[1]}. {self.sentence}"
 
 
 Compared = Result | Subject | str
@@ -183,7 +183,7 @@ def _examined(
     """Both as results: texts and models are examined."""
     if isinstance(first, Result) and isinstance(second, Result):
         if subject is not None or text is not None or options:
-            raise BadRequestError("Two results are compared as they are: give nothing beside them.")
+            raise BadRequestError("Two results are compared as they are: give nothing else.")
         return first, second
     if isinstance(first, str) and isinstance(second, str):
         if subject is None or text is not None:

@@ -89,7 +89,7 @@ def _examined(
             raise NotComputableError(f"It needs {stage}: {stages.skipped[stage]}")
         return result
 
-    def asked() -> Target:
+    def requested() -> Target:
         if target is None:
             raise NotComputableError(stages.skipped["target"])
         return target
@@ -98,10 +98,10 @@ def _examined(
     relied = attempt(
         "reliance",
         lambda: _spill_to_disk(
-            reliance(trace, target=asked(), seed=seed, passes=allowed.reliance), "edges"
+            reliance(trace, target=requested(), seed=seed, passes=allowed.reliance), "edges"
         ),
     )
-    few = attempt("heads", lambda: _heads(asked(), needed(relied, "reliance"), how, allowed))
+    few = attempt("heads", lambda: _heads(requested(), needed(relied, "reliance"), how, allowed))
     carriers, steered = few or (None, None)
     counts = attempt("identifiability", lambda: attention_identifiability(trace))
     alternatives = attempt(
@@ -111,7 +111,7 @@ def _examined(
         ),
     )
     attribution = attempt(
-        "attribution", lambda: _spill_to_disk(_attribution(asked(), allowed), "scores")
+        "attribution", lambda: _spill_to_disk(_attribution(requested(), allowed), "scores")
     )
     effective = attempt(
         "effective", lambda: _spill_to_disk(effective_attention(trace), "effective")
@@ -137,7 +137,7 @@ def _examined(
         hidden=None if mixed is None else mixed[0],
         mixing=None if mixed is None else mixed[1],
         pictures=attempt(
-            "pictures", lambda: _pictures(asked(), how, allowed, (relied, attribution))
+            "pictures", lambda: _pictures(requested(), how, allowed, (relied, attribution))
         ),
     )
 
@@ -162,7 +162,7 @@ def _pictures(
 ) -> Pictures:
     """The pictures of the text, drawn from what is known already."""
     if not how.pictures:
-        raise NotComputableError("They were not asked for (pictures=False).")
+        raise NotComputableError("They were not requested (pictures=False).")
     named = zip(("reliance", "self_attribution"), results, strict=True)
     known = {name: result for name, result in named if result is not None}
     if allowed.pictures is None:

@@ -26,14 +26,14 @@ TINY = torch.finfo(torch.float32).tiny
 
 @dataclass(frozen=True)
 class HeadNumbers:
-    """What was measured about one head, before any word; None where it could not be asked."""
+    """What was measured about one head, before any word; None where it could not be measured."""
 
     site: int
     head: int
     reliance: float | None = None  # its share, in log-odds of the answer
     error: float | None = None  # standard error of the share
     one_head: float | None = None  # what the answer loses when it alone looks evenly
-    steering: float | None = None  # the same with all other maps free to follow, if asked
+    steering: float | None = None  # the same with all other maps free to follow, if measured
     chance: float | None = None  # p-value: a share as large with permuted rows
     pointing: float | None = None  # cosine of weights and contributions, row by row
     coherence: float | None = None  # how far its rows speak for the same side, -1 to 1

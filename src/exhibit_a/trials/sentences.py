@@ -73,7 +73,7 @@ def has_probability(reliance: Reliance) -> bool:
 
 
 def answer_name(reliance: Reliance) -> str:
-    """The answer that is asked about, by its name alone.
+    """The answer that is explained, by its name alone.
 
     >>> answer_name(xa.reliance(trace))
     'positive'
@@ -120,11 +120,11 @@ def describe_change(reliance: Reliance, margin: float) -> str:
     if has_probability(reliance) and (before == after or min(reliance.margin, margin) > 0):
         odds = odds_text(margin - reliance.margin)
     what = "its probability" if has_probability(reliance) else "it"
-    beside = f" ({odds})" if odds else ""
+    in_odds = f" ({odds})" if odds else ""
     if before == after:
-        return f"{what} would stay at {before}{beside}"
+        return f"{what} would stay at {before}{in_odds}"
     verb = "fall" if margin < reliance.margin else "rise"
-    return f"{what} would {verb} from {before} to {after}{beside}"
+    return f"{what} would {verb} from {before} to {after}{in_odds}"
 
 
 def cancels(reliance: Reliance, line: float) -> bool:

@@ -158,7 +158,7 @@ def trial(
             stacks, what its decoder says (without, its own words).
         generate: let a language model generate an answer of at most this number of tokens.
         target: label or token to explain; without, the answer, or what the model answers.
-        label: the true label, which is shown beside the answer and changes nothing.
+        label: the true label, which is shown with the answer and changes nothing.
         thresholds: where the words of the verdict begin.
         seed: same seed, same numbers.
         probes: random directions per token with which mixing is estimated; without, up to 8, as
@@ -169,16 +169,16 @@ def trial(
     """
     require_seed(seed)
     if probes is not None and probes < 2:
-        raise BadRequestError(f"An error needs at least 2 probes, {probes} were asked for.")
+        raise BadRequestError(f"An error needs at least 2 probes, {probes} were requested.")
     truth = _truth(subject, label)
     stages = Stages(progress)
     options: Options = {"pair": pair, "target_text": target_text, "generate": generate}
     trace = stages.run(
         "capture", lambda: capture(subject, text, keep=KEPT, truncate=truncate, **options)
     )
-    asked = _asked(trace, target, stages.skipped)
+    requested = _asked(trace, target, stages.skipped)
     how = TrialOptions(probes, seed, thresholds.carries, pictures)
-    judged = _judged(examine(trace, asked, stages, how), stages, thresholds, how)
+    judged = _judged(examine(trace, requested, stages, how), stages, thresholds, how)
     return replace(judged, label=truth)
 
 
@@ -238,7 +238,7 @@ def _truth(subject: Subject, label: str | None) -> str:
 def _asked(
     trace: Trace, target: Target | str | int | None, skipped: dict[str, str]
 ) -> Target | None:
-    """The number to explain; a model that has none is no mistake unless one was asked for."""
+    """The number to explain; a model that has none is no mistake unless one was requested."""
     try:
         return chosen_target(trace, target)
     except ExhibitError as reason:

@@ -64,7 +64,7 @@ class Thresholds:
 
 @dataclass(frozen=True, kw_only=True)
 class HeadVerdict(HeadNumbers):
-    """The answers about one head and the word they make; None where it could not be asked."""
+    """The answers about one head and the word they make; None where it could not be measured."""
 
     word: str
     reason: str
@@ -118,7 +118,7 @@ def _judged(
 ) -> HeadVerdict:
     share, alone = head.reliance or 0.0, head.one_head or 0.0
     line = limits.carries * size
-    asked = HeadVerdict(
+    requested = HeadVerdict(
         word=UNDETERMINED,
         reason="",
         shared=carries and abs(alone) < limits.shared * abs(share),
@@ -127,8 +127,8 @@ def _judged(
         coherent=None if head.coherence is None else _coherent(head, by_chance, limits),
         **vars(head),
     )
-    word, reason = _word(asked, size, carries or abs(alone) >= line, limits)
-    return replace(asked, word=word, reason=reason)
+    word, reason = _word(requested, size, carries or abs(alone) >= line, limits)
+    return replace(requested, word=word, reason=reason)
 
 
 def _coherent(head: HeadNumbers, by_chance: bool, limits: Thresholds) -> bool:
@@ -197,7 +197,7 @@ def judge_text(
 ) -> tuple[str, str]:
     """The word for a text, and the sentence with its numbers."""
     if reliance is None or not reliance.determined:
-        reason = "it could not be asked" if reliance is None else reliance.reason
+        reason = "it could not be measured" if reliance is None else reliance.reason
         return UNDETERMINED, f"Not known whether the answer rests on where heads look: {reason}."
     size = reliance.size or 1.0
     whole, permuted = reliance.whole / size, (reliance.margin - reliance.permuted_margin) / size
@@ -222,7 +222,7 @@ def judge_text(
 
 
 def _parts(verdicts: Sequence[HeadVerdict], size: float, limits: Thresholds) -> dict[str, float]:
-    """The part of all shares that heads of each word have, were every head asked for its word.
+    """The part of all shares that heads of each word have, were every head requested its word.
 
     A text can rest on many heads that carry little each, so small shares count here as well.
     """

@@ -131,10 +131,10 @@ class ContextAttribution(Result):
                 f"is {times} as likely with the passages as without."
             )
         if not self.rests_on:
-            asked = "alone" if self.regression is None else "alone or among others"
+            requested = "alone" if self.regression is None else "alone or among others"
             return (
                 f"None of them by itself: the answer is {times} as likely with the passages as "
-                f"without, but no passage, {asked}, makes it twice as likely."
+                f"without, but no passage, {requested}, makes it twice as likely."
             )
         first, *others = self.rests_on
         also = f", and on {_listed(others)}" if others else ""

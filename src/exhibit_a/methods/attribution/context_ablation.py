@@ -15,7 +15,7 @@ leave one out    what the answer loses without each passage alone. Two passages 
 regression       the answer with random halves of the passages, and a sparse linear model of what
                  each of them adds (ContextCite: Lasso over random subsets; Cohen-Wang et al.,
                  2024). It sees passages that stand in for each other. Where there are no more
-                 subsets than samples, all of them are asked.
+                 subsets than samples, all of them are evaluated.
 
 The tokens of the answer are the same in every prompt. Prompts of similar length share a batch,
 padded on the right, which a left-to-right model does not see.
@@ -201,7 +201,7 @@ def sentence_spans(text: str) -> list[Characters]:
 
 @dataclass(eq=False)
 class Ablations:
-    """The answer with any of the passages; what was asked once is remembered."""
+    """The answer with any of the passages; what was evaluated once is remembered."""
 
     prompt: ContextPrompt
     target: Target  # the log-probability of the answer
@@ -210,8 +210,8 @@ class Ablations:
 
     def __call__(self, kept: Subsets, progress: Progress | None = None) -> Values:
         """The log-probability of the answer with some of the passages, for every row."""
-        asked = list(dict.fromkeys(tuple(row) for row in kept.tolist()))
-        new = [row for row in asked if row not in self.known]
+        requested = list(dict.fromkeys(tuple(row) for row in kept.tolist()))
+        new = [row for row in requested if row not in self.known]
         inputs = [self._inputs(row) for row in new]
         done = 0
         subject = self.prompt.subject

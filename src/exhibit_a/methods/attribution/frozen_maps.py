@@ -174,7 +174,7 @@ class Blend(Frozen):
     ) -> None:
         super().__init__(maps, shares[0].shape[1], first)
         self.shares, self.with_gradients, self.following = shares, with_gradients, following
-        self.contexts: list[Tensor] = []  # what gradients can be asked for, site by site
+        self.contexts: list[Tensor] = []  # what gradients can be requested, site by site
         self.values_seen: list[Tensor] = []  # one for each of its heads
         self.moved: list[Tensor] = []  # what is between uniform and not, A V − U V
 

@@ -5,7 +5,7 @@ Heads of a frozen pass are made uniform (``head_game.py``), in four steps:
 1. The answer as it is, and with all heads uniform: between them lies what is shared.
 2. The joint path of all heads from uniform to what they were, in panels (``numerics/paths.py``).
 3. What the path jumps over, by sampled orders (``head_orders.py``). With few heads all coalitions
-   are tried instead, and where orders were asked for, they are the whole of it.
+   are tried instead, and where orders were requested, they are the whole of it.
 4. The controls: every head uniform alone, and all rows permuted; more often where it is not certain
    whether that moves the answer.
 
@@ -175,7 +175,7 @@ class HeadShares:
 
     @property
     def _reserved(self) -> float:
-        """The passes that are needed beside the path."""
+        """The passes that are needed besides the path."""
         return 2 + CONTROLS[0] + self.game.one_by_one
 
     def _affordable(self, points: int) -> int:
@@ -186,7 +186,7 @@ class HeadShares:
         if left < FEWEST_POINTS:
             raise NotComputableError(
                 f"Making each of {len(self.game)} heads even alone takes "
-                f"{self.game.one_by_one:.0f} forward passes; with what is needed beside, that is "
+                f"{self.game.one_by_one:.0f} forward passes; with what else is needed, that is "
                 f"beyond the {self.passes} that are allowed."
             )
         return min(points, left)

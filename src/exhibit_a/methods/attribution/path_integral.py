@@ -167,12 +167,12 @@ class SiteIntegral:
     change: Scores
     gap: Scores
     points: Int[Tensor, " batch"]
-    reasons: tuple[str, ...]  # why the gap is larger than was asked; empty where it is not
+    reasons: tuple[str, ...]  # why the gap is larger than was requested; empty where it is not
     rough: Bool[Tensor, " batch"]  # whether panels were needed, which the site below begins with
 
     @property
     def sure(self) -> Bool[Tensor, " batch"]:
-        """Whether the gap is as small as was asked."""
+        """Whether the gap is as small as requested."""
         return torch.tensor([not reason for reason in self.reasons], device=self.gap.device)
 
     @property
@@ -391,8 +391,8 @@ class _SiteWork:
 
     def _keep(self, rows: RowIndex, gradients: Context, count: int) -> None:
         """Turn summed gradients into scores, and compare them with the change."""
-        asked = gradients if self.rows is None else gradients[:, :, list(self.rows)]
-        self.scores[rows] = self.attention[rows] * (asked @ self.values[rows].mT)
+        requested = gradients if self.rows is None else gradients[:, :, list(self.rows)]
+        self.scores[rows] = self.attention[rows] * (requested @ self.values[rows].mT)
         self.points[rows] = count
         entries = self.scores[rows] if self.rows is None else gradients * self._contexts(rows)
         total = float64_sum(entries, (1, 2, 3))

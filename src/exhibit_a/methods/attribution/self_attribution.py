@@ -5,7 +5,7 @@ nothing to what it is, and add up what each entry contributes to the answer F on
 
     Attr_h = A_h ⊙ ∫₀¹ ∂F(αA)/∂A_h dα.
 
-Where only some rows were asked for, the entries are those of these rows, with the numbers that they
+Where only some rows were requested, the entries are those of these rows, with the numbers that they
 have among all; what all entries of a site add up to is known without them (``path_integral.py``).
 
 All heads of a site grow together while every other site answers to the change, and the entries of
@@ -15,7 +15,7 @@ integral is computed, and why it costs so little.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, overload
 
 import torch
 from jaxtyping import Float, Int
@@ -33,10 +33,10 @@ from exhibit_a.numerics.quadrature import RuleName
 from exhibit_a.results.making import build_result
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
-from exhibit_a.shapes import SiteHeads, SiteMap
+from exhibit_a.shapes import HasLogits, Scores, SiteHeads, SiteMap
 from exhibit_a.subject.anatomy import layer_name
 from exhibit_a.trace.answer_rows import one_stack
-from exhibit_a.trace.batches import of_one
+from exhibit_a.trace.batches import RowIndex, alike, of_several, stand_alone
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target, chosen_target
 
@@ -46,7 +46,7 @@ class SelfAttribution(SiteResult):
     """What every attention edge contributed to the answer, site by site.
 
     The entries of a site add up to ``change``, what silencing the whole site takes away, except
-    for ``gap``. Where the gap is larger than was asked the site is incomplete, ``reasons`` says
+    for ``gap``. Where the gap is larger than was requested the site is incomplete, ``reasons`` says
     why, and no conclusion should rest on its scores.
     """
 
@@ -124,6 +124,28 @@ def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     return self_attribution(trace, target=target).by_token(sites)
 
 
+@overload
+def self_attribution(
+    trace: Trace,
+    *,
+    target: Target | str | int | None = ...,
+    rule: RuleName = ...,
+    steps: int | str = ...,
+    tolerance: float = ...,
+) -> SelfAttribution: ...
+
+
+@overload
+def self_attribution(
+    trace: Sequence[Trace],
+    *,
+    target: Target | str | int | None = ...,
+    rule: RuleName = ...,
+    steps: int | str = ...,
+    tolerance: float = ...,
+) -> list[SelfAttribution]: ...
+
+
 @method(
     question="Which attention edges does the answer rest on?",
     needs=rows_of("attention", "values", "hidden", "target"),
@@ -132,14 +154,16 @@ def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     tokens=token_scores,
 )
 def self_attribution(
-    trace: Trace,
+    trace: Trace | Sequence[Trace],
     *,
     target: Target | str | int | None = None,
     rule: RuleName = "gauss",
     steps: int | str = "auto",
     tolerance: float = 0.01,
-) -> SelfAttribution:
+) -> SelfAttribution | list[SelfAttribution]:
     """Attribute an answer to the attention edges of every layer.
+
+    Several traces have a result each; those of one length share their replays.
 
     ``rule="riemann", steps=20`` is the paper, ``rule="left", steps=64`` the released code. The
     target may also be a ``Target``, as ``choose_target`` gives it.
@@ -160,36 +184,63 @@ def self_attribution(
             use their points again.
         tolerance: the gap that is allowed, as a share of what a site changes.
     """
-    chosen = chosen_target(trace, target)
-    batch = chosen.narrowed(of_one(trace))
-    integrals = attribute(
-        batch, lambda output, _: chosen.value(batch, output), Plan(rule, steps, tolerance)
-    )
-    return build_result(
-        SelfAttribution,
-        trace,
-        "self_attribution",
-        settings={"target": str(chosen), "rule": rule, "steps": steps, "tolerance": tolerance},
-        checks=_checks(integrals, trace, tolerance),
-        scores=tuple(integral.scores[0] for integral in integrals),
-        change=torch.cat([integral.change for integral in integrals]),
-        gap=torch.cat([integral.gap for integral in integrals]),
-        points=torch.cat([integral.points for integral in integrals]),
-        target=str(chosen),
-        reasons=tuple(integral.reasons[0] for integral in integrals),
-    )
+    plan = Plan(rule, steps, tolerance)
+    if isinstance(trace, Trace):
+        return _of_several([trace], [chosen_target(trace, target)], plan)[0]
+    traces = list(trace)
+    targets = [chosen_target(each, target) for each in traces]
+    one_place = len({(each.position, each.scale, len(each.following)) for each in targets}) == 1
+    if one_place and alike(traces) and not stand_alone(traces[0].subject):
+        return _of_several(traces, targets, plan)
+    pairs = zip(traces, targets, strict=True)
+    return [result for one, goal in pairs for result in _of_several([one], [goal], plan)]
 
 
-def _checks(integrals: list[SiteIntegral], trace: Trace, tolerance: float) -> dict[str, object]:
+def _of_several(
+    traces: Sequence[Trace], targets: Sequence[Target], plan: Plan
+) -> list[SelfAttribution]:
+    """The result of one trace, or of each of several that are alike, for a target each."""
+    batch = targets[0].narrowed(of_several(traces))
+    goals = list(dict.fromkeys(targets))
+    goal_of_row = torch.tensor([goals.index(target) for target in targets])
+
+    def answer(output: HasLogits, rows: RowIndex) -> Scores:
+        values = torch.stack([goal.value(batch, output) for goal in goals])
+        return values.gather(0, goal_of_row[rows.cpu()][None].to(values.device))[0]
+
+    integrals = attribute(batch, answer, plan)
+    return [
+        build_result(
+            SelfAttribution,
+            trace,
+            "self_attribution",
+            settings={"target": str(target), **vars(plan)},
+            checks=_checks(integrals, row, trace, plan.tolerance),
+            scores=tuple(integral.scores[row] for integral in integrals),
+            change=torch.stack([integral.change[row] for integral in integrals]),
+            gap=torch.stack([integral.gap[row] for integral in integrals]),
+            points=torch.stack([integral.points[row] for integral in integrals]),
+            target=str(target),
+            reasons=tuple(integral.reasons[row] for integral in integrals),
+        )
+        for row, (trace, target) in enumerate(zip(traces, targets, strict=True))
+    ]
+
+
+def _checks(
+    integrals: list[SiteIntegral], row: int, trace: Trace, tolerance: float
+) -> dict[str, object]:
     """How complete the attribution is, site by site where it is not."""
-    reasons = {site: path.reasons[0] for site, path in enumerate(integrals) if path.reasons[0]}
+    reasons = {site: path.reasons[row] for site, path in enumerate(integrals) if path.reasons[row]}
+
+    def largest(name: str) -> float:
+        return float(torch.stack([getattr(integral, name)[row] for integral in integrals]).amax())
+
     checks: dict[str, object] = {
-        "largest gap": float(torch.cat([integral.gap for integral in integrals]).amax()),
-        "largest gap as a share of the change": float(
-            torch.cat([integral.share for integral in integrals]).amax()
-        ),
+        "largest gap": largest("gap"),
+        "largest gap as a share of the change": largest("share"),
         "tolerance": tolerance,
-        "most points": int(torch.cat([integral.points for integral in integrals]).amax()),
+        "most points": int(largest("points")),
     }
     if reasons:
         names = {site: layer_name(trace.sites[site], trace.sites) for site in reasons}

@@ -216,7 +216,7 @@ def attribution_tree(
 ) -> AttributionTree:
     """Read the attributions of all layers as one tree of words.
 
-    Whichever algorithm is asked for, the objective of both is in the checks.
+    Whichever algorithm is requested, the objective of both is in the checks.
 
     >>> attribution = xa.self_attribution(trace)
     >>> print(xa.attribution_tree(attribution).text())
@@ -305,7 +305,7 @@ def _root(maps: list[Tensor], reader: int | None) -> int:
     total = (total - total.diag().diag()).clamp_min(0).sum(1)
     if reader is not None:
         if len(total) == 1:
-            raise NotComputableError("A tree needs a second token beside the one that is read.")
+            raise NotComputableError("A tree needs a second token besides the one that is read.")
         total[reader] = -1
     return int(total.argmax())
 

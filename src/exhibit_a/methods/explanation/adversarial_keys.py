@@ -12,7 +12,7 @@ attention stays the same. Beside the poster's distance this file therefore measu
 divergence between the attention maps, and the distance between keys after the best common shift of
 each head has been removed.
 
-Four controls stand beside the adversary: the model as it is; the ``opposite`` adversary, whose
+The adversary is compared with four controls: the model as it is; the ``opposite`` adversary, whose
 distance term has the opposite sign, so that it stays near; ``random`` keys with the mean and spread
 of the model's; and the same MLP trained on random keys (``random, trained``).
 """
@@ -364,7 +364,7 @@ def _check_request(subject: Subject, recipe: _Recipe) -> None:
         raise BadRequestError("alpha lies between 0 and 1; hidden and epochs are at least 1.")
     if not 0 < recipe.learning_rate < math.inf:
         raise BadRequestError(
-            f"A learning rate of {recipe.learning_rate} was asked for; give a number above 0."
+            f"A learning rate of {recipe.learning_rate} was requested; give a number above 0."
         )
     widths = {(site.kv_heads, site.d_query) for site in subject.anatomy.sites}
     if len(widths) > 1 or None in next(iter(widths)):

@@ -82,9 +82,9 @@ def companions(
     samples: int = 256,
     seed: int = 0,
 ) -> dict[str, TokenAttribution]:
-    """Token scores by every method asked for; by default by all that apply to this model.
+    """Token scores by every method requested; by default by all that apply to this model.
 
-    Methods that do not apply are left out when all are asked for, with the reason in every
+    Methods that do not apply are left out when all are requested, with the reason in every
     result's checks, and raise when they are named.
 
     >>> sorted(xa.companions(trace, methods=["raw", "rollout"]))
@@ -100,14 +100,14 @@ def companions(
         seed: same seed, same numbers.
     """
     require_way(trace.subject, erase)
-    asked = target or choose_target(trace)
+    requested = target or choose_target(trace)
     known = attributions()
     results: dict[str, TokenAttribution] = {}
     left_out: dict[str, str] = {}
     for name in _names(methods, known):
         try:
             result = attribution_of(
-                known[name], trace, asked, erase=erase, samples=samples, seed=seed
+                known[name], trace, requested, erase=erase, samples=samples, seed=seed
             )
         except (NotComputableError, UnsupportedModelError) as reason:
             if methods is not None:
@@ -124,7 +124,7 @@ def companions(
 
 
 def _names(methods: Iterable[str] | None, known: Iterable[str]) -> list[str]:
-    """The names asked for, each once; all that are known where none was asked for."""
+    """The names requested, each once; all that are known where none was requested."""
     if methods is None:
         return list(known)
     names = [methods] if isinstance(methods, str) else list(dict.fromkeys(methods))
@@ -370,7 +370,7 @@ class _Ridge:
 
 def _require_samples(samples: int) -> None:
     if samples < 1:
-        raise BadRequestError(f"{samples} samples were asked for; give 1 or more.")
+        raise BadRequestError(f"{samples} samples were requested; give 1 or more.")
 
 
 def _sampled(

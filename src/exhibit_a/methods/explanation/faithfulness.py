@@ -14,8 +14,8 @@ leave_one_out      Kendall's τ with what each token changes when it alone leave
 first_flip         share of texts whose answer flips when the top token leaves: high is good
 flip_fraction      share of tokens that must leave until the answer flips (1: never): low is good
 
-Every number stands beside that of random rankings, with an interval over examples and the p-value
-of the paired difference.
+Every number is compared with that of random rankings, with an interval over examples and the
+p-value of the paired difference.
 """
 
 import math
@@ -76,7 +76,7 @@ Attribution = str | Sequence[str] | Explainer | Mapping[str, Explainer]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Faithfulness(Result):
-    """How faithful each attribution is to the model, beside random rankings."""
+    """How faithful each attribution is to the model, compared with random rankings."""
 
     attributions: tuple[str, ...]  # the last one is "random"
     metrics: tuple[str, ...] = METRICS
@@ -189,7 +189,7 @@ def _case(subject: Subject, prompt: Prompt, erase: str) -> "_Case":
 def _require_rankings(count: int) -> None:
     if not 1 <= count <= MOST_RANKINGS:
         raise BadRequestError(
-            f"{count} random rankings were asked for; give 1 to {MOST_RANKINGS:,}."
+            f"{count} random rankings were requested; give 1 to {MOST_RANKINGS:,}."
         )
 
 
@@ -321,7 +321,7 @@ def _first(flips: Bool[Tensor, " fraction"]) -> float:
 def _explainers(
     attribution: Attribution, erase: str, samples: int, seed: int
 ) -> dict[str, Explainer]:
-    """What was asked for, as functions by name."""
+    """What was requested, as functions by name."""
     if isinstance(attribution, Mapping):
         return dict(attribution)
     if callable(attribution):

@@ -76,7 +76,7 @@ def attention_times_gradient(
 ) -> Iterator[Float[Tensor, "_head _query _key"]]:
     """A ⊙ ∂F/∂A of some sites, in one backward pass; later maps may move with earlier ones.
 
-    The gradient of a map is (∂F/∂C)Vᵀ, C = AV. It is formed when its site is asked for.
+    The gradient of a map is (∂F/∂C)Vᵀ, C = AV. It is formed when its site is requested.
     """
     trace.subject.require_gradients()
     kept = trace.keeping("attention", "values")

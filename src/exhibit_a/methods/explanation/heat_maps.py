@@ -144,7 +144,7 @@ class Drawing:
 
 
 def _names(methods: Sequence[str] | None) -> list[str]:
-    """The names asked for, each once; the usual ones where none was asked for."""
+    """The names requested, each once; the usual ones where none was requested."""
     if methods is None:
         return list(USUAL)
     names = [methods] if isinstance(methods, str) else list(dict.fromkeys(methods))

@@ -133,7 +133,7 @@ def permutation_test(
     chosen = chosen_sites(subject, what, scope, sites)
     used_scope = "head" if what != "attention" and scope == "row" else scope
     if repeats < 1:
-        raise BadRequestError(f"{repeats} repeats were asked for; give at least 1.")
+        raise BadRequestError(f"{repeats} repeats were requested; give at least 1.")
     require_distribution(subject)
     prompts = [prompt_of(subject, example, truncate=True) for example in data]
     encodings = [prompt.inputs for prompt in prompts]
@@ -174,14 +174,14 @@ def _shuffled_answers(
     subject: Subject,
     encodings: list[Inputs],
     plans: list[Shuffling],
-    asked: tuple[int, Gold | None],
+    requested: tuple[int, Gold | None],
     progress: Progress | None,
 ) -> tuple[Bool[Tensor, " example"], _Shuffled]:
     """Whether the model's own answers are right, and what becomes of them under every plan.
 
     The last repeat of each plan is the uniform extreme.
     """
-    lengths, (repeats, gold) = lengths_of(encodings), asked
+    lengths, (repeats, gold) = lengths_of(encodings), requested
     own_right = torch.zeros(len(encodings), dtype=torch.bool)
     shape = (len(plans), repeats + 1, len(encodings))
     shuffled = _Shuffled(*(torch.zeros(shape, dtype=kind) for kind in (torch.float, *MARKS)))

@@ -136,7 +136,7 @@ class Pictures(Result, Mapping[str, Picture]):
         return len(self.names)
 
     def tokens_along(self, leaf: Leaf) -> dict[str, tuple[str, ...]]:
-        """Words and pictures have names, which stand beside their positions."""
+        """Words and pictures have names, which are kept with their positions."""
         named = {"word": self.words, "picture": self.names}
         return {axis: named[axis] for axis in leaf.dims if axis in named}
 

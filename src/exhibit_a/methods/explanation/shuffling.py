@@ -207,7 +207,7 @@ class Rerun:
 
 
 def chosen_sites(subject: Subject, what: str, scope: str, sites: Sequence[int] | None) -> list[int]:
-    """The sites that were asked for, where shuffling ``what`` respects the mask."""
+    """The sites that were requested, where shuffling ``what`` respects the mask."""
     require_choice("kind of shuffling", what, get_args(What))
     require_choice("scope", scope, get_args(Scope))
     count = len(subject.anatomy.sites)

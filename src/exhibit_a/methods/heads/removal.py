@@ -294,10 +294,10 @@ def _sharing_a_module(subject: Subject, removed: dict[int, list[int]]) -> Iterat
     for site in subject.anatomy.sites:
         by_module.setdefault(site.module, []).append(site.index)
     for sites in by_module.values():
-        asked = [removed.get(site) for site in sites]
-        if all(heads is None for heads in asked):
+        requested = [removed.get(site) for site in sites]
+        if all(heads is None for heads in requested):
             continue
-        if any(heads != asked[0] for heads in asked):
+        if any(heads != requested[0] for heads in requested):
             raise UnsupportedModelError(
                 f"Sites {', '.join(map(str, sites))} are one module called {len(sites)} times: a "
                 "head is removed from all of them or none. Name it for every one of these sites."

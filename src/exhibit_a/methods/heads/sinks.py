@@ -4,8 +4,8 @@ Many heads give most of their weight to one token, often the first or a separato
 weight alone does not say what it does. For the token that a head looks at most, over all rows that
 may see it:
 
-1. ``length``: its vector v W_O beside the median of the others. A tiny one is a *no-op*: the head
-   looks there in order to do nothing (Clark et al., 2019; Xiao et al., 2024).
+1. ``length``: its vector v W_O relative to the median of the others. A tiny one is a *no-op*: the
+   head looks there in order to do nothing (Clark et al., 2019; Xiao et al., 2024).
 2. ``null_share``: the part of the sink's weights that lies in the null space of the values, and so
    cannot be seen in the head's output at all (``identifiability/effective.py``). Where it is most
    of them, the weight is an artefact of the *null space*.
@@ -48,7 +48,7 @@ class SinkDiagnosis(SiteResult):
 
     key: tuple[Int[Tensor, " _head"], ...]  # the position that gets most weight
     weight: tuple[SiteHeads, ...]  # mean over the rows that may see it
-    length: tuple[SiteHeads, ...]  # of its vector, beside the median of the others
+    length: tuple[SiteHeads, ...]  # of its vector, relative to the median of the others
     output_share: tuple[SiteHeads, ...]  # mean part of the head's output
     null_share: tuple[SiteHeads, ...]  # part of its weights that no output shows
     kind: tuple[Int[Tensor, " _head"], ...]  # a place in KINDS

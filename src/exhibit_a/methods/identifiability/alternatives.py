@@ -97,7 +97,7 @@ def alternative_attention(
         head: number of the head at that site.
         query: position of the row; by default the row that the answer is usually read from, which
             is the last real token of a decoder and the first of an encoder.
-        samples: number of alternatives drawn at random, beside the farthest one.
+        samples: number of alternatives drawn at random, besides the farthest one.
         seed: seed of the random draws.
 
     >>> short = xa.alternative_attention(trace, site=0, head=0)
@@ -110,7 +110,7 @@ def alternative_attention(
     """
     check_site(trace.sites, site, head)
     if samples < 1:
-        raise BadRequestError(f"At least 1 sample is needed, {samples} were asked for.")
+        raise BadRequestError(f"At least 1 sample is needed, {samples} were requested.")
     trace = trace.keeping("attention", "values", "hidden")
     query = _query(trace, site, query)
     place = query if trace.rows is None else trace.rows.index(query)
@@ -159,7 +159,7 @@ def _over_all_keys(
 
 
 def _query(trace: Trace, site: int, query: int | None) -> int:
-    """The row asked for, or the one that the answer is usually read from."""
+    """The row requested, or the one that the answer is usually read from."""
     real = trace.sequences[trace.sites[site].stack].real.nonzero().flatten().tolist()
     if trace.partial is not None:
         kept = trace.partial.rows if trace.sites[site].stack == trace.partial.stack else ()
@@ -168,7 +168,7 @@ def _query(trace: Trace, site: int, query: int | None) -> int:
             return int(real[-1])
         if query not in real:
             raise BadRequestError(
-                f"The row of query {query} was not kept at site {site}; asked for were "
+                f"The row of query {query} was not kept at site {site}; requested were "
                 f"{list(kept) or 'none'}."
             )
     if query is None:

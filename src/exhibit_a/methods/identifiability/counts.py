@@ -168,14 +168,14 @@ def identifiability_by_length(
             f"The text is too short to be cut: it has {available} tokens, and beginnings have "
             f"{SHORTEST} or more. Give a longer one."
         )
-    asked = _steps(subject, available) if lengths is None else sorted(set(lengths))
-    beyond = [length for length in asked if not SHORTEST <= length <= available]
-    if beyond or not asked:
+    requested = _steps(subject, available) if lengths is None else sorted(set(lengths))
+    beyond = [length for length in requested if not SHORTEST <= length <= available]
+    if beyond or not requested:
         raise BadRequestError(
             f"The text can be cut to {SHORTEST} to {available} tokens; "
-            f"{beyond[0] if beyond else 'nothing'} was asked for."
+            f"{beyond[0] if beyond else 'nothing'} was requested."
         )
-    results = [effective_attention(_beginning(subject, text, length)) for length in asked]
+    results = [effective_attention(_beginning(subject, text, length)) for length in requested]
     widths = tuple(site.d_head for site in results[-1].sites)
     change = "largest change of a head's output"
     checks: dict[str, float | str] = {
@@ -190,7 +190,7 @@ def identifiability_by_length(
         IdentifiabilityByLength,
         subject,
         "identifiability_by_length",
-        settings={"lengths": list(asked)},
+        settings={"lengths": list(requested)},
         tokens=results[-1].tokens,
         checks=checks,
         lengths=tuple(len(result.tokens or ()) for result in results),

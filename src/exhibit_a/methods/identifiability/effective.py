@@ -39,6 +39,7 @@ from exhibit_a.subject.guard import frozen_eval, here_only, hooked
 from exhibit_a.subject.tap import Tap, shared_to_all
 from exhibit_a.subject.weights import Stamp
 from exhibit_a.trace.answer_rows import one_stack, readout_rows
+from exhibit_a.trace.batches import alike
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target
 
@@ -173,22 +174,9 @@ def effective_attention(
     if isinstance(trace, Trace):
         return _of_several([trace], value_bias, Convention(simplex, rtol))[0]
     traces = list(trace)
-    groups = [traces] if _alike(traces) else [[each] for each in traces]
+    groups = [traces] if alike(traces) else [[each] for each in traces]
     convention = Convention(simplex, rtol)
     return [result for group in groups for result in _of_several(group, value_bias, convention)]
-
-
-def _alike(traces: Sequence[Trace]) -> bool:
-    """Whether rows of all traces see the same keys of as many heads, and none is padding."""
-    first = traces[0]
-    return all(
-        trace.sites == first.sites
-        and trace.partial is None
-        and trace.weights == first.weights
-        and all(sequence.real.all() for sequence in trace.sequences.values())
-        and all(map(torch.equal, trace.visible, first.visible))
-        for trace in traces
-    )
 
 
 def _of_several(

@@ -8,7 +8,7 @@ along VᵀB = Cov_a(V, K). For every row:
 
        G = Σ a² kkᵀ − c tᵀ − t cᵀ,  t = Σ a² k − s c / 2,        VᵀB = Σ a vkᵀ − (Σ a v) cᵀ.
 
-   Rounding of the sums is as small as that of B beside c, which the tolerance allows for.
+   Rounding of the sums is as small as that of B compared with c, which the tolerance allows for.
 2. the rank of B, the reach of the keys, and an orthonormal basis Q of its columns, so that VᵀQ has
    the rank of VᵀB. Where G has a factor LLᵀ that surely shows all directions, VᵀQ = VᵀB L⁻ᵀ;
    the other rows take the eigenvectors of G, or of BBᵀ where there are few keys, and B itself its
@@ -103,9 +103,9 @@ def _by_pairs(
 ) -> tuple[Tensor, Tensor]:
     """The same of few keys, by the eigenvectors of BBᵀ."""
     common_key = weights @ keys
-    beside = common_key @ keys.mT  # c · k of every row and key
+    common = common_key @ keys.mT  # c · k of every row and key
     size = common_key.square().sum(-1)[..., None, None]
-    products = (keys @ keys.mT).unsqueeze(1) - beside.unsqueeze(-1) - beside.unsqueeze(-2) + size
+    products = (keys @ keys.mT).unsqueeze(1) - common.unsqueeze(-1) - common.unsqueeze(-2) + size
     squares, directions = torch.linalg.eigh(
         products * weights.unsqueeze(-1) * weights.unsqueeze(-2)
     )

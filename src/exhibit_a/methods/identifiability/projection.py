@@ -88,7 +88,7 @@ Measure = Callable[[Measured], None]
 
 @dataclass(frozen=True)
 class Convention:
-    """What a projection depends on beside its tensors.
+    """What a projection depends on besides its tensors.
 
     ``simplex`` adds a column of ones to the values: effective rows then keep the sum of the raw
     ones. ``rtol`` is a tolerance of the rank of one's own. ``dtype`` is the precision the model
@@ -114,7 +114,7 @@ class Projection:
 
     @cached_property
     def spectrum(self) -> Float[Tensor, "*site head direction"]:
-        """Singular values of the values behind the row that sees most; computed when asked for."""
+        """Singular values of the values behind the row that sees most; computed when requested."""
         flat = torch.cat([spectrum() for spectrum in self.spectra])
         return returned(flat, self.rank.device).reshape(*self.rank.shape[:-1], flat.shape[-1])
 

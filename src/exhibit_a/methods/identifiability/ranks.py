@@ -92,10 +92,10 @@ class KeySets:
     def __len__(self) -> int:
         return len(self.member)
 
-    def blocks(self, asked: Bool[Tensor, " set"] | None = None) -> tuple[Block, ...]:
-        """The sets asked for, or all, in runs as long as the contested keys allow."""
+    def blocks(self, requested: Bool[Tensor, " set"] | None = None) -> tuple[Block, ...]:
+        """The sets requested, or all, in runs as long as the contested keys allow."""
         every = torch.arange(len(self), device=self.member.device)
-        wanted = every if asked is None else every[asked]
+        wanted = every if requested is None else every[requested]
         rows = self.of_row.argsort(stable=True)
         first_row = torch.searchsorted(self.of_row[rows].contiguous(), wanted).tolist()
         past_rows = torch.searchsorted(self.of_row[rows].contiguous(), wanted, right=True).tolist()

@@ -70,9 +70,9 @@ class Solver:
 
 
 def solvers(
-    basis: Float[Tensor, "distinct key width"], sets: KeySets, asked: Bool[Tensor, " set"]
+    basis: Float[Tensor, "distinct key width"], sets: KeySets, requested: Bool[Tensor, " set"]
 ) -> Iterator[Solver]:
-    """One solver for every block of the sets asked for.
+    """One solver for every block of the sets requested.
 
     Columns of zeros in the basis are directions that were dropped. Where there is but one set, the
     basis is orthonormal on it.
@@ -83,7 +83,7 @@ def solvers(
         return
     gram = torch.diag_embed((basis == 0).all(1).to(basis))
     identity = torch.eye(basis.shape[-1], dtype=basis.dtype, device=basis.device)
-    for block in sets.blocks(asked):
+    for block in sets.blocks(requested):
         # step 1
         for keys, sign in ((block.gained, 1), (block.lost, -1)):
             if len(keys):

@@ -345,7 +345,7 @@ def _with_input(
 
 
 def _known_stack(trace: Trace, stack: str | None) -> str:
-    """The stack asked for, or the one that reads the input."""
+    """The stack requested, or the one that reads the input."""
     stack = stack or main_stack(trace.sites)
     if stack not in trace.sequences:
         raise BadRequestError(f"There is no stack {stack!r}; found {', '.join(trace.sequences)}.")

@@ -92,7 +92,7 @@ class Probing:
         """Refuse a number of probes that says nothing, or exceeds the number of directions."""
         if self.probes is not None and not 2 <= self.probes <= width:
             raise BadRequestError(
-                f"{self.probes} probes were asked for; 2 to {width} (the model's width) make "
+                f"{self.probes} probes were requested; 2 to {width} (the model's width) make "
                 "sense, and probes=None is exact."
             )
 
@@ -333,7 +333,7 @@ def _transposed(
     pairs = zip(outputs, stand_ins, strict=True)
     pairs_reached = [(output, stand_in) for output, stand_in in pairs if output.requires_grad]
     if not pairs_reached:
-        raise NotComputableError("Nothing that is asked for depends on these tokens.")
+        raise NotComputableError("Nothing that is requested depends on these tokens.")
     reached, cotangents = zip(*pairs_reached, strict=True)
     (transposed,) = torch.autograd.grad(reached, entry, cotangents, create_graph=create_graph)
     return transposed

@@ -14,7 +14,7 @@ x_i = nearest(ĝ(e_i)). The rate is the share of tokens for which that holds.
    *other* tokens. They must be at chance; if they are not, the rate shows what the map has learned,
    not what the hidden vector contains. Selectivity is the rate beyond that of the control (Hewitt &
    Liang, 2019). A control that could not have learned anything proves little, so the share of its
-   own training words that it has memorised stands beside it.
+   own training words that it has memorised is reported with it.
 4. Intervals: bootstrap over texts, with Poisson weights, so that no text has to be kept.
 """
 
@@ -78,7 +78,7 @@ class Settings:
     pool: int = 8192  # tokens that represent all tokens of a data set
     held: int = 2**28  # bytes of hidden states that are kept; with more texts, they are run again
     rows_together: int = 1024  # tokens whose products are added up at a time
-    memorised: int = 4096  # training words that the control is asked for
+    memorised: int = 4096  # training words that the control is requested
 
 
 SETTINGS = Settings()
@@ -156,7 +156,7 @@ def token_identifiability(
         raise BadRequestError(f"No map was named; choose {', '.join(MAPS)}.")
     data = Texts(texts, seed)
     if not 1 <= top < 2**31:
-        raise BadRequestError(f"The {top} nearest candidates were asked for; give 1 or more.")
+        raise BadRequestError(f"The {top} nearest candidates were requested; give 1 or more.")
     vocabulary = None
     if candidates == "vocab":
         if subject.model.main_input_name != "input_ids":
@@ -273,7 +273,7 @@ class TokenTask:
 def fitted_maps(
     task: TokenTask, names: Sequence[str], width: int, epochs: int
 ) -> tuple[dict[str, Map], dict[str, Map], FitFacts]:
-    """The maps asked for, their controls, and facts about the fit."""
+    """The maps requested, their controls, and facts about the fit."""
     fitted: dict[str, Map] = {}
     controls: dict[str, Map] = {}
     facts: FitFacts = {}

@@ -152,7 +152,7 @@ def rotation(train: Moments, target: int = 0) -> LinearMap:
 
 
 class Perceptrons(nn.Module):
-    """One hidden layer beside a fixed linear map, for every layer of the model at once."""
+    """One hidden layer added to a fixed linear map, for every layer of the model at once."""
 
     def __init__(self, linear: LinearMap, spread: Tensor, width: int, seed: int) -> None:
         super().__init__()

@@ -126,7 +126,7 @@ class Triggers(Result):
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Attack(Result):
-    """Accuracy of every class before and after each pattern was put in, beside the controls.
+    """Accuracy of every class before and after each pattern was put in, compared with the controls.
 
     A pattern is meant to pull examples of the other classes to the one it was found in.
     """
@@ -226,8 +226,8 @@ def attack(
 ) -> Attack:
     """Insert the strongest patterns of each class into labelled examples.
 
-    Each pattern stands beside a control of raw attention (the strongest pattern of the same class,
-    where there is one) and the mean of random draws of as many tokens.
+    Each pattern is compared with a control of raw attention (the strongest pattern of the same
+    class, where there is one) and the mean of random draws of as many tokens.
 
     >>> triggers = xa.find_triggers(subject, examples[2:4])
     >>> attack = xa.attack(subject, examples, triggers, count=1)
@@ -344,7 +344,7 @@ def _patterns(
 def _chosen(triggers: Triggers, count: int) -> tuple[list[Pattern], list[Pattern]]:
     """The first patterns of each class by attribution, and as many by raw attention."""
     if count < 1:
-        raise BadRequestError(f"{count} patterns of each class were asked for; give 1 or more.")
+        raise BadRequestError(f"{count} patterns of each class were requested; give 1 or more.")
     classes = _of_each_class(triggers.patterns, count)
     others = _of_each_class(triggers.by_attention, count)
     if not classes or not others:
