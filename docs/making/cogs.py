@@ -1,53 +1,55 @@
 """What the cog blocks in README.md and docs/*.md call: tables and numbers of the pages.
 
-A page is written by hand; between ``[[[cog`` and ``[[[end]]]`` stand what scripts beside this one
-make of docs/data, of the registry and of the package itself. ``make pages`` writes all of them,
-``make check`` (cog --check) sees that they are what the data give.
+A page is written by hand; between ``[[[cog`` and ``[[[end]]]`` stand what the data in docs/data,
+the registry and the package give. ``make pages`` writes all of them, ``make check`` (cog --check)
+sees that they are what the data give. Besides these, a block may call all of page_tables.py.
 
-    <!-- [[[cog put("sizes", "LENGTH") ]]] -->      the part LENGTH of sizes.py
+    <!-- [[[cog put("sizes", "length") ]]] -->      what length() of sizes.py makes
     <!-- [[[cog measured("heads-whole") ]]] -->     a table of docs/data/tables.jsonl
     <!-- [[[cog
-    say("speed", "… {probes} …")                   a paragraph with numbers of speed.py
-    ]]] -->
+    say("speed", "… {probes} … {start[runs]} …")    a paragraph with numbers: names of speed.py,
+    ]]] -->                                         or fields of a file, here docs/data/start.json
 """
 
-import importlib
-from functools import cache
+from importlib import import_module
+from typing import Any
 
 import cog
+from page_tables import *  # noqa: F403 - for the blocks
+from page_tables import columns, read
 
 
-@cache
-def parts(name: str) -> dict[str, str]:
-    """The parts of a page that its script makes, by their names."""
-    made: dict[str, str] = importlib.import_module(name).parts()
-    return made
-
-
-def put(name: str, part: str) -> None:
-    """One part of a page."""
-    show(parts(name)[part])
+def put(name: str, part: str, *given: Any) -> None:
+    """What a function of a script makes."""
+    show(getattr(import_module(name), part)(*given))
 
 
 def say(name: str, text: str) -> None:
-    """A paragraph with parts of a page where their names stand in braces."""
-    show(text.format(**parts(name)))
+    """A paragraph with numbers where their names stand in braces."""
+
+    class Numbers(dict[str, Any]):
+        def __missing__(self, field: str) -> Any:
+            found = getattr(import_module(name), field, None)
+            found = read(f"{field}.json") if found is None else found
+            return found() if callable(found) else found
+
+    show(text.format_map(Numbers()))
 
 
 def measured(name: str) -> None:
     """A table that a study kept, with the command that measured it."""
     from tables import kept, markdown
 
-    table = kept()[name]
-    show(f"{markdown(table)}\n\n*`{table['command']}`, version {table['versions']['exhibit-a']}*")
+    found = kept()[name]
+    show(f"{markdown(found)}\n\n*`{found['command']}`, version {found['versions']['exhibit-a']}*")
 
 
 def glossary() -> None:
     """Every word that the page of a result explains, with its meaning."""
     from exhibit_a.report.glossary import WORDS
 
-    rows = [f"| **{word}** | {meaning} |" for word, meaning in sorted(WORDS.items())]
-    show("\n".join(["| word | meaning |", "|---|---|", *rows]))
+    words = [{"word": word, "meaning": meaning} for word, meaning in sorted(WORDS.items())]
+    show(columns(words, {"word": "**{word}**", "meaning": "{meaning}"}))
 
 
 def show(text: str) -> None:
