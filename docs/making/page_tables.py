@@ -55,21 +55,6 @@ def columns(rows: Iterable[Mapping[str, Any]], shown: Mapping[str, str]) -> str:
     return table([*shown], [[cell.format_map(row) for cell in shown.values()] for row in rows])
 
 
-def layers(found: Mapping[str, Any], *fields: str, start: int = 0) -> list[dict[str, Any]]:
-    """Lists with a number for each layer, as a row for each layer."""
-    lists = zip(*(found[field] for field in fields), strict=True)
-    return [
-        {"layer": n, **dict(zip(fields, row, strict=True))} for n, row in enumerate(lists, start)
-    ]
-
-
-def third(rows: list[Any], most: int = 16) -> list[Any]:
-    """All rows of layers where they are few; else the first, the last and every third."""
-    number = lambda row: row["layer"] if isinstance(row, dict) else int(row[0])  # noqa: E731
-    some = [row for row in rows if number(row) in (1, number(rows[-1])) or number(row) % 3 == 0]
-    return rows if len(rows) <= most else some
-
-
 def cell(id: str, digits: int = 3, signed: bool = False) -> str:
     """A measurement of the ledger with its interval; a dash where it was not asked."""
     one = ledger().get(id)

@@ -1,290 +1,172 @@
-"""Write docs/sizes.md: what of identifiability and mixing depends on the size of a model.
+"""What of identifiability and mixing depends on the size of a model: tables of docs/sizes.md.
 
-Tables come from docs/data (identifiability-, mixing- and causal-MODEL.json) and from the ledger,
-where ``studies/identifiability.py``, ``mixing.py`` and ``causal.py`` put them; ``make map`` runs it,
-and a test sees that the page is what the files give. A part that has not been run is named as such.
+From docs/data (identifiability-, mixing- and causal-MODEL.json) and from the ledger.
 """
 
-import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-sys.path.append(str(Path(__file__).parent))
+from page_tables import NONE, cell, ledger, listed, ranged, read, share, table
 
-from told import (
-    MISSING,
-    NONE,
-    ROOT,
-    cell,
-    commands,
-    ledger,
-    listed,
-    numbers,
-    pictures,
-    ranged,
-    share,
-    table,
-)
-
-PAGE = ROOT / "docs/sizes.md"
-MPNET, SMOL = "all-mpnet-base-v2", "SmolLM2-135M-Instruct"
-SMALL = "sentiment"
+SMALL, MPNET, SMOL = "sentiment", "all-mpnet-base-v2", "SmolLM2-135M-Instruct"
 MAPS = ("identity", "linear", "mlp")
 DISTANCES = (1, 2, 3, 5, 8, 11)  # tokens away
 SEEN = (1, 8, 16, 32, 48, 64, 65, 80, 96, 112, 128)  # tokens that a row sees
-CAPTIONS = {
-    f"mixing-{MPNET}-own-share": "How much of a hidden vector is owed to its own token, by layer",
-    f"mixing-{MPNET}-neighbours": "Contribution of one neighbour by distance, a line for each layer",
-    f"mixing-{MPNET}-tokens-cosine": "Tokens found again by layer and map, cosine",
-    f"mixing-{MPNET}-tokens-l2": "Tokens found again by layer and map, L2",
-    f"mixing-{MPNET}-heads": "Weight that lies elsewhere than the contribution, head by head",
-    f"causal-{SMOL}": "Above, weight on the first token by layer, raw and effective; below, dimensions that no "
-    "output shows, by row",
-}
-
-
-def parts() -> dict[str, str]:
-    """What stands on the page beside its words, by its marks."""
-    identifiable = numbers(f"identifiability-{MPNET}.json")
-    mixed, causal = numbers(f"mixing-{MPNET}.json"), numbers(f"causal-{SMOL}.json")
-    return {
-        "BESIDE": beside(),
-        "LENGTH": part(identifiable, "length", length),
-        "SPECIAL": part(identifiable, "length", special),
-        "OWN": part(mixed, "mixing", own),
-        "NEIGHBOURS": part(mixed, "mixing", neighbours),
-        "TOKENS": part(mixed, "tokens", tokens),
-        "HEADS": part(mixed, "heads", heads),
-        "SINKS": part(causal, "sinks", sinks),
-        "KINDS": kinds(),
-        "ROWS": part(causal, "rows", rows),
-        "CAUSAL": part(causal, "mixing", causal_mixing),
-        "DISTANCE": part(causal, "mixing", neighbours),
-        "F-MIXING": pictures(
-            f"mixing-{MPNET}", CAPTIONS, but=(f"mixing-{MPNET}-tokens", f"mixing-{MPNET}-heads")
-        ),
-        "F-TOKENS": pictures(f"mixing-{MPNET}-tokens", CAPTIONS),
-        "F-HEADS": pictures(f"mixing-{MPNET}-heads", CAPTIONS),
-        "F-CAUSAL": pictures(f"causal-{SMOL}", CAPTIONS),
-        "COMMANDS": called(),
-    }
-
-
-def part(found: dict[str, Any], name: str, told: Callable[[dict[str, Any]], str]) -> str:
-    """One part of a study, where it was run."""
-    return told(found[name]) if name in found else MISSING
+LENGTH = read(f"identifiability-{MPNET}.json")["length"]
+MIXED, CAUSAL = read(f"mixing-{MPNET}.json"), read(f"causal-{SMOL}.json")
+FOUND = {MPNET: MIXED, SMOL: CAUSAL}
 
 
 def beside() -> str:
     """What was measured of more than one model, under the same name."""
     known, body = ledger(), []
-    ends = {MPNET: f", `{MPNET}`", SMOL: f", `{SMOL}`"}
-    bare = [id.removesuffix(end) for id in known for end in ends.values() if id.endswith(end)]
-    for name in dict.fromkeys(bare):
+    ends = [f", `{model}`" for model in (MPNET, SMOL)]
+    for name in dict.fromkeys(
+        id.removesuffix(end) for id in known for end in ends if id.endswith(end)
+    ):
         small = name.replace("heads of width 64", "heads of width 32")  # where an id tells it
-        if small in known and known[small].model != f"`{SMALL}`":
-            small = ""
-        ids = [small, *(name + end for end in ends.values())]
-        there = [id in known for id in ids]
-        if sum(there) > 1:
-            cells = [
-                f"{cell(id, known)}, {known[id].count} {known[id].of}" if id in known else NONE
-                for id in ids
-            ]
+        there = small in known and known[small].model == f"`{SMALL}`"
+        ids = [small if there else "", *(name + end for end in ends)]
+        if sum(id in known for id in ids) > 1:
+            counts = [f", {known[id].count} {known[id].of}" if id in known else "" for id in ids]
+            cells = [cell(id) + count for id, count in zip(ids, counts, strict=True)]
             body.append([name.removesuffix(", heads of width 64"), *cells])
     return table(["measured", f"`{SMALL}`", f"`{MPNET}`", f"`{SMOL}`"], body)
 
 
-def length(found: dict[str, Any]) -> str:
+def spans(name: str) -> list[str]:
+    """Means over paragraphs with their intervals, by length."""
+    return [ranged(v, (v - half, v + half)) for v, half in LENGTH[name]["mean and half width"]]
+
+
+def length() -> str:
     """Raw against effective attention by length."""
-    body = []
-    for place, tokens_ in enumerate(found["lengths"]):
-        cells = [mid(found[name], place) for name in ("pearson", "null_fraction")]
-        lowest = min(found["pearson"]["by layer"][place])
-        beyond = "no" if tokens_ <= found["width"] else "yes"
-        body.append([str(tokens_), beyond, cells[0], f"{lowest:.3f}", cells[1]])
-    head = ["tokens", f"more than {found['width']}", "Pearson (raw, effective)", "lowest layer"]
-    said = table([*head, "part of a row that no output shows"], body)
-    inside = [p for p, n in enumerate(found["lengths"]) if n <= found["width"]]
-    below = [
-        str(found["lengths"][p])
-        for p in inside
-        if found["pearson"]["mean and half width"][p][0] < 1
-    ]
-    said += f"\n\nMeans over layers, heads and {found['paragraphs']} paragraphs, with 95 % intervals over paragraphs."
-    if below:
-        said += f" Not exactly 1 although no longer than a head is wide: {listed(below)} tokens "
-        said += "([why it can be less](identifiability.md#on-real-weights))."
-    return said
+    lowest = [f"{min(layers):.3f}" for layers in LENGTH["pearson"]["by layer"]]
+    beyond = ["no" if tokens <= LENGTH["width"] else "yes" for tokens in LENGTH["lengths"]]
+    lists = LENGTH["lengths"], beyond, spans("pearson"), lowest, spans("null_fraction")
+    head = ["tokens", f"more than {LENGTH['width']}", "Pearson (raw, effective)", "lowest layer"]
+    return table([*head, "part of a row that no output shows"], zip(*lists, strict=True))
 
 
-def mid(found: dict[str, Any], place: int, digits: int = 3) -> str:
-    """A mean over paragraphs with its interval."""
-    value, half = found["mean and half width"][place]
-    return ranged(value, (value - half, value + half), digits)
+def below() -> str:
+    """Lengths up to the width of a head at which raw is not quite effective attention."""
+    means = zip(LENGTH["lengths"], LENGTH["pearson"]["mean and half width"], strict=True)
+    return listed(str(n) for n, (mean, _) in means if n <= LENGTH["width"] and mean < 1)
 
 
-def special(found: dict[str, Any]) -> str:
+def special() -> str:
     """The weight on special tokens before and after, beside their even share."""
-    body = []
-    for place, tokens_ in enumerate(found["lengths"]):
-        even = 2 / tokens_  # the two special tokens of a text
-        after, _ = found["special_effective"]["mean and half width"][place]
-        cells = [mid(found[name], place) for name in ("special_raw", "special_effective")]
-        body.append([str(tokens_), *cells, f"{even:.3f}", f"{after / even:.1f}"])
+    body, raw, effective = [], spans("special_raw"), spans("special_effective")
+    for place, tokens in enumerate(LENGTH["lengths"]):
+        even = 2 / tokens  # the two special tokens of a text
+        over = LENGTH["special_effective"]["mean and half width"][place][0] / even
+        body.append([tokens, raw[place], effective[place], f"{even:.3f}", f"{over:.1f}"])
     head = ["tokens", "raw", "effective", "even share of two tokens", "effective over even"]
     return table(head, body)
 
 
-def own(found: dict[str, Any]) -> str:
+def by_layer(head: list[str], body: list[list[str]], start: int = 0) -> str:
+    """A line for each layer; of more than sixteen the first, the last and every third."""
+    numbered = [[str(n), *cells] for n, cells in enumerate(body, start)]
+    last = len(numbered) - 1
+    some = [r for n, r in enumerate(numbered) if r[0] == "1" or int(r[0]) % 3 == 0 or n == last]
+    return table(["layer", *head], some if len(body) > 16 else numbered)
+
+
+def own() -> str:
     """Own shares and displaced tokens by layer."""
-    body = []
+    found, body = MIXED["mixing"], []
     for layer, (low, middle, high) in enumerate(found["own share, quartiles"]):
         means = found["own share, mean of text medians"][layer], found["own share, interval"][layer]
         moved = share(found["not own top"][layer], found["not own top, interval"][layer])
         of_words = share(found["not own top, words alone"][layer])
-        cells = [str(layer), f"{middle:.3f}", f"{low:.3f} – {high:.3f}", ranged(*means)]
-        body.append([*cells, moved, of_words])
-    head = ["layer", "median own share", "quartiles", "mean of sentence medians"]
-    said = table([*head, "not own top", "of words alone"], body)
-    counted = f"{found['sentences']} sentences, {found['tokens']} tokens, {found['probes']} probes."
-    return f"{said}\n\n{counted}"
+        body.append([f"{middle:.3f}", f"{low:.3f} – {high:.3f}", ranged(*means), moved, of_words])
+    head = ["median own share", "quartiles", "mean of sentence medians", "not own top"]
+    return by_layer([*head, "of words alone"], body)
 
 
-def neighbours(found: dict[str, Any]) -> str:
+def neighbours(model: str) -> str:
     """The contribution of one token at some distances, by layer."""
-    near = found["contribution by distance"]
+    near = FOUND[model]["mixing"]["contribution by distance"][1:]
     asked = [distance for distance in DISTANCES if distance < len(near[0])]
-    body = [[str(n), *(f"{row[d]:.4f}" for d in asked)] for n, row in enumerate(near) if n]
-    shown = [str(distance) for distance in asked]
-    return table(["layer", *(f"{one} away" for one in shown)], spread(body))
+    body = [[f"{row[distance]:.4f}" for distance in asked] for row in near]
+    return by_layer([f"{distance} away" for distance in asked], body, 1)
 
 
-def spread(body: list[list[str]], most: int = 16) -> list[list[str]]:
-    """All layers where they are few; else the first, the last and every third."""
-    if len(body) <= most:
-        return body
-    return [row for row in body if row[0] == "1" or int(row[0]) % 3 == 0 or row is body[-1]]
+def tokens(metric: str) -> str:
+    """Rates by layer and map."""
+    found, body = MIXED["tokens"][metric], []
+    maps = [name for name in MAPS if name in found["rate"]]
+    controls = [name for name in maps if name in found["control"]]
+    for layer in range(len(found["rate"][maps[0]])):
+        cells = [ranged(found["rate"][m][layer], found["interval"][m][layer]) for m in maps]
+        body.append([*cells, ", ".join(f"{found['control'][m][layer]:.3f}" for m in controls)])
+    return by_layer([*maps, f"control ({', '.join(controls)})"], body)
 
 
-def tokens(found: dict[str, Any]) -> str:
-    """Rates by layer and map, cosine and L2."""
-    said = []
-    for metric, title in (("cosine", "Cosine"), ("l2", "L2")):
-        if metric not in found:
-            continue
-        one = found[metric]
-        maps = [name for name in MAPS if name in one["rate"]]
-        controls = [name for name in maps if name in one["control"]]
-        body = [
-            [
-                str(layer),
-                *(ranged(one["rate"][m][layer], one["interval"][m][layer]) for m in maps),
-                ", ".join(f"{one['control'][m][layer]:.3f}" for m in controls),
-            ]
-            for layer in range(len(one["rate"][maps[0]]))
-        ]
-        head = ["layer", *maps, f"control ({', '.join(controls)})"]
-        opening = f"{title}, {one['words']} words, candidates in the same text (chance {one['chance']:.3f}):"
-        said.append(f"{opening}\n\n{table(head, body)}{oddities(one)}")
-    return "\n\n".join(said) or MISSING
+def oddities() -> dict[str, dict[str, Any]]:
+    """Layers where a fitted map finds no more than a simpler one, by metric."""
+    said = {}
+    for metric, found in MIXED["tokens"].items():
+        rate, ends = found["rate"], found["interval"]
+        after = range(1, len(rate["linear"]))
+        worse = [str(n) for n in after if ends["linear"][n][1] < ends["identity"][n][0]]
+        same = sum(rate["linear"][n] == rate["mlp"][n] for n in after)
+        said[metric] = {"same": same, "layers": len(after), "worse": listed(worse or [NONE])}
+    return said
 
 
-def oddities(one: dict[str, Any]) -> str:
-    """Where a fitted map finds no more than a simpler one."""
-    rate, ends, said = one["rate"], one["interval"], ""
-    layers = range(1, len(next(iter(rate.values()))))
-    if {"linear", "mlp"} <= rate.keys():
-        same = sum(rate["linear"][n] == rate["mlp"][n] for n in layers)
-        said += f" In {same} of {len(layers)} layers the MLP gives the very numbers of the linear map that it starts from: its "
-        said += "training found nothing better on the validation texts."
-    if {"identity", "linear"} <= rate.keys():
-        worse = [str(n) for n in layers if ends["linear"][n][1] < ends["identity"][n][0]]
-        if worse:
-            said += f" In layers {listed(worse)} the linear map finds clearly fewer words than no map at all. No map is a linear "
-            said += "map too, so a better one exists. A likely reason is that this one has more numbers than few texts can settle, and "
-            said += "was fitted to squared errors and not to finding words. The largest number of a row is the lower bound."
-    return f"\n\n{said.strip()}" if said else ""
-
-
-def heads(found: dict[str, Any]) -> str:
+def heads() -> str:
     """Attention beside input contribution, by layer."""
     names = ("pearson", "spearman", "jensen_shannon", "total_variation")
-    body = [
-        [str(layer + 1), *(f"{found[name][layer]:.3f}" for name in names)]
-        for layer in range(len(found[names[0]]))
-    ]
-    head = ["layer", "Pearson", "Spearman", "Jensen–Shannon (share of ln 2)", "weight elsewhere"]
-    counted = f"Means over heads and {found['sentences']} sentences, {found['probes']} probes."
-    return f"{table(head, body)}\n\n{counted}"
+    lists = zip(*(MIXED["heads"][name] for name in names), strict=True)
+    head = ["Pearson", "Spearman", "Jensen–Shannon (share of ln 2)", "weight elsewhere"]
+    return by_layer(head, [[f"{one:.3f}" for one in each] for each in lists], 1)
 
 
-def sinks(found: dict[str, Any]) -> str:
+def sinks() -> str:
     """The first token by layer: its weight, and what its sinks do."""
-    body = []
-    names = found["kinds are"][1:]
-    for layer, (raw, effective) in enumerate(zip(found["raw"], found["effective"], strict=True)):
-        cells = [
-            str(layer + 1),
-            f"{raw:.3f}",
-            f"{effective:.3f}",
-            share(found["sink heads"][layer]),
-        ]
-        body.append([*cells, *(share(one) for one in found["kinds"][layer][1:])])
-    head = ["layer", "weight", "effective weight", "heads whose sink it is"]
-    said = table([*head, *(f"{name} (any token)" for name in names)], spread(body))
-    return (
-        f"{said}\n\n{found['paragraphs']} paragraphs of {found['tokens']} tokens. Weights are those of late rows, which see more tokens than "
-        "a head is wide: in the others effective attention is raw attention, save in the first layer. If every late row looked "
-        f"evenly, the first token would have {found['even']:.3f}. Layers are counted from 1 here and from 0 in the figure."
-    )
+    found = CAUSAL["sinks"]
+    lists = zip(*(found[n] for n in ("raw", "effective", "sink heads", "kinds")), strict=True)
+    body = [
+        [f"{raw:.3f}", f"{effective:.3f}", share(heads), *map(share, kinds[1:])]
+        for raw, effective, heads, kinds in lists
+    ]
+    head = ["weight", "effective weight", "heads whose sink it is"]
+    return by_layer([*head, *(f"{name} (any token)" for name in found["kinds are"][1:])], body, 1)
 
 
 def kinds() -> str:
     """The ledger's numbers about sinks, over all layers after the first."""
-    known, end = ledger(), f", layers after the first, `{SMOL}`"
-    body = []
-    for id, one in known.items():
-        if id.endswith(end) and not id.startswith("rows that"):
-            body.append([id.removesuffix(end), cell(id, known), f"{one.count} {one.of}"])
+    end = f", layers after the first, `{SMOL}`"
+    ids = [id for id in ledger() if id.endswith(end) and not id.startswith("rows that")]
+    body = [
+        [id.removesuffix(end), cell(id), f"{ledger()[id].count} {ledger()[id].of}"] for id in ids
+    ]
     return table(["over all layers after the first", "mean (95 %)", "of"], body)
 
 
-def rows(found: dict[str, Any]) -> str:
+def rows() -> str:
     """What the output of each row cannot show."""
-    body = []
+    found, body = CAUSAL["rows"], []
     for seen in (n for n in SEEN if n <= len(found["nullity"])):
-        beyond = max(0, seen - found["width"])
-        none = found["nullity"][seen - 1], found["null fraction"][seen - 1]
-        body.append([str(seen), str(beyond), f"{none[0]:.2f}", f"{none[1]:.3f}"])
+        none = f"{found['nullity'][seen - 1]:.2f}", f"{found['null fraction'][seen - 1]:.3f}"
+        body.append([seen, max(0, seen - found["width"]), *none])
     head = ["tokens that a row sees", f"beyond {found['width']}", "dimensions not shown"]
-    said = table([*head, "part of the row that no output shows"], body)
-    known, start = (
-        ledger(),
-        f"rows that see at most {found['width']} tokens and are determined by their output",
+    return table([*head, "part of the row that no output shows"], body)
+
+
+def determined() -> dict[str, str]:
+    """The share of short rows that are determined, in the first layer and after it."""
+    start = (
+        f"rows that see at most {CAUSAL['rows']['width']} tokens and are determined by their output"
     )
-    for where in ("first layer", "layers after the first"):
-        id = f"{start}, {where}, `{SMOL}`"
-        if id in known:
-            said += f"\n\n{start[0].upper()}{start[1:]}, {where}: {cell(id, known)} ({known[id].count} {known[id].of})."
-    return said
+    ids = {n: f"{start}, {n}, `{SMOL}`" for n in ("first layer", "layers after the first")}
+    return {n: f"{cell(id)} ({ledger()[id].count} {ledger()[id].of})" for n, id in ids.items()}
 
 
-def causal_mixing(found: dict[str, Any]) -> str:
+def causal_mixing() -> str:
     """Own shares, displaced tokens and the first token, by layer."""
-    columns: Sequence[str] = ("own share", "not own top", "first token")
-    body = [
-        [str(layer), f"{a:.3f}", share(b), f"{c:.3f}"]
-        for layer, (a, b, c) in enumerate(zip(*(found[name] for name in columns), strict=True))
-    ]
-    head = ["layer", "own share (mean of medians)", "not own top", "owed to the first token"]
-    counted = f"{found['paragraphs']} paragraphs of {found['tokens']} tokens, {found['probes']} probes; the first token itself left out."
-    return f"{table(head, spread(body))}\n\n{counted}"
-
-
-def called() -> str:
-    """What measured the numbers of both models."""
-    known = {id: one for id, one in ledger().items() if id.endswith((f"`{MPNET}`", f"`{SMOL}`"))}
-    used = commands(known, "")
-    return "\n".join(["```", *used, "```"]) if used else MISSING
+    found = CAUSAL["mixing"]
+    lists = zip(*(found[name] for name in ("own share", "not own top", "first token")), strict=True)
+    head = ["own share (mean of medians)", "not own top", "owed to the first token"]
+    return by_layer(head, [[f"{own:.3f}", share(top), f"{first:.3f}"] for own, top, first in lists])
