@@ -4,8 +4,11 @@ python docs/making/architecture.py      draws the picture (``make map``)
 """
 
 import ast
+from functools import cache
 from html import escape
 from pathlib import Path
+
+import networkx
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/exhibit_a"
@@ -17,94 +20,70 @@ EVERYWHERE = (
     "interrupts",
     "extras",
     "progress",
-)  # used by all, so drawn with no arrow
+)  # no arrows
 WIDTH, HEIGHT, GAP, STEP = 116, 34, 46, 14
 
 
+def says(file: Path) -> str:
+    """What a file says about itself, in a line."""
+    return (ast.get_docstring(ast.parse(file.read_text("utf-8"))) or "").split("\n")[0]
+
+
+@cache
 def rooms() -> dict[str, str]:
-    """Every room and top-level file, with the first line of what it says about itself."""
-    found = {}
-    for path in sorted(SOURCE.iterdir()):
-        file = path / "__init__.py" if path.is_dir() else path
-        name = path.name.removesuffix(".py")
-        if file.suffix == ".py" and file.exists() and not name.startswith("__"):
-            found[name] = (ast.get_docstring(ast.parse(file.read_text("utf-8"))) or "").split("\n")[
-                0
-            ]
-    return found
+    """Every room and top-level file, with what it says about itself."""
+    files = {path.stem: path for path in sorted(SOURCE.glob("*.py"))}
+    files |= {path.parent.name: path for path in sorted(SOURCE.glob("*/__init__.py"))}
+    return {name: says(files[name]) for name in sorted(files) if not name.startswith("__")}
 
 
 def imports(room: str) -> set[str]:
     """The rooms that a room imports, in any of its files and functions."""
-    files = (
-        [SOURCE / f"{room}.py"]
-        if (SOURCE / f"{room}.py").exists()
-        else (SOURCE / room).rglob("*.py")
-    )
     found = set()
-    for file in files:
+    for file in [*SOURCE.glob(f"{room}.py"), *(SOURCE / room).rglob("*.py")]:
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("exhibit_a."):
                 found.add((node.module or "").split(".")[1])
-    return found - {room}
+    return (found & set(rooms())) - {room, *EVERYWHERE}
 
 
-def ranks(arrows: dict[str, set[str]]) -> dict[str, int]:
+@cache
+def drawn_imports() -> networkx.DiGraph:
+    """The rooms and what each imports, without those that everything uses."""
+    return networkx.DiGraph({room: imports(room) for room in rooms() if room not in EVERYWHERE})
+
+
+@cache
+def ranks() -> dict[str, int]:
     """How far to the right each room stands: one step beyond the farthest it imports."""
-    known: dict[str, int] = {}
-
-    def rank(room: str, path: tuple[str, ...] = ()) -> int:
-        if room not in known:
-            below = [rank(other, (*path, room)) for other in arrows[room] if other not in path]
-            known[room] = 1 + max(below, default=-1)
-        return known[room]
-
-    for room in arrows:
-        rank(room)
+    graph, known = drawn_imports(), dict[str, int]()
+    for room in reversed(list(networkx.topological_sort(graph))):
+        known[room] = 1 + max((known[other] for other in graph.successors(room)), default=-1)
     return known
 
 
-def drawn(arrows: dict[str, set[str]]) -> str:
-    """The rooms as boxes, each arrow from a room to one that it imports."""
-    columns: dict[int, list[str]] = {}
-    for room, rank in ranks(arrows).items():
-        columns.setdefault(rank, []).append(room)
-    place = {
-        room: (20 + rank * (WIDTH + GAP), 20 + row * (HEIGHT + STEP) + (rank % 2) * 92)
-        for rank, column in columns.items()
-        for row, room in enumerate(sorted(column))
-    }
+def picture() -> str:
+    """The rooms as boxes, each arrow from a room to one that it needs another room to reach."""
+    place = {}
+    for rank in range(max(ranks().values()) + 1):
+        column = sorted(room for room, its in ranks().items() if its == rank)
+        for row, room in enumerate(column):
+            place[room] = 20 + rank * (WIDTH + GAP), 20 + row * (HEIGHT + STEP) + (rank % 2) * 92
     width = max(x for x, _ in place.values()) + WIDTH + 20
     height = max(y for _, y in place.values()) + HEIGHT + 70
-    lines = [
-        _arrow(place[room], place[other], place)
-        for room in sorted(arrows)
-        for other in sorted(_nearest(room, arrows))
-    ]
-    boxes = [_box(room, *place[room]) for room in sorted(place)]
+    edges = sorted(networkx.transitive_reduction(drawn_imports()).edges)
+    arrows = [arrow(place[room], place[other]) for room, other in edges]
+    boxes = [box(room, *place[room]) for room in sorted(place)]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         'font-family="sans-serif" font-size="13">'
         "<title>Rooms of the package: an arrow leads from a room to one that it imports</title>"
-        '<rect width="100%" height="100%" fill="#ffffff"/>' + "".join(lines + boxes) + "</svg>\n"
+        '<rect width="100%" height="100%" fill="#ffffff"/>' + "".join(arrows + boxes) + "</svg>\n"
     )
 
 
-def _nearest(room: str, arrows: dict[str, set[str]]) -> set[str]:
-    """What a room imports, without what it reaches through another room anyway."""
-    direct = arrows[room]
-    through: set[str] = set()
-    for other in direct:
-        todo = list(arrows[other])
-        while todo:
-            far = todo.pop()
-            if far not in through:
-                through.add(far)
-                todo += arrows[far]
-    return direct - through
-
-
-def _box(room: str, x: int, y: int) -> str:
+def box(room: str, x: int, y: int) -> str:
+    """A room with its name."""
     middle = f'x="{x + WIDTH // 2}" y="{y + HEIGHT // 2 + 5}"'
     return (
         f'<rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="6" fill="#fbfaf6" '
@@ -112,38 +91,14 @@ def _box(room: str, x: int, y: int) -> str:
     )
 
 
-def _arrow(start: tuple[int, int], end: tuple[int, int], place: dict[str, tuple[int, int]]) -> str:
-    del place
-    x1, y1 = start[0], start[1] + HEIGHT // 2
-    x2, y2 = end[0] + WIDTH, end[1] + HEIGHT // 2
+def arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
+    """A bend from the left of a room to the right of another, and its head."""
+    x1, y1, x2, y2 = start[0], start[1] + HEIGHT // 2, end[0] + WIDTH, end[1] + HEIGHT // 2
     bend = f"C {x1 - GAP // 2} {y1}, {x2 + GAP // 2} {y2}, {x2 + 6} {y2}"
     head = f"M {x2 + 9} {y2 - 4} L {x2 + 1} {y2} L {x2 + 9} {y2 + 4} Z"
-    return f'<path d="M {x1} {y1} {bend}" fill="none" stroke="#888888"/><path d="{head}" fill="#888888"/>'
-
-
-def known_arrows() -> tuple[dict[str, str], dict[str, set[str]]]:
-    """Every room with what it is for, and the rooms that each imports."""
-    known = rooms()
-    return known, {room: imports(room) & set(known) - set(EVERYWHERE) for room in known}
-
-
-def parts() -> dict[str, str]:
-    """The tables of rooms."""
-    known, arrows = known_arrows()
-    order = sorted((r for r in known if r not in EVERYWHERE), key=lambda r: (ranks(arrows)[r], r))
-    table = [f"| `{room}` | {known[room]} |" for room in [*EVERYWHERE, *order]]
-    inner = [
-        f"| `methods/{path.parent.name}` | {ast.get_docstring(ast.parse(path.read_text('utf-8')))} |"
-        for path in sorted((SOURCE / "methods").glob("*/__init__.py"))
-    ]
-    return {
-        "rooms": "\n".join(["| room | what it is for |", "|---|---|", *table]),
-        "methods": "\n".join(["| room | question |", "|---|---|", *inner]),
-    }
+    line = f'<path d="M {x1} {y1} {bend}" fill="none" stroke="#888888"/>'
+    return f'{line}<path d="{head}" fill="#888888"/>'
 
 
 if __name__ == "__main__":
-    known, arrows = known_arrows()
-    PICTURE.write_text(
-        drawn({room: arrows[room] for room in known if room not in EVERYWHERE}), "utf-8"
-    )
+    PICTURE.write_text(picture(), "utf-8")

@@ -3,105 +3,95 @@
 import ast
 import dataclasses
 import inspect
-import sys
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import get_args, get_type_hints
+
+from fields import comment_on
+from page_tables import table
 
 import exhibit_a as xa
 from exhibit_a.methods.explanation.pictures import Picture
-from exhibit_a.report.latex import LONGEST
+from exhibit_a.report.latex import LONGEST as LONGEST
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import axes_of
-from exhibit_a.trials import comparison
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from fields import comment_on
+from exhibit_a.trials.comparison import ComparisonTable
 
 SAID = {"word": "the verdict", "reason": "why, in a sentence", "head": "its number in the layer"}
-NOT_IN_ROWS = {xa.HeadVerdict: ("site", "head"), Picture: ("scores",)}
+Lines = Iterable[tuple[str, ...]]
 
 
-def parts() -> dict[str, str]:
-    """The tables of docs/tables.md."""
-    tables = get_args(comparison.ComparisonTable)
-    changes = {name: _record(get_type_hints(xa.Comparison)[name]) for name in tables}
-    place = "| `stack`, `layer`, `kind`, `head` | where the head stands; kind is self or cross |"
-    words = {"words": "of the text, the most important first"}
-    return {
-        "longest": str(LONGEST),
-        "heads": _table("column", place, _rows(_told(xa.HeadVerdict))),
-        "pictures": _table("column", _rows(_told(Picture) | words)),
-        "compared": _table(
-            "what | column", *(_rows(_told(kind), f"`{what}`") for what, kind in changes.items())
-        ),
-        "lists": _table(
-            "result | column",
-            *(_rows(kind.columns, f"`{kind.__name__}`") for kind in _kinds() if kind.columns),
-        ),
-        "fields": _table(
-            "result | field | axes", *(row for kind in _kinds() for row in _fields(kind))
-        ),
-    }
+def columns(names: str, lines: Lines) -> str:
+    """A table of names, and what each says."""
+    return table([*names.split(" | "), "what it says"], lines)
 
 
-def _table(columns: str, *rows: str) -> str:
-    rule = "|---" * (columns.count("|") + 2) + "|"
-    return "\n".join([f"| {columns} | what it says |", rule, *rows])
-
-
-def _kinds() -> list[type[Result]]:
-    """Every public kind of result, by name."""
-    public = [getattr(xa, name) for name in xa.__all__]
-    kinds = [kind for kind in public if inspect.isclass(kind) and issubclass(kind, Result)]
-    return sorted((kind for kind in kinds if kind is not Result), key=lambda kind: kind.__name__)
-
-
-def _record(hint: object) -> type:
-    """What a tuple holds."""
-    kind = get_args(hint)[0]
-    assert inspect.isclass(kind)
-    return kind
-
-
-def _fields(kind: type[Result]) -> list[str]:
-    hints, told = get_type_hints(kind), _comments(kind)
-    rows = []
-    for field in dataclasses.fields(kind):
-        axes = axes_of(hints[field.name], field.metadata.get("over"))
-        if axes:
-            cells = f"`{kind.__name__}`", f"`{field.name}`", ", ".join(axes), told[field.name]
-            rows.append(f"| {' | '.join(cells)} |")
-    return rows
-
-
-def _rows(told: dict[str, str], before: str = "") -> str:
-    start = f"| {before} " if before else ""
-    return "\n".join(f"{start}| `{name}` | {text} |" for name, text in told.items())
-
-
-def _told(kind: type) -> dict[str, str]:
+def told(kind: type, without: tuple[str, ...] = (), **other: str) -> Lines:
     """The columns that the fields of a class become, and what each says."""
-    told = _comments(kind)
-    left_out = NOT_IN_ROWS.get(kind, ())
-    return {
-        field.name: told[field.name]
-        for field in dataclasses.fields(kind)
-        if field.name not in left_out
-    }
+    said = comments(kind) | other
+    names = (field.name for field in dataclasses.fields(kind) if field.name not in without)
+    return [(f"`{name}`", said[name]) for name in names]
 
 
-def _comments(kind: type) -> dict[str, str]:
+def heads() -> str:
+    """The columns of a table of heads."""
+    place = ("`stack`, `layer`, `kind`, `head`", "where the head stands; kind is self or cross")
+    return columns("column", [place, *told(xa.HeadVerdict, ("site", "head"))])
+
+
+def pictures() -> str:
+    """The columns of a table of pictures."""
+    words = "of the text, the most important first"
+    return columns("column", told(Picture, ("scores",), words=words))
+
+
+def compared() -> str:
+    """The columns of every table of a comparison."""
+    hints = get_type_hints(xa.Comparison)
+    kinds = {name: get_args(hints[name])[0] for name in get_args(ComparisonTable)}
+    lines = [(f"`{name}`", *line) for name, kind in kinds.items() for line in told(kind)]
+    return columns("what | column", lines)
+
+
+def kinds() -> list[type[Result]]:
+    """Every public kind of result, by name."""
+    public = [getattr(xa, name) for name in sorted(xa.__all__)]
+    results = [kind for kind in public if inspect.isclass(kind) and issubclass(kind, Result)]
+    return [kind for kind in results if kind is not Result]
+
+
+def lists() -> str:
+    """The columns of results that are lists."""
+    lines = [
+        (f"`{kind.__name__}`", f"`{name}`", text)
+        for kind in kinds()
+        for name, text in (kind.columns or {}).items()
+    ]
+    return columns("result | column", lines)
+
+
+def fields() -> str:
+    """The fields of every result that have axes."""
+    return columns("result | field | axes", (line for kind in kinds() for line in with_axes(kind)))
+
+
+def with_axes(kind: type[Result]) -> Iterator[tuple[str, ...]]:
+    """The fields of a result that have axes."""
+    hints = get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        if axes := axes_of(hints[field.name], field.metadata.get("over")):
+            said = comments(kind)[field.name]
+            yield f"`{kind.__name__}`", f"`{field.name}`", ", ".join(axes), said
+
+
+def comments(kind: type) -> dict[str, str]:
     """What is written beside or above each field of a class and of those it extends."""
-    told: dict[str, str] = {}
+    found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if base.__module__.startswith("exhibit_a."):
             source = inspect.getsource(base)
-            lines = source.splitlines()
-            (definition,) = ast.parse(source).body
-            assert isinstance(definition, ast.ClassDef)
-            for line in definition.body:
-                if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+            for line in ast.parse(source).body[0].body:
+                if isinstance(line, ast.AnnAssign):
                     name = line.target.id
-                    told[name] = comment_on(lines, line.lineno - 1) or SAID.get(name, "")
-    return {name: text.replace("|", "\\|") for name, text in told.items()}
+                    said = comment_on(source.splitlines(), line.lineno - 1) or SAID.get(name, "")
+                    found[name] = said.replace("|", "\\|")
+    return found

@@ -5,13 +5,11 @@ PYTHONPATH=tests python docs/making/dtypes.py      measures again, into docs/dat
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
-DATA = ROOT / "docs/data/dtypes.json"
-HELD = ("float32", "bfloat16", "float16", "mixed")
+from page_tables import DATA, read, table
 
+HELD = ("float32", "bfloat16", "float16", "mixed")
 Measured = dict[str, dict[str, dict[str, Any]]]  # by family, number type and method
 
 
@@ -19,52 +17,38 @@ def measured() -> Measured:
     """The largest difference of every method's numbers, or that it refuses, and what else differs."""
     from support.half_precision import FAMILIES, every_method
 
-    found: Measured = {}
-    for name in FAMILIES:
-        found[name] = {}
-        for how in HELD:
-            sys.stderr.write(f"{name} {how}\n")
-            found[name][how] = {
-                method: None
-                if isinstance(outcome, str)
-                else {"difference": outcome.difference, "others": len(outcome.others)}
-                for method, outcome in every_method(name, how).items()
-            }
+    found: Measured = {name: {} for name in FAMILIES}
+    for name, how in ((name, how) for name in FAMILIES for how in HELD):
+        sys.stderr.write(f"{name} {how}\n")
+        found[name][how] = {
+            method: None
+            if isinstance(outcome, str)
+            else {"difference": outcome.difference, "others": len(outcome.others)}
+            for method, outcome in every_method(name, how).items()
+        }
     return found
 
 
-def table(found: Measured) -> str:
+def held() -> str:
     """A row for each method: the largest difference over all families, and who refuses."""
-    methods = sorted(next(iter(found.values()))["float32"])
-    rows = [
-        f"| method | {' | '.join(HELD)} | ranks, words, orders that differ | refused, held in any way |",
-        f"|---|{'---:|' * (len(HELD) + 2)}",
-    ]
-    others = asked = 0
-    for method in methods:
-        cells, refused, differ = [], 0, 0
-        for how in HELD:
-            outcomes = [family[how][method] for family in found.values()]
-            told = [outcome for outcome in outcomes if outcome is not None]
-            refused = max(refused, len(outcomes) - len(told))
-            differ += sum(outcome["others"] for outcome in told)
-            asked += len(told)
-            cells.append(f"{max(o['difference'] for o in told):.0e}" if told else "")
-        others += differ
-        cells = ["0" if cell == "0e+00" else cell for cell in cells]
-        some = f"{refused} of {len(found)} families" if refused else ""
-        rows.append(f"| `{method}` | {' | '.join(cells)} | {differ} | {some} |")
-    total = (
-        f"{asked:,} results of {len(methods)} methods on {len(found)} families "
-        f"({', '.join(found)}): **{others} ranks, words or orders differ**."
+    families: Measured = read("dtypes.json")
+    body, others, asked = [], 0, 0
+    for method in sorted(next(iter(families.values()))["float32"]):
+        told = [[f[how][method] for f in families.values() if f[how][method]] for how in HELD]
+        largest = [max((one["difference"] for one in each), default=None) for each in told]
+        cells = ["" if one is None else f"{one:.0e}" if one else "0" for one in largest]
+        differ = sum(one["others"] for each in told for one in each)
+        refused = len(families) - min(map(len, told))
+        some = f"{refused} of {len(families)} families" if refused else ""
+        body.append([f"`{method}`", *cells, differ, some])
+        others, asked = others + differ, asked + sum(map(len, told))
+    head = ["method", *HELD, "ranks, words, orders that differ", "refused, held in any way"]
+    return (
+        f"{asked:,} results of {len(body)} methods on {len(families)} families "
+        f"({', '.join(families)}): **{others} ranks, words or orders differ**.\n\n"
+        + table(head, body, right=range(1, 7))
     )
-    return "\n".join([total, "", *rows])
-
-
-def parts() -> dict[str, str]:
-    """The table of what was measured."""
-    return {"dtypes": table(json.loads(DATA.read_text("utf-8")))}
 
 
 if __name__ == "__main__":
-    DATA.write_text(json.dumps(measured(), indent=1) + "\n", "utf-8")
+    (DATA / "dtypes.json").write_text(json.dumps(measured(), indent=1) + "\n", "utf-8")

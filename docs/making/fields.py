@@ -1,4 +1,4 @@
-"""What does a field mean, and where is an example? The API pages should say both.
+"""What a field means and an example of it, on the pages of the API (an extension of griffe).
 
 A field without a docstring gets the comment beside or above it; examples in a docstring become
 blocks of code.
@@ -11,8 +11,6 @@ from griffe import Attribute, Docstring, Extension, Function
 
 BESIDE = re.compile(r"\s# (?!noqa|type:)(.+)$")
 ABOVE = re.compile(r"\s*# (.+)$")
-
-
 EXAMPLE = re.compile(r"((?:^>>> .*\n?(?:^(?!\s*$|>>> ).*\n?)*)+)", re.M)
 
 
@@ -21,14 +19,15 @@ class FieldComments(Extension):
 
     def on_function(self, *, func: Function, **_: Any) -> None:
         """Put the examples of a docstring into blocks of code."""
-        if func.docstring is not None and ">>> " in func.docstring.value:
-            func.docstring.value = EXAMPLE.sub(_fenced, func.docstring.value)
+        if func.docstring is not None:
+            fenced = lambda example: f"```pycon\n{example[1].rstrip()}\n```\n"  # noqa: E731
+            func.docstring.value = EXAMPLE.sub(fenced, func.docstring.value)
 
     def on_attribute(self, *, attr: Attribute, **_: Any) -> None:
         """Look at the line on which the field is declared, and at those before it."""
         if attr.docstring is None and attr.lineno and attr.parent and attr.parent.is_class:
-            lines = attr.lines_collection[attr.filepath]
-            if told := comment_on(lines, attr.lineno - 1):
+            told = comment_on(attr.lines_collection[attr.filepath], attr.lineno - 1)
+            if told:
                 text = f"{told[0].upper()}{told[1:]}".rstrip(".")
                 attr.docstring = Docstring(f"{text}.", parent=attr)
 
@@ -42,7 +41,3 @@ def comment_on(lines: list[str], place: int) -> str:
         told.insert(0, above[1])
         place -= 1
     return " ".join(told)
-
-
-def _fenced(example: re.Match[str]) -> str:
-    return f"```pycon\n{example[1].rstrip()}\n```\n"

@@ -17,9 +17,7 @@ from PIL import Image, ImageDraw
 import exhibit_a as xa
 from exhibit_a.embedded.weights import EMBEDDED, WEIGHTS, embedded_names
 
-ROOT = Path(__file__).parents[2]
-FOLDER = ROOT / "build/gallery"
-TRANSLATES = "translation" in embedded_names()
+FOLDER = Path(__file__).parents[2] / "build/gallery"
 REVIEW = (
     "The story is thin and the middle drags, the jokes are old, and still, against my better "
     "judgement, I liked it, mostly because the two leads are so good together."
@@ -61,61 +59,27 @@ def image() -> xa.Result:
 
 
 def translation() -> xa.Result:
-    """A model with two stacks: the translator inside, or one with random weights until there is."""
-    source, target = "A dog runs through the snow .", "Ein Hund rennt durch den Schnee ."
-    if TRANSLATES:
-        return xa.trial(xa.load("translation"), source)  # its own translation
-    return xa.trial(_two_stacks(), source, target_text=target)
-
-
-def _two_stacks() -> xa.Subject:
-    """A tiny model with an encoder and a decoder, of random weights, that knows some words."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import BartConfig, BartForConditionalGeneration, PreTrainedTokenizerFast
-
-    words = ["Ein", "Hund", "rennt", "durch", "den", "Schnee", "."]
-    words += ["A", "dog", "runs", "through", "the", "snow"]
-    known = {word: place for place, word in enumerate(["<s>", "<pad>", "</s>", "<unk>", *words])}
-    tokenizer = Tokenizer(models.WordLevel(known, "<unk>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    ends = [("<s>", 0), ("</s>", 2)]
-    tokenizer.post_processor = processors.TemplateProcessing("<s> $A </s>", special_tokens=ends)
-    named = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
-    torch.manual_seed(0)
-    sizes = {"d_model": 32, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "vocab_size": len(known)}
-    layers = dict.fromkeys(("encoder_layers", "decoder_layers"), 2)
-    heads = dict.fromkeys(("encoder_attention_heads", "decoder_attention_heads"), 4)
-    model = BartForConditionalGeneration(BartConfig(**sizes, **layers, **heads))
-    return xa.load(model, tokenizer=PreTrainedTokenizerFast(tokenizer_object=tokenizer, **named))
+    """A model with two stacks and its own translation."""
+    return xa.trial(xa.load("translation"), "A dog runs through the snow .")
 
 
 def compared() -> xa.Result:
     """Two texts of one model side by side."""
-    texts = ("A gripping film.", "A gripping mess.")
-    return xa.compare(*texts, subject=xa.load("sentiment"))
-
-
-MAKERS = (classifier, pair, causal, translation, image, compared)
+    return xa.compare("A gripping film.", "A gripping mess.", subject=xa.load("sentiment"))
 
 
 def made(folder: Path = FOLDER) -> dict[str, Path]:
     """Every page; results that this script made before are kept beside them and used again."""
     folder.mkdir(parents=True, exist_ok=True)
-    kept = folder / "made-by"
-    made_by = Path(__file__).read_bytes(), xa.__version__.encode(), *map(_digest, embedded_names())
-    stamp = hashlib.sha256(b"".join(made_by)).hexdigest()
+    weights = [(EMBEDDED / model / WEIGHTS).read_bytes() for model in embedded_names()]
+    made_by = Path(__file__).read_bytes(), xa.__version__.encode(), *weights
+    stamp, kept = hashlib.sha256(b"".join(made_by)).hexdigest(), folder / "made-by"
     same = kept.exists() and kept.read_text("utf-8") == stamp
     pages = dict[str, Path]()
-    for maker in MAKERS:
-        name = maker.__name__
-        saved = folder / f"{name}.safetensors"
+    for maker in (classifier, pair, causal, translation, image, compared):
+        saved = folder / f"{maker.__name__}.safetensors"
         if not (same and saved.exists()):
             maker().save(saved)
-        pages[name] = xa.read(saved).html(folder / f"{name}.html")
+        pages[maker.__name__] = xa.read(saved).html(saved.with_suffix(".html"))
     kept.write_text(stamp, encoding="utf-8")
     return pages
-
-
-def _digest(model: str) -> bytes:
-    """Of the weights of a model inside."""
-    return hashlib.sha256((EMBEDDED / model / WEIGHTS).read_bytes()).digest()

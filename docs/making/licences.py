@@ -8,72 +8,53 @@ import re
 import tomllib
 from collections.abc import Iterable
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
-from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from page_tables import ROOT, table
 
-ROOT = Path(__file__).parents[2]
-CORE = "core"
 LONGEST = 60  # letters of a licence's name; longer fields hold the whole text
 
 
-def parts() -> dict[str, str]:
-    """The table of libraries."""
+def libraries() -> str:
+    """The table of libraries; what the core needs comes with every extra."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    groups = {CORE: project["dependencies"], **project["optional-dependencies"]}
+    groups = {"core": project["dependencies"], **project["optional-dependencies"]}
     del groups["peers"]  # benchmarks stand beside them; nothing of the package needs them
-    needed: dict[str, list[str]] = {}
-    for group, requirements in groups.items():
-        for name in closure(map(Requirement, requirements)):
-            needed.setdefault(name, []).append(group)
-    rows = [row(name, needed[name]) for name in sorted(needed) if name != "exhibit-a"]
-    head = ["| library | licence, in its own words | comes with |", "|---|---|---|"]
-    return {"libraries": "\n".join([*head, *rows])}
+    needed = {group: closure(map(Requirement, needs)) for group, needs in groups.items()}
+    libraries = {name: library for each in needed.values() for name, library in each.items()}
+    body = []
+    for name, library in sorted(libraries.items()):
+        comes = [group for group, each in needed.items() if name in each]
+        body.append([name, licence(library), "core" if "core" in comes else ", ".join(comes)])
+    return table(["library", "licence, in its own words", "comes with"], body)
 
 
-def closure(requirements: Iterable[Requirement]) -> set[str]:
-    """Every library that these lead to, on this platform."""
-    names: set[str] = set()
+def closure(requirements: Iterable[Requirement]) -> dict[str, Distribution]:
+    """Every installed library that these lead to, on this platform."""
+    found: dict[str, Distribution] = {}
     waiting = [(need, "") for need in requirements]
     while waiting:
         need, asked = waiting.pop()
-        if need.marker is not None and not need.marker.evaluate({"extra": asked}):
-            continue
         name = canonicalize_name(need.name)
-        library = installed(name)
-        if name in names or library is None or name == "exhibit-a":
+        wanted = need.marker is None or need.marker.evaluate({"extra": asked})
+        if not wanted or name in found or name == "exhibit-a":
             continue
-        names.add(name)
-        for more in map(Requirement, library.requires or ()):
-            waiting += [(more, extra) for extra in ("", *need.extras)]
-    return names
-
-
-def installed(name: str) -> Distribution | None:
-    """What is installed of a library."""
-    try:
-        return distribution(name)
-    except PackageNotFoundError:
-        return None
-
-
-def row(name: str, groups: list[str]) -> str:
-    """A line of the table; what the core needs comes with every extra."""
-    library = installed(name)
-    shown = CORE if CORE in groups else ", ".join(group for group in groups if group != "all")
-    return f"| {name} | {licence(library)} | {shown} |"
+        try:
+            found[name] = distribution(name)
+        except PackageNotFoundError:
+            continue
+        more = map(Requirement, found[name].requires or ())
+        waiting += [(one, extra) for one in more for extra in ("", *need.extras)]
+    return found
 
 
 def licence(library: Distribution) -> str:
     """The licence as a library states it: an expression, a short field, or its classifiers."""
     stated = library.metadata
-    classifiers = [
-        line.rpartition(" :: ")[2]
-        for line in stated.get_all("Classifier") or ()
-        if line.startswith("License :: ") and line != "License :: OSI Approved"
-    ]
+    kinds = [line.split(" :: ") for line in stated.get_all("Classifier") or ()]
+    named = [kind[-1] for kind in kinds if kind[0] == "License" and kind[1:] != ["OSI Approved"]]
     field = (stated.get("License") or "").strip()
     short = field if len(field) <= LONGEST and "\n" not in field else ""
-    words = stated.get("License-Expression") or short or ", ".join(classifiers)
+    words = stated.get("License-Expression") or short or ", ".join(named)
     return re.sub(r"\s+", " ", words).replace("|", "/") or "not stated in its metadata"

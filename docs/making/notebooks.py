@@ -21,34 +21,19 @@ QUIET = {
     "TOKENIZERS_PARALLELISM": "false",
     "TRANSFORMERS_VERBOSITY": "error",
 }
-
-
-def executed(path: Path) -> nbformat.NotebookNode:
-    """The notebook with the outputs of now; a cell that fails raises."""
-    notebook = nbformat.read(path, as_version=4)
-    with tempfile.TemporaryDirectory() as folder:
-        client = NotebookClient(
-            notebook,
-            timeout=900,
-            kernel_name="python3",
-            record_timing=False,
-            coalesce_streams=True,
-            resources={"metadata": {"path": folder}},
-        )
-        client.execute(env=os.environ | QUIET)
-    notebook.metadata = {
-        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-        "language_info": {"name": "python"},
-    }
-    return notebook
-
-
-def main() -> None:
-    """Run every notebook, or those of some names, and write it back."""
-    for path in sorted(FOLDER.glob("*.ipynb")):
-        if path.stem in sys.argv[1:] or not sys.argv[1:]:
-            nbformat.write(executed(path), path)
-
+KEPT = {
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
 
 if __name__ == "__main__":
-    main()
+    for path in sorted(FOLDER.glob("*.ipynb")):
+        if path.stem in sys.argv[1:] or not sys.argv[1:]:
+            notebook = nbformat.read(path, as_version=4)
+            options = {"timeout": 900, "kernel_name": "python3", "coalesce_streams": True}
+            with tempfile.TemporaryDirectory() as folder:  # a cell that fails raises
+                place = {"metadata": {"path": folder}}
+                client = NotebookClient(notebook, record_timing=False, resources=place, **options)
+                client.execute(env=os.environ | QUIET)
+            notebook.metadata = KEPT
+            nbformat.write(notebook, path)

@@ -3,13 +3,12 @@
 Everything in docs reads well where it lies; these hooks of mkdocs do only what a site needs more.
 """
 
-import importlib.util
 import json
 import posixpath
 import re
+import runpy
 from html import escape
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -22,7 +21,8 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Put a page in the place of every notebook, and the live pages into the gallery."""
-    for name, page in gallery().made().items():
+    gallery = runpy.run_path(str(Path(__file__).with_name("gallery.py")))
+    for name, page in gallery["made"]().items():
         files.append(File.generated(config, f"gallery/{name}.html", abs_src_path=str(page)))
     for file in list(files):
         if file.src_uri.endswith(".ipynb"):
@@ -30,17 +30,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.remove(file)
             files.append(_NotebookPage.generated(config, file.src_uri, content=text))
     return files
-
-
-def gallery() -> ModuleType:
-    """The script beside this one that makes the pages of the gallery."""
-    path = Path(__file__).with_name("gallery.py")
-    spec = importlib.util.spec_from_file_location("gallery", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
@@ -59,33 +48,23 @@ def markdown(notebook: dict[str, Any]) -> str:
     parts = []
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
-        if cell["cell_type"] == "markdown":
-            parts.append(source)
-        if cell["cell_type"] == "code":
-            parts.append(f"```python\n{source}\n```")
-            said = [shown for shown in map(_shown, cell["outputs"]) if shown]
-            parts += [f'<div class="output">{one}</div>' for one in said]
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        said = filter(None, map(shown, cell.get("outputs", ())))
+        parts += [f'<div class="output">{one}</div>' for one in said]
     return "\n\n".join(parts)
 
 
-def _shown(output: dict[str, Any]) -> str:
+def shown(output: dict[str, Any]) -> str:
     """One output, in the best form that needs no script."""
-    if output["output_type"] == "stream":
-        return _plain(output["text"])
     data = output.get("data", {})
-    if "image/svg+xml" in data:
-        return "".join(data["image/svg+xml"])
+    for kind in ("image/svg+xml", "text/html"):
+        if kind in data and "image/png" not in data:
+            return "".join(data[kind])
     if "image/png" in data:
         packed = "".join(data["image/png"]).replace("\n", "")
         return f'<img alt="What the cell drew" src="data:image/png;base64,{packed}">'
-    if "text/html" in data:
-        return "".join(data["text/html"])
-    return _plain(data.get("text/plain", ""))
-
-
-def _plain(text: str | list[str]) -> str:
-    lines = escape(COLOURS.sub("", "".join(text)).rstrip())
-    return f"<pre><code>{lines}</code></pre>" if lines else ""
+    text = COLOURS.sub("", "".join(output.get("text", data.get("text/plain", "")))).rstrip()
+    return f"<pre><code>{escape(text)}</code></pre>" if text else ""
 
 
 class _NotebookPage(File):

@@ -11,10 +11,9 @@ import hashlib
 import json
 import sys
 import tempfile
-import time
 import tomllib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date
 from pathlib import Path
 from typing import NamedTuple, TypedDict
@@ -27,24 +26,21 @@ BAD = ("traceback", "many lines", "different", "hung", "lost")  # what must neve
 INPUTS = "bad inputs"  # the kind of attempts whose input is bad
 ALL = 10**6  # more than there are
 
-Counts = dict[str, int]
-
 
 class Row(TypedDict):
     """What is kept of a row: how often each outcome came, and what was attacked when."""
 
-    outcomes: Counts
+    outcomes: dict[str, int]
     package: str
     version: str
     date: str
 
 
 class Attempts(NamedTuple):
-    """Something that is tried: in words, how often, and by which function."""
+    """Something that is tried, how often, and by which function."""
 
     name: str
     kind: str
-    words: str
     count: int
     few: int  # so many are tried again by a test
     outcomes: Callable[[int, int], Counter[str]]  # from a seed and a count
@@ -61,66 +57,30 @@ def attempts() -> list[Attempts]:
     from support.fuzz.interrupts import interrupts
     from support.modes import under_modes
 
-    def counted(name: str) -> Callable[[int, int], Counter[str]]:
-        return lambda seed, count: _told(TARGETS[name](seed, count))
+    def told(attack: Callable) -> Callable[[int, int], Counter[str]]:
+        def outcomes(seed: int, count: int) -> Counter[str]:
+            found = attack(seed, count)
+            sys.stderr.writelines(f"    {example}\n" for example in found.examples)
+            return found.counts
+
+        return outcomes
+
+    def fuzzed(name: str, kind: str, count: int, few: int) -> Attempts:
+        return Attempts(name, kind, count, few, told(TARGETS[name]))
 
     return [
-        Attempts(
-            "command lines", INPUTS, "Hostile values for the options of every verb", 250, 10,
-            counted("command lines"),
-        ),
-        Attempts(
-            "calls of methods", INPUTS, "Numbers and words without sense for the options of every "
-            "method", 200, 10, counted("calls of methods"),
-        ),
-        Attempts(
-            "values given to functions", INPUTS, "Rows, spans, answers, conversations, passages, "
-            "pictures, pairs to translate, options of a training, results to compare, functions of "
-            "one's own: values and files that make no sense there", ALL, 20,
-            counted("values given to functions"),
-        ),
-        Attempts(
-            "result files", INPUTS, "Saved results with flipped, lost, added and exchanged bytes",
-            500, 20, counted("result files"),
-        ),
-        Attempts(
-            "hostile texts", INPUTS, "Texts with surrogates, control characters, endless words, "
-            "right-to-left and combining characters, emoji sequences", 120, 10,
-            counted("hostile texts"),
-        ),
-        Attempts(
-            "requests to the server", "requests", "Requests that no browser sends, raw on the wire",
-            500, 20, counted("requests to the server"),
-        ),
-        Attempts(
-            "run folders", "run folders", "A file of a run folder damaged, cut, deleted or replaced "
-            "by a folder", 150, 10, counted("run folders"),
-        ),
-        Attempts(
-            "flips in run folders", "flips", "One bit flipped in a run folder, then all read in "
-            "every way", 2000, 10, _flips,
-        ),
-        Attempts(
-            "faults of the disk", "faults", "Each open, write, fsync, rename and mkdir of everything "
-            "that writes fails with each of three errors", ALL, 1, _faults,
-        ),
-        Attempts(
-            "modes of torch", "modes", "Every method inside inference mode, autocast, no_grad, "
-            "another default type or device, deterministic algorithms", ALL, 1,
-            lambda seed, count: _told(under_modes(seed, count)),
-        ),
-        Attempts(
-            "interrupts", "interrupts", "Ctrl-C during `explain`: four in five at a random moment, "
-            "the others in a finaliser or a callback, where Python drops the exception", 250, 5,
-            lambda seed, count: _told(interrupts(seed, count)),
-        ),
-    ]  # fmt: skip
-
-
-def _told(outcomes) -> Counter[str]:
-    for example in outcomes.examples:
-        sys.stderr.write(f"    {example}\n")
-    return outcomes.counts
+        fuzzed("command lines", INPUTS, 250, 10),
+        fuzzed("calls of methods", INPUTS, 200, 10),
+        fuzzed("values given to functions", INPUTS, ALL, 20),
+        fuzzed("result files", INPUTS, 500, 20),
+        fuzzed("hostile texts", INPUTS, 120, 10),
+        fuzzed("requests to the server", "requests", 500, 20),
+        fuzzed("run folders", "run folders", 150, 10),
+        Attempts("flips in run folders", "flips", 2000, 10, _flips),
+        Attempts("faults of the disk", "faults", ALL, 1, _faults),
+        Attempts("modes of torch", "modes", ALL, 1, told(under_modes)),
+        Attempts("interrupts", "interrupts", 250, 5, told(interrupts)),
+    ]
 
 
 def _flips(seed: int, count: int) -> Counter[str]:
@@ -141,93 +101,65 @@ def _faults(seed: int, count: int) -> Counter[str]:
 
     with tempfile.TemporaryDirectory() as place:
         by_scenario = fault_outcomes(Path(place), seed=seed, count=count)
-    outcomes: Counter[str] = Counter()
-    for counted in by_scenario.values():
-        outcomes += counted
+    outcomes = sum(by_scenario.values(), Counter[str]())
     del outcomes["calls"]
     return outcomes
 
 
-def table(rows_by_name: dict[str, Row]) -> str:
-    """One row for each thing that was tried, what they come to, and what was attacked."""
-    counts = {name: row["outcomes"] for name, row in rows_by_name.items()}
-    rows = ["| what was tried | how often | what happened |", "|---|---:|---|"]
-    for entry in attempts():
-        outcomes = counts.get(entry.name, {})  # a row that is new has not been tried
+def table(rows: Mapping[str, Row], words: Mapping[str, str]) -> str:
+    """One row for each thing that was tried, in words."""
+    lines = ["| what was tried | how often | what happened |", "|---|---:|---|"]
+    for name, said in words.items():
+        outcomes = rows[name]["outcomes"] if name in rows else {}  # what is new was not tried
         happened = ", ".join(f"{number:,} {kind}" for kind, number in sorted(outcomes.items()))
-        rows.append(f"| {entry.words} | {sum(outcomes.values()):,} | {happened} |")
-    return "\n".join([*rows, "", _total(counts), "", state(rows_by_name), ""])
+        lines.append(f"| {said} | {sum(outcomes.values()):,} | {happened} |")
+    return "\n".join(lines)
 
 
-def state(rows: dict[str, Row]) -> str:
+def state(rows: Mapping[str, Row]) -> str:
     """Which state of the package was attacked; one for all rows, or each with its rows."""
     named: dict[str, list[str]] = {}
-    for name, row in rows.items():
-        said = "an earlier state, which was not recorded"
-        if row["package"]:
-            said = f"version {row['version']} as of {row['date']} (source `{row['package']}`)"
+    for name, row in sorted(rows.items()):
+        said = f"version {row['version']} as of {row['date']} (source `{row['package']}`)"
         named.setdefault(said, []).append(name)
-    tried = list(named)
-    if len(tried) > 1:
-        tried = [f"{said}: {', '.join(sorted(names))}" for said, names in named.items()]
-    return (
-        f"Attacked was {'; '.join(tried)}. What changed since is attacked by `make slow`, which "
-        "tries a part of every row again, with another seed, on the package as it is."
-    )
+    each = [f"{said}: {', '.join(names)}" for said, names in named.items()]
+    return "; ".join(each if len(each) > 1 else named)
 
 
-def _total(counts: dict[str, Counts]) -> str:
-    """What the attempts come to, in a sentence each."""
-    kinds = {entry.name: entry.kind for entry in attempts()}
-
-    def all_and_bad(kind: str, *bad: str) -> tuple[str, str]:
-        chosen = [counts[name] for name in counts if kinds[name] == kind]
-        total = sum(sum(outcomes.values()) for outcomes in chosen)
-        return f"{total:,}", f"{sum(outcomes.get(b, 0) for outcomes in chosen for b in bad):,}"
-
-    inputs, tracebacks = all_and_bad(INPUTS, *BAD)
-    flips, differences = all_and_bad("flips", *BAD)
-    faults, losses = all_and_bad("faults", *BAD)
-    return (
-        f"**{tracebacks} tracebacks over {inputs} bad inputs, {differences} silent differences over "
-        f"{flips} flips in run folders, {losses} losses over {faults} injected faults (three errors "
-        "at each point where something is written).**"
-    )
-
-
-def parts() -> dict[str, str]:
-    """The table, from what was recorded."""
-    return {"attempts": table(recorded())}
+def counted() -> dict[str, dict[str, int]]:
+    """What the attempts of each kind come to, and how many of them went as must never happen."""
+    found: dict[str, dict[str, int]] = {}
+    for entry in attempts():
+        total = found.setdefault(entry.kind, {"all": 0, "bad": 0})
+        for outcome, number in recorded()[entry.name]["outcomes"].items():
+            total["all"] += number
+            total["bad"] += number if outcome in BAD else 0
+    return found
 
 
 def recorded() -> dict[str, Row]:
     """What happened when it was tried, and to which state of the package."""
-    rows: dict[str, Row] = json.loads(COUNTS.read_text("utf-8")) if COUNTS.exists() else {}
+    rows: dict[str, Row] = json.loads(COUNTS.read_text("utf-8"))
     return rows
 
 
 def older() -> list[str]:
     """The rows that were counted on another state of the package."""
     rows, now = recorded(), digest()
-    return [entry.name for entry in attempts() if rows.get(entry.name, {}).get("package") != now]
+    return [
+        one.name for one in attempts() if one.name not in rows or rows[one.name]["package"] != now
+    ]
 
 
 def digest() -> str:
     """What tells the package from itself after a change."""
     files = sorted((ROOT / "src").rglob("*.py"))
-    lines = [
-        f"{path.relative_to(ROOT)} {hashlib.sha256(path.read_bytes()).hexdigest()}"
-        for path in files
-    ]
+    own = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+    lines = [f"{path.relative_to(ROOT)} {one}" for path, one in zip(files, own, strict=True)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
-def _version() -> str:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    return str(project["version"])
-
-
-def tried(entry: Attempts, seed: int) -> Counts:
+def tried(entry: Attempts, seed: int) -> dict[str, int]:
     """Try one row, part by part; parts that were counted before a kill are not tried again."""
     PARTS.mkdir(parents=True, exist_ok=True)
     total: Counter[str] = Counter()
@@ -242,22 +174,20 @@ def tried(entry: Attempts, seed: int) -> Counts:
 
 
 def main() -> None:
-    """Try what is asked for, and keep the counts."""
+    """Try what is requested, and keep the counts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--try", dest="trying", action="store_true", help="really try it")
     parser.add_argument("--only", action="append", help="only this one; give it again for more")
     parser.add_argument("--again", action="store_true", help="also rows of the package as it is")
     parser.add_argument("--seed", type=int, default=0)
-    asked = parser.parse_args()
-    due = [entry.name for entry in attempts()] if asked.again else older()
-    for entry in attempts() if asked.trying else []:
-        if entry.name not in (asked.only or due) or entry.name not in due:
-            continue
-        start, package = (time.process_time(), time.perf_counter()), digest()
-        outcomes = tried(entry, asked.seed)
-        spent = time.process_time() - start[0], time.perf_counter() - start[1]
-        sys.stdout.write(f"{entry.name}: {outcomes} ({spent[0]:.0f} s of {spent[1]:.0f} s)\n")
-        row = Row(outcomes=outcomes, package=package, version=_version(), date=f"{date.today()}")
+    given = parser.parse_args()
+    due = {entry.name for entry in attempts()} if given.again else set(older())
+    due = due & set(given.only or due) if given.trying else set()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    for entry in (entry for entry in attempts() if entry.name in due):
+        state = {"package": digest(), "version": project["version"], "date": f"{date.today()}"}
+        row = {"outcomes": tried(entry, given.seed), **state}
+        sys.stdout.write(f"{entry.name}: {row['outcomes']}\n")
         rows = recorded() | {entry.name: row}
         COUNTS.write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n", "utf-8")
     sys.stdout.write(f"of an older state: {', '.join(older()) or 'no row'}\n")

@@ -43,19 +43,18 @@ def test_the_page_says_what_was_attacked():
     assert all(row["package"] and row["version"] and row["date"] for row in rows.values())
     one = {"outcomes": {"refused": 3}, "package": "1a2b", "version": "1", "date": "2026-01-02"}
     other = {**one, "package": "3c4d"}
-    assert MADE.state({"a": one, "b": one}).startswith(
-        "Attacked was version 1 as of 2026-01-02 (source `1a2b`). What"
-    )
-    assert "(source `1a2b`): a; version 1 as of 2026-01-02 (source `3c4d`): b." in MADE.state(
-        {"a": one, "b": other}
+    assert MADE.state({"a": one, "b": one}) == "version 1 as of 2026-01-02 (source `1a2b`)"
+    assert MADE.state({"a": one, "b": other}).endswith(
+        "(source `1a2b`): a; version 1 as of 2026-01-02 (source `3c4d`): b"
     )
 
 
 def test_a_changed_count_changes_the_table():
     rows = MADE.recorded()
     worse = {**rows, "run folders": {**rows["run folders"], "outcomes": {"different": 1}}}
-    assert "1 different" in MADE.table(worse)
-    assert "1 different" not in MADE.table(rows)
+    words = {"run folders": "A file of a run folder damaged"}
+    assert "1 different" in MADE.table(worse, words)
+    assert "1 different" not in MADE.table(rows, words)
 
 
 @pytest.mark.slow
@@ -77,7 +76,7 @@ def test_a_row_goes_on_where_it_was(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return Counter(refused=count)
 
-    entry = MADE.Attempts("a row", "kind", "words", 2 * MADE.PART + 50, 1, outcomes)
+    entry = MADE.Attempts("a row", "kind", 2 * MADE.PART + 50, 1, outcomes)
     monkeypatch.setattr(MADE, "PARTS", tmp_path)
     with pytest.raises(KeyboardInterrupt):
         MADE.tried(entry, 0)
