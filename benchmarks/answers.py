@@ -7,78 +7,43 @@
    parts of one forward and one backward pass of the bare model over the same tokens;
 2. with --trial: a trial of the language model in a folder on some 300 tokens with an answer, its
    forward passes beside what the doctor promised, and its memory beyond the model.
-
-Everything runs on one thread, and seconds are processor seconds, the median of several runs.
 """
 
-import argparse
-import resource
 import sys
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from statistics import median
-from typing import Any
 
 import torch
-from support.quiet import one_quiet_thread
-from transformers import LlamaConfig, LlamaForCausalLM
+from support.measure import begun, drawn, llama, megabytes, turns
 
 import exhibit_a as xa
 from exhibit_a.subject.guard import frozen_eval
 from exhibit_a.subject.tap import attention_implementation
 from exhibit_a.trace.counting import counting_passes
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "studies"))
-REPEATS = 9
-WIDTH, LAYERS, HEADS = 256, 8, 8  # of the small model; wide enough that products count
-VOCABULARY = 512
 PEOPLE = 26  # passages of the trial's prompt
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("--prompt", type=int, default=200)
-    asked.add_argument("--answer", type=int, default=49)
-    asked.add_argument("--trial", type=Path)
-    options = asked.parse_args()
-    one_quiet_thread()
-    if options.trial is not None:
-        trial(options.trial)
+    given = begun(__doc__, prompt=200, answer=49, trial=Path, repeats=9)
+    if given.trial is not None:
+        trial(given.trial)
         return
-    span(options.prompt, options.answer)
-
-
-def span(prompt: int, answer: int) -> None:
-    """A span of tokens beside one token, over the same sequence."""
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=WIDTH,
-        intermediate_size=3 * WIDTH,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=HEADS,
-        num_key_value_heads=HEADS // 2,
+    subject = llama(
+        8, width=256, heads=8, vocabulary=512, num_key_value_heads=4, intermediate_size=768
     )
-    subject = xa.load(LlamaForCausalLM(config))
-    ids = torch.randint(3, VOCABULARY, (prompt + answer,)).tolist()
-    print(f"{prompt} tokens before an answer of {answer}, one thread")
-    print("| method | answer of | of one forward and one backward pass |")
-    print("|---|---|---|")
-    ratios: dict[str, list[float]] = {}
-    for said in (1, answer):
-        before = {"input_ids": torch.tensor([ids[: prompt + answer - said]])}
-        trace = xa.capture(subject, before, target_text=tuple(ids[prompt + answer - said :]))
+    ids = drawn(given.prompt + given.answer, 3, 512)["input_ids"][0].tolist()
+    for said in (1, given.answer):
+        before = {"input_ids": torch.tensor([ids[:-said]])}
+        trace = xa.capture(subject, before, target_text=tuple(ids[-said:]))
         target = xa.choose_target(trace, "answer")
-        plain = seconds(lambda trace=trace, target=target: bare(trace, target))
+        ways = {"bare": partial(bare, trace, target)}
         for name in ("attention_gradient", "contribution_weights"):
-            spent = seconds(
-                lambda name=name, t=trace, g=target: xa.companions(t, methods=[name], target=g)
-            )
-            ratios.setdefault(name, []).append(spent / plain)
-            print(f"| {name} | {said} | {spent / plain:.2f} |")
-    for name, (one, many) in ratios.items():
-        print(f"{name}: {many / one - 1:+.0%} for {answer} tokens beside one")
+            ways[name] = partial(xa.companions, trace, methods=[name], target=target)
+        spent = turns(ways, given.repeats, warm=1)
+        for name, one in list(spent.items())[1:]:
+            ratio = one.median / spent["bare"].median
+            print(f"{name}, answer of {said}: {ratio:.2f} of one forward and one backward pass")
 
 
 def bare(trace: xa.Trace, target: xa.Target) -> None:
@@ -90,19 +55,9 @@ def bare(trace: xa.Trace, target: xa.Target) -> None:
         torch.autograd.grad(target(output).sum(), states)
 
 
-def seconds(work: Callable[[], Any]) -> float:
-    """Processor seconds, the median of several runs after one that is not counted."""
-    work()
-    spent = []
-    for _ in range(REPEATS):
-        started = time.process_time()
-        work()
-        spent.append(time.process_time() - started)
-    return median(spent)
-
-
 def trial(folder: Path) -> None:
     """A trial on a long prompt: passes beside those promised, memory, what was left out."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "studies"))
     from context import planted
 
     subject = xa.load(str(folder))
@@ -112,38 +67,18 @@ def trial(folder: Path) -> None:
             facts.setdefault(" ".join(passage.split()[:3]), passage)
     question = planted(100)
     asked = "\n\n".join([*list(facts.values())[:PEOPLE], question.question])
-    before = gigabytes("VmRSS")
+    before = megabytes("VmRSS")
     with counting_passes(subject) as spent:
-        outcome = xa.trial(
-            subject,
-            [{"role": "user", "content": asked}],
-            target_text=question.answer,
-            progress=lambda stage, *_: print(
-                f"{stage}: after {spent.forwards:.0f} passes, {gigabytes('VmHWM') - before:.2f} GB",
-                flush=True,
-            ),
-        )
+        message = [{"role": "user", "content": asked}]
+        outcome = xa.trial(subject, message, target_text=question.answer)
         passes = spent.forwards
     length = len(outcome.tokens or ())
-    promised = next(
-        estimate.forwards
-        for estimate in xa.diagnose(subject, length=length).methods
-        if estimate.method == "trial"
+    known = {one.method: one.forwards for one in xa.diagnose(subject, length=length).methods}
+    print(
+        f"{length} tokens: {passes:.0f} forward passes, {known['trial']:.0f} promised by the doctor"
     )
-    print(f"{length} tokens: {passes:.0f} forward passes, {promised:.0f} promised by the doctor")
-    print(f"{gigabytes('VmHWM') - before:.2f} GB beyond the model")
-    print(f"{outcome.word}: {outcome.verdict}")
-    for stage, reason in outcome.skipped.items():
-        print(f"left out, {stage}: {reason}")
-
-
-def gigabytes(what: str) -> float:
-    """Memory of this process as the system knows it; the peak where it does not say."""
-    try:
-        lines = Path("/proc/self/status").read_text("utf-8").splitlines()
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    return next(int(line.split()[1]) for line in lines if line.startswith(what)) / 1e6
+    print(f"{megabytes('VmHWM') - before:.0f} MB beyond the model")
+    print(f"{outcome.word}: {outcome.verdict}; left out: {dict(outcome.skipped)}")
 
 
 if __name__ == "__main__":

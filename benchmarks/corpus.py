@@ -8,20 +8,17 @@ Each part is asked for by name (``single`` if none is), and each prints what it 
    busy machine only the second are the work's own. Peak memory of the process is told, too.
 2. ``workers``: the same run by so many workers of an engine, and how fast it was after start-up.
 3. ``single``: hidden attribution (sketch), self-attribution and reliance, in batches against one
-   by one.
+   by one; at most three texts of one length go one by one.
 4. ``costs``: seconds per 1,000 texts of every method, for models of several sizes and lengths.
 
     python benchmarks/corpus.py whole --data train.tsv
     python benchmarks/corpus.py workers --data train.tsv --texts 8000 --workers 1 2
 """
 
-import argparse
 import os
-import random
-import resource
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -29,23 +26,57 @@ from typing import Any
 
 import numpy as np
 import torch
-from corpus_parts import MADE_UP, batches_against_single, costs, of_base_size
+from support.measure import begun, bert, by_length, made_up, megabytes, once
 
 import exhibit_a as xa
-from exhibit_a.corpus.plan import windows
+from exhibit_a.corpus.plan import Card, Data, Model, Plan, versions, windows
+from exhibit_a.corpus.work import Worker
 from exhibit_a.examples import Example, stream_examples
 from exhibit_a.trace.batches import padded
 
-METHOD, WINDOW = "effective_attention", 1024
+METHOD, WINDOW, TOGETHER = "effective_attention", 1024, 2048  # tokens of a batch
+SINGLY = {
+    "hidden_attribution": lambda trace, probes: xa.hidden_attribution(trace, probes=probes),
+    "self_attribution": lambda trace, _: xa.self_attribution(trace),
+    "reliance": lambda trace, _: xa.reliance(trace),
+}
+METHODS: dict[str, dict[str, Any]] = {
+    "effective_attention": {},
+    "attention_identifiability": {},
+    "hidden_attribution": {"probes": 8},
+    "self_attribution": {},
+    "permutation": {"repeats": 20},
+    "reliance": {},
+}
+
+
+def main() -> None:
+    given = begun(
+        __doc__, "part", part="single", data=str, texts=0, workers=[1, 2], engines=["local"],
+        probes=8, methods=["hidden_attribution", "self_attribution"], every=1, lengths=[8, 16, 32],
+    )  # fmt: skip
+    subject, count = xa.load("sentiment"), given.texts or (2**40 if given.data else 240)
+    texts = partial(texts_of, given.data, count)
+    if given.part == "whole":
+        against_the_model(subject, texts)
+    elif given.part == "workers":
+        for engine, workers in ((e, n) for e in given.engines for n in given.workers):
+            by_workers(engine, workers, list(texts()))
+    elif given.part == "single":
+        for method in given.methods:
+            batches_against_single(subject, list(texts()), method, given.probes, given.every)
+    else:
+        large = bert(vocab_size=subject.model.config.vocab_size, attn_implementation="eager")
+        large = xa.load(large.model, tokenizer=subject.tokenizer)
+        for length in given.lengths:
+            costs(subject, "sentiment", length, 8)
+        for length in given.lengths[:2]:
+            costs(large, "base", length, 2)
 
 
 def texts_of(path: str | None, count: int) -> Iterator[Example]:
     """The first examples of a file, as a stream, or made-up ones of 2 to 30 words."""
-    if path is not None:
-        return islice(stream_examples(path), count)  # type: ignore[arg-type]
-    chance, words = random.Random(0), MADE_UP.split()
-    made = (" ".join(chance.choices(words, k=chance.randint(2, 30))) for _ in range(count))
-    return stream_examples(made)  # type: ignore[return-value]
+    return islice(stream_examples(path or made_up(count, range(2, 31))), count)
 
 
 def clocks() -> np.ndarray:
@@ -53,114 +84,103 @@ def clocks() -> np.ndarray:
     return np.array([time.perf_counter(), time.process_time()])
 
 
-def bare(subject: xa.Subject, examples: list[Example]) -> tuple[np.ndarray, np.ndarray]:
-    """What tokenizing takes, and the model alone on texts of one length, 2048 tokens at most."""
-    by_length: dict[int, list[dict[str, Any]]] = {}
+@torch.no_grad()
+def bare(subject: xa.Subject, examples: Iterable[Example]) -> np.ndarray:
+    """What tokenizing takes, and the model alone on batches of one length."""
     start = clocks()
-    for one in examples:
-        inputs = subject.encode(one.text, truncate=True)
-        by_length.setdefault(inputs["input_ids"].shape[1], []).append(inputs)
-    encoded = clocks()
-    with torch.no_grad():
-        for length, same in by_length.items():
-            size = max(1, 2048 // length)
-            for first in range(0, len(same), size):
-                subject.model(**padded(subject, same[first : first + size]))
-    return encoded - start, clocks() - encoded
+    groups, encoded = by_length(subject, (one.text for one in examples)), clocks()
+    for length, same in groups.items():
+        size = max(1, TOGETHER // length)
+        for first in range(0, len(same), size):
+            subject.model(**padded(subject, same[first : first + size]))
+    return np.array([encoded - start, clocks() - encoded])
 
 
-def against_the_model(subject: xa.Subject, data: str | None, count: int) -> None:
+def against_the_model(subject: xa.Subject, texts: Any) -> None:
     """A whole run; between its shards the bare model has its turn, and is not counted."""
-    again = windows(texts_of(data, count), WINDOW)
-    encoding, model, done = np.zeros(2), np.zeros(2), 0
+    again, beside, done = windows(texts(), WINDOW), np.zeros((2, 2)), [0]
 
     def between(so_far: int) -> None:
-        nonlocal encoding, model, done
-        spent = bare(subject, list(next(again).examples))
-        encoding, model, done = encoding + spent[0], model + spent[1], so_far
-        if so_far // WINDOW % 8 == 0:
-            print(f"  {so_far} texts, peak {peak():.0f} MB", flush=True)
+        beside[:] += bare(subject, next(again).examples)
+        done[0] = so_far
+        print(f"  {so_far} texts, peak {megabytes('VmHWM'):.0f} MB", flush=True)
 
     with tempfile.TemporaryDirectory() as folder:
-        start, texts = clocks(), texts_of(data, count)
-        xa.corpus.run(subject, texts, METHOD, Path(folder) / "run", window=WINDOW, progress=between)
-        took = clocks() - start - encoding - model
-        written = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
-    print(
-        f"{done} texts on one thread, from the file to the aggregates; texts per second and ratio"
-    )
-    for place, kind in enumerate(("clock", "processor")):
-        alone, with_text = model[place], model[place] + encoding[place]
-        print(
-            f"  by the {kind:9}: run {done / took[place]:.1f}; bare forward {done / alone:.1f} "
-            f"({alone / took[place]:.3f}), with its tokenizing {done / with_text:.1f} "
-            f"({with_text / took[place]:.3f})"
-        )
-    print(f"  peak memory {peak():.0f} MB; {written / 2**20:.0f} MB on disk")
+        start, place = clocks(), Path(folder) / "run"
+        xa.corpus.run(subject, texts(), METHOD, place, window=WINDOW, progress=between)
+        took = clocks() - start - beside.sum(0)
+        disk = sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
+    print(f"{done[0]} texts, from the file to the aggregates: a second and beside the run")
+    ways = {"run": took, "bare forward": beside[1], "with its tokenizing": beside.sum(0)}
+    for name, spent in ways.items():
+        for kind, of, whole in zip(("clock", "processor"), spent, took, strict=True):
+            print(f"  {name:20} by the {kind:9}: {done[0] / of:8.1f} ({of / whole:.3f})")
+    print(f"  peak memory {megabytes('VmHWM'):.0f} MB; {disk / 2**20:.0f} MB on disk")
 
 
-def peak() -> float:
-    """The most memory this process ever had, in MB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def by_workers(engine: str, workers: int, data: str | None, count: int) -> None:
+def by_workers(engine: str, workers: int, texts: list[Example]) -> None:
+    """A run by some workers: as a whole, and from its first shard to its last."""
     seen: list[tuple[int, float]] = []
+    progress = lambda done: seen.append((done, time.perf_counter()))  # noqa: E731
+    how = {"window": 256, "engine": engine, "workers": workers, "progress": progress}
     with tempfile.TemporaryDirectory() as folder:
-        run = partial(
-            xa.corpus.run,
-            *("sentiment", list(texts_of(data, count)), METHOD, Path(folder) / "run"),
-            window=256,
-            engine=engine,
-            workers=workers,
-            progress=lambda done: seen.append((done, time.perf_counter())),
-        )
-        start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
-        run()
-        took, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    (first, begun), (last, end) = seen[0], seen[-1]
+        start = time.perf_counter()
+        xa.corpus.run("sentiment", texts, METHOD, Path(folder) / "run", **how)
+        took = time.perf_counter() - start
+    (first, begin), (last, end) = seen[0], seen[-1]
+    between = (last - first) / (end - begin) if end > begin else float("nan")
     print(
         f"{engine}, {workers} workers: {last} texts in {took:.1f} s ({last / took:.1f} a second; "
-        f"{(last - first) / (end - begun):.1f} between the first shard and the last); "
-        f"processor seconds of the local workers: {after.ru_utime - before.ru_utime:.1f}; "
-        f"load {os.getloadavg()[0]:.1f}",
+        f"{between:.1f} between the first shard and the last); load {os.getloadavg()[0]:.1f}",
         flush=True,
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parts = ["whole", "workers", "single", "costs"]
-    parser.add_argument("part", nargs="?", choices=parts, default="single")
-    parser.add_argument("--data", help="file of texts; without it they are made up")
-    parser.add_argument("--texts", type=int, help="how many at most; all, or 240 made-up ones")
-    parser.add_argument("--workers", type=int, nargs="*", default=[1, 2])
-    parser.add_argument("--engines", nargs="*", default=["local"])
-    parser.add_argument("--probes", type=int, default=8)
-    parser.add_argument("--methods", nargs="*", default=["hidden_attribution", "self_attribution"])
-    parser.add_argument("--every", type=int, default=1, help="take lengths that it divides")
-    parser.add_argument("--lengths", type=int, nargs="*", default=[8, 16, 32])
-    options = parser.parse_args()
-    options.texts = options.texts or (2**40 if options.data else 240)
-    torch.set_num_threads(1)
-    if options.part == "workers":
-        for engine in options.engines:
-            for workers in options.workers:
-                by_workers(engine, workers, options.data, options.texts)
-        return
-    subject = xa.load("sentiment")
-    if options.part == "whole":
-        against_the_model(subject, options.data, options.texts)
-    elif options.part == "single":
-        examples = list(texts_of(options.data, options.texts))
-        for method in options.methods:
-            batches_against_single(subject, examples, method, options.probes, options.every)
-    else:
-        for length in options.lengths:
-            costs(subject, "sentiment", length, 8)
-        large = of_base_size(subject)
-        for length in options.lengths[:2]:
-            costs(large, "base", length, 2)
+def worker(subject: xa.Subject, method: str, **parameters: Any) -> Worker:
+    plan, model = Plan(method=method, parameters=parameters), Model.of(subject)
+    return Worker(Card(plan=plan, model=model, data=Data(), versions=versions()), subject)
+
+
+def batches_against_single(
+    subject: xa.Subject, examples: list[Example], method: str, probes: int, every: int
+) -> None:
+    """Texts of one length together, and the first few of them one by one, length after length."""
+    groups: dict[int, list[Example]] = {}
+    for one in examples:
+        groups.setdefault(len(subject.encode(one.text)["input_ids"][0]), []).append(one)
+    parameters = {"probes": probes} if method == "hidden_attribution" else {}
+    together = worker(subject, method, **parameters)
+    ask = lambda text: SINGLY[method](xa.capture(subject, text), probes)  # noqa: E731
+    ask(examples[0].text)  # the first time costs more
+    total = np.zeros(3)
+    for length in sorted(length for length in groups if length % every == 0):
+        same, some = groups[length], [one.text for one in groups[length][:3]]
+        (window,) = windows(same, None)
+        single = once(lambda some=some: [ask(text) for text in some]).least / len(some)
+        batch = once(lambda window=window: together(window)).least / len(same)
+        total += np.array([1, single, batch]) * len(same)
+        print(
+            f"{method}, {length:3} tokens, {len(same):3} texts: {single / batch:.2f} times",
+            flush=True,
+        )
+    count, single, batch = total
+    print(
+        f"{method}: {count:.0f} of {len(examples)} texts: one by one {1000 * single / count:.0f}, "
+        f"in batches {1000 * batch / count:.0f} s per 1,000 texts, {single / batch:.2f} times"
+    )
+
+
+def costs(subject: xa.Subject, name: str, length: int, count: int) -> None:
+    """Seconds per 1,000 texts of one length, by method; eight times as many for the cheap one."""
+    texts = made_up(80 * count, [length - 2], seed=length)
+    texts = [text for text in texts if len(subject.encode(text)["input_ids"][0]) == length]
+    examples = [Example(str(n), text) for n, text in enumerate(texts[: 8 * count])]
+    (many,), (few,) = windows(examples, None), windows(examples[:count], None)
+    worker(subject, METHOD)(few)  # the first time costs more
+    for method, parameters in METHODS.items():
+        window, asked = many if method == METHOD else few, worker(subject, method, **parameters)
+        took = once(lambda asked=asked, window=window: asked(window)).least / len(window.examples)
+        print(f"{name}, {length} tokens, {method}: {1000 * took:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

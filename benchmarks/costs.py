@@ -3,37 +3,26 @@
     python benchmarks/costs.py [METHOD …] [--lengths 32 128 512 --out docs/data/costs.json]
 
 Every registered method on the embedded model, with the capture that it needs: its processor time
-over that of a bare pass, one thread, and the peak of memory above what was there before. What is
-declared for it stands beside; the doctor tells its seconds from that. Methods of a data set are
-given a few texts, and what they take is divided by their number. Measurements are added to the file
-one by one, so that it can be stopped and started again.
+over that of a bare pass, and the peak of memory above what was there before. What is declared for
+it stands beside; the doctor tells its seconds from that. Methods of a data set are given a few
+texts, and what they take is divided by their number. Measurements are added to the file one by one,
+so that it can be stopped and started again.
 """
 
-import argparse
-import json
-import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from support.peaks import forget_peak, megabytes
-from support.quiet import one_quiet_thread, seconds_of_a_pass
+from support.measure import REVIEW, bare, begun, known, once, written
 
 import exhibit_a as xa
 from exhibit_a.methods.custom_methods import result_of
 from exhibit_a.methods.registry import YOURS, Method, methods
 from exhibit_a.numerics.memory import give_back
 
-LENGTHS = (32, 128)
 TEXTS = 2  # of a data set, if no more are needed
 MORE_TEXTS = {"adversarial_keys": 12, "token_identifiability": 60}
 PROBES = 8  # directions of every token: with all of them, mixing would take days
-REVIEW = """a slow , tender film about two brothers who inherit a failing orchard and cannot agree
-what to do with it . the older one wants to sell , the younger one to stay , and for most of its
-two hours nothing happens that a postcard could not tell . yet the acting is superb : a look
-across the kitchen table says more than the script ever does , and when the rain comes at last you
-may find that you have held your breath . the music is too sweet , the ending a little neat"""
 OPTIONS: dict[str, dict[str, Any]] = {
     "alternative_attention": {"site": 1, "head": 2},
     "faithfulness": {"attribution": "raw"},
@@ -44,32 +33,20 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("names", nargs="*", help="of methods; without, all that are not known yet")
-    asked.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
-    asked.add_argument("--out", type=Path, help="add the measurements to this file")
-    options = asked.parse_args()
-    one_quiet_thread()
-    subject, out = xa.load("sentiment"), options.out
-    known = json.loads(out.read_text()) if out and out.exists() else {}
+    given = begun(__doc__, "names", names=[""], lengths=[32, 128])
+    subject, measured = xa.load("sentiment"), known(given.out)
     every = {name: method for name, method in methods().items() if method.room != YOURS}
     xa.trial(subject, "a warm film")  # what is only done once
-    for tokens in options.lengths:
-        for name in options.names or sorted(every):
-            row = known.setdefault(name, {})
-            if str(tokens) in row and not options.names:
-                continue
-            measured = beside_a_pass(subject, every[name], tokens)
-            if measured is None:
-                continue
-            row[str(tokens)] = measured
-            print(
-                f"{tokens:4} tokens  {name:26} {measured['passes']:9.1f} passes, declared "
-                f"{measured['declared']:9.1f}; peak {measured['megabytes']:6.0f} MB",
-                flush=True,
-            )
-            if out:
-                out.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+    names = [name for name in given.names if name]
+    for tokens in map(str, given.lengths):
+        for name in names or sorted(every):
+            row = measured.setdefault(name, {})
+            if names or tokens not in row:
+                found = beside_a_pass(subject, every[name], int(tokens))
+                if found is not None:
+                    row[tokens] = found
+                    print(f"{tokens:>4} tokens  {name:26} {found}", flush=True)
+                    written(given.out, dict(sorted(measured.items())))
 
 
 def beside_a_pass(subject: xa.Subject, method: Method, tokens: int) -> dict[str, float] | None:
@@ -81,21 +58,17 @@ def beside_a_pass(subject: xa.Subject, method: Method, tokens: int) -> dict[str,
     if work is None:
         return None
     asked = count if {"examples", "texts"} & set(method.takes) else 1
-    before = [seconds_of_a_pass(subject, given) for _ in range(5)]
+    passes = once(lambda: bare(subject, given), 5).times
     give_back()
-    resting = megabytes("VmRSS")
-    forget_peak()
-    start = time.process_time()
-    work()
-    spent, peak = time.process_time() - start, megabytes("VmHWM") - resting
-    bare = median(before + [seconds_of_a_pass(subject, given) for _ in range(5)])
+    spent = once(work)
+    a_pass = median(passes + once(lambda: bare(subject, given), 5).times)
     layers, width = len(subject.anatomy.layers), subject.anatomy.d_model
     directions = PROBES if method.name in ("hidden_attribution", "head_mixing") else width
     return {
         "tokens": given["input_ids"].shape[1],
-        "passes": round(spent / bare / asked, 2),
+        "passes": round(spent.least / a_pass / asked, 2),
         "declared": round(method.cost.passes(layers, tokens, directions), 2),
-        "megabytes": round(peak),
+        "megabytes": round(spent.megabytes),
     }
 
 

@@ -14,7 +14,6 @@ contributions of its edges are from those of all points. What the many points le
 out: the package lays panels there.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,7 +24,7 @@ import torch
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 from scipy.interpolate import barycentric_interpolate
-from support.quiet import begun
+from support.measure import begun, written
 from transformers import BertConfig, BertForSequenceClassification, LlamaConfig, LlamaForCausalLM
 
 import exhibit_a as xa
@@ -53,16 +52,8 @@ TEXTS = {
         ("She bought the tickets before the price went up.", "The tickets were expensive."),
     ),
 }
-
-
-ROUGH_MODELS = (
-    (BertForSequenceClassification, BertConfig),
-    (LlamaForCausalLM, LlamaConfig),
-)
-SEEDS, LARGER = (
-    range(6),
-    4.0,
-)  # random models of each kind, and what their weights are multiplied by
+ROUGH_MODELS = ((BertForSequenceClassification, BertConfig), (LlamaForCausalLM, LlamaConfig))
+LARGER = 4.0  # what the weights of random models are multiplied by
 
 
 @dataclass
@@ -77,11 +68,6 @@ class Way:
     errors: list[float] = field(default_factory=list)
     first: int = 0  # the rule that a site begins with
 
-    @property
-    def shared(self) -> int:
-        """Passes backwards that serve all sites."""
-        return int(self.nested)
-
 
 def ways() -> dict[str, Way]:
     """The way of the package, and those that keep their points."""
@@ -94,43 +80,36 @@ def ways() -> dict[str, Way]:
         "Clenshaw–Curtis 3, 5, 9, … kept": Way(curtis, nested=True, strict=plain),
         "Clenshaw–Curtis 5, 9, … kept": Way(curtis[1:], nested=True, strict=plain[1:]),
         "Lobatto 5, 9, 17 kept": Way(lobatto, nested=True, strict=plain[2:]),
-        "Lobatto 5, 9, 17 kept, half the gap (ours)": Way(
-            lobatto, nested=True, strict=SETTINGS.strict
-        ),
+        "Lobatto 5, 9, 17 kept, half the gap (ours)": Way(lobatto, True, SETTINGS.strict),
     }
 
 
 def main() -> None:
-    out = begun(__doc__)
-    groups = {"embedded": list(embedded()), "rough": list(rough())}
+    given = begun(__doc__, texts=6, seeds=6)
+    groups = {"embedded": list(embedded(given.texts)), "rough": list(rough(given.seeds))}
     told = {name: judged(traces) for name, traces in groups.items()}
     for name, rows in told.items():
         print(f"{name} models, {len(groups[name])} texts")
         for row in rows:
-            print(
-                f"  {row['way']}: {row['forwards']:.1f} passes forwards, {row['backwards']:.1f} "
-                f"backwards, edges differ by {row['error']:.2%}, nine in ten by less than "
-                f"{row['error of nine in ten']:.2%}, the worst by {row['worst error']:.2%}"
-            )
-    if out is not None:
-        texts = {name: len(traces) for name, traces in groups.items()}
-        out.write_text(json.dumps({"texts": texts, "points": DENSE, "rows": told}, indent=1) + "\n")
+            print(f"  {row}")
+    texts = {name: len(traces) for name, traces in groups.items()}
+    written(given.out, {"texts": texts, "points": DENSE, "rows": told})
 
 
-def embedded() -> Iterator[xa.Trace]:
+def embedded(count: int) -> Iterator[xa.Trace]:
     """Texts in the embedded models."""
     for model, given in TEXTS.items():
         subject = xa.load(model)
-        for text, pair in given:
+        for text, pair in given[:count]:
             yield xa.capture(subject, text, pair=pair)
 
 
-def rough() -> Iterator[xa.Trace]:
+def rough(seeds: int) -> Iterator[xa.Trace]:
     """Ids at random in random models."""
     sizes = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
     sizes |= {"intermediate_size": 48, "vocab_size": 80, "max_position_embeddings": 64}
     for model_class, config_class in ROUGH_MODELS:
-        for seed in SEEDS:
+        for seed in range(seeds):
             torch.manual_seed(seed)
             model = model_class(config_class(**sizes)).eval()
             with torch.no_grad():
@@ -147,8 +126,8 @@ def judged(traces: list[xa.Trace]) -> list[dict[str, Any]]:
     return [
         {
             "way": name,
-            "forwards": 1 + way.shared + sum(way.forwards) / len(traces),
-            "backwards": way.shared + sum(way.backwards) / len(traces),
+            "forwards": 1 + way.nested + sum(way.forwards) / len(traces),
+            "backwards": way.nested + sum(way.backwards) / len(traces),
             "error": float(np.median(way.errors)),
             "error of nine in ten": float(np.quantile(way.errors, 0.9)),
             "worst error": max(way.errors),
@@ -227,7 +206,7 @@ def accept(way: Way, walked: Walked, share: float) -> None:
     true = all_weights @ walked.contributed
     found = weights @ walked.at(walked.contributed, points)
     way.forwards.append((taken + 1) * share)  # and the answer without the site,
-    way.backwards.append((taken + way.shared) * share)  # whose gradients are used where ends are
+    way.backwards.append((taken + way.nested) * share)  # whose gradients are used where ends are
     way.errors.append(float(np.abs(found - true).sum() / np.abs(true).sum()))
 
 

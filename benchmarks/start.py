@@ -2,18 +2,15 @@
 
     python benchmarks/start.py [--runs 3] [--out docs/data/start.json]
 
-``exhibit-a explain`` of a text of 20 words, cold: every run is a process of its own, on one thread,
-in processor seconds, so that a busy machine counts little; the least of the runs is kept. On a
-quiet machine with several cores the trial takes less by the clock, and imports do not.
+``exhibit-a explain`` of a text of 20 words, cold: every run is a process of its own, in processor
+seconds; the least of the runs is kept. On a quiet machine with several cores the trial takes less
+by the clock, and imports do not.
 """
 
-import argparse
-import json
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
+
+from support.measure import alone, begun, written
 
 TEXT = "The film is slow and far too long , but the acting is superb and the end is worth it"
 PROGRAM = """
@@ -44,26 +41,15 @@ print(json.dumps(spent))
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("--runs", type=int, default=3)
-    asked.add_argument("--out", type=Path, help="write the measurements to this file")
-    options = asked.parse_args()
-    runs = [_run() for _ in range(options.runs)]
-    least = {part: min(run[part] for run in runs) for part in runs[0]}
-    for part, seconds in least.items():
-        print(f"  {part:14} {seconds:6.2f} s")
-    print(f"  {'together':14} {sum(least.values()):6.2f} s, the least of {len(runs)} runs")
-    if options.out is not None:
-        options.out.write_text(json.dumps({"runs": len(runs), "seconds": least}, indent=1) + "\n")
-
-
-def _run() -> dict[str, float]:
-    alone = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    given = begun(__doc__, runs=3)
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-c", PROGRAM, TEXT, str(Path(folder) / "page.html")]
-        told = subprocess.run(command, check=True, capture_output=True, text=True, env=alone)
-    seconds: dict[str, float] = json.loads(told.stdout)
-    return seconds
+        command = ["-c", PROGRAM, TEXT, str(Path(folder) / "page.html")]
+        quiet = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        runs = [alone(*command, **quiet) for _ in range(given.runs)]
+    least = {part: min(run[part] for run in runs) for part in runs[0]}
+    for part, seconds in {**least, "together": sum(least.values())}.items():
+        print(f"  {part:14} {seconds:6.2f} s")
+    written(given.out, {"runs": len(runs), "seconds": least})
 
 
 if __name__ == "__main__":

@@ -4,17 +4,13 @@
 
 Both get the same hidden states of all layers, already computed, and the same validation rows. Adam
 stops as soon as its validation loss is within one percent of ridge's. Without --base a BERT of the
-shape of MiniLM-L6 with random weights stands in, without --data texts of random tokens. Everything
-runs on one thread, and seconds are processor seconds.
+shape of MiniLM-L6 with random weights stands in, without --data texts of random tokens.
 """
 
-import argparse
-import time
-from typing import Any
+from functools import partial
 
 import torch
-from mixing import _bert
-from support.quiet import one_quiet_thread
+from support.measure import begun, bert, drawn, told, turns
 from torch import Tensor
 
 from exhibit_a.examples import read_examples
@@ -23,77 +19,67 @@ from exhibit_a.methods.mixing.token_search import Texts, states
 from exhibit_a.subject.subject import load
 
 BATCH, RATES, PATIENCE = 256, (1e-2, 3e-3, 1e-3), 100  # rows a step, rates tried, most epochs
+RIDGE = "ridge"
+Rows = tuple[Tensor, Tensor]
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("--base", help="folder of a model; default: random weights")
-    asked.add_argument("--data", help="file of texts; default: random tokens")
-    asked.add_argument("--texts", type=int, default=1000)
-    options = asked.parse_args()
-    one_quiet_thread()
-
-    subject = load(options.base or _bert(384, 6, 12))
-    data = Texts(
-        read_examples(options.data)[: options.texts] if options.data else _noise(options.texts), 0
+    given = begun(__doc__, base=str, data=str, texts=1000)
+    subject = load(given.base) if given.base else bert(384, 6)
+    lengths = torch.randint(6, 40, (given.texts,)).tolist()
+    noise = [drawn(length, 1000, 20000, seed) for seed, length in enumerate(lengths)]
+    data = Texts(read_examples(given.data)[: given.texts] if given.data else noise, 0)
+    batches = [list(states(subject, data.split(part))) for part in ("train", "validation")]
+    hidden = [torch.cat([b.hidden.flatten(1, 2) for b in part], 1) for part in batches]
+    train, held = [(each, each[0]) for each in hidden]
+    fitted = turns({RIDGE: lambda: solved(train, held)}, 1)
+    goal = 1.01 * fitted[RIDGE].made[0]
+    ways = {f"Adam, rate {rate:g}": partial(adam, train, held, goal, rate) for rate in RATES}
+    spent = fitted | turns(ways, 1)
+    notes = {
+        way: f"validation loss {one.made[0]:.4f}, {one.made[1]} epochs"
+        for way, one in spent.items()
+    }
+    told(
+        f"{subject.name}: {len(train[1])} train and {len(held[1])} validation tokens",
+        spent,
+        RIDGE,
+        notes,
     )
-    train, held = (_rows(subject, data, part) for part in ("train", "validation"))
-    print(f"{subject.name}: {len(train[1])} train and {len(held[1])} validation tokens\n")
 
-    start = time.process_time()
+
+def solved(train: Rows, held: Rows) -> tuple[float, int]:
+    """Ridge regression: the loss, after one epoch."""
     sums = [Moments(len(train[0]), train[0].shape[-1], 1, train[1].shape[-1]) for _ in range(2)]
     for found, (hidden, wanted) in zip(sums, (train, held), strict=True):
         for part in torch.arange(len(wanted)).split(1024):
             found.add(hidden[:, part], wanted[part].unsqueeze(0))
-    fitted = ridge(*sums)
-    spent = time.process_time() - start
-    target = float(fitted.loss.sum())
-    print(f"{'way':16} {'seconds':>9} {'ridge is':>9} {'validation loss':>16}  epochs")
-    print(f"{'ridge':16} {spent:9.2f} {1:8.1f}x {target:16.4f}  1")
-    for rate in RATES:
-        seconds, loss, epochs = _adam(train, held, target * 1.01, rate)
-        spoken = f"{epochs}" if loss <= target * 1.01 else f"{epochs}, not reached"
-        ratio = seconds / spent
-        print(f"Adam, rate {rate:<5g} {seconds:9.2f} {ratio:8.1f}x {loss:16.4f}  {spoken}")
+    return float(ridge(*sums).loss.sum()), 1
 
 
-def _adam(
-    train: tuple[Tensor, Tensor], held: tuple[Tensor, Tensor], goal: float, rate: float
-) -> tuple[float, float, int]:
+def adam(train: Rows, held: Rows, goal: float, rate: float) -> tuple[float, int]:
     """Train weights and biases for all layers at once, from standardised states."""
-    (hidden, wanted), start = train, time.process_time()
+    hidden, wanted = train
     mean, spread = hidden.mean(1, keepdim=True), hidden.std(1, keepdim=True).clamp_min(1e-6)
     weight = torch.zeros(len(hidden), hidden.shape[-1], wanted.shape[-1], requires_grad=True)
     bias = wanted.mean(0).repeat(len(hidden), 1, 1).requires_grad_()
     optimizer = torch.optim.Adam([weight, bias], lr=rate)
     chance = torch.Generator().manual_seed(0)
+
+    def loss(hidden: Tensor, wanted: Tensor) -> Tensor:
+        return (((hidden - mean) / spread) @ weight + bias - wanted).square().sum(-1).mean(1).sum()
+
     best, stale, epoch = float("inf"), 0, 0
     while best > goal and stale < 5 and epoch < PATIENCE:
         epoch += 1
         for part in torch.randperm(len(wanted), generator=chance).split(BATCH):
             optimizer.zero_grad()
-            guess = ((hidden[:, part] - mean) / spread) @ weight + bias
-            (guess - wanted[part]).square().sum(-1).mean(1).sum().backward()
+            loss(hidden[:, part], wanted[part]).backward()
             optimizer.step()
         with torch.no_grad():
-            guess = ((held[0] - mean) / spread) @ weight + bias
-            loss = float((guess - held[1]).square().sum(-1).mean(1).sum())
-        stale = 0 if loss < best else stale + 1
-        best = min(best, loss)
-    return time.process_time() - start, best, epoch
-
-
-def _rows(subject: Any, data: Texts, part: str) -> tuple[Tensor, Tensor]:
-    batches = list(states(subject, data.split(part)))
-    hidden = torch.cat([batch.hidden.flatten(1, 2) for batch in batches], 1)
-    return hidden, hidden[0]
-
-
-def _noise(count: int) -> list[dict[str, Tensor]]:
-    chance = torch.Generator().manual_seed(0)
-    lengths = torch.randint(6, 40, (count,), generator=chance).tolist()
-    drawn = [torch.randint(1000, 20000, (1, length), generator=chance) for length in lengths]
-    return [{"input_ids": ids, "attention_mask": torch.ones_like(ids)} for ids in drawn]
+            now = float(loss(*held))
+        stale, best = 0 if now < best else stale + 1, min(best, now)
+    return best, epoch
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from page_tables import NONE, cell, ledger, listed, ranged, read, share, table
 SMALL, MPNET, SMOL = "sentiment", "all-mpnet-base-v2", "SmolLM2-135M-Instruct"
 MAPS = ("identity", "linear", "mlp")
 DISTANCES = (1, 2, 3, 5, 8, 11)  # tokens away
-SEEN = (1, 8, 16, 32, 48, 64, 65, 80, 96, 112, 128)  # tokens that a row sees
 LENGTH = read(f"identifiability-{MPNET}.json")["length"]
 MIXED, CAUSAL = read(f"mixing-{MPNET}.json"), read(f"causal-{SMOL}.json")
 FOUND = {MPNET: MIXED, SMOL: CAUSAL}
@@ -36,32 +35,6 @@ def beside() -> str:
 def spans(name: str) -> list[str]:
     """Means over paragraphs with their intervals, by length."""
     return [ranged(v, (v - half, v + half)) for v, half in LENGTH[name]["mean and half width"]]
-
-
-def length() -> str:
-    """Raw against effective attention by length."""
-    lowest = [f"{min(layers):.3f}" for layers in LENGTH["pearson"]["by layer"]]
-    beyond = ["no" if tokens <= LENGTH["width"] else "yes" for tokens in LENGTH["lengths"]]
-    lists = LENGTH["lengths"], beyond, spans("pearson"), lowest, spans("null_fraction")
-    head = ["tokens", f"more than {LENGTH['width']}", "Pearson (raw, effective)", "lowest layer"]
-    return table([*head, "part of a row that no output shows"], zip(*lists, strict=True))
-
-
-def below() -> str:
-    """Lengths up to the width of a head at which raw is not quite effective attention."""
-    means = zip(LENGTH["lengths"], LENGTH["pearson"]["mean and half width"], strict=True)
-    return listed(str(n) for n, (mean, _) in means if n <= LENGTH["width"] and mean < 1)
-
-
-def special() -> str:
-    """The weight on special tokens before and after, beside their even share."""
-    body, raw, effective = [], spans("special_raw"), spans("special_effective")
-    for place, tokens in enumerate(LENGTH["lengths"]):
-        even = 2 / tokens  # the two special tokens of a text
-        over = LENGTH["special_effective"]["mean and half width"][place][0] / even
-        body.append([tokens, raw[place], effective[place], f"{even:.3f}", f"{over:.1f}"])
-    head = ["tokens", "raw", "effective", "even share of two tokens", "effective over even"]
-    return table(head, body)
 
 
 def by_layer(head: list[str], body: list[list[str]], start: int = 0) -> str:
@@ -113,60 +86,3 @@ def oddities() -> dict[str, dict[str, Any]]:
         same = sum(rate["linear"][n] == rate["mlp"][n] for n in after)
         said[metric] = {"same": same, "layers": len(after), "worse": listed(worse or [NONE])}
     return said
-
-
-def heads() -> str:
-    """Attention beside input contribution, by layer."""
-    names = ("pearson", "spearman", "jensen_shannon", "total_variation")
-    lists = zip(*(MIXED["heads"][name] for name in names), strict=True)
-    head = ["Pearson", "Spearman", "Jensen–Shannon (share of ln 2)", "weight elsewhere"]
-    return by_layer(head, [[f"{one:.3f}" for one in each] for each in lists], 1)
-
-
-def sinks() -> str:
-    """The first token by layer: its weight, and what its sinks do."""
-    found = CAUSAL["sinks"]
-    lists = zip(*(found[n] for n in ("raw", "effective", "sink heads", "kinds")), strict=True)
-    body = [
-        [f"{raw:.3f}", f"{effective:.3f}", share(heads), *map(share, kinds[1:])]
-        for raw, effective, heads, kinds in lists
-    ]
-    head = ["weight", "effective weight", "heads whose sink it is"]
-    return by_layer([*head, *(f"{name} (any token)" for name in found["kinds are"][1:])], body, 1)
-
-
-def kinds() -> str:
-    """The ledger's numbers about sinks, over all layers after the first."""
-    end = f", layers after the first, `{SMOL}`"
-    ids = [id for id in ledger() if id.endswith(end) and not id.startswith("rows that")]
-    body = [
-        [id.removesuffix(end), cell(id), f"{ledger()[id].count} {ledger()[id].of}"] for id in ids
-    ]
-    return table(["over all layers after the first", "mean (95 %)", "of"], body)
-
-
-def rows() -> str:
-    """What the output of each row cannot show."""
-    found, body = CAUSAL["rows"], []
-    for seen in (n for n in SEEN if n <= len(found["nullity"])):
-        none = f"{found['nullity'][seen - 1]:.2f}", f"{found['null fraction'][seen - 1]:.3f}"
-        body.append([seen, max(0, seen - found["width"]), *none])
-    head = ["tokens that a row sees", f"beyond {found['width']}", "dimensions not shown"]
-    return table([*head, "part of the row that no output shows"], body)
-
-
-def determined() -> dict[str, str]:
-    """The share of short rows that are determined, in the first layer and after it."""
-    start = (
-        f"rows that see at most {CAUSAL['rows']['width']} tokens and are determined by their output"
-    )
-    ids = {n: f"{start}, {n}, `{SMOL}`" for n in ("first layer", "layers after the first")}
-    return {n: f"{cell(id)} ({ledger()[id].count} {ledger()[id].of})" for n, id in ids.items()}
-
-
-def causal_mixing() -> str:
-    """Own shares, displaced tokens and the first token, by layer."""
-    found = CAUSAL["mixing"]
-    lists = zip(*(found[name] for name in ("own share", "not own top", "first token")), strict=True)
-    head = ["own share (mean of medians)", "not own top", "owed to the first token"]
-    return by_layer(head, [[f"{own:.3f}", share(top), f"{first:.3f}"] for own, top, first in lists])
