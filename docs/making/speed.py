@@ -4,7 +4,6 @@ python docs/making/speed.py      draws figures/rows.svg from docs/data/rows.json
 """
 
 import math
-from typing import Any
 
 from page_tables import FIGURES, read, table
 
@@ -50,31 +49,6 @@ def growth(before: dict[str, float] | None, after: dict[str, float] | None) -> s
     return f"n^{math.log(after['passes'] / before['passes']) / longer:.2f}"
 
 
-def rows() -> str:
-    """A few rows of a long text beside the model's own pass, where that was run."""
-    body = []
-    for length, row in read("rows.json").items():
-        beside = ["not run", f"{row['seconds']:.0f} s", "", ""]
-        if math.isfinite(row["own_seconds"]):
-            ratios = [f"{row[name]:.2f} ×" for name in ("ratio", "effective_ratio")]
-            beside = [f"{row['own_seconds']:.1f} s", *ratios, f"{row['own_megabytes']:,.0f} MB"]
-        line = [f"{int(length):,}", *beside, f"{row['megabytes']:,.0f} MB", f"{row['parity']:.0e}"]
-        body.append(line)
-    head = ["tokens", "own pass", "with rows", "effective attention of them", "own peak"]
-    return table([*head, "peak with rows", "parity"], body)
-
-
-def row_methods() -> str:
-    """What methods take that were given a few rows, by length."""
-    taken = [row.get("methods", {}) for row in read("rows.json").values()]
-    shape = lambda one: "" if one is None else f"{one:.2f}" if one < 10 else f"{one:.0f}"  # noqa: E731
-    body = [
-        [f"`{name}`", *(shape(each.get(name)) for each in taken)]
-        for name in sorted(set().union(*taken))
-    ]
-    return table(["method", *(f"{int(one):,} tokens" for one in read("rows.json"))], body)
-
-
 def trial() -> str:
     """What trials of several lengths take, stage by stage."""
     measured = read("trial.json")
@@ -88,23 +62,6 @@ def trial() -> str:
         told = [f"{part:.0f}" if part >= LITTLE else "" for part in parts]
         body.append([row["tokens"], f"{row['passes']:.0f}", *told])
     return table(["tokens", "passes", f"of them {names[0]}", *names[1:]], body)
-
-
-def peers() -> str:
-    """Other libraries beside ours, or why one could not be asked."""
-    body: list[list[Any]] = []
-    for row in read("peers.json")["rows"]:
-        cells = ["", "", "", row.get("missing")]
-        if not row.get("missing"):
-            theirs, ours = row["peer_seconds"], row["our_seconds"]
-            cells = [
-                f"{theirs:.3f} s",
-                f"{ours:.3f} s",
-                f"{theirs / ours:.2f}",
-                row.get("note", ""),
-            ]
-        body.append([row["work"], row["peer"], *cells])
-    return table(["work", "peer", "peer", "ours", "peer / ours", "note"], body)
 
 
 def draw() -> None:

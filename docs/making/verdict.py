@@ -10,10 +10,8 @@ import tally
 from page_tables import columns, read, table
 from words import COLUMNS
 
-from exhibit_a.trials.verdict import CONTESTED, EVIDENCE, MISLEADING, NO_EFFECT, WORDS, Thresholds
+from exhibit_a.trials.verdict import EVIDENCE, MISLEADING
 
-WANTED = {EVIDENCE: 0.95, CONTESTED: 0.9, MISLEADING: 0.9, NO_EFFECT: 0.95}
-ADVICE = ("show", "caution", "do not show")
 MODELS = {"stories": "stories15M (36 heads)", "smol135": "SmolLM2-135M-Instruct (270 heads)"}
 PLANTED = read("planted.jsonl")
 KNOWN = [row for row in PLANTED if row["kind"] != "random"]
@@ -28,21 +26,7 @@ idle, together = tally.decisive_without_effect(KNOWN), tally.shared_heads(KNOWN)
 lucky = sum(row["word"] == EVIDENCE for row in RANDOM)
 lucky_heads = sum(head[2] == EVIDENCE for row in RANDOM for head in row["heads"])
 untaught = len(RANDOM)
-
-
-def thresholds() -> str:
-    """Where the lines are drawn, and how much room there is."""
-    body = []
-    for name, curve in read("calibration.json")["curves"].items():
-        default = getattr(Thresholds(), name)
-        low, high = tally.plateau(curve, default, 0.95)
-        place = curve["line"].index(default)
-        there = f"{curve['precision'][place]:.2f}, {curve['recall'][place]:.2f}"
-        body.append(
-            [f"`{name}`", f"{default:g}", tally.JUDGED[name], there, f"{low:g} to {high:g}"]
-        )
-    head = ["threshold", "default", "decides", "precision, recall there", "all ≥ .95 from … to"]
-    return table(head, body)
+known, sure = len(EXACT), sum(row["determined"] for row in EXACT)
 
 
 def at() -> dict[str, dict[str, str]]:
@@ -75,36 +59,6 @@ def apart() -> str:
         f"{len(misleading)} misleading heads is at most {misleading[-1]:.2f}, that of {len(evidence)} "
         f"heads that are evidence at least {evidence[0]:.2f}"
     )
-
-
-def scores() -> str:
-    """How often the words are right where the truth is known; what falls short is marked."""
-    body = []
-    for word, wanted in WANTED.items():
-        outcomes = (tally.of_heads(PLANTED), tally.of_texts(PLANTED))
-        found = [
-            score(each, word) for each in outcomes for score in (tally.precision, tally.recall)
-        ]
-        told = [f"{one}" if one.value >= wanted else f"**{one}: too low**" for one in found]
-        body.append([f"**{word}**", *told])
-    head = ["word", "heads: precision", "heads: recall", "texts: precision", "texts: recall"]
-    return table(head, body)
-
-
-def matrix() -> str:
-    """Heads, by what they are and what they were called."""
-    heads = tally.of_heads(PLANTED)
-    return table(["", *WORDS], [[f"**{r}**", *(heads[r, g] or "" for g in WORDS)] for r in WANTED])
-
-
-def kinds() -> str:
-    """Texts, by kind of model."""
-    body = []
-    for kind in dict.fromkeys(row["kind"] for row in PLANTED):
-        rows = [row for row in PLANTED if row["kind"] == kind]
-        given = Counter(row["word"] for row in rows)
-        body.append([kind, len(rows), rows[0]["expected"], *(given[word] or "" for word in WORDS)])
-    return table(["kind", "models", "right word", *WORDS], body)
 
 
 def mistakes() -> str:
@@ -198,20 +152,6 @@ def path() -> dict[str, Any]:
         "orders": min(near),
         "times": min(near) / found["passes"],
     }
-
-
-def exact() -> dict[str, int]:
-    """Planted models whose shares are known, and those that the path would have determined."""
-    return {"models": len(EXACT), "sure": sum(row["determined"] for row in EXACT)}
-
-
-def pictures() -> str:
-    """How often each picture is worth showing."""
-    body = []
-    for name, entry in PICTURES["pictures"].items():
-        shares = [f"{entry['advice'][word]['share']:.0%}" for word in ADVICE]
-        body.append([f"`{name}`", *shares, f"{entry['median p']:.2f}", with_ends(entry["lost"])])
-    return table(["picture", *ADVICE, "median p", "comprehensiveness"], body)
 
 
 def following() -> dict[str, str]:
