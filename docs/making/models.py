@@ -9,7 +9,7 @@ them. Pictures are drawn from the embedded models by
 import random
 from collections import Counter
 from collections.abc import Sequence
-from statistics import mean, median, stdev
+from statistics import mean
 from typing import Any
 
 from page_tables import FIGURES, ROOT, paired, read, table, wilson
@@ -124,47 +124,6 @@ def less(first: dict[str, Any], second: dict[str, Any]) -> str:
             pairs.append(by[heads, width, seed] - by[key])
     middle, (low, high) = paired(pairs)
     return f"{middle:+.3f} ({low:+.3f} to {high:+.3f}, 95 %, {len(pairs)} pairs of models)"
-
-
-def jain_wallace() -> str:
-    """The recurrent classifier beside the embedded Transformer."""
-    lines, body = {row["key"]: row for row in read("reference-jain-wallace.jsonl")}, []
-    for model, title in {"recurrent": "BiLSTM", "sentiment": "`sentiment`"}.items():
-        part = [r for k, r in lines.items() if k.split()[0] == model and "gradient" in r]
-        right, cells = lines[f"{model} accuracy"], []
-        for name in ("gradient", "leave_one_out"):
-            scores = [row[name][0] for row in part if row[name][0] == row[name][0]]
-            significant = mean(row[name][1] for row in part)
-            cells.append(
-                f"{mean(scores):.2f} ± {stdev(scores):.2f} ({significant:.0%} significant)"
-            )
-        cells.append(f"{median(row['permuted'] for row in part):.3f}")
-        cells.append(f"{mean(row['farthest'] for row in part):.3f}")
-        cells.append(f"{mean(row['exact'] for row in part):.0%}")
-        body.append([title, len(part), share(right["accuracy"], right["examples"]), *cells])
-    head = ["model", "sentences", "accuracy (95 %)", "τ with gradients", "τ with leave-one-out"]
-    return table([*head, "median change when shuffled", "farthest JSD", "exact"], body)
-
-
-def poster(reported: dict[str, tuple[str, str]]) -> str:
-    """Accuracy after each disturbance, for both normalisers, beside the poster's report."""
-    told = [disturbed(r) for r in read("reference-poster.jsonl") if "losses" not in r]
-    body = []
-    for what in told[0]:
-        said = reported.get("shuffled: all" if what.startswith("shuffled: all") else what, ("", ""))
-        body.append([what, *(each.get(what, "") for each in told), *said])
-    head = ["what was done", "softmax, here (95 %)", "entmax, here (95 %)"]
-    return table([*head, "softmax, the report", "entmax, the report"], body)
-
-
-def disturbed(row: dict[str, Any]) -> dict[str, str]:
-    """The accuracies of one classifier by what was done to it, with Wilson's intervals."""
-    parts = {"original": row["original"], "other activation": row["other activation"]}
-    parts |= {f"shuffled: {name}": share for name, share in row["shuffled"].items()}
-    parts |= {f"keys: {name}": share for name, share in row["keys"].items() if name != "own"}
-    ends = {name: wilson(share, row["examples"]) for name, share in parts.items()}
-    said = {n: f"{share:.1%} ({ends[n][0]:.1%} – {ends[n][1]:.1%})" for n, share in parts.items()}
-    return {name: one.replace("%", " %") for name, one in said.items()}
 
 
 def draw() -> None:
