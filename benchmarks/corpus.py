@@ -16,6 +16,7 @@ Each part is asked for by name (``single`` if none is), and each prints what it 
 """
 
 import os
+import random
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -26,7 +27,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from support.measure import begun, bert, by_length, made_up, megabytes, once
+from support.measure import WORDS, begun, bert, by_length, made_up, megabytes, once
 
 import exhibit_a as xa
 from exhibit_a.corpus.plan import Card, Data, Model, Plan, versions, windows
@@ -172,9 +173,12 @@ def batches_against_single(
 
 def costs(subject: xa.Subject, name: str, length: int, count: int) -> None:
     """Seconds per 1,000 texts of one length, by method; eight times as many for the cheap one."""
-    texts = made_up(80 * count, [length - 2], seed=length)
-    texts = [text for text in texts if len(subject.encode(text)["input_ids"][0]) == length]
-    examples = [Example(str(n), text) for n, text in enumerate(texts[: 8 * count])]
+    chance, texts = random.Random(length), list[str]()
+    while len(texts) < 8 * count:
+        text = " ".join(chance.choices(WORDS.split(), k=length - 2))
+        if len(subject.encode(text)["input_ids"][0]) == length:
+            texts.append(text)
+    examples = [Example(str(n), text) for n, text in enumerate(texts)]
     (many,), (few,) = windows(examples, None), windows(examples[:count], None)
     worker(subject, METHOD)(few)  # the first time costs more
     for method, parameters in METHODS.items():

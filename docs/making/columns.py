@@ -4,23 +4,21 @@ import ast
 import dataclasses
 import inspect
 from collections.abc import Iterable, Iterator
-from typing import get_args, get_type_hints
+from typing import get_type_hints
 
 from fields import comment_on
 from page_tables import table
 
 import exhibit_a as xa
-from exhibit_a.methods.explanation.pictures import Picture
 from exhibit_a.report.latex import LONGEST as LONGEST
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import axes_of
-from exhibit_a.trials.comparison import ComparisonTable
 
 SAID = {"word": "the verdict", "reason": "why, in a sentence", "head": "its number in the layer"}
 Lines = Iterable[tuple[str, ...]]
 
 
-def columns(names: str, lines: Lines) -> str:
+def says(names: str, lines: Lines) -> str:
     """A table of names, and what each says."""
     return table([*names.split(" | "), "what it says"], lines)
 
@@ -32,26 +30,6 @@ def told(kind: type, without: tuple[str, ...] = (), **other: str) -> Lines:
     return [(f"`{name}`", said[name]) for name in names]
 
 
-def heads() -> str:
-    """The columns of a table of heads."""
-    place = ("`stack`, `layer`, `kind`, `head`", "where the head stands; kind is self or cross")
-    return columns("column", [place, *told(xa.HeadVerdict, ("site", "head"))])
-
-
-def pictures() -> str:
-    """The columns of a table of pictures."""
-    words = "of the text, the most important first"
-    return columns("column", told(Picture, ("scores",), words=words))
-
-
-def compared() -> str:
-    """The columns of every table of a comparison."""
-    hints = get_type_hints(xa.Comparison)
-    kinds = {name: get_args(hints[name])[0] for name in get_args(ComparisonTable)}
-    lines = [(f"`{name}`", *line) for name, kind in kinds.items() for line in told(kind)]
-    return columns("what | column", lines)
-
-
 def kinds() -> list[type[Result]]:
     """Every public kind of result, by name."""
     public = [getattr(xa, name) for name in sorted(xa.__all__)]
@@ -59,19 +37,9 @@ def kinds() -> list[type[Result]]:
     return [kind for kind in results if kind is not Result]
 
 
-def lists() -> str:
-    """The columns of results that are lists."""
-    lines = [
-        (f"`{kind.__name__}`", f"`{name}`", text)
-        for kind in kinds()
-        for name, text in (kind.columns or {}).items()
-    ]
-    return columns("result | column", lines)
-
-
 def fields() -> str:
     """The fields of every result that have axes."""
-    return columns("result | field | axes", (line for kind in kinds() for line in with_axes(kind)))
+    return says("result | field | axes", (line for kind in kinds() for line in with_axes(kind)))
 
 
 def with_axes(kind: type[Result]) -> Iterator[tuple[str, ...]]:

@@ -6,20 +6,10 @@ Every word is derived from the measurements in docs/data/claims.jsonl and the cl
 
 from collections.abc import Mapping
 
-from claims import CLAIMS, DOCUMENTS, UNMEASURED, WORDS, Claim, Test
+from claims import CLAIMS, DOCUMENTS, UNMEASURED, Claim, Test
 from page_tables import Measurement, ledger, table
 
 Known = Mapping[str, Measurement]
-
-
-def overview() -> str:
-    """One screen: the claims by their words."""
-    body = []
-    for word in WORDS:
-        these = [c for c in enumerate(CLAIMS, 1) if c[1].word(ledger()) == word]
-        named = " · ".join(f"{place}. {claim.title.lower()}" for place, claim in these)
-        body.append([f"**{word}**", len(these), named or "–"])
-    return table(["word", "claims", "which"], body)
 
 
 def sections(known: Known | None = None) -> str:

@@ -26,23 +26,6 @@ def questions(*names: str) -> str:
     return f"{columns(rows, QUESTION)}\n{last}"
 
 
-def rooms() -> str:
-    """The methods by room, with what each does."""
-    sections = []
-    for room in ROOMS:
-        these = [one for one in ordered().values() if one.room == room]
-        lines = [f"* **{one.question}** `xa.{one.name}`: {one.does}" for one in these]
-        sections.append(f"## {room.capitalize()}\n\n" + "\n".join(lines))
-    return "\n\n".join(sections)
-
-
-def scores() -> str:
-    """The methods that give a score for each token."""
-    rows = [{"one": one} for name, one in declared().items() if name not in exhibit_a.__all__]
-    shown = {"name": "`{one.name}`", "question": "{one.question}", "what it does": "{one.does}"}
-    return columns(rows, shown)
-
-
 def models() -> str:
     """The cards of the models inside."""
     cards = [f"[`{name}`](src/exhibit_a/embedded/{name}/README.md)" for name in embedded_names()]

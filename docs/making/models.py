@@ -9,10 +9,9 @@ them. Pictures are drawn from the embedded models by
 import random
 from collections import Counter
 from collections.abc import Sequence
-from statistics import mean
 from typing import Any
 
-from page_tables import FIGURES, ROOT, paired, read, table, wilson
+from page_tables import FIGURES, ROOT, paired, read, wilson
 
 RESAMPLES = 1000
 TITLES = {
@@ -54,25 +53,6 @@ def beside() -> str:
     return "\n\n".join(said)
 
 
-def alignments() -> str:
-    """Error rates of every map, beside the diagonal."""
-    body, pairs = [], read("reference-alignments.jsonl")
-    for model in ("transformer", "additive"):
-        for file in sorted({row["key"].split()[1] for row in pairs}):
-            part = [row for row in pairs if row["key"].split()[:2] == [model, file]]
-            body.append([TITLES[model], file, "diagonal", "", error([r["diagonal"] for r in part])])
-            for way, sites in part[0]["counts"].items():
-                rates = [
-                    rate([row["counts"][way][n] for row in part[0::2]]) for n in range(len(sites))
-                ]
-                best = rates.index(min(rates))
-                layer = f"layer {best} (of 0 to {len(sites) - 1})"
-                judged = error([row["counts"][way][best] for row in part[1::2]])
-                body.append([TITLES[model], file, way, layer, judged])
-    head = ["translator", "text", "map", "chosen on the other half", "error rate (95 %)"]
-    return table(head, body)
-
-
 def error(counts: Sequence[dict[str, int]]) -> str:
     """An error rate, its 95 % interval (bootstrap over pairs), and how many pairs it is of."""
     seeded = random.Random(0)
@@ -91,26 +71,6 @@ def share(value: float, count: int) -> str:
     """An accuracy with Wilson's interval."""
     low, high = wilson(value, count)
     return f"{value:.3f} ({low:.3f} – {high:.3f})"
-
-
-def identifiable() -> str:
-    """Accuracy, ranks and unique rows by width of the keys."""
-    body = []
-    for heads, width in sorted(
-        {(row["heads"], row["d_key"]) for row in WIDTHS}, key=lambda k: (k[0] == "add", k[1])
-    ):
-        part = [row for row in WIDTHS if (row["heads"], row["d_key"]) == (heads, width)]
-        accuracy = share(
-            mean(row["accuracy"] for row in part), part[0]["examples"]
-        )  # the same texts
-        ranks = f"{mean(row['ranks_as_predicted'] for row in part):.0%}"
-        unique = [f"{mean(row['unique'][place] for row in part):.0%}" for place in (0, -1)]
-        words = Counter(word for row in part for word in row["verdicts"]).most_common()
-        verdicts = ", ".join(f"{count} {word}" for word, count in words)
-        body.append([heads, width, len(part), accuracy, ranks, *unique, verdicts])
-    head = ["heads", "d_k", "seeds", "accuracy (95 %)", "ranks as predicted"]
-    head += ["unique rows, same output", "unique rows, made by the keys", "verdicts of three texts"]
-    return table(head, body)
 
 
 def less(first: dict[str, Any], second: dict[str, Any]) -> str:

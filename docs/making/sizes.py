@@ -5,7 +5,7 @@ From docs/data (identifiability-, mixing- and causal-MODEL.json) and from the le
 
 from typing import Any
 
-from page_tables import NONE, cell, ledger, listed, ranged, read, share, table
+from page_tables import NONE, listed, ranged, read, table
 
 SMALL, MPNET, SMOL = "sentiment", "all-mpnet-base-v2", "SmolLM2-135M-Instruct"
 MAPS = ("identity", "linear", "mlp")
@@ -13,23 +13,6 @@ DISTANCES = (1, 2, 3, 5, 8, 11)  # tokens away
 LENGTH = read(f"identifiability-{MPNET}.json")["length"]
 MIXED, CAUSAL = read(f"mixing-{MPNET}.json"), read(f"causal-{SMOL}.json")
 FOUND = {MPNET: MIXED, SMOL: CAUSAL}
-
-
-def beside() -> str:
-    """What was measured of more than one model, under the same name."""
-    known, body = ledger(), []
-    ends = [f", `{model}`" for model in (MPNET, SMOL)]
-    for name in dict.fromkeys(
-        id.removesuffix(end) for id in known for end in ends if id.endswith(end)
-    ):
-        small = name.replace("heads of width 64", "heads of width 32")  # where an id tells it
-        there = small in known and known[small].model == f"`{SMALL}`"
-        ids = [small if there else "", *(name + end for end in ends)]
-        if sum(id in known for id in ids) > 1:
-            counts = [f", {known[id].count} {known[id].of}" if id in known else "" for id in ids]
-            cells = [cell(id) + count for id, count in zip(ids, counts, strict=True)]
-            body.append([name.removesuffix(", heads of width 64"), *cells])
-    return table(["measured", f"`{SMALL}`", f"`{MPNET}`", f"`{SMOL}`"], body)
 
 
 def spans(name: str) -> list[str]:
@@ -43,18 +26,6 @@ def by_layer(head: list[str], body: list[list[str]], start: int = 0) -> str:
     last = len(numbered) - 1
     some = [r for n, r in enumerate(numbered) if r[0] == "1" or int(r[0]) % 3 == 0 or n == last]
     return table(["layer", *head], some if len(body) > 16 else numbered)
-
-
-def own() -> str:
-    """Own shares and displaced tokens by layer."""
-    found, body = MIXED["mixing"], []
-    for layer, (low, middle, high) in enumerate(found["own share, quartiles"]):
-        means = found["own share, mean of text medians"][layer], found["own share, interval"][layer]
-        moved = share(found["not own top"][layer], found["not own top, interval"][layer])
-        of_words = share(found["not own top, words alone"][layer])
-        body.append([f"{middle:.3f}", f"{low:.3f} – {high:.3f}", ranged(*means), moved, of_words])
-    head = ["median own share", "quartiles", "mean of sentence medians", "not own top"]
-    return by_layer([*head, "of words alone"], body)
 
 
 def neighbours(model: str) -> str:

@@ -37,18 +37,6 @@ def peak(row: dict[str, Any]) -> tuple[float, list[float]]:
     return row["accuracy"][place], row["interval"][place]
 
 
-def effectiveness() -> str:
-    """Accuracy without heads of each layer, by each example's own order."""
-    body, at = [], lambda row, place: ranged(row["accuracy"][place], row["interval"][place])
-    for task, measure in itertools.product(TASKS, ("attribution", "attention", "random")):
-        most, least = (CURVES[task, measure, order] for order in ("most", "least"))
-        cells = [most["judged"], *(at(most, place) for place in (0, 1, TWO)), at(least, -1 - TWO)]
-        body.append([task, measure, *cells, ranged(*peak(least)), at(most, -1)])
-    head = ["task", "order by", "examples", "all heads", "without the first"]
-    head += ["without the first two", "with only the first two"]
-    return table([*head, "highest, last heads gone first", "without any head"], body)
-
-
 def worse() -> str:
     """Tasks that do better without any head than without the two that attribution names first."""
     tops = {task: CURVES[task, "attribution", "most"]["interval"] for task in TASKS}

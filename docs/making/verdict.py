@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 import tally
-from page_tables import columns, read, table
+from page_tables import columns, read
 from words import COLUMNS
 
 from exhibit_a.trials.verdict import EVIDENCE, MISLEADING
@@ -61,24 +61,6 @@ def apart() -> str:
     )
 
 
-def mistakes() -> str:
-    """Every head with a wrong word, by name."""
-    wrong = []
-    for row in KNOWN:
-        right = {(site, head): word for site, head, word in row["truth"]}
-        for site, head, word, _, _, *rest in row["heads"]:
-            of = dict(zip(COLUMNS, rest, strict=True))
-            if right.get((site, head), word) != word:
-                wrong.append(
-                    f"* {row['kind']}, seed {row['seed']}, layer {site}, head {head}: {word} instead of "
-                    f"{right[site, head]} (distance {of['distance']:.2f}, cosine {of['pointing']:.2f}, "
-                    f"coherence {of['coherence']:.2f})"
-                )
-    return (
-        "Heads with a wrong word:\n\n" + "\n".join(wrong) if wrong else "No head got a wrong word."
-    )
-
-
 @cache
 def sentences() -> dict[str, Any]:
     """What the words of sentences are, and what they follow."""
@@ -98,28 +80,6 @@ def sentences() -> dict[str, Any]:
         "reached": f"{reached:.0%}{'' if reached <= allowed else ', **which is too much**'}",
         "unseen": unseen,
     }
-
-
-def language() -> str:
-    """Whether reliance closes on language models, and names the right heads."""
-    lines = []
-    for model, name in MODELS.items():
-        rows = [row for row in read("language.jsonl") if row["model"] == model]
-        sure = [row for row in rows if row["determined"]]
-        named = [row for row in sure if "random" in row]
-        times = [row["loss"] / row["random"] for row in named]
-        closed = sum(row["gap"] <= 0.05 for row in sure)
-        points = [row["points"] for row in rows]
-        lines.append({
-            "model": name,
-            "prompts": len(rows),
-            "determined": f"{len(sure)} ({closed} with a gap ≤ 5 %)",
-            "points: median, most": f"{median(points):g}, {max(points)}",
-            "heads in the smallest set (median)": f"{median(row['set'] for row in named):g}",
-            "it moves the margin … times as far as 20 random sets (median)": f"{median(times):.1f}",
-            "at least 3 times": f"{sum(one >= 3 for one in times)} of {len(sure)}",
-        })  # fmt: skip
-    return table([*lines[0]], [[*line.values()] for line in lines])
 
 
 def medians(rows: list[dict[str, Any]], key: str) -> dict[str, Any]:
