@@ -65,9 +65,7 @@ class Spent(NamedTuple):
         return median(self.times)
 
 
-def turns(
-    ways: Ways, repeats: int = 3, warm: int = 0, clock: Any = time.process_time
-) -> dict[str, Spent]:
+def turns(ways: Ways, repeats: int = 3, warm: int = 0) -> dict[str, Spent]:
     """Ways to do the same work, in turns, so many times; the first runs may not count."""
     times: dict[str, list[float]] = {way: [] for way in ways}
     peaks, made = dict.fromkeys(ways, 0.0), dict.fromkeys(ways)
@@ -75,16 +73,16 @@ def turns(
         for way, work in ways.items():
             made[way] = None
             forget_peak()
-            before, start = megabytes("VmRSS"), clock()
+            before, start = megabytes("VmRSS"), time.process_time()
             made[way] = work()
-            times[way].append(clock() - start)
+            times[way].append(time.process_time() - start)
             peaks[way] = max(peaks[way], megabytes("VmHWM") - before)
     return {way: Spent(times[way][warm:], made[way], peaks[way]) for way in ways}
 
 
-def once(work: Callable[[], Any], repeats: int = 1, **options: Any) -> Spent:
+def once(work: Callable[[], Any], repeats: int = 1) -> Spent:
     """The same for one way."""
-    return turns({"": work}, repeats, **options)[""]
+    return turns({"": work}, repeats)[""]
 
 
 def told(

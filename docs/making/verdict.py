@@ -42,22 +42,16 @@ def at() -> dict[str, dict[str, str]]:
     }
 
 
-def cosines() -> dict[str, list[float]]:
-    """The sorted cosines of planted heads of which it is known, by word."""
+def apart() -> str:
+    """How far the cosines of planted evidence and of planted misleading heads lie apart."""
     found: dict[str, list[float]] = {EVIDENCE: [], MISLEADING: []}
     for row in read("planted-calibration.jsonl"):
         numbers = {(head[0], head[1]): head[5 + COLUMNS.index("pointing")] for head in row["heads"]}
         for site, head, word in row["truth"]:
             found.get(word, []).append(numbers[site, head])
-    return {name: sorted(each) for name, each in found.items()}
-
-
-def apart() -> str:
-    """How far planted evidence and planted misleading heads lie apart."""
-    misleading, evidence = cosines()[MISLEADING], cosines()[EVIDENCE]
     return (
-        f"{len(misleading)} misleading heads is at most {misleading[-1]:.2f}, that of {len(evidence)} "
-        f"heads that are evidence at least {evidence[0]:.2f}"
+        f"{len(found[MISLEADING])} misleading heads is at most {max(found[MISLEADING]):.2f}, that of "
+        f"{len(found[EVIDENCE])} heads that are evidence at least {min(found[EVIDENCE]):.2f}"
     )
 
 
