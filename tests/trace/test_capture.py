@@ -12,8 +12,10 @@ from transformers.pytorch_utils import Conv1D
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.methods.identifiability.effective import observed_bias
+from exhibit_a.numerics.parallel import one_thread
+from exhibit_a.subject.prompts import prompted
 from exhibit_a.subject.subject import load
-from exhibit_a.trace.capture import capture
+from exhibit_a.trace.capture import capture, capture_alike
 from exhibit_a.trace.passes import KEEPABLE, hidden_of_output
 from exhibit_a.trace.replay import replay
 
@@ -334,3 +336,17 @@ def test_what_is_no_picture_is_refused(picture):
         capture(subject, np.zeros((16, 16, 3), dtype=np.uint8), pair="text")
     with pytest.raises(BadRequestError, match="could not run on pixel_values"):
         capture(subject, {"pixel_values": torch.zeros(1, 3, 8, 8)})
+
+
+def test_an_answer_near_zero_may_be_rounded_like_the_states_it_comes_from():
+    """A text of a batch is rounded otherwise than alone, also where its logits are nearly 0."""
+    subject = load("sentiment")
+    texts = (
+        "not not a the is say", "not the story not of they", "film very the long not they",
+        "who people film say not say", "people but who story people they", "two of the who is what",
+        "who what long but what is", "of long but people story two",
+    )  # fmt: skip
+    with one_thread():
+        traces = capture_alike(subject, [prompted(subject, text) for text in texts])
+        for trace in traces:
+            trace.require_same_answer()
