@@ -120,10 +120,10 @@ models: $(READY)  ## make the embedded models again (DATA=folder with SST-2, MNL
 	$(BIN)/python studies/translation.py --data $(DATA)/multi30k --work build/models transformer additive
 
 claims: $(READY)  ## measure the cheap claims again and compare with docs/claims.md (DATA=folder of data sets)
-	$(BIN)/python studies/again.py --data $(DATA)
+	$(BIN)/python studies/claims.py again --data $(DATA)
 
 studies: $(READY)  ## measure every claim at full size, for hours; stop it and start it again (DATA=, WORK=)
-	$(BIN)/python studies/stored.py
+	$(BIN)/python studies/claims.py stored
 	$(BIN)/python studies/collapse.py --data $(DATA)
 	$(BIN)/python studies/identifiability.py --base sentiment --data $(DATA) --texts 20
 	$(BIN)/python studies/mixing.py --base sentiment --data $(DATA)/SST-2 --maps identity linear mlp

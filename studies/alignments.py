@@ -49,9 +49,7 @@ def words_of(tokenizer: Any, text: str) -> list[int]:
     starts = [0] + [place + 1 for place, letter in enumerate(text) if letter == " "]
     encoded = tokenizer(text, return_offsets_mapping=True, return_special_tokens_mask=True)
     numbers = []
-    for (low, high), special in zip(
-        encoded["offset_mapping"], encoded["special_tokens_mask"], strict=True
-    ):
+    for (low, high), special in zip(encoded["offset_mapping"], encoded["special_tokens_mask"], strict=True):
         middle = max(low, high - 1)  # a piece may begin with the blank before its word
         numbers.append(-1 if special else sum(start <= middle for start in starts) - 1)
     return numbers

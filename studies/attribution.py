@@ -75,9 +75,7 @@ def heads_study(subject: Subject, dev: list[Example], figures: Path | None) -> N
             numbers = " ".join(f"{value:.3f}" for value in curves[-1].accuracy)
             print(f"  {by:12} {numbers}   mean {curves[-1].area:.3f}")
     low, high = curves[0].interval[0].tolist()
-    print(
-        f"  whole model: {float(curves[0].accuracy[0]):.3f}, 95 % interval {low:.3f} to {high:.3f}"
-    )
+    print(f"  whole model: {float(curves[0].accuracy[0]):.3f}, 95 % interval {low:.3f} to {high:.3f}")
     save_in(figures, f"heads-{subject.name}-least", plot_curves(curves[:4]))
     save_in(figures, f"heads-{subject.name}-most", plot_curves(curves[4:]))
     print("\neffectiveness (each example its own order, 0 … 12 heads of every layer)")
@@ -134,15 +132,11 @@ def trees_study(subject: Subject, figures: Path | None) -> None:
             save_in(figures, f"attribution-{subject.name}", found.plot(site=-1, head="all"))
 
 
-def triggers_study(
-    subject: Subject, train: list[Example], dev: list[Example], figures: Path | None
-) -> Attack:
+def triggers_study(subject: Subject, train: list[Example], dev: list[Example], figures: Path | None) -> Attack:
     """Patterns from training examples, put into the development set."""
     start = time.perf_counter()
     found = find_triggers(subject, train)
-    print(
-        f"\n{len(found.patterns)} patterns in {time.perf_counter() - start:.0f} s, {found.checks}"
-    )
+    print(f"\n{len(found.patterns)} patterns in {time.perf_counter() - start:.0f} s, {found.checks}")
     result = attack(subject, dev, found)
     before = " ".join(f"{n} {v:.3f}" for n, v in zip(result.labels, result.before, strict=True))
     print(f"before: {before} (examples of each class: {result.counts.tolist()})")

@@ -9,9 +9,7 @@ from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import chosen_target
 
 
-def lost_without(
-    trace: Trace, members: Sequence[Sequence[int]], sets: Sequence[Iterable[int]]
-) -> list[float]:
+def lost_without(trace: Trace, members: Sequence[Sequence[int]], sets: Sequence[Iterable[int]]) -> list[float]:
     """The loss without each set of words; ``members`` are the tokens of every word."""
     answer, written = by_presence(trace, chosen_target(trace, None), "delete")
     column = {place: number for number, place in enumerate(written.nonzero()[:, 0].tolist())}

@@ -56,9 +56,7 @@ def main() -> None:
     asked.add_argument("--train", type=int, default=2000, help="training sentences for the keys")
     asked.add_argument("--steps", type=int, default=60, help="of the adversary")
     asked.add_argument("--share", default="0/1", help="1/3: the second of three processes")
-    asked.add_argument(
-        "--by", nargs="+", default=list(attributions()), help="attributions to judge"
-    )
+    asked.add_argument("--by", nargs="+", default=list(attributions()), help="attributions to judge")
     asked.add_argument("--samples", type=int, default=128, help="of LIME and SHAP, per sentence")
     asked.add_argument("--shuffles", nargs="+", default=[what for what, _, _ in SHUFFLES])
     add_option(asked)
@@ -89,9 +87,7 @@ def adversary(subject: Subject, dev: list[Example], options: Any) -> None:
         for one in dev[mine::shares][done:]:
             trace = capture(subject, one.text)
             for starts in STARTS:
-                found = adversarial_attention(
-                    trace, epsilon=EPSILON, restarts=starts, steps=options.steps
-                )
+                found = adversarial_attention(trace, epsilon=EPSILON, restarts=starts, steps=options.steps)
                 if bool((found.divergence >= ENOUGH * found.bound).all()):
                     break
             row = {
@@ -165,9 +161,7 @@ def _report_permutation(results: list[Any], options: Any) -> None:
             rows = [_shuffled_row(found, place) for place in range(len(found.conditions))]
             _keep("rows", heading, rows, options)
     names = [name.removeprefix("layer ") for name in results[0].conditions]
-    rows = [
-        (f"{found.what}, {SCOPES[found.scope]}", *map(_short, found.accuracy)) for found in results
-    ]
+    rows = [(f"{found.what}, {SCOPES[found.scope]}", *map(_short, found.accuracy)) for found in results]
     _keep("shuffles", ("what, scope", *names), rows, options)
 
 
@@ -219,9 +213,7 @@ def _write_permutation(found: Any, ledger: Ledger) -> None:
 
 def _report_adversary(rows: list[Any], options: Any) -> None:
     names = rows[0]["conditions"]
-    far, bound, read_at = (
-        torch.tensor([row[key] for row in rows]) for key in ("divergence", "bound", "at_answer")
-    )
+    far, bound, read_at = (torch.tensor([row[key] for row in rows]) for key in ("divergence", "bound", "at_answer"))
     worst = max(max(row["change"]) for row in rows)
     name = "divergence of the farthest maps with the same answer, all layers"
     _ledger(options).mean(name, far[:, -1])
@@ -305,9 +297,7 @@ def _report_faithfulness(chunks: list[Any], options: Any) -> None:
             for j in range(len(METRICS))
         ]
         rows.append((f"*{RANDOM}*" if names[i] == RANDOM else f"`{names[i]}`", *cells))
-    titles = [
-        metric.replace("_", " ").replace("leave one out", "leave-one-out") for metric in METRICS
-    ]
+    titles = [metric.replace("_", " ").replace("leave one out", "leave-one-out") for metric in METRICS]
     _keep("faithfulness", ("attribution", *titles), rows, options)
     print("\n~ not different from random at p < 0.01 (sign flips over sentences)")
     merged = chunks[0].__class__(

@@ -37,9 +37,7 @@ class PlainEncoder(AdditiveEncoder):
         self.ends = nn.Linear(config.d_model, config.d_model)
         self.finish()
 
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
-    ) -> Any:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> Any:
         """One vector in the place of the annotations."""
         read = super().forward(input_ids, attention_mask, **kwargs)
         half = read.last_hidden_state.shape[-1] // 2

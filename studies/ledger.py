@@ -27,16 +27,12 @@ PACKAGES = ("exhibit-a", "torch", "transformers")
 class Ledger:
     """The measurements of one study, with one model on one set of data."""
 
-    def __init__(
-        self, path: Path, model: str, data: str, command: str | None = None, *, apart: bool = False
-    ) -> None:
+    def __init__(self, path: Path, model: str, data: str, command: str | None = None, *, apart: bool = False) -> None:
         self.path, self.model, self.data = path, model, data
         self.command = command or spoken(sys.argv)
         self.suffix = f", {model}" if apart else ""  # beside the model that claims are put to
 
-    def write(
-        self, name: str, value: float, interval: Sequence[float], count: int, of: str
-    ) -> None:
+    def write(self, name: str, value: float, interval: Sequence[float], count: int, of: str) -> None:
         """One line."""
         low, high = interval
         row = {
@@ -72,9 +68,7 @@ class Ledger:
         self.write(name, value, (value, value), count, of)
 
 
-def of_sentences(
-    description: str, folder: str, sentences: int, kept_in: Path
-) -> argparse.ArgumentParser:
+def of_sentences(description: str, folder: str, sentences: int, kept_in: Path) -> argparse.ArgumentParser:
     """The options of a study that keeps a line for each sentence of some data."""
     asked = argparse.ArgumentParser(description=description.splitlines()[0])
     asked.add_argument("--data", type=Path, required=True, help=f"folder with {folder}")

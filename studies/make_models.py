@@ -60,9 +60,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--base", type=Path, help=f"a folder with {MINILM.name}")
     parser.add_argument("--teacher-base", type=Path, help=f"a folder with {MPNET.name}")
     parser.add_argument("--out", type=Path, default=EMBEDDED, help="where the models go")
-    parser.add_argument(
-        "--work", type=Path, help="keep trained models here, and take them from here if present"
-    )
+    parser.add_argument("--work", type=Path, help="keep trained models here, and take them from here if present")
     return parser.parse_args()
 
 

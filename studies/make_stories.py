@@ -178,13 +178,8 @@ def write_card(full: PreTrainedModel, data: Path, folder: Path) -> None:
         before, after = log_probabilities(full, windows), log_probabilities(packed, windows)
         agree = (before.argmax(-1) == after.argmax(-1)).double().mean().item()
         words = torch.cat([window[1:] for window in windows])
-        perplexities = [
-            math.exp(-row[torch.arange(len(words)), words].mean()) for row in (before, after)
-        ]
-        rows.append(
-            f"| {title} | {len(words)} | {perplexities[0]:.2f} | {perplexities[1]:.2f} "
-            f"| {agree:.1%} |"
-        )
+        perplexities = [math.exp(-row[torch.arange(len(words)), words].mean()) for row in (before, after)]
+        rows.append(f"| {title} | {len(words)} | {perplexities[0]:.2f} | {perplexities[1]:.2f} | {agree:.1%} |")
         print(rows[-1])
     (folder / "stories" / "README.md").write_text(
         CARD.format(rows="\n".join(rows), package=PACKAGE, data=DATA, licences=LICENCES),
@@ -212,10 +207,7 @@ def log_probabilities(model: PreTrainedModel, windows: list[Tensor]) -> Tensor:
     return torch.cat([model(window[None]).logits[0, :-1].log_softmax(-1) for window in windows])
 
 
-DATA = (
-    "TinyStories (Eldan and Li, 2023): short stories in the words of a small child, written by "
-    "GPT-3.5 and GPT-4."
-)
+DATA = "TinyStories (Eldan and Li, 2023): short stories in the words of a small child, written by GPT-3.5 and GPT-4."
 LICENCES = "TinyStories: CDLA-Sharing-1.0 (its card). The data are not part of the package."
 
 CARD = """---

@@ -228,10 +228,7 @@ def written(found: dict[str, Found], counts: dict[str, int]) -> str:
         sizes = f"did not run: {one.problem} |"
         if not one.problem:
             sizes = f"{size(one.size)} | {size(one.longer)}"
-        rows.append(
-            f"| {name} | {one.version} | {lines_of(code)} | {one.seconds:.1f} s | {asks} "
-            f"| {sizes} |"
-        )
+        rows.append(f"| {name} | {one.version} | {lines_of(code)} | {one.seconds:.1f} s | {asks} | {sizes} |")
         shown = f"![{name} on the same sentence](figures/{figure(name)})\n\n" if one.size else ""
         parts.append(
             f"## {name}\n\n{tells}\n\n```python{code}```\n\n{shown}"

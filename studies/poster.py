@@ -65,12 +65,8 @@ class PosterAttention(MultiHeadAttention):
     ) -> tuple[Tensor, Tensor | None]:
         query = self._heads(self.query(hidden_states))
         key, value = self._heads(self.key(hidden_states)), self._heads(self.value(hidden_states))
-        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, eager_attention_forward
-        )
-        context, weights = attend(
-            self, query, key, value, attention_mask, scaling=self.d_head**-0.5, **kwargs
-        )
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(self.config._attn_implementation, eager_attention_forward)
+        context, weights = attend(self, query, key, value, attention_mask, scaling=self.d_head**-0.5, **kwargs)
         return self.output(context.flatten(-2)), weights
 
 

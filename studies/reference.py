@@ -192,9 +192,7 @@ def aligned(subject: Any, gold: Any) -> Row:
         "reliance": xa.reliance(trace, target=target).edges,
     }
     counts = {
-        name: [
-            counted(linked(over_words(found[site].mean(0), rows, columns)), gold) for site in sites
-        ]
+        name: [counted(linked(over_words(found[site].mean(0), rows, columns)), gold) for site in sites]
         for name, found in maps.items()
     }
     lengths = len(gold.german.split()), len(gold.english.split())

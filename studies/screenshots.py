@@ -66,9 +66,7 @@ def readme(browser: Browser, figures: Path) -> None:
     keep(figures / "page-desktop.png", taken(browser, trial, VIEWS["desktop"]), LARGEST)
     page = ROOT / "README.md"
     sentence = f"> *{trial.advice}*\n"
-    page.write_text(
-        ADVICE.sub(lambda found: found[1] + sentence + found[2], page.read_text("utf-8")), "utf-8"
-    )
+    page.write_text(ADVICE.sub(lambda found: found[1] + sentence + found[2], page.read_text("utf-8")), "utf-8")
 
 
 def gallery(browser: Browser, figures: Path) -> None:
@@ -144,9 +142,7 @@ def with_few_colours(image: Image.Image, colours: int) -> Image.Image:
     _, paper = max(image.getcolors(image.width * image.height))
     palette = few.getpalette()
     near = range(0, len(palette), 3)
-    place = min(
-        near, key=lambda at: sum(abs(a - b) for a, b in zip(palette[at:], paper, strict=False))
-    )
+    place = min(near, key=lambda at: sum(abs(a - b) for a, b in zip(palette[at:], paper, strict=False)))
     few.putpalette([*palette[:place], *paper, *palette[place + 3 :]])
     return few
 

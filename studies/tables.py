@@ -33,9 +33,7 @@ def keep(
         "versions": {package: version(package) for package in PACKAGES},
     }
     others = [line for line in lines(path) if json.loads(line)["id"] != name]
-    path.write_text(
-        "".join(f"{line}\n" for line in [*others, json.dumps(table, ensure_ascii=False)]), "utf-8"
-    )
+    path.write_text("".join(f"{line}\n" for line in [*others, json.dumps(table, ensure_ascii=False)]), "utf-8")
     print(f"\n{markdown(table)}\n", flush=True)
 
 

@@ -77,9 +77,7 @@ def own_orders(rows: Rows) -> PaperFigure:
             if row["measure"] == "random" and row["order"] == "least":
                 continue  # an order at random has no beginning
             most = row["order"] == "most"
-            name = row["measure"] + (
-                "" if row["measure"] == "random" else f", {row['order']} first"
-            )
+            name = row["measure"] + ("" if row["measure"] == "random" else f", {row['order']} first")
             panel.plot(
                 row["accuracy"],
                 label=name,
@@ -133,9 +131,7 @@ def labelled(figure: PaperFigure, axes: Sequence[Axes], below: str) -> PaperFigu
         "loc": "outside lower center",
         "ncols": 2 if any("," in name for name in series) else 3,
     }
-    figure.legend(
-        series.values(), series.keys(), fontsize=SMALL - 1, frameon=False, handlelength=2.6, **place
-    )
+    figure.legend(series.values(), series.keys(), fontsize=SMALL - 1, frameon=False, handlelength=2.6, **place)
     return figure
 
 
@@ -177,9 +173,7 @@ def scatters(rows: Rows) -> PaperFigure:
         if across is None or up is None:
             continue
         layer = torch.arange(len(across)).unsqueeze(1).expand_as(across)
-        panel.scatter(
-            across, up, c=layer, cmap=canvas.unsigned, s=8, edgecolors=GREY, linewidths=0.3
-        )
+        panel.scatter(across, up, c=layer, cmap=canvas.unsigned, s=8, edgecolors=GREY, linewidths=0.3)
         pearson = float(torch.corrcoef(torch.stack([across.flatten(), up.flatten()]))[0, 1])
         panel.set_title(f"Pearson {pearson:.2f}")
     return figure

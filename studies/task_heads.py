@@ -146,9 +146,7 @@ def described(right: torch.Tensor) -> dict[str, object]:
     return {"judged": count, "accuracy": accuracy.tolist(), "interval": ends}
 
 
-def pruned(
-    subject: xa.Subject, examples: list[Example], table: torch.Tensor, order: str
-) -> torch.Tensor:
+def pruned(subject: xa.Subject, examples: list[Example], table: torch.Tensor, order: str) -> torch.Tensor:
     """Whether every example is right when 0, 10, … 100 % of the heads are gone: by tenth."""
     places = table.flatten().argsort(descending=order == "most").tolist()
     ranking = [divmod(place, table.shape[1]) for place in places]
@@ -198,18 +196,14 @@ def own_importance(subject: xa.Subject, examples: list[Example], measure: str) -
     return next(iter(tables.values()))
 
 
-def silenced(
-    subject: xa.Subject, examples: list[Example], table: torch.Tensor, order: str
-) -> torch.Tensor:
+def silenced(subject: xa.Subject, examples: list[Example], table: torch.Tensor, order: str) -> torch.Tensor:
     """Whether every example is right without its first 0, 1, … heads of each layer."""
     place = table.argsort(-1, descending=order == "most").argsort(-1)
     masks = [(place >= count).float() for count in range(table.shape[-1] + 1)]
     return _measured(subject, examples, masks)[0]
 
 
-def write_effectiveness(
-    name: str, right: dict[tuple[str, str], torch.Tensor], ledger: Ledger
-) -> None:
+def write_effectiveness(name: str, right: dict[tuple[str, str], torch.Tensor], ledger: Ledger) -> None:
     """What the claim about a head or two rests on, example by example."""
     lost = {measure: right[measure, "most"][0] - right[measure, "most"][TWO] for measure in OWN}
     title = f"accuracy lost without the two first heads of each layer, by attribution ({name})"
@@ -227,9 +221,7 @@ def pairs(options: argparse.Namespace) -> None:
     for measure in options.measures:
         known = {name: importance(name, measure, options) for name in options.tasks}
         tables = {name: table.flatten() for name, (table, count) in known.items() if count}
-        ledger = Ledger(
-            options.ledger, "one for each task", "the examples that heads are ranked on"
-        )
+        ledger = Ledger(options.ledger, "one for each task", "the examples that heads are ranked on")
         found = {}
         for first, second in itertools.combinations(tables, 2):
             if ALONE in (first, second) and "RTE" in (first, second):

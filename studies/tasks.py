@@ -161,9 +161,7 @@ def measured(name: str, subject: xa.Subject, dev: list[Example], ledger: Ledger)
         seeded = torch.Generator().manual_seed(0)
         drawn = [torch.randint(len(dev), (len(dev),), generator=seeded) for _ in range(1000)]
         scores = [f1_score(gold[some] == place, given[some] == place) for some in drawn]
-        ends = torch.tensor(scores, dtype=torch.float64).quantile(
-            torch.tensor([0.025, 0.975]).double()
-        )
+        ends = torch.tensor(scores, dtype=torch.float64).quantile(torch.tensor([0.025, 0.975]).double())
         whole = float(f1_score(gold == place, given == place))
         ledger.write(f"F1 {name}", whole, ends.tolist(), len(dev), "examples")
 

@@ -134,9 +134,7 @@ def write_card(name: str, saved: Path, data: Path, folder: Path) -> None:
     full = AutoModelForSeq2SeqLM.from_pretrained(saved).eval(), AutoTokenizer.from_pretrained(saved)
     rows = []
     for part in ("val", TEST):
-        pair = [
-            translated(*loaded, data, part)[1] for loaded in (full, loaded_from(packed, folder))
-        ]
+        pair = [translated(*loaded, data, part)[1] for loaded in (full, loaded_from(packed, folder))]
         rows.append(f"| {part} | {pair[0]:.1f} | {pair[1]:.1f} |")
         print(packed, rows[-1])
     record = json.loads((saved / RECORD).read_text())

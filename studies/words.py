@@ -88,9 +88,7 @@ def measured(subject: xa.Subject, text: Any) -> dict[str, Any]:
     return kept(known, verdicts, word)
 
 
-def kept(
-    known: examination.Examination, verdicts: Sequence[HeadVerdict], word: str
-) -> dict[str, Any]:
+def kept(known: examination.Examination, verdicts: Sequence[HeadVerdict], word: str) -> dict[str, Any]:
     """What is kept of a text: enough to draw its words again."""
     relied = known.reliance
     return {
@@ -107,8 +105,7 @@ def kept(
         "loss": digits(known.carriers.loss),
         "random loss": digits(known.carriers.random_loss),
         "heads": [
-            [v.site, v.head, v.word, v.shared, v.learned]
-            + [digits(getattr(v, name)) for name in COLUMNS]
+            [v.site, v.head, v.word, v.shared, v.learned] + [digits(getattr(v, name)) for name in COLUMNS]
             for v in verdicts
         ],
     }

@@ -36,9 +36,9 @@ def say(name: str, text: str) -> None:
 
 def measured(name: str) -> None:
     """A table that a study kept, with the command that measured it."""
-    from tables import kept, markdown
+    from study import kept_tables, markdown
 
-    table = kept()[name]
+    table = kept_tables()[name]
     show(f"{markdown(table)}\n\n*`{table['command']}`, version {table['versions']['exhibit-a']}*")
 
 

@@ -7,8 +7,8 @@ Every word is derived from the measurements in docs/data/claims.jsonl and the cl
 from collections.abc import Mapping
 
 from claims import CLAIMS, DOCUMENTS, UNMEASURED, WORDS, Claim, Test
-from measurements import FILE, Measurement, kept
-from operations import SHAPES
+from collapse import SHAPES
+from study import FILE, Measurement, kept
 
 
 def parts(known: Mapping[str, Measurement] | None = None) -> dict[str, str]:
@@ -220,7 +220,7 @@ def widths() -> str:
     return f"""## Two products instead of four, by width
 
 With x̃ = [x, 1], a head is softmax(x̃ M x̃ᵀ) x̃ N with M = W̃_Q W̃_Kᵀ/√k and N = W̃_V W_O. That is exact, but M and N are as
-wide as the model. Multiplications of collapsed heads over the usual ones, counted (`studies/operations.py`):
+wide as the model. Multiplications of collapsed heads over the usual ones, counted (`studies/collapse.py`):
 
 {chr(10).join(lines)}
 

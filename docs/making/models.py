@@ -317,7 +317,7 @@ def draw() -> None:
     """Draw every picture whose model is in the package."""
     sys.path.insert(0, str(ROOT / "studies"))
     import matplotlib.pyplot as plt
-    from drawing import save
+    from study import save
 
     import exhibit_a as xa
     from exhibit_a.embedded.weights import embedded_names

@@ -17,7 +17,7 @@ from scipy import stats
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "studies"))  # behind: its names may be those of scripts here
 
-from measurements import Measurement, kept  # noqa: E402
+from study import Measurement, kept  # noqa: E402
 
 DATA, FIGURES = ROOT / "docs/data", ROOT / "docs/figures"
 MISSING = "*Not measured yet.*"

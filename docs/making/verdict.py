@@ -14,8 +14,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "studies"))
 
-import tally  # noqa: E402
-import words  # noqa: E402
+import verdict_words as tally  # noqa: E402
+import verdict_words as words  # noqa: E402
 
 from exhibit_a.trials.verdict import CONTESTED, EVIDENCE, MISLEADING, NO_EFFECT, WORDS  # noqa: E402
 
@@ -293,7 +293,7 @@ def language(rows: list[dict[str, Any]]) -> str:
     )
     return f"""{title}
 
-Short prompts (`studies/prompts.py`), the margin of the model's own next token. Where the path does not close within 300
+Short prompts (`studies/verdict.py`), the margin of the model's own next token. Where the path does not close within 300
 points and sampled orders leave too much open, the word is *undetermined*.
 
 {table(header, lines)}"""

@@ -8,11 +8,11 @@ import collapse
 import edges
 import four_tasks
 import gold
-import identifiability
 import pytest
+import study
 import task_heads
 import torch
-from operations import Layer
+from collapse import Layer
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertForSequenceClassification
@@ -190,7 +190,7 @@ def test_a_causal_row_is_determined_while_it_sees_few_tokens():
     subject = xa.load("stories")
     width = subject.anatomy.sites[0].d_head
     text = "Once upon a time there was a little girl named Lily who liked to play outside . " * 4
-    trace = causal.traced(subject, text, width + 4)
+    trace = causal.cut(subject, text, width + 4)
     rows = causal.of_rows(trace)
     assert rows["nullity"].shape == (len(trace.sites), width + 4)
     assert float(rows["nullity"][1:, -1].mean()) >= 4  # as many as it sees beyond the width
@@ -203,8 +203,8 @@ def test_a_causal_row_is_determined_while_it_sees_few_tokens():
 
 def test_numbers_of_a_model_are_kept_part_by_part(tmp_path):
     options = SimpleNamespace(docs=tmp_path, base="/models/some-encoder")
-    identifiability.keep(options, "mixing", {"heads": [0.123456]})
-    identifiability.keep(options, "mixing", {"tokens": {"rate": 1.0}})
+    study.keep(options, "mixing", {"heads": [0.123456]})
+    study.keep(options, "mixing", {"tokens": {"rate": 1.0}})
     kept = json.loads((tmp_path / "mixing-some-encoder.json").read_text())
     assert kept == {"heads": [0.1235], "tokens": {"rate": 1.0}}
-    assert identifiability.figure_name(options, "mixing") == "mixing-some-encoder"
+    assert study.figure_name(options, "mixing") == "mixing-some-encoder"
