@@ -128,7 +128,7 @@ studies: $(READY)  ## measure every claim at full size, for hours; stop it and s
 	$(BIN)/python studies/identifiability.py --base sentiment --data $(DATA) --texts 20
 	$(BIN)/python studies/mixing.py --base sentiment --data $(DATA)/SST-2 --maps identity linear mlp
 	$(BIN)/pip install --quiet --disable-pip-version-check gguf accelerate
-	$(BIN)/python studies/bases.py $(WORK)/models
+	$(BIN)/python studies/make_models.py --bases $(WORK)/models
 	$(BIN)/python studies/identifiability.py --base $(WORK)/models/all-mpnet-base-v2 --data $(DATA) --texts 8 --longest 512 --parts length --figures docs/figures
 	$(BIN)/python studies/mixing.py --base $(WORK)/models/all-mpnet-base-v2 --data $(DATA)/SST-2 --sentences 40 --probes 8 --texts 300 --epochs 5 --maps identity linear mlp --figures docs/figures
 	$(BIN)/python studies/causal.py --base $(WORK)/models/SmolLM2-135M-Instruct --data $(DATA) --texts 8 --figures docs/figures

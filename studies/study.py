@@ -9,6 +9,7 @@ rests on which ids. A table is one line of docs/data/tables.jsonl, printed by th
 import argparse
 import json
 import random
+import re
 import shlex
 import sys
 import time
@@ -27,6 +28,7 @@ from rich.progress import track
 from scipy import stats
 
 import exhibit_a as xa
+from exhibit_a.embedded.weights import EMBEDDED
 from exhibit_a.examples import Example, read_examples
 from exhibit_a.methods.explanation.erasure import by_presence
 from exhibit_a.numerics.intervals import wilson
@@ -45,14 +47,18 @@ matplotlib.rcParams["svg.hashsalt"] = "exhibit-a"  # or every run draws new rand
 # Options
 
 
-def parse(doc: str | None, need: Sequence[str] = (), part: Iterable[str] = (), **given: Any) -> argparse.Namespace:
-    """The options of a study, and the usual settings: one thread, no chatter.
+def parse(
+    doc: str | None, need: Sequence[str] = (), part: Iterable[str] = (), names: Iterable[str] = (), **given: Any
+) -> argparse.Namespace:
+    """The options of a study, its part or some names, and the usual settings: one thread, no chatter.
 
     An option is given as its default, or as a type where it has none; a tuple is one that takes several values.
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     if part:
         parser.add_argument("part", choices=list(part))
+    if names:
+        parser.add_argument("names", nargs="*", choices=list(names))
     for name, usual in given.items():
         if usual is False:
             parser.add_argument(f"--{name}", action="store_true")
@@ -333,3 +339,17 @@ def figure_name(options: argparse.Namespace, what: str) -> str:
     """How figures of a model begin; those of all-MiniLM-L6-v2 and its children came first."""
     name = Path(options.base).name
     return what if name in ("sentiment", "all-MiniLM-L6-v2") else f"{what}-{name}"
+
+
+# Cards of embedded models
+
+
+def measured_card(name: str, body: Sequence[str], folder: Path, about: str = "") -> None:
+    """The card that is in the package, with these rows in its table and this line on the training, if given."""
+    table = re.compile(r"(?<=\|---\|\n)(\|.*\n)+")
+    card = table.sub("\n".join(body) + "\n", (EMBEDDED / name / "README.md").read_text("utf-8"))
+    if about:
+        card = re.sub(r"^\* Trained from nothing on .*$", about, card, flags=re.MULTILINE)
+    (folder / name / "README.md").write_text(card, encoding="utf-8")
+    size = sum(file.stat().st_size for file in (folder / name).iterdir())
+    print("\n".join(body), f"\n{folder / name}: {size / 1e6:.2f} MB")

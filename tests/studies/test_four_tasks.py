@@ -10,7 +10,6 @@ import four_tasks
 import gold
 import pytest
 import study
-import task_heads
 import torch
 from collapse import Layer
 from torch.testing import assert_close
@@ -134,7 +133,7 @@ def test_heads_go_in_the_order_of_a_table(sentiment):
         Example("0", "a fine film .", None, "positive"),
         Example("1", "dull .", None, "negative"),
     ]
-    right = task_heads.pruned(sentiment, examples, torch.rand(6, 12), "least")
+    right = four_tasks.pruned(sentiment, examples, torch.rand(6, 12), "least")
     assert right.shape == (11, 2)
     assert right[0].tolist() == [1, 1]
     assert right[-1].sum() == 1  # without any head every text gets the same answer
@@ -142,10 +141,10 @@ def test_heads_go_in_the_order_of_a_table(sentiment):
 
 def test_two_rankings_are_correlated_over_drawn_heads():
     table = torch.rand(72, generator=torch.Generator().manual_seed(0))
-    same = task_heads.correlations(table, 3 * table + 1)
+    same = four_tasks.correlations(table, 3 * table + 1)
     assert_close(same, torch.ones_like(same))
     other = torch.rand(72, generator=torch.Generator().manual_seed(1))
-    values = task_heads.correlations(table, other)
+    values = four_tasks.correlations(table, other)
     assert float(values[0]) == pytest.approx(
         float(torch.corrcoef(torch.stack([table, other]))[0, 1]), abs=1e-5
     )
@@ -157,19 +156,19 @@ def test_each_example_loses_heads_in_its_own_order(sentiment):
         Example("0", "a fine film .", None, "positive"),
         Example("1", "dull .", None, "negative"),
     ]
-    table = task_heads.own_importance(sentiment, examples, "attention")
-    for order in task_heads.ORDERS:
-        right = task_heads.silenced(sentiment, examples, table, order)
+    table = four_tasks.own_importance(sentiment, examples, "attention")
+    for order in four_tasks.ORDERS:
+        right = four_tasks.silenced(sentiment, examples, table, order)
         curve = xa.effectiveness(sentiment, examples, by="attention", order=order)
         assert_close(right.mean(1), curve.accuracy)
-    assert task_heads.own_importance(sentiment, examples, "random").shape == table.shape
+    assert four_tasks.own_importance(sentiment, examples, "random").shape == table.shape
 
 
 def test_a_line_makes_room_for_one_with_the_same_keys(tmp_path):
     file = tmp_path / "lines.jsonl"
     for accuracy in (0.5, 0.75):
-        four_tasks.put(file, {"task": "RTE", "order": "least", "accuracy": accuracy}, "task")
-    four_tasks.put(file, {"task": "MRPC", "order": "least", "accuracy": 1.0}, "task")
+        study.put(file, {"task": "RTE", "order": "least", "accuracy": accuracy}, "task")
+    study.put(file, {"task": "MRPC", "order": "least", "accuracy": 1.0}, "task")
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert [(row["task"], row["accuracy"]) for row in rows] == [("RTE", 0.75), ("MRPC", 1.0)]
 
