@@ -68,8 +68,7 @@ Work = Iterator[tuple[str, Callable[[], Row]]]
 def main() -> None:
     options = parse(__doc__, part=PARTS, data=Path, work=Path, count=int, out=DOCS)
     file = options.out / f"reference-{options.part}.jsonl"
-    for key, work in PARTS[options.part](options):  # one by one: some lines are made from those before them
-        resumed(file, [({"key": key}, work)])
+    resumed(file, [({"key": key}, work) for key, work in PARTS[options.part](options)])
 
 
 def finished(file: Path) -> dict[str, Row]:
@@ -360,7 +359,8 @@ def agreement(first: Tensor, second: Tensor) -> tuple[float, bool]:
 
 # e. the poster, "Is Attention Explanation in Transformers?" (Drozdyuk, Vafaie, Ogbuagu, Hajianpour): a small encoder
 # whose attention is softmax or 1.5-entmax; 4 layers of width 128, 8 heads, d_ff 512, sinusoidal positions, states
-# summed over the tokens, one map to the labels. 1.5-entmax (Peters et al., 2019) gives weights that can be exactly zero:
+# summed over the tokens, one map to the labels. 1.5-entmax (Peters et al., 2019) gives weights that can be exactly
+# zero:
 #
 #     p = [z/2 − τ]₊²,  with the τ that makes them add up to one
 
