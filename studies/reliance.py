@@ -132,16 +132,15 @@ def by_shapiq(game: HeadGame, truth: Tensor, size: float, budgets: Sequence[int]
     """Kernel regression and SVARM in the same game, with so many passes."""
     import shapiq
 
-    own = float(game.margins(game.setting()[None]))
-
-    def lost(coalitions):  # what is lost when the heads of a coalition attend uniformly
-        shares = 1.0 - torch.as_tensor(coalitions, dtype=torch.float32)
-        return (own - game.margins(shares)).double().numpy()
-
     near = {}
     for name, kind in (("kernel", shapiq.KernelSHAP), ("svarm", shapiq.SVARM)):
         for budget in budgets:
-            before = game.passes - 1  # the margin as it is counts too
+            before, own = game.passes, float(game.margins(game.setting()[None]))
+
+            def lost(coalitions, own=own):  # what is lost when the heads of a coalition attend uniformly
+                shares = 1.0 - torch.as_tensor(coalitions, dtype=torch.float32)
+                return (own - game.margins(shares)).double().numpy()
+
             values = kind(n=len(game), random_state=0).approximate(budget=budget, game=lost)
             credit = torch.tensor([float(values[(head,)]) for head in range(len(game))])
             near[f"{name} {budget}"] = compared(credit, truth, size, game.passes - before)
