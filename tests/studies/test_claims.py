@@ -20,7 +20,7 @@ from claims import (
     below,
     between,
 )
-from study import Ledger, Measurement, kept, spoken
+from study import Ledger, Measurement, kept, parse, spoken
 
 
 def found(name, low, high):
@@ -139,3 +139,27 @@ def test_small_samples_never_replace_what_pages_are_made_of():
     for study in claims.STUDIES:
         if study.startswith(keeping):
             assert claims.KEPT in study, study
+
+
+def test_every_command_that_a_page_or_a_target_names_can_be_given(monkeypatch):
+    """Options of a study that takes hours are tried by nobody else."""
+    named = {claim.command for claim in claims.CLAIMS} | {
+        found.command for found in kept().values()
+    }
+    given = [one.split("studies/")[1].replace(".py", "", 1) for one in named if "studies/" in one]
+    for name, *arguments in (command.split() for command in (*given, *claims.STUDIES)):
+        study = claims.import_module(name)
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments])
+        monkeypatch.setattr(study, "parse", parsed_only)
+        with pytest.raises(ParsedError):
+            study.main()
+        monkeypatch.setattr(study, "parse", parse)
+
+
+class ParsedError(Exception):
+    """A study would begin."""
+
+
+def parsed_only(*asked, **given):
+    parse(*asked, **given)
+    raise ParsedError
