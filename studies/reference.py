@@ -10,8 +10,8 @@
 ``bleu``          three translators (`translation.py` trains them in FOLDER): BLEU with beams, by
                   length of the source, cost of the training, and paired bootstrap
 ``alignments``    attention, effective attention, self-attribution and reliance of both embedded
-                  translators against gold links, beside a diagonal; domains differ: parliament
-                  and brochures
+                  translators against gold links, beside a diagonal; domains differ: parliament and
+                  brochures
 ``identifiable``  SST-2 from nothing: heads side by side or added, seven widths of keys, 3 seeds
 ``jain-wallace``  a BiLSTM with one attention row beside `sentiment`: Kendall τ with gradients and
                   leave-one-out, permutations, the exact adversary
@@ -23,84 +23,101 @@ Each appends lines to docs/data/reference-PART.jsonl and leaves out what is ther
 it can be stopped and started again. ``docs/making/models.py`` makes the page.
 """
 
-import argparse
 import json
-from collections.abc import Callable, Iterable
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
-from time import process_time
 from typing import Any
 
 import torch
-from alignments import counted, diagonal, linked, over_words, read_gold, words_of
-from jain_wallace import agreement, gradient_scores
-from make_models import read_sst, sentiment_examples
-from poster import PosterConfig
+from entmax import entmax15
+from make_models import sentiment_examples
+from scipy.stats import kendalltau
+from study import DOCS, Row, parse, read_sst, resumed, rows, spent
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+from transformers import (
+    AutoConfig,
+    AutoModelForSeq2SeqLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+)
+from transformers.masking_utils import create_bidirectional_mask
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from translation import RECIPES, TEST, files, translated
 
 import exhibit_a as xa
+from exhibit_a.errors import require_choice
 from exhibit_a.extras import extra
-from exhibit_a.models.sublayers import attended
+from exhibit_a.models import RecurrentClassifier, TransformerConfig
+from exhibit_a.models.base import through
+from exhibit_a.models.classifier import Reading, TextClassifier, of_stack
+from exhibit_a.models.sublayers import MultiHeadAttention, attended
+from exhibit_a.models.transformer import EncoderLayer, TransformerStack
 from exhibit_a.training.data import read_pairs
 from exhibit_a.training.train import RECORD, accuracy, train
 from exhibit_a.training.translating import bleu as bleu_of
 
-DATA = Path("docs/data")
 BUCKETS = (0, 8, 12, 16, 24, 1000)  # words of the source
 WIDTHS = (1, 2, 4, 8, 16, 32, 64)
 SEEDS = (0, 1, 2)
 RESAMPLES = 1000  # of the sentences, for the difference of two translators
 LONGEST = 40  # words of a pair whose alignment is looked at
-Row = dict[str, Any]
+SIGNIFICANT = 0.05
+TOKENS = (16, 64, 128, 256, 512, 1024)
+Work = Iterator[tuple[str, Callable[[], Row]]]
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("part", choices=PARTS)
-    asked.add_argument("--data", type=Path, help="a folder with multi30k, align-de-en, SST-2")
-    asked.add_argument("--work", type=Path, help="trained models, kept")
-    asked.add_argument("--count", type=int, help="only so many pairs or sentences")
-    asked.add_argument("--out", type=Path, default=DATA)
-    options = asked.parse_args()
+    options = parse(__doc__, part=PARTS, data=Path, work=Path, count=int, out=DOCS)
     file = options.out / f"reference-{options.part}.jsonl"
-    for key, work in PARTS[options.part](options):
-        if key not in finished(file):
-            row = {"key": key, **work()}
-            with file.open("a", encoding="utf-8") as output:
-                output.write(json.dumps(row) + "\n")
-            print(key, flush=True)
+    resumed(file, [({"key": key}, work) for key, work in PARTS[options.part](options)])
 
 
 def finished(file: Path) -> dict[str, Row]:
     """The lines of a file by their keys."""
-    lines = file.read_text("utf-8").splitlines() if file.exists() else []
-    return {row["key"]: row for row in map(json.loads, lines)}
+    return {row["key"]: row for row in rows(file)}
 
 
-Work = Iterable[tuple[str, Callable[[], Row]]]
+def trained_on_sst(config: Any, options: Namespace, name: str, **settings: Any) -> xa.Subject:
+    """A classifier of film reviews from nothing, from an earlier run if there was one."""
+    folder: Path = options.work / name
+    if not folder.is_dir():
+        learn, aside = sentiment_examples(options.data)
+        train(config, learn, dev=aside, out=folder, max_length=64, epochs=5, **settings)
+    return xa.load(folder)
+
+
+def dev_set(options: Namespace) -> list[xa.Example]:
+    return read_sst(options.data / "SST-2/dev.tsv")
+
+
+def right(subject: xa.Subject, dev: list[xa.Example]) -> float:
+    return accuracy(subject.model, subject.tokenizer, dev)
 
 
 # a. BLEU
 
 
-def bleu(options: Any) -> Work:
+def bleu(options: Namespace) -> Work:
     known = finished(options.out / "reference-bleu.jsonl")
     there = [name for name in RECIPES if name in known or (options.work / name).is_dir()]
     for name in there:
         yield name, lambda name=name: one_translator(options, name)
     for first, second in pairwise(there):
-        key = f"{first} and {second}"
-        yield key, lambda first=first, second=second: bootstrapped(options, first, second)
+        yield f"{first} and {second}", lambda pair=(first, second): bootstrapped(options, *pair)
 
 
-def one_translator(options: Any, name: str) -> Row:
+def one_translator(options: Namespace, name: str) -> Row:
     """Translations of the test set, BLEU in all and by length, and what the training cost."""
     folder = options.work / name
-    model = AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model, tokenizer = (
+        AutoModelForSeq2SeqLM.from_pretrained(folder).eval(),
+        AutoTokenizer.from_pretrained(folder),
+    )
     written, score = translated(model, tokenizer, options.data / "multi30k", TEST)
     pairs = read_pairs(files(options.data / "multi30k", TEST))
     buckets = []
@@ -119,39 +136,30 @@ def one_translator(options: Any, name: str) -> Row:
     }
 
 
-def bootstrapped(options: Any, first: str, second: str) -> Row:
+def bootstrapped(options: Namespace, first: str, second: str) -> Row:
     """Is the difference of two translators chance? Paired bootstrap over sentences."""
     lines = finished(options.out / "reference-bleu.jsonl")
-    references = [[target for _, target in read_pairs(files(options.data / "multi30k", TEST))]]
+    references = [target for _, target in read_pairs(files(options.data / "multi30k", TEST))]
     systems = [(name, lines[name]["translations"]) for name in (first, second)]
-    metric = extra("sacrebleu.metrics").BLEU()
-    tested = extra("sacrebleu.significance").PairedTest(
-        systems, {"BLEU": metric}, references, test_type="bs", n_samples=1000
-    )
-    _, scores = tested()
+    metrics = {"BLEU": extra("sacrebleu.metrics").BLEU()}
+    paired = extra("sacrebleu.significance").PairedTest
+    _, scores = paired(systems, metrics, [references], test_type="bs", n_samples=1000)()
+    drawn = torch.randint(
+        len(references), (RESAMPLES, len(references)), generator=torch.Generator().manual_seed(0)
+    )  # the same sentences for both
+    again = [resampled(written, references, drawn) for _, written in systems]
+    ahead = torch.tensor(again, dtype=torch.float64).diff(dim=0).neg()
     return {
         "scores": [result.score for result in scores["BLEU"]],
         "intervals": [result.ci for result in scores["BLEU"]],
         "p_value": scores["BLEU"][1].p_value,
-        "difference": {"interval": of_difference(*(text for _, text in systems), references[0])},
+        "difference": {"interval": ahead.quantile(torch.tensor([0.025, 0.975]).double()).tolist()},
     }
 
 
-def of_difference(first: list[str], second: list[str], references: list[str]) -> list[float]:
-    """The 95 % interval of how far the first is ahead: the same sentences drawn for both.
-
-    BLEU is made of counts that add up over sentences, so a sentence is read once.
-    """
-    seeded = torch.Generator().manual_seed(0)
-    drawn = torch.randint(len(references), (RESAMPLES, len(references)), generator=seeded)
-    scores = [resampled(written, references, drawn) for written in (first, second)]
-    ahead = torch.tensor(scores, dtype=torch.float64)
-    ends = (ahead[0] - ahead[1]).quantile(torch.tensor([0.025, 0.975]).double())
-    return ends.tolist()
-
-
-def resampled(written: list[str], references: list[str], drawn: torch.Tensor) -> list[float]:
-    """BLEU of each draw of sentences."""
+def resampled(written: list[str], references: list[str], drawn: Tensor) -> list[float]:
+    """BLEU of each draw of sentences; it is made of counts that add up over them, so a sentence is
+    read once."""
     metric = extra("sacrebleu.metrics").BLEU()
     counts = []
     for text, gold in zip(written, references, strict=True):
@@ -161,29 +169,63 @@ def resampled(written: list[str], references: list[str], drawn: torch.Tensor) ->
     return [metric.compute_bleu(row[:4], row[4:8], *row[8:]).score for row in totals]
 
 
-# b. alignments
+# b. alignments: which source word does a translator look at for each target word, and is it the
+# right one? Gold links are pairs of words (German, English), sure or possible. A map gives each
+# German word the English word with the highest score; the alignment error rate is (Och and Ney,
+# 2003)
+#
+#     AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|),      S ⊆ P the sure and the possible links.
+#
+# Maps are over pieces of words: a word's columns are added up, its rows averaged. A decoder's row i
+# is the one from which piece i is predicted.
+
+Links = set[tuple[int, int]]  # German word, English word
 
 
-def alignments(options: Any) -> Work:
+@dataclass(frozen=True)
+class Gold:
+    """A pair of sentences, in words, and how they are linked."""
+
+    german: str
+    english: str
+    sure: Links
+    possible: Links
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        return len(self.german.split()), len(self.english.split())
+
+
+def read_gold(path: Path) -> list[Gold]:
+    """The pairs of a file: German, English, and links such as ``0-0 3?1``."""
+    pairs = []
+    for line in path.read_text("utf-8").splitlines()[1:]:
+        german, english, linked = line.split("\t")
+        sure, fuzzy = (
+            {tuple(map(int, link.split(mark))) for link in linked.split() if mark in link}
+            for mark in "-?"
+        )
+        pairs.append(Gold(german, english, sure, sure | fuzzy))
+    return pairs
+
+
+def alignments(options: Namespace) -> Work:
     for name, embedded in (("transformer", "translation"), ("additive", "translation-additive")):
         subject = xa.load(embedded)
         for file in sorted((options.data / "align-de-en").glob("*.tsv")):
-            short = [g for g in read_gold(file) if _longest(g) <= LONGEST and g.sure]
+            short = [gold for gold in read_gold(file) if max(gold.lengths) <= LONGEST and gold.sure]
             for number, gold in enumerate(short[: options.count]):
-                key = f"{name} {file.stem} {number}"
-                yield key, lambda subject=subject, gold=gold: aligned(subject, gold)
+                yield (
+                    f"{name} {file.stem} {number}",
+                    lambda subject=subject, gold=gold: aligned(subject, gold),
+                )
 
 
-def _longest(gold: Any) -> int:
-    return max(len(gold.german.split()), len(gold.english.split()))
-
-
-def aligned(subject: Any, gold: Any) -> Row:
+def aligned(subject: Any, gold: Gold) -> Row:
     """The four counts of every map, by cross site, and of the diagonal."""
     trace = xa.capture(subject, gold.english, target_text=gold.german)
     sites = [number for number, site in enumerate(trace.sites) if site.kind == "cross"]
-    rows = words_of(subject.tokenizer, gold.german)
-    columns = words_of(subject.tokenizer, gold.english)
+    words = words_of(subject.tokenizer, gold.german), words_of(subject.tokenizer, gold.english)
     target = xa.choose_target(trace, "answer")
     maps = {
         "attention": trace.attention,
@@ -192,84 +234,104 @@ def aligned(subject: Any, gold: Any) -> Row:
         "reliance": xa.reliance(trace, target=target).edges,
     }
     counts = {
-        name: [
-            counted(linked(over_words(found[site].mean(0), rows, columns)), gold) for site in sites
-        ]
+        name: [counted(linked(over_words(found[site].mean(0), *words)), gold) for site in sites]
         for name, found in maps.items()
     }
-    lengths = len(gold.german.split()), len(gold.english.split())
-    return {"counts": counts, "diagonal": counted(diagonal(*lengths), gold)}
+    return {"counts": counts, "diagonal": counted(diagonal(*gold.lengths), gold)}
+
+
+def words_of(tokenizer: Any, text: str) -> list[int]:
+    """For every token of a text the number of its word between blanks; −1 for special tokens."""
+    starts = [0] + [place + 1 for place, letter in enumerate(text) if letter == " "]
+    encoded = tokenizer(text, return_offsets_mapping=True, return_special_tokens_mask=True)
+    numbers = []
+    for (low, high), special in zip(
+        encoded["offset_mapping"], encoded["special_tokens_mask"], strict=True
+    ):
+        middle = max(low, high - 1)  # a piece may begin with the blank before its word
+        numbers.append(-1 if special else sum(start <= middle for start in starts) - 1)
+    return numbers
+
+
+def over_words(scores: Tensor, rows: Sequence[int], columns: Sequence[int]) -> Tensor:
+    """Scores of (target piece, source piece) as scores of (target word, source word)."""
+    row, column = (
+        torch.nn.functional.one_hot(torch.tensor(each) + 1)[:, 1:].to(scores.dtype)
+        for each in (rows, columns)
+    )
+    return (row / row.sum(0).clamp_min(1)).T @ scores @ column
+
+
+def linked(table: Tensor) -> Links:
+    """For every target word its best source word."""
+    return {(target, int(source)) for target, source in enumerate(table.argmax(-1))}
+
+
+def diagonal(targets: int, sources: int) -> Links:
+    """What somebody would say who knows the lengths alone."""
+    step = (sources - 1) / max(1, targets - 1)
+    return {(target, round(target * step)) for target in range(targets)}
+
+
+def counted(found: Links, gold: Gold) -> dict[str, int]:
+    """The four numbers of which error rates are made; they can be added up over pairs."""
+    right = {"sure": len(found & gold.sure), "possible": len(found & gold.possible)}
+    return right | {"found": len(found), "gold": len(gold.sure)}
 
 
 # c. identifiable encoders
 
 
-def identifiable(options: Any) -> Work:
+def identifiable(options: Namespace) -> Work:
     for heads in ("con", "add"):
         for width in WIDTHS:
             for seed in SEEDS:
-                key = f"{heads} {width} {seed}"
-                setting = {"heads": heads, "d_key": width}
-                yield key, lambda setting=setting, seed=seed: encoder(options, setting, seed)
+                yield (
+                    f"{heads} {width} {seed}",
+                    lambda at=(heads, width, seed): encoder(options, *at),
+                )
 
 
-def encoder(options: Any, setting: Row, seed: int) -> Row:
+def encoder(options: Namespace, heads: str, width: int, seed: int) -> Row:
     """Accuracy, ranks beside what the equations promise, unique rows, and the verdict."""
-    config = xa.models.IdentifiableConfig(vocab_size=8000, **setting)
-    name = f"identifiable-{setting['heads']}-{setting['d_key']}-{seed}"
-    began = process_time()
-    folder = trained_on_sst(config, options, name, seed=seed, epochs=5)
-    seconds = process_time() - began
-    subject = xa.load(str(folder))
-    dev = read_sst(options.data / "SST-2/dev.tsv")
-    right = accuracy(subject.model, subject.tokenizer, dev)
+    config = xa.models.IdentifiableConfig(vocab_size=8000, heads=heads, d_key=width)
+    name, dev = f"identifiable-{heads}-{width}-{seed}", dev_set(options)
+    seconds, subject = spent(lambda: trained_on_sst(config, options, name, seed=seed))
     ranks, unique = [], []
     for example in dev[:100]:
         trace = xa.capture(subject, example.text, keep=("attention", "values", "keys", "hidden"))
-        site = xa.attention_identifiability(trace)
-        free = int(site.same_output[0].max())
-        count = len(trace.tokens)
-        ranks.append([count - free, min(count, config.d_value)])
+        site, count = xa.attention_identifiability(trace), len(trace.tokens)
+        ranks.append(count - int(site.same_output[0].max()) == min(count, config.d_value))
         unique.append(site.unique(0).tolist())
-    words = [xa.trial(subject, example.text).word for example in dev[:3]]
     return {
-        **setting,
+        "heads": heads,
+        "d_key": width,
         "seed": seed,
-        "accuracy": right,
+        "accuracy": right(subject, dev),
         "examples": len(dev),
-        "ranks_as_predicted": mean(found == promised for found, promised in ranks),
+        "ranks_as_predicted": mean(ranks),
         "unique": torch.tensor(unique).mean(0).tolist(),
-        "verdicts": words,
+        "verdicts": [xa.trial(subject, example.text).word for example in dev[:3]],
         "seconds": seconds,
     }
 
 
-def trained_on_sst(config: Any, options: Any, name: str, **settings: Any) -> Path:
-    """A classifier of film reviews from nothing, from an earlier run if there was one."""
-    folder: Path = options.work / name
-    if not folder.is_dir():
-        learn, aside = sentiment_examples(options.data)
-        train(config, learn, dev=aside, out=folder, max_length=64, **settings)
-    return folder
+# d. Jain & Wallace compare attention with other scores by Kendall's τ over the words. Their
+# gradient scores are |Σ gradient × embedding| of the probability, with the attention row held as it
+# is: the gradient goes through the annotations only.
 
 
-# d. Jain & Wallace
-
-
-def jain_wallace(options: Any) -> Work:
-    config = xa.models.RecurrentConfig(vocab_size=12000)
-    dev = read_sst(options.data / "SST-2/dev.tsv")
-    folder = trained_on_sst(config, options, "recurrent", epochs=5)
-    subjects = {"recurrent": xa.load(str(folder)), "sentiment": xa.load("sentiment")}
-    for name, subject in subjects.items():
-        share = lambda subject=subject: {  # noqa: E731 - a row made when it is wanted
-            "accuracy": accuracy(subject.model, subject.tokenizer, dev),
-            "examples": len(dev),
-        }
-        yield f"{name} accuracy", share
+def jain_wallace(options: Namespace) -> Work:
+    recurrent = trained_on_sst(xa.models.RecurrentConfig(vocab_size=12000), options, "recurrent")
+    dev = dev_set(options)
+    for name, subject in {"recurrent": recurrent, "sentiment": xa.load("sentiment")}.items():
+        whole = lambda subject=subject: {"accuracy": right(subject, dev), "examples": len(dev)}  # noqa: E731
+        yield f"{name} accuracy", whole
         for number, example in enumerate(dev[: options.count]):
-            look = lambda subject=subject, text=example.text: one_sentence(subject, text)  # noqa: E731
-            yield f"{name} {number}", look
+            yield (
+                f"{name} {number}",
+                lambda subject=subject, text=example.text: one_sentence(subject, text),
+            )
 
 
 def one_sentence(subject: Any, text: str) -> Row:
@@ -279,7 +341,7 @@ def one_sentence(subject: Any, text: str) -> Row:
     heads, and the adversary changes every map at once.
     """
     trace = xa.capture(subject, text)
-    recurrent = isinstance(subject.model, xa.models.RecurrentClassifier)
+    recurrent = isinstance(subject.model, RecurrentClassifier)
     names = ["occlusion"] if recurrent else ["raw", "gradient_input", "occlusion"]
     found = xa.companions(trace, methods=names)
     scores = {name: result.scores.double().abs() for name, result in found.items()}
@@ -302,52 +364,150 @@ def one_sentence(subject: Any, text: str) -> Row:
     }
 
 
-# e. the poster
+def gradient_scores(model: RecurrentClassifier, ids: Tensor) -> Tensor:
+    """|Σ gradient × embedding| for every token of one text; nothing flows through the row."""
+    with torch.no_grad():
+        row = model(ids, output_attentions=True).cross_attentions[0][0, 0, 0]
+    words = model.embedding(ids).detach().requires_grad_()
+    states = words
+    for layer in model.reading:
+        states = layer(states)
+    chance = model.classifier(row @ states[0]).softmax(-1)[-1]
+    (gradient,) = torch.autograd.grad(chance, words)
+    return (gradient * words).sum(-1).abs()[0].detach()
 
 
-def poster(options: Any) -> Work:
-    for normaliser in ("softmax", "entmax"):
-        yield normaliser, lambda normaliser=normaliser: perturbed(options, normaliser)
-        yield f"{normaliser}: losses", lambda normaliser=normaliser: losses(options, normaliser)
+def agreement(first: Tensor, second: Tensor) -> tuple[float, bool]:
+    """Kendall's τ of two rows of scores, and whether it is significant."""
+    found = kendalltau(first.numpy(), second.numpy())
+    return float(found.statistic), bool(found.pvalue < SIGNIFICANT)
 
 
-def of_poster(options: Any, normaliser: str) -> tuple[xa.Subject, list[xa.Example]]:
-    """The poster's classifier, trained if need be, and the sentences that it is judged on."""
-    config = PosterConfig(normaliser=normaliser, vocab_size=12000)
-    subject = xa.load(str(trained_on_sst(config, options, f"poster-{normaliser}", epochs=5)))
-    return subject, read_sst(options.data / "SST-2/dev.tsv")[: options.count]
+# e. the poster, "Is Attention Explanation in Transformers?" (Drozdyuk, Vafaie, Ogbuagu,
+# Hajianpour): a small encoder whose attention is softmax or 1.5-entmax; 4 layers of width 128, 8
+# heads, d_ff 512, sinusoidal positions, states summed over the tokens, one map to the labels.
+# 1.5-entmax (Peters et al., 2019) gives weights that can be exactly zero:
+#
+#     p = [z/2 − τ]₊²,  with the τ that makes them add up to one
 
 
-def losses(options: Any, normaliser: str) -> Row:
+class PosterConfig(TransformerConfig):
+    """Sizes of a `PosterClassifier`; the defaults are the poster's."""
+
+    model_type = "study-poster"
+    normaliser: str = "softmax"  # or "entmax"
+    vocab_size: int = 20000
+    d_model: int = 128
+    encoder_layers: int = 4
+    d_ff: int = 512
+    is_encoder_decoder: bool = False
+
+    def check_sizes(self) -> None:
+        super().check_sizes()
+        require_choice("normaliser", self.normaliser, ("softmax", "entmax"))
+
+
+def eager_attention_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    *,
+    scaling: float,
+    **kwargs: Any,  # noqa: ARG001 - what other attention functions want
+) -> tuple[Tensor, Tensor]:
+    """softmax or 1.5-entmax of Q Kᵀ / √d_k, times V."""
+    scores = query @ key.mT * scaling
+    if attention_mask is not None:
+        scores = scores + attention_mask
+    weights = entmax15(scores) if module.config.normaliser == "entmax" else scores.softmax(-1)
+    return (weights @ value).transpose(1, 2).contiguous(), weights
+
+
+class PosterAttention(MultiHeadAttention):
+    """Multi-head attention with the normaliser of the configuration."""
+
+    def forward(
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        query = self._heads(self.query(hidden_states))
+        key, value = self._heads(self.key(hidden_states)), self._heads(self.value(hidden_states))
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
+        context, weights = attend(
+            self, query, key, value, attention_mask, scaling=self.d_head**-0.5, **kwargs
+        )
+        return self.output(context.flatten(-2)), weights
+
+
+class PosterLayer(EncoderLayer):
+    def __init__(self, config: PosterConfig, index: int) -> None:
+        super().__init__(config, index)
+        self.attention = PosterAttention(config, index)
+
+
+class PosterClassifier(TextClassifier, TransformerStack):
+    """A classifier of texts: states are summed over the tokens that are not padding."""
+
+    config_class = PosterConfig
+    config: PosterConfig
+    layer, depth = PosterLayer, "encoder_layers"
+    _supports_sdpa = False  # it knows no entmax
+
+    def __init__(self, config: PosterConfig) -> None:
+        super().__init__(config)
+        self.classifier = nn.Linear(config.d_model, config.num_labels or 0)
+        self.finish()
+
+    def read(self, input_ids: Tensor, attention_mask: Tensor | None) -> Reading:
+        states = self._embedded(input_ids, self.embedding)
+        mask = create_bidirectional_mask(self.config, states, attention_mask)
+        history, maps = through(self.layers, states, mask)
+        real = 1 if attention_mask is None else attention_mask.unsqueeze(-1)
+        return of_stack((history[-1] * real).sum(1), history, maps)
+
+
+AutoConfig.register(PosterConfig.model_type, PosterConfig, exist_ok=True)
+AutoModelForSequenceClassification.register(PosterConfig, PosterClassifier, exist_ok=True)
+
+
+def poster(options: Namespace) -> Work:
+    dev = dev_set(options)[: options.count]
+    for name in ("softmax", "entmax"):
+        config = PosterConfig(normaliser=name, vocab_size=12000)
+        subject = trained_on_sst(config, options, f"poster-{name}")
+        yield name, lambda subject=subject: perturbed(options, subject, dev)
+        yield f"{name}: losses", lambda subject=subject: losses(subject, dev)
+
+
+def losses(subject: xa.Subject, dev: list[xa.Example]) -> Row:
     """Accuracy lost where the weights of each row are shuffled, with 95 % intervals, by layer."""
-    subject, dev = of_poster(options, normaliser)
     shuffled = xa.permutation_test(subject, dev, repeats=10)
-    lost = zip(shuffled.drop.tolist(), shuffled.drop_interval.tolist(), strict=True)
-    named = zip(shuffled.conditions, lost, strict=True)
-    return {"losses": {name: [drop, *ends] for name, (drop, ends) in named}, "examples": len(dev)}
+    lost = torch.cat([shuffled.drop[:, None], shuffled.drop_interval], 1).tolist()
+    return {"losses": dict(zip(shuffled.conditions, lost, strict=True)), "examples": len(dev)}
 
 
-def perturbed(options: Any, normaliser: str) -> Row:
+def perturbed(options: Namespace, subject: xa.Subject, dev: list[xa.Example]) -> Row:
     """Accuracy as it is, with the other normaliser, with shuffled rows, and with other keys."""
-    subject, dev = of_poster(options, normaliser)
-    row = {"original": accuracy(subject.model, subject.tokenizer, dev), "examples": len(dev)}
-    other = {"softmax": "entmax", "entmax": "softmax"}[normaliser]
-    subject.model.config.normaliser = other
-    row["other activation"] = accuracy(subject.model, subject.tokenizer, dev)
-    subject.model.config.normaliser = normaliser
+    row: Row = {"original": right(subject, dev), "examples": len(dev)}
+    own = subject.model.config.normaliser
+    subject.model.config.normaliser = {"softmax": "entmax", "entmax": "softmax"}[own]
+    row["other activation"] = right(subject, dev)
+    subject.model.config.normaliser = own
     shuffled = xa.permutation_test(subject, dev, repeats=3)
     row["shuffled"] = dict(zip(shuffled.conditions, shuffled.accuracy.tolist(), strict=True))
-    learn = sentiment_examples(options.data)[1]
-    keys = xa.adversarial_keys(subject, learn, held_out=dev)
+    keys = xa.adversarial_keys(subject, sentiment_examples(options.data)[1], held_out=dev)
     row["keys"] = dict(zip(keys.conditions, keys.accuracy.tolist(), strict=True))
     return row
 
 
-# complexity
+# f. complexity
 
 
-def complexity(options: Any) -> Work:  # noqa: ARG001 - every part is given the options
-    for count in (16, 64, 128, 256, 512, 1024):
+def complexity(_: Namespace) -> Work:
+    for count in TOKENS:
         yield str(count), lambda count=count: work_of_one_layer(count, 128, 4)
 
 
@@ -357,28 +517,21 @@ def work_of_one_layer(count: int, width: int, heads: int) -> Row:
     states = torch.randn(1, count, width)
     split = states.view(1, count, heads, -1).transpose(1, 2)
     maps = [torch.randn(width, width) for _ in range(4)]
-
-    def looking() -> None:
-        attended(split @ split.mT, None, split)
-
-    def projecting() -> None:
-        for matrix in maps:
-            states @ matrix
-
+    works = {
+        "looking": lambda: attended(split @ split.mT, None, split),
+        "projecting": lambda: [states @ matrix for matrix in maps],
+    }
     row: Row = {"tokens": count, "width": width, "heads": heads}
-    for name, work in (("looking", looking), ("projecting", projecting)):
+    times = max(1, 2**18 // count**2)
+    for name, work in works.items():
         with FlopCounterMode(display=False) as counter:
             work()
-        times = max(1, 2**18 // count**2)
-        began = process_time()
-        for _ in range(times):
-            work()
-        seconds = (process_time() - began) / times
-        row[name] = {"operations": counter.get_total_flops(), "seconds": seconds}
+        seconds, _ = spent(lambda work=work: [work() for _ in range(times)])
+        row[name] = {"operations": counter.get_total_flops(), "seconds": seconds / times}
     return row
 
 
-PARTS: dict[str, Callable[[Any], Work]] = {
+PARTS: dict[str, Callable[[Namespace], Work]] = {
     "bleu": bleu,
     "alignments": alignments,
     "identifiable": identifiable,

@@ -1,24 +1,22 @@
-"""Pictures of the page for the README, the gallery and the pages about the verdict and passages.
+"""Screenshots of the page for the README, the gallery and the pages about the verdict and passages.
 
-    python studies/screenshots.py [--figures docs/figures] [--only NAME …]
+    python studies/screenshots.py [--figures docs/figures] [readme gallery verdict context]
 
 Opens pages in chromium with no network: those of the gallery (docs/making/gallery.py) on a desk, in
 the dark, on a phone and on paper; three texts for docs/verdict.md; a question with passages for
 docs/context.md. The advice about the text of the README is written into it.
 """
 
-import argparse
-import importlib.util
 import io
 import re
+import runpy
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
+from study import parse
 
 import exhibit_a as xa
 
@@ -34,96 +32,75 @@ PASSAGES = (
     "The dog likes to run in the garden. It is brown.",
     "Mom made a big cake for the party.",
 )
-LARGEST = 300_000  # bytes of a picture
-SMALLER = 80_000  # bytes of one of the gallery's
+LARGEST, SMALLER = 300_000, 80_000  # bytes of an image; of one of the gallery's
 VIEWS = {  # width, height, colours, medium
     "desktop": (1280, 900, "light", "screen"),
     "dark": (1280, 900, "dark", "screen"),
     "phone": (390, 844, "light", "screen"),
     "print": (800, 1130, "light", "print"),
+    "verdict": (1200, 1706, "light", "screen"),
+    "context": (1200, 1080, "light", "screen"),
 }
-VERDICT = (1200, 1706, "light", "screen")
-CONTEXT = (1200, 1080, "light", "screen")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-sync"]
 ADVICE = re.compile(r"(<!-- advice -->\n).*?(<!-- /advice -->)", re.S)
 
 
 def main() -> None:
-    """Take every picture, or those of some names."""
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("--figures", type=Path, default=ROOT / "docs/figures")
-    asked.add_argument("--only", nargs="*", choices=("readme", "gallery", "verdict", "context"))
-    options = asked.parse_args()
+    """Take every screenshot, or those of some names."""
     takers = {"readme": readme, "gallery": gallery, "verdict": verdict, "context": context}
-    with chromium() as browser:
-        for name in options.only or takers:
+    options = parse(__doc__, names=takers, figures=ROOT / "docs/figures")
+    options.figures.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        for name in options.names or takers:
             takers[name](browser, options.figures)
+        browser.close()
 
 
 def readme(browser: Browser, figures: Path) -> None:
     """The page of the README's text, and its advice in words."""
     trial = xa.trial(xa.load("sentiment"), TEXT)
-    keep(figures / "page-desktop.png", taken(browser, trial, VIEWS["desktop"]), LARGEST)
+    (figures / "page-desktop.png").write_bytes(small(taken(browser, trial, "desktop")))
     page = ROOT / "README.md"
-    sentence = f"> *{trial.advice}*\n"
-    page.write_text(
-        ADVICE.sub(lambda found: found[1] + sentence + found[2], page.read_text("utf-8")), "utf-8"
+    said = ADVICE.sub(
+        lambda found: f"{found[1]}> *{trial.advice}*\n{found[2]}", page.read_text("utf-8")
     )
+    page.write_text(said, "utf-8")
 
 
 def gallery(browser: Browser, figures: Path) -> None:
     """Every page of the gallery on a desk, in the dark, on a phone and on paper; half as large."""
-    path = ROOT / "docs/making/gallery.py"
-    spec = importlib.util.spec_from_file_location("gallery", path)
-    assert spec is not None
-    assert spec.loader is not None
-    pages = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(pages)
-    made = pages.made()
-    for shown in pages.SHOWN:
+    pages = runpy.run_path(str(ROOT / "docs/making/gallery.py"))
+    made = pages["made"]()
+    for shown in pages["SHOWN"]:
         name = shown.maker.__name__
         for view in ("desktop", *shown.views):
-            picture = taken(browser, made[name], VIEWS[view], ready="footer")
-            keep(figures / f"gallery-{name}-{view}.png", picture, SMALLER, 640)
+            image = small(taken(browser, made[name], view, ready="footer"), SMALLER, 640)
+            (figures / f"gallery-{name}-{view}.png").write_bytes(image)
 
 
 def verdict(browser: Browser, figures: Path) -> None:
     """Three texts for the page about the verdict."""
     for number, text in enumerate(JUDGED, start=1):
         judged = xa.trial(xa.load("sentiment"), text)
-        keep(figures / f"verdict-{number}.png", taken(browser, judged, VERDICT), LARGEST)
+        (figures / f"verdict-{number}.png").write_bytes(small(taken(browser, judged, "verdict")))
 
 
 def context(browser: Browser, figures: Path) -> None:
     """The page of a question with passages."""
-    found = xa.context_attribution(
-        xa.load("stories"),
-        "Lily went to the park. She played with her",
-        PASSAGES,
-        answer=" blue kite",
-        template="{passages}\n\n{question}",
+    question, template = "Lily went to the park. She played with her", "{passages}\n\n{question}"
+    asked = {"answer": " blue kite", "template": template}
+    found = xa.context_attribution(xa.load("stories"), question, PASSAGES, **asked)
+    (figures / "page-context.png").write_bytes(
+        small(taken(browser, found, "context", ready=".passages li"))
     )
-    picture = taken(browser, found, CONTEXT, ready=".passages li")
-    keep(figures / "page-context.png", picture, LARGEST)
-
-
-@contextmanager
-def chromium() -> Iterator[Browser]:
-    """A browser without a network."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        yield browser
-        browser.close()
 
 
 def taken(
-    browser: Browser,
-    shown: xa.Result | Path,
-    how: tuple[int, int, str, str],
-    ready: str = "canvas[data-shown]",
+    browser: Browser, shown: xa.Result | Path, view: str, ready: str = "canvas[data-shown]"
 ) -> bytes:
-    """One picture of a page, or of the page of a result."""
-    width, height, scheme, medium = how
+    """A screenshot of a page, or of the page of a result."""
+    width, height, scheme, medium = VIEWS[view]
     size = {"width": width, "height": height}
     opened = browser.new_context(viewport=size, color_scheme=scheme, offline=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -133,33 +110,14 @@ def taken(
         page.wait_for_selector(ready)
         page.emulate_media(media=medium)
         page.wait_for_timeout(600)
-        picture = page.screenshot()
+        image = page.screenshot()
     opened.close()
-    return picture
+    return image
 
 
-def with_few_colours(image: Image.Image, colours: int) -> Image.Image:
-    """The picture with a palette that has its rare colours, and its paper as it was."""
-    few = image.quantize(colours, Image.Quantize.MAXCOVERAGE)
-    _, paper = max(image.getcolors(image.width * image.height))
-    palette = few.getpalette()
-    near = range(0, len(palette), 3)
-    place = min(
-        near, key=lambda at: sum(abs(a - b) for a, b in zip(palette[at:], paper, strict=False))
-    )
-    few.putpalette([*palette[:place], *paper, *palette[place + 3 :]])
-    return few
-
-
-def keep(file: Path, picture: bytes, largest: int, widest: int | None = None) -> None:
-    """Write a picture, smaller where it is too large."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(small(picture, largest, widest))
-
-
-def small(picture: bytes, largest: int = LARGEST, widest: int | None = None) -> bytes:
-    """The picture no wider than asked, and with as few colours as it takes."""
-    image = Image.open(io.BytesIO(picture)).convert("RGB")
+def small(content: bytes, largest: int = LARGEST, widest: int | None = None) -> bytes:
+    """The image no wider than asked, and with as few colours as it takes."""
+    image = Image.open(io.BytesIO(content)).convert("RGB")
     if widest is not None and image.width > widest:
         image = image.resize((widest, round(image.height * widest / image.width)), Image.LANCZOS)
     for colours in (None, 256, 192, 128):  # fewer would turn orange into brown
@@ -169,6 +127,19 @@ def small(picture: bytes, largest: int = LARGEST, widest: int | None = None) -> 
         if packed.tell() <= largest:
             break
     return packed.getvalue()
+
+
+def with_few_colours(image: Image.Image, colours: int) -> Image.Image:
+    """The image with a palette that has its rare colours, and its paper as it was."""
+    few = image.quantize(colours, Image.Quantize.MAXCOVERAGE)
+    _, paper = max(image.getcolors(image.width * image.height))
+    palette = few.getpalette()
+    places = range(0, len(palette), 3)
+    near = min(
+        places, key=lambda at: sum(abs(a - b) for a, b in zip(palette[at:], paper, strict=False))
+    )
+    few.putpalette([*palette[:near], *paper, *palette[near + 3 :]])
+    return few
 
 
 if __name__ == "__main__":

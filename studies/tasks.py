@@ -13,171 +13,202 @@
             itself and from the embedded ``nli`` as intermediate task, at several learning rates; a
             tenth of the training data says which is kept. SST-2 and MNLI-subset are the embedded
             ``sentiment`` and ``nli`` (``make models`` is their recipe). Every try goes to
-            docs/data/tasks-tries.jsonl; accuracy on the development set, with Wilson's interval,
-            and F1 for MRPC, into the ledger
+                                      docs/data/tasks-tries.jsonl; accuracy on the development set,
+                                      with Wilson's interval, and
+            F1 for MRPC, into the ledger
 ``heads``, ``curves``, ``effectiveness``, ``pairs``
-            which heads matter, by which measure, and are like tasks alike (``task_heads.py``)
+            which heads matter, by which measure, and are like tasks alike; ranked on ``--ranked``
+            examples (reliance on the first ``--relied`` of them, with at most ``--points`` of the
+            path), judged on ``--judged`` others
 ``trees``, ``triggers``
-            how the words reach the answers, and do they turn other texts (``task_words.py``)
-``figures`` the figures of all of it, from docs/data alone (``task_figures.py``)
+            how the words reach the answers, and do those of ``--patterns`` training examples turn
+            ``--attacked`` others
+``figures`` the figures of all of it, for one column of a paper, from docs/data alone
 
-WORK keeps models and results; what is there already is not made again.
+WORK keeps models and results; what is there already is not made again. The parts are in
+``four_tasks.py``.
 """
 
 import argparse
-import json
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import four_tasks
+import matplotlib
+import numpy as np
 import torch
-import transformers
-import words
-from bases import MINILM
-from four_tasks import (
-    DATA,
-    EVERY,
-    MEASURES,
-    NLI,
-    TASKS,
-    aside_accuracy,
-    classifier,
-    intermediate,
-    model_name,
-    put,
-    slices,
-)
-from ledger import Ledger, add_option
-from sklearn.metrics import f1_score
-from task_figures import figures
-from task_heads import curves, effectiveness, heads, pairs
-from task_words import trees, triggers
+from four_tasks import CURVES, EFFECTIVENESS, EVERY, IMPORTANCE, MEASURES, OWN, PAPER, TASKS
+from matplotlib.axes import Axes
+from study import DOCS, Row, parse, rows, save
 
-import exhibit_a as xa
-from exhibit_a.examples import Example
-from exhibit_a.training.data import encode, label_numbers
-from exhibit_a.training.train import answers
+from exhibit_a.report.figures import Canvas
+from exhibit_a.report.figures.drawing import COLUMNS, LINES, MARKERS, colour_bar, heat_map
+from exhibit_a.report.figures.paper import PaperFigure
+from exhibit_a.report.palette import GREY
 
-TRIES = "tasks-tries.jsonl"
-LENGTH = 128
-BATCH = 32  # the data sets are small, so steps are few
-RATES = {"minilm": (1.5e-4,), NLI: (5e-5,)}  # of learning, from each base
+PARTS = ("train", "heads", "curves", "effectiveness", "pairs", "trees", "triggers")
+SMALL = 7  # points
+ROOM = (0, 1.02)  # of accuracies
+Rows = Sequence[Row]
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("part", choices=PARTS)
-    asked.add_argument("--data", type=Path, help="SST-2, MNLI-subset, RTE, MRPC")
-    asked.add_argument("--work", type=Path, help="folder of models and results")
-    asked.add_argument("--tasks", nargs="+", choices=list(EVERY), help="usually all")
-    asked.add_argument("--docs", type=Path, default=DATA, help="folder of what pages are made of")
-    asked.add_argument("--figures", type=Path, help="draw figures into this folder")
-    training = asked.add_argument_group("train")
-    training.add_argument("--base", type=Path, help="all-MiniLM-L6-v2, if it is here already")
-    training.add_argument("--epochs", type=int, help="instead of the usual number")
-    training.add_argument("--rates", type=float, nargs="+", help="of learning, from every base")
-    training.add_argument("--examples", type=int, help="only so many, to try it out")
-    ranking = asked.add_argument_group("heads, curves, effectiveness, pairs")
-    ranking.add_argument("--measures", nargs="+", choices=MEASURES, default=list(MEASURES))
-    ranking.add_argument("--ranked", type=int, default=200, help="examples to rank heads on")
-    ranking.add_argument("--relied", type=int, default=200, help="of them, for reliance")
-    ranking.add_argument("--points", type=int, help="of the path of reliance, at most")
-    ranking.add_argument("--judged", type=int, default=400, help="other examples, for the curves")
-    inserting = asked.add_argument_group("triggers")
-    inserting.add_argument("--patterns", type=int, default=500, help="training examples")
-    inserting.add_argument("--attacked", type=int, default=400, help="development examples")
-    add_option(asked)
-    options = asked.parse_args()
-    torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    if options.part != "figures":
-        if options.data is None or options.work is None:
-            asked.error("give --data and --work")
-        options.work.mkdir(parents=True, exist_ok=True)
+    given = {"data": Path, "work": Path, "tasks": (str,), "docs": DOCS, "figures": Path}
+    given |= {"base": Path, "epochs": int, "rates": (float,), "examples": int}
+    given |= {"measures": MEASURES, "ranked": 200, "relied": 200, "points": int, "judged": 400}
+    options = parse(__doc__, part=(*PARTS, "figures"), patterns=500, attacked=400, **given)
+    if options.part == "figures":
+        figures(options)
+        return
+    if options.data is None or options.work is None:
+        sys.exit("error: give --data and --work")
+    options.work.mkdir(parents=True, exist_ok=True)
     if options.tasks is None:  # what stands apart is only ranked and compared
         options.tasks = list(EVERY if options.part in ("heads", "pairs") else TASKS)
-    PARTS[options.part](options)
+    getattr(four_tasks, options.part)(options)
 
 
-def train(options: argparse.Namespace) -> None:
-    """Train what is not there yet, and measure every task on its development set."""
-    for name in (name for name in options.tasks if name in TASKS):
-        task = TASKS[name]
-        if not task.embedded:
-            try_all(name, options)
-        subject = classifier(name, options.work)
-        dev = task.read(options.data, "dev")
-        measured(name, subject, dev, Ledger(options.ledger, model_name(name), f"{name} dev"))
-
-
-def try_all(name: str, options: argparse.Namespace) -> None:
-    """The same task from each base at each rate; the slice of the training data will choose."""
-    learn, aside = (part[: options.examples] for part in slices(name, options.data))
-    bases = {
-        "minilm": MINILM.folder(options.base, options.work),
-        NLI: intermediate(name, options.work),
+def figures(options: argparse.Namespace) -> None:
+    """Every figure that there are data for; lines differ in colour, dashes and marks, to be told in
+    grey."""
+    folder = options.figures or Path(__file__).parents[1] / "docs/figures"
+    tables, curves, own = (
+        rows(options.docs / name) for name in (IMPORTANCE, CURVES, EFFECTIVENESS)
+    )
+    drawn = {
+        "tasks-effectiveness": (own, own_orders),
+        "tasks-pruning-least": ([row for row in curves if row["order"] == "least"], rankings),
+        "tasks-pruning-most": ([row for row in curves if row["order"] == "most"], rankings),
+        "tasks-importance": (tables, heat_maps),
+        "tasks-pairs": (tables, scatters),
     }
-    for base, folder in bases.items():
-        for rate in options.rates or RATES[base]:
-            out = options.work / f"{name}-from-{base}-at-{rate:g}"
-            if not out.is_dir():
-                xa.train(
-                    folder,
-                    learn,
-                    dev=aside,
-                    out=out,
-                    epochs=options.epochs or TASKS[name].epochs,
-                    batch_size=BATCH,
-                    learning_rate=rate,
-                    patience=2,
-                    label_smoothing=0.1,
-                    progress=False,
+    with matplotlib.rc_context({"font.size": SMALL, "axes.titlesize": SMALL}):
+        for name, (found, draw) in drawn.items():
+            if found:
+                save(draw(found), folder / f"{name}.svg")
+
+
+def panels(down: int, across: int, height: float) -> tuple[PaperFigure, list[Axes]]:
+    """A figure of one column with so many panels."""
+    figure = PaperFigure((COLUMNS["one column"], height))
+    return figure, list(np.atleast_1d(figure.subplots(down, across)).flatten())
+
+
+def of_tasks(found: Rows, axes: Sequence[Axes]) -> Iterator[tuple[str, Axes, Rows]]:
+    """Each task with its panel and its rows; the panel of a task without rows stays empty."""
+    for name, panel in zip(TASKS, axes, strict=True):
+        panel.set_title(name)
+        yield name, panel, [row for row in found if row["task"] == name]
+
+
+def own_orders(found: Rows) -> PaperFigure:
+    """Accuracy when each layer loses 0, 1, … 12 heads, in each example's own order."""
+    figure, axes = panels(2, 2, 3.4)
+    colours = dict(zip(OWN, Canvas("PruningCurve").series(len(OWN)), strict=True))
+    for _, panel, mine in of_tasks(found, axes):
+        for row in mine:
+            measure, most = row["measure"], row["order"] == "most"
+            if measure == "random" and not most:
+                continue  # an order at random has no beginning
+            look = {"color": colours[measure], "marker": MARKERS[OWN.index(measure)]}
+            look |= {"linestyle": ":" if measure == "random" else "--" if most else "-"}
+            look |= {
+                "label": measure if measure == "random" else f"{measure}, {row['order']} first"
+            }
+            panel.plot(row["accuracy"], markersize=2.5, linewidth=0.9, **look)
+        panel.set(ylim=ROOM, xticks=range(0, 13, 4))
+    return labelled(figure, axes, "heads silenced per layer")
+
+
+def rankings(found: Rows) -> PaperFigure:
+    """Accuracy along one ranking of all heads by every measure, with the interval of the
+    paper's."""
+    figure, axes = panels(2, 2, 3.4)
+    colours = dict(zip(MEASURES, Canvas("PruningCurve").series(len(MEASURES)), strict=True))
+    shares = [tenth / 10 for tenth in range(11)]
+    for _, panel, mine in of_tasks(found, axes):
+        for row in mine:
+            measure = row["measure"]
+            place = MEASURES.index(measure)
+            look = {
+                "color": colours[measure],
+                "linestyle": LINES[place % len(LINES)],
+                "marker": MARKERS[place],
+            }
+            panel.plot(
+                shares, row["accuracy"], label=measure, markersize=2.5, linewidth=0.9, **look
+            )
+            if measure == PAPER:
+                low, high = zip(*row["interval"], strict=True)
+                panel.fill_between(
+                    shares, low, high, color=colours[measure], alpha=0.15, linewidth=0
                 )
-            write_try(name, base, out, options.docs / TRIES)
+        panel.set(ylim=ROOM)
+    return labelled(figure, axes, "share of heads silenced")
 
 
-def write_try(name: str, base: str, folder: Path, file: Path) -> None:
-    """One line for a trained model, unless it is there: what was asked, how well it did."""
-    record = json.loads((folder / "training.json").read_text())
-    settings = ("learning_rate", "epochs", "batch_size", "label_smoothing", "patience")
-    row = {"task": name, "base": base} | {each: record[each] for each in settings}
-    row |= {
-        "train": record["train_examples"],
-        "aside": record["dev_examples"],
-        "accuracy": words.digits(record["dev_accuracy"]),
-        "by_epoch": [words.digits(each) for each in record["dev_accuracy_by_epoch"]],
-    }
-    put(file, row, "task", "base", "learning_rate", "epochs", "train")
-    print(name, base, f"{aside_accuracy(folder):.4f} of {row['aside']} put aside", flush=True)
+def labelled(figure: PaperFigure, axes: Sequence[Axes], below: str) -> PaperFigure:
+    """Names of the axes at the outer panels, and one legend below them."""
+    for panel in axes[-2:]:
+        panel.set_xlabel(below)
+    for panel in axes[::2]:
+        panel.set_ylabel("accuracy")
+    series: Row = {}
+    for panel in axes:
+        handles, names = panel.get_legend_handles_labels()
+        series |= dict(zip(names, handles, strict=True))
+    look = {"loc": "outside lower center", "ncols": 2 if any("," in name for name in series) else 3}
+    figure.legend(
+        series.values(), series.keys(), fontsize=SMALL - 1, frameon=False, handlelength=2.6, **look
+    )
+    return figure
 
 
-def measured(name: str, subject: xa.Subject, dev: list[Example], ledger: Ledger) -> None:
-    """Accuracy, and F1 where it is usual."""
-    numbers = label_numbers(subject.model)
-    given = answers(subject.model, encode(subject.model, subject.tokenizer, dev, LENGTH)).argmax(-1)
-    gold = torch.tensor([numbers[example.label] for example in dev])
-    ledger.share(f"accuracy {name}", int((given == gold).sum()), len(dev), "examples")
-    if positive := TASKS[name].positive:
-        place = numbers[positive]
-        seeded = torch.Generator().manual_seed(0)
-        drawn = [torch.randint(len(dev), (len(dev),), generator=seeded) for _ in range(1000)]
-        scores = [f1_score(gold[some] == place, given[some] == place) for some in drawn]
-        ends = torch.tensor(scores, dtype=torch.float64).quantile(
-            torch.tensor([0.025, 0.975]).double()
+def table_of(found: Rows, task: str) -> torch.Tensor | None:
+    """The importance by attribution, relative to the strongest head; none where it is missing."""
+    for row in found:
+        if (row["task"], row["measure"]) == (task, PAPER):
+            table = torch.tensor(row["table"])
+            return table / table.max()
+    return None
+
+
+def heat_maps(found: Rows) -> PaperFigure:
+    """Layers down, heads across; dark heads matter."""
+    figure, axes = panels(2, 2, 2.4)
+    canvas, image = Canvas("HeadImportance"), None
+    for name, panel, _ in of_tasks(found, axes):
+        if (table := table_of(found, name)) is not None:
+            image = heat_map(panel, canvas, table.clamp_min(0), even=True, square=False)
+        panel.set(xticks=range(0, 12, 4), yticks=range(0, 6, 2))
+    for panel in axes[-2:]:
+        panel.set_xlabel("head")
+    for panel in axes[::2]:
+        panel.set_ylabel("layer")
+    if image is not None:
+        colour_bar(image, axes, "importance by attribution, of the strongest head's")
+    return figure
+
+
+def scatters(found: Rows) -> PaperFigure:
+    """Six pairs of tasks; every head is a point, darker in later layers."""
+    figure, axes = panels(3, 2, 4.6)
+    canvas = Canvas("HeadSimilarity")
+    for panel, (first, second) in zip(axes, itertools.combinations(TASKS, 2), strict=True):
+        across, up = table_of(found, first), table_of(found, second)
+        panel.set(xlabel=first, ylabel=second)
+        if across is None or up is None:
+            continue
+        layer = torch.arange(len(across)).unsqueeze(1).expand_as(across)
+        panel.scatter(
+            across, up, c=layer, cmap=canvas.unsigned, s=8, edgecolors=GREY, linewidths=0.3
         )
-        whole = float(f1_score(gold == place, given == place))
-        ledger.write(f"F1 {name}", whole, ends.tolist(), len(dev), "examples")
+        pearson = float(torch.corrcoef(torch.stack([across.flatten(), up.flatten()]))[0, 1])
+        panel.set_title(f"Pearson {pearson:.2f}")
+    return figure
 
-
-PARTS = {
-    "train": train,
-    "heads": heads,
-    "curves": curves,
-    "effectiveness": effectiveness,
-    "pairs": pairs,
-    "trees": trees,
-    "triggers": triggers,
-    "figures": figures,
-}
 
 if __name__ == "__main__":
     main()

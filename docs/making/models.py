@@ -89,7 +89,7 @@ def less(first: dict[str, Any], second: dict[str, Any]) -> str:
 def draw() -> None:
     """Draw every picture: attention of some heads of the last cross or a middle layer."""
     import matplotlib.pyplot as plt
-    from drawing import save
+    from study import save
 
     import exhibit_a as xa
 

@@ -20,7 +20,7 @@ from exhibit_a.numerics import intervals
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT / "studies"))  # behind: its names may be those of scripts here
 
-from measurements import Measurement, kept  # noqa: E402
+from study import Measurement, kept  # noqa: E402
 
 DATA, FIGURES = ROOT / "docs/data", ROOT / "docs/figures"
 NONE = "–"

@@ -6,9 +6,9 @@ from functools import cache
 from statistics import median
 from typing import Any
 
-import tally
+import verdict_words
 from page_tables import columns, read
-from words import COLUMNS
+from verdict_words import COLUMNS
 
 from exhibit_a.trials.verdict import EVIDENCE, MISLEADING
 
@@ -22,7 +22,7 @@ PICTURES = read("pictures.json")
 EXACT = [row for row in read("reliance-planted.jsonl") if "path" in row]
 
 models, texts = len(PLANTED), len(SENTENCES)
-idle, together = tally.decisive_without_effect(KNOWN), tally.shared_heads(KNOWN)
+idle, together = verdict_words.decisive_without_effect(KNOWN), verdict_words.shared_heads(KNOWN)
 lucky = sum(row["word"] == EVIDENCE for row in RANDOM)
 lucky_heads = sum(head[2] == EVIDENCE for row in RANDOM for head in row["heads"])
 untaught = len(RANDOM)

@@ -22,7 +22,8 @@ def scripts(monkeypatch):
 
 
 def test_a_table_replaces_the_one_before_it(tmp_path, capsys):
-    from tables import keep, kept
+    from study import keep_table as keep
+    from study import kept_tables as kept
 
     path = tmp_path / "tables.jsonl"
     keep("first", ["a", "b"], [[1, 0.25]], path, "python studies/x.py")

@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from make_models import RECIPES
+from study import measured_card
 
 from exhibit_a.embedded.weights import (
     EMBEDDED,
@@ -129,11 +129,16 @@ def test_the_card_names_the_licences_of_the_data(name):
     assert all(name in licences for name in collections)
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_the_recipe_writes_the_same_licences(name):
+@pytest.mark.parametrize("name", embedded_names())
+def test_a_recipe_writes_the_numbers_into_the_card_and_leaves_its_words(name, tmp_path):
+    (tmp_path / name).mkdir()
     card = (EMBEDDED / name / "README.md").read_text(encoding="utf-8")
-    assert f"* Licences of the data: {RECIPES[name].licences}\n" in card
-    assert f"* Data: {RECIPES[name].data}\n" in card
+    _, *rows = card.partition("\n|---|")[2].partition("\n\n")[0].splitlines()
+    assert rows
+    measured_card(name, rows, tmp_path)
+    assert (tmp_path / name / "README.md").read_text(encoding="utf-8") == card
+    measured_card(name, ["| new |"], tmp_path)
+    assert "---|\n| new |\n\n" in (tmp_path / name / "README.md").read_text(encoding="utf-8")
 
 
 def test_an_unknown_name_lists_the_embedded_ones():

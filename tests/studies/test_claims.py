@@ -4,7 +4,7 @@ import json
 import sys
 from types import SimpleNamespace
 
-import again
+import claims
 import pytest
 from claims import (
     CANNOT,
@@ -20,8 +20,7 @@ from claims import (
     below,
     between,
 )
-from ledger import Ledger, spoken
-from measurements import Measurement, kept
+from study import Ledger, Measurement, kept, parse, spoken
 
 
 def found(name, low, high):
@@ -89,7 +88,7 @@ def test_a_command_names_no_folder_of_this_machine():
 def test_numbers_that_do_not_come_out_again_are_told(capsys):
     stored = {"a": found("a", 0.1, 0.3), "b": found("b", 0.1, 0.3), "c": found("c", 0, 1)}
     new = {"a": found("a", 0.25, 0.5), "b": found("b", 0.4, 0.5)}
-    assert again.compared(stored, new) == 1
+    assert claims.compared(stored, new) == 1
     printed = capsys.readouterr().out
     assert "NOT again: b" in printed
     assert "\nagain: a" in "\n" + printed
@@ -98,20 +97,27 @@ def test_numbers_that_do_not_come_out_again_are_told(capsys):
 
 def test_numbers_without_an_interval_are_judged_by_their_tests():
     name = "largest change of a logit with collapsed heads, float64"
-    assert again.alike(found(name, 2e-15, 2e-15), found(name, 9e-15, 9e-15))
-    assert not again.alike(found(name, 2e-15, 2e-15), found(name, 1e-3, 1e-3))
+    assert claims.alike(found(name, 2e-15, 2e-15), found(name, 9e-15, 9e-15))
+    assert not claims.alike(found(name, 2e-15, 2e-15), found(name, 1e-3, 1e-3))
 
 
 def test_studies_run_one_after_the_other_and_are_not_run_twice(tmp_path, monkeypatch, capsys):
     asked = []
-    monkeypatch.setattr(again, "STUDIES", ("mixing --data SST", "edges --out WORK/edges.jsonl"))
+    monkeypatch.setattr(claims, "STUDIES", ("mixing --data SST", "edges --out WORK/edges.jsonl"))
     study = SimpleNamespace(main=lambda: asked.append(sys.argv))
-    monkeypatch.setattr(again.importlib, "import_module", lambda name: study)
+    monkeypatch.setattr(claims, "import_module", lambda name: study)
     for _ in range(2):
-        command = ["again.py", "--data", str(tmp_path / "data"), "--work", str(tmp_path / "work")]
+        command = [
+            "claims.py",
+            "again",
+            "--data",
+            str(tmp_path / "data"),
+            "--work",
+            str(tmp_path / "work"),
+        ]
         monkeypatch.setattr(sys, "argv", command)
         with pytest.raises(SystemExit) as ended:
-            again.main()
+            claims.main()
         assert ended.value.code == 0
     ledger = ["--ledger", str(tmp_path / "work/claims.jsonl")]
     assert asked == [
@@ -121,15 +127,39 @@ def test_studies_run_one_after_the_other_and_are_not_run_twice(tmp_path, monkeyp
 
 
 def test_a_study_without_its_model_is_left_out(tmp_path):
-    assert again.absent_model("mixing --base sentiment --data SST", tmp_path) is None
+    assert claims.absent_model("mixing --base sentiment --data SST", tmp_path) is None
     study = "causal --base MODELS/small --data DATA"
-    assert again.absent_model(study, tmp_path) == tmp_path / "small"
+    assert claims.absent_model(study, tmp_path) == tmp_path / "small"
     (tmp_path / "small").mkdir()
-    assert again.absent_model(study, tmp_path) is None
+    assert claims.absent_model(study, tmp_path) is None
 
 
 def test_small_samples_never_replace_what_pages_are_made_of():
     keeping = ("mixing", "identifiability", "causal", "tasks")
-    for study in again.STUDIES:
+    for study in claims.STUDIES:
         if study.startswith(keeping):
-            assert again.KEPT in study, study
+            assert claims.KEPT in study, study
+
+
+def test_every_command_that_a_page_or_a_target_names_can_be_given(monkeypatch):
+    """Options of a study that takes hours are tried by nobody else."""
+    named = {claim.command for claim in claims.CLAIMS} | {
+        found.command for found in kept().values()
+    }
+    given = [one.split("studies/")[1].replace(".py", "", 1) for one in named if "studies/" in one]
+    for name, *arguments in (command.split() for command in (*given, *claims.STUDIES)):
+        study = claims.import_module(name)
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *arguments])
+        monkeypatch.setattr(study, "parse", parsed_only)
+        with pytest.raises(ParsedError):
+            study.main()
+        monkeypatch.setattr(study, "parse", parse)
+
+
+class ParsedError(Exception):
+    """A study would begin."""
+
+
+def parsed_only(*asked, **given):
+    parse(*asked, **given)
+    raise ParsedError

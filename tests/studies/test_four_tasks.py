@@ -8,11 +8,10 @@ import collapse
 import edges
 import four_tasks
 import gold
-import identifiability
 import pytest
-import task_heads
+import study
 import torch
-from operations import Layer
+from collapse import Layer
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertForSequenceClassification
@@ -134,7 +133,7 @@ def test_heads_go_in_the_order_of_a_table(sentiment):
         Example("0", "a fine film .", None, "positive"),
         Example("1", "dull .", None, "negative"),
     ]
-    right = task_heads.pruned(sentiment, examples, torch.rand(6, 12), "least")
+    right = four_tasks.pruned(sentiment, examples, torch.rand(6, 12), "least")
     assert right.shape == (11, 2)
     assert right[0].tolist() == [1, 1]
     assert right[-1].sum() == 1  # without any head every text gets the same answer
@@ -142,10 +141,10 @@ def test_heads_go_in_the_order_of_a_table(sentiment):
 
 def test_two_rankings_are_correlated_over_drawn_heads():
     table = torch.rand(72, generator=torch.Generator().manual_seed(0))
-    same = task_heads.correlations(table, 3 * table + 1)
+    same = four_tasks.correlations(table, 3 * table + 1)
     assert_close(same, torch.ones_like(same))
     other = torch.rand(72, generator=torch.Generator().manual_seed(1))
-    values = task_heads.correlations(table, other)
+    values = four_tasks.correlations(table, other)
     assert float(values[0]) == pytest.approx(
         float(torch.corrcoef(torch.stack([table, other]))[0, 1]), abs=1e-5
     )
@@ -157,19 +156,19 @@ def test_each_example_loses_heads_in_its_own_order(sentiment):
         Example("0", "a fine film .", None, "positive"),
         Example("1", "dull .", None, "negative"),
     ]
-    table = task_heads.own_importance(sentiment, examples, "attention")
-    for order in task_heads.ORDERS:
-        right = task_heads.silenced(sentiment, examples, table, order)
+    table = four_tasks.own_importance(sentiment, examples, "attention")
+    for order in four_tasks.ORDERS:
+        right = four_tasks.silenced(sentiment, examples, table, order)
         curve = xa.effectiveness(sentiment, examples, by="attention", order=order)
         assert_close(right.mean(1), curve.accuracy)
-    assert task_heads.own_importance(sentiment, examples, "random").shape == table.shape
+    assert four_tasks.own_importance(sentiment, examples, "random").shape == table.shape
 
 
 def test_a_line_makes_room_for_one_with_the_same_keys(tmp_path):
     file = tmp_path / "lines.jsonl"
     for accuracy in (0.5, 0.75):
-        four_tasks.put(file, {"task": "RTE", "order": "least", "accuracy": accuracy}, "task")
-    four_tasks.put(file, {"task": "MRPC", "order": "least", "accuracy": 1.0}, "task")
+        study.put(file, {"task": "RTE", "order": "least", "accuracy": accuracy}, "task")
+    study.put(file, {"task": "MRPC", "order": "least", "accuracy": 1.0}, "task")
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert [(row["task"], row["accuracy"]) for row in rows] == [("RTE", 0.75), ("MRPC", 1.0)]
 
@@ -190,7 +189,7 @@ def test_a_causal_row_is_determined_while_it_sees_few_tokens():
     subject = xa.load("stories")
     width = subject.anatomy.sites[0].d_head
     text = "Once upon a time there was a little girl named Lily who liked to play outside . " * 4
-    trace = causal.traced(subject, text, width + 4)
+    trace = causal.cut(subject, text, width + 4)
     rows = causal.of_rows(trace)
     assert rows["nullity"].shape == (len(trace.sites), width + 4)
     assert float(rows["nullity"][1:, -1].mean()) >= 4  # as many as it sees beyond the width
@@ -203,8 +202,8 @@ def test_a_causal_row_is_determined_while_it_sees_few_tokens():
 
 def test_numbers_of_a_model_are_kept_part_by_part(tmp_path):
     options = SimpleNamespace(docs=tmp_path, base="/models/some-encoder")
-    identifiability.keep(options, "mixing", {"heads": [0.123456]})
-    identifiability.keep(options, "mixing", {"tokens": {"rate": 1.0}})
+    study.keep(options, "mixing", {"heads": [0.123456]})
+    study.keep(options, "mixing", {"tokens": {"rate": 1.0}})
     kept = json.loads((tmp_path / "mixing-some-encoder.json").read_text())
     assert kept == {"heads": [0.1235], "tokens": {"rate": 1.0}}
-    assert identifiability.figure_name(options, "mixing") == "mixing-some-encoder"
+    assert study.figure_name(options, "mixing") == "mixing-some-encoder"

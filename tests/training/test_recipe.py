@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from bases import Base
-from more_pairs import reversed_pairs, reworded_pairs
+from make_models import Base, reversed_pairs, reworded_pairs
 from support.words import WHOLE as WORDS
 from support.words import word_piece
 from transformers import BertConfig, BertModel

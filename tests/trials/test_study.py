@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tally
-import words
+import verdict_words as tally
+import verdict_words as words
 from planted.kinds import planted
 
 import exhibit_a as xa
