@@ -4,7 +4,7 @@ import json
 
 import pytest
 import transformers as hf
-from support.subjects import opinionated, subject_of, talking
+from support.subjects import subject_of
 from support.words import save_tokenizer
 from support.zoo import ENCODER, FAMILIES
 
@@ -61,9 +61,3 @@ def test_the_answer_is_told_for_pairs_and_for_every_token(capsys, tmp_path):
     ]
     assert "a fine film | dull" in told(capsys, tmp_path, *text).out
     assert "no text was given" in told(capsys, tmp_path, "--pair", "dull").err
-
-
-def test_only_a_language_model_is_asked_about_passages():
-    for subject, asked in ((opinionated(), False), (talking("gpt2"), True)):
-        found = {one.method: one for one in diagnose(subject, length=4).methods}
-        assert found["context_attribution"].applies == asked

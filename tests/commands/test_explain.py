@@ -60,12 +60,6 @@ def test_for_machines_and_for_later(capsys, folder, here):
     assert sorted(file.name for file in here.iterdir()) == ["trial", "trial.svg"]
 
 
-def test_a_pair_of_texts(capsys, folder):
-    code, out, _ = explain(capsys, "a fine film", "--pair", "dull plot", "-m", folder, "--no-html")
-    assert code == 0
-    assert "[SEP] dull plot [SEP]" in " ".join(out.translate({ord(c): None for c in "⁺⁻"}).split())
-
-
 def test_mistakes_get_one_line_and_leave_nothing(capsys, folder, here, tmp_path_factory):
     model = ("--model", folder)
     assert "empty" in refusal(capsys, "explain", " ", *model)
@@ -85,9 +79,3 @@ def test_mistakes_get_one_line_and_leave_nothing(capsys, folder, here, tmp_path_
     plain_tokenizer().save_pretrained(other)
     assert "pair" in refusal(capsys, "explain", "a film", "--pair", "a plot", "--model", other)
     assert list(here.iterdir()) == []
-
-
-def test_a_long_text_can_be_cut(capsys, folder):
-    code, out, _ = explain(capsys, "very " * 100, "-m", folder, "--truncate", "--json", "--no-html")
-    assert code == 0
-    assert len(json.loads(out)["tokens"]) == 64

@@ -99,7 +99,7 @@ def test_files_that_do_not_belong_to_the_run_are_not_read(runs, run):
         shutil.copy(first, first.with_name(f"copy{first.suffix}"))
     (run / "result").mkdir()
     assert silent_differences(run, runs / "tables") == []
-    with pytest.raises(BadRequestError, match="no 'result'; it has dense, examples, heads"):
+    with pytest.raises(BadRequestError, match="dense, examples, heads"):
         corpus.open(run).files("result")
     corpus.open(run).verify()
 
@@ -134,7 +134,7 @@ def test_a_file_that_cannot_be_read_is_not_called_damaged(run, monkeypatch):
         return real(path, *mode, **options)
 
     monkeypatch.setattr(Path, "open", failing)
-    with pytest.raises(ExhibitError, match=r"aggregates\.parquet cannot be read: Input/output err"):
+    with pytest.raises(ExhibitError, match=r"aggregates\.parquet cannot be read"):
         corpus.open(run).summary()
 
 

@@ -136,8 +136,3 @@ def test_a_trial_is_given_each_answer_once(tmp_path):
 def test_a_number_that_only_some_texts_have_is_missing_for_the_others(tmp_path):
     run = corpus.run(speaker("gpt2"), ANSWERS, "attribution_tree", tmp_path / "run")
     assert corpus.open(run.path).to_pandas()["reader"].isna().tolist() == [False, True]
-
-
-def test_no_value_is_a_value(subject, tmp_path):
-    run = corpus.run(subject, ["a film"], "hidden_attribution", tmp_path / "run", probes=None)
-    assert run.card.plan.parameters["probes"] is None

@@ -23,14 +23,6 @@ def test_a_word_of_several_pieces_is_one_word(sentiment):
     assert placed == (~trace.special).nonzero()[:, 0].tolist()
 
 
-def test_both_texts_of_a_pair_have_words():
-    nli = xa.load("nli")
-    trace = xa.capture(nli, "the weather is unbelievably nice", pair="it rains")
-    words = words_of(trace)
-    assert words.names == ("the", "weather", "is", "unbelievably", "nice", "it", "rains")
-    assert not any(trace.special[place] for places in words.places for place in places)
-
-
 def test_without_a_tokenizer_tokens_stand_for_words():
     model = speaker().model
     plain = xa.load(model)

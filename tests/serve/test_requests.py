@@ -92,12 +92,6 @@ def test_a_request_that_can_be_read_in_two_ways_is_refused_and_the_connection_cl
     assert b"\n" not in text.strip()
 
 
-def test_a_fold_is_seen_in_a_request_that_follows_another(port):
-    whole = ["GET / HTTP/1.1", f"Host: 127.0.0.1:{port}"]
-    sent = answer(port, *whole, "", *whole, "X: a", " b")
-    assert statuses(sent) == [200, 400]
-
-
 @pytest.mark.parametrize("headers", [["Content-Length: {}"], ["Transfer-Encoding: chunked"]])
 def test_a_length_that_is_stated_once_is_taken(port, headers):
     asked = json.dumps({"text": "a\n\n b", "model": "tiny"}).encode()
@@ -132,11 +126,6 @@ def test_a_request_line_with_an_address_must_name_this_server(port, target, stat
     line = f"GET {target.format(port=port)} HTTP/1.1"
     sent = answer(port, line, f"Host: 127.0.0.1:{port}", "Connection: close")
     assert statuses(sent) == [status]
-
-
-def test_an_address_of_this_server_does_not_excuse_a_foreign_host_header(port):
-    line = f"GET http://127.0.0.1:{port}/ HTTP/1.1"
-    assert statuses(answer(port, line, "Host: evil.example", "Connection: close")) == [421]
 
 
 def test_of_many_texts_that_come_at_once_only_so_many_are_taken(subject, monkeypatch):

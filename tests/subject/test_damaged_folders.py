@@ -81,12 +81,6 @@ def test_nor_are_they_where_the_head_is_missing_or_left_out(tmp_path, head):
     assert "3 layers" in refusal(tmp_path)
 
 
-def test_nor_are_they_in_training(folder):
-    change(folder, num_hidden_layers=1)
-    with pytest.raises(BadRequestError, match="3 layers"):
-        load_base(folder, ["good", "bad"])
-
-
 def test_weights_beside_the_layers_may_be_left_out(tmp_path):
     """A checkpoint of another kind of head, and what old versions stored."""
     model = FAMILIES["bert"].build()
@@ -162,15 +156,6 @@ def test_an_index_that_names_no_file_is_refused(parted):
     assert "model-00003-of-00007.safetensors" in refusal(parted)
     change(parted, INDEX, weight_map={QUERY: [3]})
     assert "[3]" in refusal(parted)
-
-
-def test_an_index_that_is_not_used_may_be_damaged(folder):
-    (folder / INDEX).write_text("null")
-    assert load(folder).labels
-
-
-def test_the_parts_of_a_sound_index_are_read(parted):
-    assert load(parted).labels
 
 
 @pytest.mark.parametrize(

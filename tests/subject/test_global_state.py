@@ -15,8 +15,6 @@ from transformers.utils import logging
 
 import exhibit_a as xa
 from exhibit_a.embedded.weights import quietly
-from exhibit_a.methods.mixing.folding import side_by_side
-from exhibit_a.numerics.parallel import Together
 from exhibit_a.subject.fused import FUSED
 from exhibit_a.subject.tap import NAME, attend
 
@@ -93,16 +91,6 @@ def crossing(change):
     second.join()
 
 
-def test_threads_leave_no_filter_behind():
-    before = list(warnings.filters)
-
-    def change(wait):
-        side_by_side(lambda row: (wait() and row,), torch.ones(1, 2))
-
-    crossing(change)
-    assert warnings.filters == before
-
-
 def test_threads_leave_the_messages_of_transformers_on():
     level = logging.get_verbosity()
     logging.set_verbosity_info()
@@ -116,24 +104,6 @@ def test_threads_leave_the_messages_of_transformers_on():
         assert logging.get_verbosity() == logging.INFO
     finally:
         logging.set_verbosity(level)
-
-
-def test_a_shared_change_is_made_once_and_undone_once():
-    log = []
-
-    class Change:
-        def __enter__(self):
-            log.append("made")
-
-        def __exit__(self, *problem):
-            log.append("undone")
-
-    together = Together(Change)
-    with together, together:
-        assert log == ["made"]
-    with pytest.raises(ValueError, match="problem"), together:
-        raise ValueError("problem")
-    assert log == ["made", "undone"] * 2
 
 
 def test_our_names_stay_in_the_registry_and_do_no_harm():

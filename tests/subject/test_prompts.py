@@ -7,7 +7,7 @@ import pytest
 import torch
 from support.conversations import TALK, talking_subject
 from support.subjects import subject_of
-from support.words import NUMBERED, marked_tokenizer
+from support.words import marked_tokenizer
 from support.zoo import FAMILIES
 from tokenizers import Tokenizer, models
 from torch.testing import assert_close
@@ -15,7 +15,6 @@ from transformers import PreTrainedTokenizerFast
 
 import exhibit_a as xa
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.subject.prompts import Span
 from exhibit_a.trace.targets import Target, log_odds
 
 PROMPT, ANSWER = "the plot is dull", "but the acting is great"
@@ -29,14 +28,6 @@ def speaker():
 @pytest.fixture(scope="module")
 def trace(speaker):
     return xa.capture(speaker, PROMPT, target_text=ANSWER)
-
-
-def test_prompt_and_answer_are_one_pass(trace):
-    assert trace.tokens == tuple(f"{PROMPT} {ANSWER}".split())
-    assert trace.answer == slice(4, 9)
-    assert trace.spans == (Span("text", "", 0, 4), Span("answer", "", 4, 9))
-    assert (trace.reply.position, trace.reply.text) == (3, ANSWER)
-    assert trace.keeping("keys").reply == trace.reply
 
 
 def test_the_answer_is_the_sum_of_its_tokens(trace):
@@ -92,13 +83,6 @@ def test_prompt_and_answer_do_not_merge():
     assert xa.capture(subject, "c", target_text="abc").tokens == ("c", "ab", "c")
 
 
-def test_special_tokens_stand_once_and_never_between():
-    subject = xa.load(subject_of("llama").model, tokenizer=marked_tokenizer())
-    trace = xa.capture(subject, " ".join(NUMBERED[:3]), target_text="w5")
-    assert trace.tokens == ("[CLS]", "w0", "w1", "w2", "w5")
-    assert trace.spans[0] == Span("text", "", 1, 4)
-
-
 def test_a_model_with_two_stacks_is_asked_for_its_target():
     subject = xa.load(FAMILIES["bart"].build(), tokenizer=marked_tokenizer())
     trace = xa.capture(subject, "w1 w2 w3", target_text="w7 w8")
@@ -141,33 +125,6 @@ def test_pictures_and_adversaries_know_answers(trace):
     assert float(change) == pytest.approx(float(adversary.change[-1]), abs=1e-5)
 
 
-def test_a_trial_is_about_the_answer(speaker):
-    trial = xa.trial(speaker, TALK, probes=2, pictures=False)
-    assert trial.target == "log probability of the answer 'not the plot' (3 tokens)"
-    assert list(trial.answer) == ["'not the plot'"]
-    assert set(trial.skipped) == {"pictures"}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"target_text": " "}, "answer is empty"),
-        ({"target_text": "a", "generate": 2}, "choose one"),
-        ({"generate": 0}, "1 or more"),
-        ({"target_text": "dull " * 80}, "has 84 tokens and the model takes 64"),
-        ({"generate": 61}, "has 65 tokens and the model takes 64"),
-    ],
-)
-def test_what_cannot_be_answered_is_said(speaker, options, message):
-    with pytest.raises(BadRequestError, match=message):
-        xa.capture(speaker, PROMPT, **options)
-
-
-def test_a_trace_without_an_answer_says_so(speaker):
-    with pytest.raises(BadRequestError, match="holds no answer"):
-        xa.choose_target(xa.capture(speaker, PROMPT), "answer")
-
-
 def test_the_command_line_takes_answers_and_messages(speaker, tmp_path, capsys):
     from exhibit_a.commands.main import main
 
@@ -199,3 +156,25 @@ def test_the_command_line_takes_answers_and_messages(speaker, tmp_path, capsys):
         assert code == 2
         assert message in err
         assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target_text": " "}, "empty"),
+        ({"target_text": "a", "generate": 2}, "choose one"),
+        ({"generate": 0}, "1 or more"),
+        ({"target_text": "dull " * 80}, "84 tokens"),
+        ({"generate": 61}, "65 tokens"),
+    ],
+)
+def test_what_cannot_be_answered_is_said(speaker, options, message):
+    with pytest.raises(BadRequestError, match=message):
+        xa.capture(speaker, PROMPT, **options)
+
+
+def test_a_trial_is_about_the_answer(speaker):
+    trial = xa.trial(speaker, TALK, probes=2, pictures=False)
+    assert trial.target == "log probability of the answer 'not the plot' (3 tokens)"
+    assert list(trial.answer) == ["'not the plot'"]
+    assert set(trial.skipped) == {"pictures"}

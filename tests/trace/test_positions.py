@@ -8,22 +8,11 @@ from support.zoo import FAMILIES
 
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture
-from exhibit_a.trace.positions import Positions
 
 
 @pytest.fixture(scope="module")
 def reader():
     return load(FAMILIES["bert"].build(), tokenizer=tokenizer())
-
-
-def test_an_unknown_word_is_not_special(reader):
-    trace = capture(reader, "fine zebra")
-    assert trace.tokens[2] == "[UNK]"
-    assert not trace.special[2]
-
-
-def test_a_mask_that_somebody_wrote_is_not_special(reader):
-    assert capture(reader, "fine [MASK]").special.tolist() == [True, False, False, True]
 
 
 def test_sound_is_named_by_moments_and_none_of_them_is_special():
@@ -48,12 +37,3 @@ def test_padding_is_not_real(reader):
     positions = capture(reader, padded).sequences["encoder"]
     assert positions.tokens[:4] == ("[CLS]", "fine", "film", "[SEP]")
     assert positions.real.tolist() == [True] * 4 + [False] * 2
-
-
-def test_some_positions_keep_their_names_and_marks():
-    special = torch.tensor([True, False, False, True])
-    whole = Positions(("[CLS]", "fine", "film", "[SEP]"), special, ~special)
-    part = whole.part((3, 1))
-    assert part.tokens == ("[SEP]", "fine")
-    assert part.special.tolist() == [True, False]
-    assert part.real.tolist() == [False, True]

@@ -52,20 +52,6 @@ def test_a_pattern_is_the_two_strongest_edges_of_the_strongest_head(everything_c
     assert [one.token for one in found.tokens] == written
 
 
-def test_patterns_come_strongest_first_and_faint_ones_are_counted(everything_counts, monkeypatch):
-    subject, examples = speaker(), some_examples(8)
-    found = find_triggers(subject, examples)
-    sums = [sum(one.scores) for one in found.patterns]
-    assert sums == sorted(sums, reverse=True)
-    assert len(found.by_attention) == 8
-    monkeypatch.setattr(module, "SETTINGS", module.Settings(faint=10.0))
-    none = find_triggers(subject, examples)
-    assert none.patterns == ()
-    assert none.checks["patterns below the threshold"] == len(sums)
-    with pytest.raises(BadRequestError, match="no patterns to attack with"):
-        attack(subject, examples, none)
-
-
 def test_tokens_go_to_the_same_place_of_the_same_segment():
     subject = speaker()
     pair = subject.encode("a fine film", "the plot is dull")
@@ -88,26 +74,6 @@ def test_tokens_go_to_the_same_place_of_the_same_segment():
     )
     assert changed["token_type_ids"].tolist() == [[0] * 6 + [1] * 6]
     assert changed["attention_mask"].sum() == 12
-
-
-def test_tokens_that_meet_stand_side_by_side():
-    subject = speaker()
-    one = subject.encode("a fine film")
-    changed = inserted(subject, one, pattern(("not", 0, 0.5), ("great", 0, 0.5)))
-    assert words_of(subject, changed) == ["[CLS]", "a", "fine", "not", "great", "film", "[SEP]"]
-
-
-def test_a_second_segment_that_is_not_there_becomes_the_last_one():
-    subject = speaker()
-    changed = inserted(subject, subject.encode("a film"), pattern(("not", 1, 0.0)))
-    assert words_of(subject, changed) == ["[CLS]", "not", "a", "film", "[SEP]"]
-
-
-def test_what_grows_too_long_is_cut_inside_its_segment():
-    subject = load(FAMILIES["bert"].build(), tokenizer=tokenizer(model_max_length=6))
-    full = subject.encode("a fine film is", truncate=True)
-    changed = inserted(subject, full, pattern(("not", 0, 0.0)))
-    assert words_of(subject, changed) == ["[CLS]", "not", "a", "fine", "film", "[SEP]"]
 
 
 def test_an_attack_measures_every_class_beside_its_controls(everything_counts, tmp_path):
@@ -157,3 +123,10 @@ def test_what_cannot_be_attacked_is_said(everything_counts):
     model = load(FAMILIES["gpt2"].build(), tokenizer=tokenizer())
     with pytest.raises(NotComputableError, match="give a text classifier"):
         find_triggers(model, examples)
+
+
+def test_tokens_that_meet_stand_side_by_side():
+    subject = speaker()
+    one = subject.encode("a fine film")
+    changed = inserted(subject, one, pattern(("not", 0, 0.5), ("great", 0, 0.5)))
+    assert words_of(subject, changed) == ["[CLS]", "a", "fine", "not", "great", "film", "[SEP]"]
