@@ -10,16 +10,14 @@ from support.zoo import FAMILIES
 from torch.testing import assert_close
 
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.methods.attribution import head_shares
 from exhibit_a.methods.attribution.head_game import HeadGame
 from exhibit_a.methods.attribution.head_orders import coalitions, orders
 from exhibit_a.methods.attribution.head_shares import along_rows
-from exhibit_a.methods.attribution.reliance import reliance, token_scores
+from exhibit_a.methods.attribution.reliance import reliance
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.subject.subject import load
 from exhibit_a.trace import edits
 from exhibit_a.trace.capture import capture
-from exhibit_a.trace.counting import counting_passes
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import chosen_target, margin_of
 
@@ -231,29 +229,6 @@ def test_a_step_is_shared_by_turns_and_a_budget_that_ends_is_undetermined(monkey
     assert max(float(error.amax()) for error in result.standard_error) > 0
 
 
-def test_rows_are_permuted_until_it_is_certain_what_that_does(monkeypatch):
-    repeats, permuted = [], HeadGame.permuted
-
-    def counted(self, some, seed):
-        repeats.extend(some)
-        return permuted(self, some, seed)
-
-    monkeypatch.setattr(HeadGame, "permuted", counted)
-    trace = capture(opinionated(), TEXT)
-    few = reliance(trace, by="path")
-    size = max(abs(few.margin), abs(few.even_margin))
-    moved, error = (few.margin - few.permuted_margin) / size, few.permuted_error / size
-    for line, times in ((moved + 10 * error, 8), (moved, 16)):
-        repeats.clear()
-        monkeypatch.setattr(head_shares, "MOVED", line)
-        result = reliance(trace, by="path")
-        assert repeats == list(range(times))
-        assert result.permuted_error < 2 * few.permuted_error
-    repeats.clear()
-    reliance(trace, by="path", passes=400)  # where passes are counted, there are none to spare
-    assert repeats == list(range(8))
-
-
 def test_bad_requests_have_one_line():
     trace = capture(opinionated(), TEXT)
     with pytest.raises(BadRequestError, match="There is no by 'x'"):
@@ -263,12 +238,3 @@ def test_bad_requests_have_one_line():
     large = planted("random", 7)
     with pytest.raises(NotComputableError, match="at most 12 heads"):
         reliance(capture(large.subject, large.inputs), by="coalitions")
-
-
-def test_scores_of_tokens_take_the_path_alone():
-    trace = small("llama")
-    whole, target = reliance(trace), chosen_target(trace, None)
-    with counting_passes(trace.subject) as spent:
-        scores = token_scores(trace, target)
-    assert_close(scores, whole.token_scores)
-    assert spent.taken()[0] == whole.checks["points"] + 1  # all heads even; none is the answer

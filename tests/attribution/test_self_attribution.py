@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from captum.attr import IntegratedGradients
-from support.subjects import subject_of
-from support.words import tokenizer
+from support.subjects import speaker, subject_of
 from support.zoo import FAMILIES, Family
 from torch.testing import assert_close
 
@@ -87,7 +86,7 @@ def test_several_texts_of_one_length_have_the_scores_of_each_alone(name):
 
 
 def test_several_texts_that_cannot_share_a_replay_have_a_result_each():
-    subject = load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+    subject = speaker()
     traces = [capture(subject, text) for text in ("a fine film", "dull", "the plot is dull")]
     assert_as_alone(traces, target=1)
     assert_as_alone([traces[0], capture(subject, "a fine film", rows=[0])])
@@ -302,3 +301,12 @@ def test_memory_does_not_decide_the_numbers(monkeypatch):
     tight = self_attribution(trace, steps=12)
     for ours, theirs in zip(free.scores, tight.scores, strict=True):
         assert_close(ours, theirs, rtol=1e-4, atol=1e-7)
+
+
+def test_a_head_that_reaches_nothing_gets_nothing():
+    model = FAMILIES["bert"].build()
+    with torch.no_grad():
+        model.bert.encoder.layer[1].attention.output.dense.weight[:, 8:16] = 0
+    scores = self_attribution(capture(load(model), FAMILIES["bert"].inputs())).scores[1]
+    assert (scores[1] == 0).all()
+    assert (scores[[0, 2, 3]].abs().sum((1, 2)) > 0).all()

@@ -1,7 +1,7 @@
 """How long does it take? The bar of a command and the doctor say the same, from one function."""
 
 import pytest
-from support.cases import tiny_subject
+from support.subjects import speaker
 
 import exhibit_a as xa
 from exhibit_a.commands.options import expect
@@ -11,7 +11,7 @@ from exhibit_a.progress import Bar
 
 @pytest.fixture(scope="module")
 def subject():
-    return tiny_subject()
+    return speaker()
 
 
 def recording(*, watched):

@@ -4,21 +4,13 @@ import json
 
 import pytest
 from support.command import refusal, run
-from support.words import plain_tokenizer, save_tokenizer
+from support.words import plain_tokenizer
 from support.zoo import FAMILIES
 
 from exhibit_a.results.store import read
 from exhibit_a.trials.verdict import WORDS
 
 LONG = "the plot is not great but acting saves it . really a very fine film , not dull"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("bert")
-    FAMILIES["bert"].build().save_pretrained(path)
-    save_tokenizer(path)
-    return path
 
 
 @pytest.fixture(autouse=True)
@@ -29,17 +21,6 @@ def here(tmp_path, monkeypatch):
 
 def explain(capsys, *words):
     return run(capsys, "explain", *words)
-
-
-def test_a_screen_and_a_page(capsys, folder, here):
-    code, out, err = explain(capsys, LONG, "--model", folder, "--timing")
-    assert (code, err) == (0, "")
-    assert "verdict: " in out
-    assert "together" in out
-    assert out.endswith("written to report.html\n")
-    page = (here / "report.html").read_text("utf-8")
-    assert page.startswith("<!doctype html>")
-    assert [file.name for file in here.iterdir()] == ["report.html"]
 
 
 def test_for_machines_and_for_later(capsys, folder, here):
@@ -79,3 +60,14 @@ def test_mistakes_get_one_line_and_leave_nothing(capsys, folder, here, tmp_path_
     plain_tokenizer().save_pretrained(other)
     assert "pair" in refusal(capsys, "explain", "a film", "--pair", "a plot", "--model", other)
     assert list(here.iterdir()) == []
+
+
+def test_a_screen_and_a_page(capsys, folder, here):
+    code, out, err = explain(capsys, LONG, "--model", folder, "--timing")
+    assert (code, err) == (0, "")
+    assert "verdict: " in out
+    assert "together" in out
+    assert out.endswith("written to report.html\n")
+    page = (here / "report.html").read_text("utf-8")
+    assert page.startswith("<!doctype html>")
+    assert [file.name for file in here.iterdir()] == ["report.html"]

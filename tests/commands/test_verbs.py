@@ -7,19 +7,11 @@ from importlib.metadata import version
 
 import pytest
 from support.command import refusal, run
-from support.words import plain_tokenizer, save_tokenizer
-from support.zoo import DECODER, FAMILIES, Family
+from support.words import plain_tokenizer
+from support.zoo import DECODER, Family
 
 from exhibit_a.commands.options import load_quietly
 from exhibit_a.results.store import read
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("bert")
-    FAMILIES["bert"].build().save_pretrained(path)
-    save_tokenizer(path)
-    return str(path)
 
 
 def test_the_doctor_speaks_to_machines(capsys, folder):
@@ -30,15 +22,6 @@ def test_the_doctor_speaks_to_machines(capsys, folder):
     assert sum(told["answer"].values()) == pytest.approx(1)
     refused = {m["method"]: m["reason"] for m in told["methods"] if not m["applies"]}
     assert refused == {"context_attribution": "only a language model goes on with a text"}
-
-
-def test_the_doctor_says_why_a_method_does_not_apply(capsys, tmp_path):
-    FAMILIES["llama"].build().save_pretrained(tmp_path)
-    _, out, _ = run(capsys, "doctor", tmp_path, "--json")
-    told = json.loads(out)
-    refused = {m["method"]: m["reason"] for m in told["methods"] if not m["applies"]}
-    assert "no tokenizer" in refused["identifiability_by_length"]
-    assert told["variants"] == ["grouped keys", "causal"]
 
 
 def test_mistakes_get_one_line(capsys, folder, tmp_path):
@@ -87,14 +70,6 @@ def test_effective_attention_from_the_command_line(capsys, folder, tmp_path):
     assert plot.read_text().startswith("<?xml")
 
 
-def test_effective_attention_for_machines(capsys, folder):
-    code, told, _ = run(capsys, "effective", LONG, "--model", folder, "--json")
-    answer = json.loads(told)
-    assert code == 0
-    assert [row["nullity"] for row in answer["rows"]] == [len(answer["tokens"]) - 8] * 3
-    assert answer["checks"]["parity"] == 0
-
-
 @pytest.fixture(scope="module")
 def reviews(tmp_path_factory):
     """Labelled texts; some of each class, none of them twice."""
@@ -113,19 +88,6 @@ def rows_of(capsys, *words):
     code, out, err = run(capsys, *words, "--json")
     assert code == 0, err
     return json.loads(out)["rows"]
-
-
-def test_labels_texts_and_folders_are_printed_as_they_are_written(capsys, folder, tmp_path):
-    data, out = tmp_path / "data.tsv", tmp_path / "[red]:smile:"
-    rows = ["fine great film\t[red]good", "dull dull plot\t[/bold]bad"] * 12
-    data.write_text("\n".join(["sentence\tlabel", *rows]))
-    code, told, _ = run(capsys, "train", folder, data, "--out", out, "--epochs", 1, "--dev", data)
-    assert (code, told) == (0, f"saved in {out}\n")
-    code, told, _ = run(capsys, "doctor", out, "--text", "a [/bold] [red]film")
-    assert code == 0
-    assert "\na [/bold] [red]film\n" in told
-    for word in (out, "answers[/bold]bad,[red]good", "[red]good0."):
-        assert str(word) in "".join(told.split())
 
 
 def test_attribution_and_tree_from_the_command_line(capsys, folder, tmp_path):

@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from support.words import plain_tokenizer, tokenizer
+from support.subjects import speaker
+from support.words import plain_tokenizer
 from support.zoo import FAMILIES, VOCABULARY
 from torch.testing import assert_close
 
 import exhibit_a as xa
 from exhibit_a import corpus
-from exhibit_a.corpus.plan import Window
 from exhibit_a.errors import BadRequestError
-from exhibit_a.examples import Example, Unusable, fingerprint, read_examples, stream_examples
+from exhibit_a.examples import Example, fingerprint, read_examples, stream_examples
 from exhibit_a.methods.heads.importance import MEASURES, importance_by_example
 from exhibit_a.trace.answers import NOTHING, gold_of_replies
 from exhibit_a.trace.edits import drop_heads
@@ -61,14 +61,6 @@ def test_answers_are_read_from_files_and_are_part_of_an_example(tmp_path):
     assert len({fingerprint(one) for one in (ASKED[0], other, replace(other, answer=None))}) == 3
     same = [{"text": "a", "answer": " b"}, {"text": "a", "answer": " c"}]
     assert len({example.id.partition("-")[0] for example in stream_examples(same)}) == 2
-
-
-def test_a_window_is_unpacked_as_it_was_and_its_digest_knows_the_answer():
-    plain = Window(0, 0, (Example("a", "fine", None, "1"),), (Unusable("row 2", "is empty"),))
-    given = Window(0, 0, (ASKED[0],))
-    assert given.digest != Window(0, 0, (replace(ASKED[0], answer=None),)).digest
-    for window in (plain, given):
-        assert Window.unpacked(window.packed()) == window
 
 
 def test_gold_answers_of_different_lengths_stand_side_by_side(talker):
@@ -151,7 +143,7 @@ def test_heads_are_weighed_by_answers(talker, by):
 
 
 def test_other_models_leave_the_answer_alone(tmp_path):
-    reader = xa.load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+    reader = speaker()
     plain = [replace(example, answer=None) for example in ASKED]
     runs = [
         corpus.run(reader, examples, "effective_attention", tmp_path / str(number))

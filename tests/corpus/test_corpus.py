@@ -1,19 +1,19 @@
 """Many texts: the same numbers as one by one, whole or not at all, and one line for mistakes."""
 
-import ctypes
 import itertools
 import json
 import os
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from support.command import run
 from support.corpora import contents, examples, save_model, save_texts, sentences
-from support.words import plain_tokenizer, tokenizer
+from support.subjects import speaker
+from support.words import plain_tokenizer
 from support.zoo import FAMILIES
 
 from exhibit_a import corpus
@@ -27,7 +27,6 @@ from exhibit_a.corpus.work import (
     Shard,
     files_of,
     receipt_of,
-    return_memory,
 )
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.examples import Example
@@ -45,7 +44,7 @@ SMALL = {"window": 8, "tokens": 64}
 
 @pytest.fixture(scope="module")
 def subject():
-    return load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+    return speaker()
 
 
 @pytest.fixture(scope="module")
@@ -362,15 +361,9 @@ def test_only_what_is_too_long_is_treated_as_too_long(tmp_path, too_long):
 
 
 def test_the_command_line_runs_resumes_sums_up_and_compares(tmp_path, capsys):
-    from exhibit_a.commands.main import main
-
     model, data = save_model(tmp_path / "model"), save_texts(tmp_path / "texts.tsv", 20)
 
-    def outcome(*words):
-        with pytest.raises(SystemExit) as left:
-            main(["corpus", *map(str, words)])
-        return left.value.code, *capsys.readouterr()
-
+    outcome = partial(run, capsys, "corpus")
     code, out, _ = outcome("run", data, "--model", model, "--out", tmp_path / "a", "--window", 8)
     assert code == 0
     assert "examples: 20" in " ".join(out.split())
@@ -406,19 +399,6 @@ def test_help_does_not_wait_for_heavy_libraries():
     heavy = ("torch", "pyarrow", "duckdb", "pandas", "ray")
     look = f"print([m for m in {heavy} if m in sys.modules])"
     assert started(f"from exhibit_a.commands import main as cli; {look}").stdout.strip() == "[]"
-
-
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="another C library")
-def test_holes_in_memory_are_given_back():
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-    pieces = [bytearray(100_000) for _ in range(2000)]
-    del pieces[::2]
-    before = resident()
-    return_memory()
-    assert before - resident() > 50e6
-    assert len(pieces) == 1000  # in use until here
 
 
 def test_a_slow_writer_does_not_fill_the_memory(subject, tmp_path):

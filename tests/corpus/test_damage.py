@@ -138,24 +138,6 @@ def test_a_file_that_cannot_be_read_is_not_called_damaged(run, monkeypatch):
         corpus.open(run).summary()
 
 
-def test_maps_that_were_given_away_can_be_changed(run):
-    opened = corpus.open(run)
-    maps = opened.dense(1)
-    wanted = {name: tensor.clone() for name, tensor in maps.items()}
-    for tensor in maps.values():
-        tensor.zero_()
-    assert all(tensor.equal(wanted[name]) for name, tensor in opened.dense(1).items())
-    assert opened.dense(2).keys() == wanted.keys()
-
-
-def test_the_rows_of_a_table_can_be_chosen(run):
-    opened = corpus.open(run)
-    chosen = opened.to_pandas("heads", columns=["head", "rank"], filters=[("head", "=", 1)])
-    assert list(chosen) == ["head", "rank"]
-    every = opened.to_pandas("heads")
-    assert chosen["rank"].tolist() == every[every["head"] == 1]["rank"].tolist()
-
-
 def test_a_shard_that_is_damaged_before_the_end_does_not_enter_the_aggregates(run, monkeypatch):
     folder = Folder(run)
     done = list(folder.complete())

@@ -149,3 +149,22 @@ def test_wrong_requests_are_told_what_exists():
         faithfulness(subject, [FOUR], attribution=lambda trace, target: torch.zeros(2))
     with pytest.raises(NotComputableError, match="hidden states"):
         faithfulness(talking("clip-text"), [FOUR], attribution="raw")
+
+
+def from_behind(trace, target):
+    return torch.arange(len(trace.tokens)).float()
+
+
+def test_reversing_the_ranking_swaps_the_curves():
+    ways = {"forth": by_place, "back": from_behind}
+    found = faithfulness(opinionated(), [TEN], attribution=ways)
+    tenths = [FRACTIONS.index(step / 10) for step in range(11)]
+    forth, back = found.deletion["forth"][0, tenths], found.insertion["back"][0, tenths]
+    assert_close(forth.flip(0), back)
+
+
+def test_occlusion_is_its_own_leave_one_out():
+    found = faithfulness(opinionated(), sentences(4), attribution=["occlusion", "raw"])
+    place = METRICS.index("leave_one_out")
+    assert_close(found.mean[0, place], torch.tensor(1.0))
+    assert found.mean[1, place] < 1

@@ -7,21 +7,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.corpora import numbered_sentences as sentences
-from support.subjects import opinionated, subject_of, talking
+from support.subjects import opinionated, talking
 from support.words import plain_tokenizer
-from support.zoo import FAMILIES
 from torch.testing import assert_close
 
 import exhibit_a as xa
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.methods.explanation import permutation, shuffling
+from exhibit_a.methods.explanation import shuffling
 from exhibit_a.methods.explanation.permutation import permutation_test
-from exhibit_a.methods.explanation.shuffling import shuffled
+from exhibit_a.methods.explanation.shuffling import shuffled, uniform
 from exhibit_a.numerics.distances import farthest_divergence, jensen_shannon
 from exhibit_a.numerics.intervals import bootstrap_interval, sign_flip_p_value
-from exhibit_a.subject.tap import Tap
-from exhibit_a.trace.capture import capture
-from exhibit_a.trace.replay import replay
 
 
 @st.composite
@@ -81,37 +77,6 @@ def test_only_visible_weights_are_exchanged(visible):
 def _attention(visible):
     scores = torch.randn(2, 3, 5, 5, generator=torch.Generator().manual_seed(0))
     return (scores if visible is None else scores.masked_fill(~visible, -torch.inf)).softmax(-1)
-
-
-class _MoveKeysAndValues(Tap):
-    def __init__(self, order):
-        self.order = order
-
-    def scoring(self, site, query, key):
-        return query, key[:, :, self.order]
-
-    def values(self, site, value):
-        return value[:, :, self.order]
-
-
-@pytest.mark.parametrize("name", ["bert", "distilbert", "albert", "vit"])
-def test_permuting_keys_and_values_together_changes_nothing(name):
-    trace = capture(subject_of(name), FAMILIES[name].inputs())
-    order = torch.randperm(trace.attention[0].shape[-1], generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        moved = replay(trace, _MoveKeysAndValues(order), start=0).logits
-    assert_close(moved, trace.output.logits, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize(("what", "scope"), [("attention", "row"), ("keys", "global")])
-def test_the_batch_leaves_no_mark(what, scope, monkeypatch):
-    subject, data = opinionated(), sentences(5)
-    together = permutation_test(subject, data, what=what, scope=scope, repeats=2)
-    monkeypatch.setattr(permutation, "TOKENS", 1)
-    monkeypatch.setattr(shuffling, "TOKENS", 1)
-    alone = permutation_test(subject, data, what=what, scope=scope, repeats=2)
-    assert_close(together.change, alone.change, rtol=1e-4, atol=1e-5)
-    assert torch.equal(together.flipped, alone.flipped)
 
 
 def test_accuracy_drop_and_p_value_are_those_of_the_answers():
@@ -178,3 +143,18 @@ def test_a_classifier_that_looks_once_is_shuffled_in_its_one_row():
         model.answering[0].attention.energy.weight.zero_()  # an even row has no order
     even = xa.permutation_test(subject, texts, repeats=4)
     assert_close(even.change, torch.zeros_like(even.change), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("visible", [None, CAUSAL, WINDOW])
+def test_the_identity_permutation_changes_nothing(visible):
+    probs = _attention(visible)
+    seen = None if visible is None else visible[None, None]
+    same = shuffled(probs, seen, torch.linspace(0, 0.9, 5).reshape(1, 1, 1, 5))
+    assert_close(same, probs, rtol=0, atol=0)
+
+
+def test_a_uniform_row_cannot_be_shuffled():
+    flat = uniform(_attention(CAUSAL), CAUSAL[None, None])
+    draw = torch.rand(flat.shape, generator=torch.Generator().manual_seed(1))
+    assert_close(shuffled(flat, CAUSAL[None, None], draw), flat, rtol=0, atol=1e-7)
+    assert_close(flat.sum(-1), torch.ones_like(flat[..., 0]))

@@ -132,6 +132,6 @@ def test_what_cannot_be_asked_is_said():
         head_importance(speaker(), some_examples(3), by="beauty")
     with pytest.raises(BadRequestError, match="limit of 0"):
         head_importance(speaker(), some_examples(3), limit=0)
-    model = load(FAMILIES["gpt2"].build(), tokenizer=tokenizer())
+    model = speaker("gpt2")
     with pytest.raises(BadRequestError, match="answer="):
         head_importance(model, some_examples(3))

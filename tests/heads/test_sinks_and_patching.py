@@ -124,3 +124,11 @@ def test_patching_is_what_one_head_at_a_time_does(trace, speaker):
 def test_prompts_of_another_length_are_refused(trace):
     with pytest.raises(BadRequestError, match="of one length only"):
         xa.head_patching(trace, counterfactual="the plot is very dull")
+
+
+def test_a_small_difference_is_patched_to_first_order(trace):
+    values = tuple(rows * 1.001 for rows in trace.at_sites["values"])
+    nearby = replace(trace, at_sites={**trace.at_sites, "values": values})
+    result = xa.head_patching(trace, counterfactual=nearby, verify=99)
+    for effect, patched in zip(result.effects, result.patched, strict=True):
+        assert_close(effect, patched, rtol=0.02, atol=2e-5)

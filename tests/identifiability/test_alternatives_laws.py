@@ -112,3 +112,12 @@ def test_copies_of_a_token_can_take_all_of_their_common_weight():
     assert_close(explored.low[others], row[others], rtol=0, atol=1e-9)
     assert_close(explored.high[others], row[others], rtol=0, atol=1e-9)
     assert explored.distance == pytest.approx(max(float(row[1]), float(row[4])))
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_the_scale_of_the_values_does_not_matter(scale):
+    row, values = a_row(16, 4, 4)
+    plain = polytope(row, values, samples=2, generator=seeded(4))
+    scaled = polytope(row, values * scale, samples=2, generator=seeded(4))
+    assert_close(scaled.low, plain.low, rtol=0, atol=1e-7)
+    assert_close(scaled.high, plain.high, rtol=0, atol=1e-7)

@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from support.subjects import subject_of
-from support.words import tokenizer
-from support.zoo import FAMILIES, REFUSED
+from support.subjects import speaker, subject_of
+from support.zoo import FAMILIES
 from torch.testing import assert_close
 from transformers.pytorch_utils import Conv1D
 
@@ -128,14 +127,8 @@ def test_a_rank_deficient_projection_shows_less():
     assert_close(result.effective[0][0].double(), expected, rtol=0, atol=1e-5)
 
 
-def test_a_model_without_a_found_projection_says_so():
-    subject = load(REFUSED["gated"].build())
-    result = effective_attention(capture(subject, long_inputs("llama")))
-    assert "not found at sites [0, 1, 2]" in result.checks["output projection"]
-
-
 def test_weight_on_special_tokens_is_counted_before_and_after():
-    subject = load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+    subject = speaker()
     trace = capture(subject, "the plot is not great but acting saves it . really a very fine film")
     result = effective_attention(trace)
     by_hand = result.raw[0][:, :, trace.special].sum(-1).mean(-1)
@@ -160,7 +153,7 @@ def test_mistakes_list_what_there_is():
         alternative_attention(trace, site=0, head=0, query=LENGTH)
     with pytest.raises(BadRequestError, match="sample"):
         alternative_attention(trace, site=0, head=0, samples=0)
-    words = load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+    words = speaker()
     with pytest.raises(BadRequestError, match="3 tokens"):
         identifiability_by_length(words, "film")
 
@@ -203,7 +196,7 @@ def test_each_demand_leaves_less_freedom(trace):
 
 
 def test_attention_is_identifiable_up_to_the_width_of_the_heads():
-    subject = load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+    subject = speaker()
     text = " ".join(["the plot is not great but acting saves it . really a very fine film"] * 3)
     result = identifiability_by_length(subject, text)
     assert {8, 9} <= set(result.lengths)
@@ -251,14 +244,6 @@ def test_several_texts_of_one_length_have_the_numbers_of_each_alone(name, length
         ):  # fmt: skip
             for ours, theirs in zip(getattr(found, field), getattr(expected, field), strict=True):
                 assert_close(ours, theirs, rtol=1e-3, atol=1e-4, msg=field)
-
-
-def test_several_texts_of_other_lengths_have_a_result_each():
-    subject = load(FAMILIES["bert"].build(), tokenizer=tokenizer())
-    traces = [capture(subject, text) for text in ("a fine film", "dull")]
-    for found, trace in zip(effective_attention(traces), traces, strict=True):
-        assert found.tokens == trace.tokens
-        assert_close(found.effective, effective_attention(trace).effective)
 
 
 def test_verdicts_follow_the_visible_keys():

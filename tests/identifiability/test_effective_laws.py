@@ -395,3 +395,34 @@ def test_rows_that_see_nothing_are_nothing():
     assert not projection.effective[:, :2].any()
     assert not lost.null_fraction[:, :2].any()
     assert projection.rank[:, :2].unique().tolist() == [0]
+
+
+def test_more_keys_than_dimensions_are_never_identifiable_however_borderline_the_rank():
+    generator, visible = seeded(10), mask("all", 12)
+    values = torch.randn(1, 12, 3, generator=generator) * torch.tensor([1.0, 1.0, 1e-6])
+    projection = project(attention_over(visible, 1, generator, torch.float32), values, visible)
+    assert bool(projection.borderline.all())
+    assert bool(projection.unidentifiable.all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_exactly_and_judged_as_single(dtype):
+    generator, visible = seeded(11), mask("causal", 150)
+    values = torch.randn(1, 150, 8, generator=generator).to(dtype)
+    attention = attention_over(visible, 1, generator, torch.float32).to(dtype)
+    projection = project(attention, values, visible)
+    expected, rank = row_by_row(attention, values, visible, eps=SINGLE)
+    assert torch.equal(projection.rank, rank)
+    assert projection.rtol[-1] == pytest.approx(150 * SINGLE)
+    assert projection.effective.dtype is torch.float32
+    assert_close(projection.effective.double(), expected, rtol=0, atol=1e-6)
+
+
+def test_cross_attention_has_more_queries_than_keys_or_fewer():
+    generator = seeded(22)
+    for queries, keys in ((4, 20), (20, 4)):
+        visible = mask("padded", queries, keys)
+        values = torch.randn(2, keys, 3, generator=generator, dtype=torch.float64)
+        attention = attention_over(visible, 2, generator)
+        expected, _ = row_by_row(attention, values, visible)
+        assert_close(project(attention, values, visible).effective, expected, rtol=0, atol=1e-12)

@@ -182,3 +182,15 @@ def test_without_keys_the_last_demand_is_left_open():
 
 
 # The two ways of joining heads, as tensors (Bhardwaj et al., 2021).
+
+
+@law
+@given(sizes, st.integers(0, 2**31), st.booleans())
+def test_a_further_demand_never_leaves_more(size, seed, repeated):
+    n = size[0]
+    (_, values, _, _), freedom = counted(size, seed, repeated)
+    assert bool((freedom.same_output >= freedom.same_sum).all())
+    assert bool((freedom.same_sum >= freedom.not_negative).all())
+    assert bool((freedom.not_negative >= freedom.generated).all())
+    rank = torch.linalg.matrix_rank(torch.cat([values, torch.ones(1, n, 1)], -1), rtol=1e-10)
+    assert_close(freedom.same_sum, (n - rank).expand(1, n), check_dtype=False)

@@ -59,3 +59,13 @@ def test_a_move_is_visible_unless_it_is_unseen(kind):
     for sizes in ((9, 16, 16), (40, 16, 16), (40, 24, 8)):
         moves = key_moves(*layer(kind, *sizes), tolerance_for(torch.float32, max(sizes[1:])))
         assert torch.equal(moves.visibility > 0, moves.unseen == 0)
+
+
+@pytest.mark.parametrize("distinct", [1, 2, 3])
+@pytest.mark.parametrize(("keys", "width"), [(5, 4), (7, 16), (24, 8)])
+def test_equal_values_show_no_move_between_them(keys, width, distinct):
+    """Moves keep the sum of a row, so that k different values show k - 1 of them."""
+    weights, seen, value, key = layer("flat", keys, width, 8)
+    value = value[:, torch.arange(keys) % distinct]
+    moves = key_moves(weights, seen, value, key, tolerance_for(torch.float32, max(width, 8)))
+    assert torch.equal(moves.reach - moves.unseen, torch.full_like(moves.reach, distinct - 1))

@@ -1,5 +1,6 @@
 """Ranks are those of a singular value decomposition of every key set, and shortcuts never lie."""
 
+import pytest
 import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from exhibit_a.methods.identifiability.ranks import (
     Tolerance,
     key_sets,
     ranks,
+    singular_values,
     surely_independent,
     tolerance_for,
 )
@@ -100,3 +102,21 @@ def test_every_key_set_has_the_rank_of_its_own_decomposition(seed, kind, n, widt
                 assert torch.equal(counts[head, index], expected)
     largest = sets.member[int(sets.size.argmax())]
     assert_close(counted.spectrum, torch.linalg.svdvals(values[:, largest]), rtol=1e-5, atol=1e-7)
+
+
+def test_dependent_values_never_get_a_yes():
+    generator = seeded(1)
+    values = torch.randn(3, 8, 12, generator=generator, dtype=torch.float64)
+    values[1, 5] = values[1, 2]  # a repeated token
+    values[2, 7] = values[2, :7].mean(0)
+    tolerance = tolerance_for(SINGLE, 12)
+    assert surely_independent(values, tolerance).tolist() == [True, False, False]
+    assert surely_independent(values.float(), tolerance).tolist() == [True, False, False]
+    assert not surely_independent(torch.zeros(4, 12), tolerance)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4), (2, 6, 3), (0, 3)])
+@pytest.mark.parametrize("finest", [1e-12, 1e-5])
+def test_singular_values_are_those_of_torch(shape, finest):
+    matrix = torch.randn(shape, generator=seeded(3), dtype=torch.float64)
+    assert_close(singular_values(matrix, finest), torch.linalg.svdvals(matrix), rtol=1e-6, atol=0)

@@ -178,20 +178,6 @@ def test_a_bad_method_is_one_line_with_its_name(function, message):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("maps", "message"),
-    [
-        (lambda trace: trace.attention[:2], "each site"),
-        (lambda trace: [m * torch.inf for m in trace.attention], "not numbers"),
-        (lambda trace: 3, "no shape"),
-    ],
-)
-def test_bad_maps_are_one_line_with_their_name(maps, message):
-    xa.register(maps, name="bad_maps", gives="maps")
-    with pytest.raises(BadRequestError, match=f"'bad_maps'.*{message}"):
-        result_of("bad_maps", xa.capture(xa.load("sentiment"), TEXT))
-
-
 def test_workers_do_not_know_a_method_of_this_session(tmp_path):
     xa.register(lambda trace: torch.ones(len(trace.tokens)), name="here_only")
     with pytest.raises(BadRequestError, match="here_only"):
@@ -236,3 +222,17 @@ def test_the_doctor_counts_passes_as_they_are(name):
     subject = xa.load("sentiment")
     promised = method.cost.counted(len(subject.anatomy.layers), passes.tokens)
     assert promised / 2 <= passes.forwards <= 2 * promised, (promised, passes)
+
+
+@pytest.mark.parametrize(
+    ("maps", "message"),
+    [
+        (lambda trace: trace.attention[:2], "each site"),
+        (lambda trace: [m * torch.inf for m in trace.attention], "not numbers"),
+        (lambda trace: 3, "no shape"),
+    ],
+)
+def test_bad_maps_are_one_line_with_their_name(maps, message):
+    xa.register(maps, name="bad_maps", gives="maps")
+    with pytest.raises(BadRequestError, match=f"'bad_maps'.*{message}"):
+        result_of("bad_maps", xa.capture(xa.load("sentiment"), TEXT))

@@ -3,44 +3,24 @@
 import pytest
 import torch
 from scipy import stats
+from support.jacobians import run_from
 from support.subjects import averaging_only, precise
 from torch.testing import assert_close
 
 from exhibit_a.methods.mixing.head_mixing import agreement, head_mixing
-from exhibit_a.subject.guard import frozen_eval, wrap_forward
 from exhibit_a.subject.tap import Tap
 
 
 def contexts_from(trace, source, site):
     """x -> what the heads of a site averaged, by running the model with x as its input."""
-    model = trace.subject.model
-    first = next(i for i, layer in enumerate(trace.layers) if layer.stack == source)
 
     class Watch(Tap):
         def result(self, call, context):
             if call.site == site:
                 self.seen = context[0]
 
-    def run(x):
-        watch, calls = Watch(), []
-
-        def wrap(forward):
-            def layer(hidden, *args, **kwargs):
-                calls.append(0)
-                return forward(x if len(calls) == first + 1 else hidden, *args, **kwargs)
-
-            return layer
-
-        modules = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
-        with (
-            frozen_eval(model),
-            trace.subject.tapping(watch),
-            wrap_forward([*modules.values()], wrap),
-        ):
-            model(**trace.inputs)
-        return watch.seen
-
-    return run
+    watch = Watch()
+    return run_from(trace, source, lambda _: watch.seen, watch)
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "t5", "vit"])

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from support.jacobians import run_from
 from support.subjects import averaging_only, precise, subject_of, trace_of
 from support.zoo import FAMILIES
 from torch import nn
@@ -13,11 +14,8 @@ from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.mixing import pushforward as tangents
 from exhibit_a.methods.mixing.hidden_attribution import by_distance, hidden_attribution
 from exhibit_a.methods.mixing.pushforward import orthonormal, push_to_heads, push_to_layers
-from exhibit_a.subject.guard import frozen_eval, wrap_forward
 from exhibit_a.subject.subject import load
-from exhibit_a.subject.tap import Tap
 from exhibit_a.trace.capture import capture
-from exhibit_a.trace.passes import hidden_of_output
 
 EXAMINED = [
     ("bert", "encoder", "encoder"),
@@ -44,32 +42,8 @@ def exact(name):
 
 def states_from(trace, source, stack):
     """x -> the outputs of every layer of a stack, by running the model with x as its input."""
-    model = trace.subject.model
-    first = next(i for i, layer in enumerate(trace.layers) if layer.stack == source)
-
-    def run(x):
-        seen = []
-
-        def wrap(forward):
-            def layer(hidden, *args, **kwargs):
-                output = forward(x if len(seen) == first else hidden, *args, **kwargs)
-                seen.append(hidden_of_output(output))
-                return output
-
-            return layer
-
-        modules = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
-        with (
-            frozen_eval(model),
-            trace.subject.tapping(Tap()),
-            wrap_forward([*modules.values()], wrap),
-        ):
-            model(**trace.inputs)
-        return torch.stack(
-            [s[0] for s, la in zip(seen, trace.layers, strict=True) if la.stack == stack]
-        )
-
-    return run
+    places = [i for i, layer in enumerate(trace.layers) if layer.stack == stack]
+    return run_from(trace, source, lambda seen: torch.stack([seen[i][0] for i in places]))
 
 
 def blocks_by_definition(trace, source, stack):
@@ -251,3 +225,8 @@ def test_every_family_can_be_pushed_forward(name):
     for push in pushes(capture(subject, inputs)):
         assert push.checks["parity"] <= subject.anatomy.tolerance
         assert push.checks["adjoint_gap"] < 2e-5 or name in ROUGH
+
+
+def test_the_encoder_does_not_depend_on_the_decoder():
+    with pytest.raises(NotComputableError, match="depends on these tokens"):
+        hidden_attribution(trace_of("t5"), stack="encoder", source="decoder")

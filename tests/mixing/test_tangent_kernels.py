@@ -126,3 +126,12 @@ def test_masked_scores_get_no_weight_and_no_derivative():
     assert torch.equal(output.detach(), value)
     assert_close(change, derivative, rtol=1e-9, atol=1e-12)
     assert not change.triu(1).any()
+
+
+@pytest.mark.parametrize("name", [*ACTIVATIONS])
+def test_gradients_are_those_of_finite_differences(name):
+    kernel, step = ACTIVATIONS[name], 1e-6
+    point = drawn(40, seed=7) * 3
+    gradient = (kernel(point + step) - kernel(point - step)) / (2 * step)
+    output, entry = tangent_of(kernel, point)
+    assert_close(pushed(output, entry, torch.ones(40).double()), gradient, rtol=1e-6, atol=1e-8)

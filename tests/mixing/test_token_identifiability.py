@@ -240,3 +240,14 @@ def test_too_little_or_unreadable_data_is_refused():
         token_identifiability(
             subject_of("electra"), sentences(60), maps=["identity"], candidates="vocab"
         )
+
+
+CHANCE = torch.Generator().manual_seed(0)
+
+
+def test_learned_maps_do_not_care_how_the_hidden_space_is_turned():
+    hidden, wanted = rows()
+    turn = torch.linalg.qr(torch.randn(6, 6, generator=CHANCE, dtype=torch.float64))[0]
+    plain, turned = moments(hidden, wanted), moments(hidden @ turn, wanted)
+    a, b = ridge(plain, plain), ridge(turned, turned)
+    assert_close(a(hidden.float()), b((hidden @ turn).float()), rtol=1e-4, atol=1e-4)

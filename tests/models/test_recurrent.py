@@ -93,3 +93,14 @@ def test_the_scores_of_the_classifier_are_linear_in_its_attention(attention):
         logits = replay(trace, edits.replace(0, other)).logits[0]
     by_hand = model.classifier(other[0, 0] @ trace.hidden_of("encoder")[-1])
     assert_close(logits, by_hand)
+
+
+def test_an_edited_row_moves_every_state_after_it_and_none_before():
+    trace = capture(load(FAMILIES["additive"].build()), FAMILIES["additive"].inputs())
+    other = trace.attention[0].clone()
+    other[0, 2] = other[0, 2].flip(0)
+    with torch.no_grad():
+        moved = replay(trace, edits.replace(0, other)).logits[0]
+    gap = (moved - trace.output.logits[0]).abs().amax(-1)
+    assert (gap[:2] == 0).all()
+    assert (gap[2:] > 0).all()

@@ -108,3 +108,17 @@ def test_no_more_sums_are_held_than_allowed_and_the_integral_is_the_same():
         assert held > 2 or most <= held + 3
     torch.testing.assert_close(paths[2].integral, paths[1024].integral, rtol=0.01, atol=0)
     assert paths[2].points <= paths[1024].points + 20
+
+
+def test_points_never_exceed_the_budget():
+    for budget in (5, 14, 15, 40, 96):
+        assert walk(rise(0.4, 1e-3), limits=Limits(budget=budget)).points <= budget
+
+
+def test_panels_cover_the_path_once():
+    path = walk(rise(0.4, 1e-2))
+    assert path.panels[0].start == 0
+    assert path.panels[-1].stop == 1
+    for before, after in zip(path.panels, path.panels[1:], strict=False):
+        assert before.stop == pytest.approx(after.start)
+    assert sum(panel.change for panel in path.panels) == pytest.approx(path.change)

@@ -149,29 +149,6 @@ def test_the_map_shown_is_that_of_the_head_with_most_attribution():
             result.plot(**options)
 
 
-def test_shares_that_are_like_chance_are_not_painted():
-    reliance = long_trial(12).reliance
-    heads = tuple(torch.tensor([0.5, -0.5, 0.015, 0.0]) for _ in reliance.heads)  # 0.01 by chance
-    result = changed(reliance, heads=heads)
-    share, alone = (axes.images[0].get_array() for axes in result.plot().axes[:2])
-    scale = result.size
-    assert np.allclose(share, [[0.5 / scale, -0.5 / scale, 0, 0]] * 2)
-    assert np.allclose(alone, 0.01 / scale)
-
-
-def test_labels_replace_tokens():
-    result = long_trial(12).attribution
-    names = [f"name{place}" for place in range(12)]
-    for given in (names, {"encoder": names}):
-        figure = result.plot(tokens=given)
-        for labels in (figure.axes[0].get_xticklabels(), figure.axes[0].get_yticklabels()):
-            assert [label.get_text() for label in labels] == names
-    with pytest.raises(BadRequestError, match="2 labels"):
-        result.plot(tokens=["a", "b"])
-    with pytest.raises(BadRequestError, match="words"):
-        result.plot(tokens="letters")
-
-
 def test_tokens_are_no_commands():
     tokens = ("$x$", "$$", "\n", "a" * 50, r"\frac", "_^")
     result = TokenAttribution(
@@ -180,16 +157,6 @@ def test_tokens_are_no_commands():
     drawing = saved(result.plot(), "svg").decode()
     for words in ("$x$", "$$", "·", "a" * 19 + "…", r"\frac", "_^", "token $a$"):
         assert re.search(rf"<text[^>]*>[^<]*{re.escape(words)}</text>", drawing), words
-
-
-def test_a_colour_map_of_the_caller_is_used():
-    trial = long_trial(12)
-    image = trial.attribution.plot(cmap="PuOr").axes[0].images[0]
-    assert image.get_cmap().name == "PuOr"
-    bars = of_tokens(12)[-1].plot(cmap="PuOr").axes[0].patches
-    assert bars[0].get_facecolor() == pytest.approx(matplotlib.colormaps["PuOr"](0.15), abs=0.01)
-    with pytest.raises(BadRequestError, match="no colour map 'mud'"):
-        trial.attribution.plot(cmap="mud")
 
 
 def test_scales_are_readable_in_grey():
@@ -224,3 +191,26 @@ def test_several_curves_share_a_figure():
     figure = plot_curves([curve, curve], figsize=(5, 4))
     assert figure.get_size_inches().tolist() == [5, 4]
     assert len(figure.axes[0].lines) == 2
+
+
+def test_labels_replace_tokens():
+    result = long_trial(12).attribution
+    names = [f"name{place}" for place in range(12)]
+    for given in (names, {"encoder": names}):
+        figure = result.plot(tokens=given)
+        for labels in (figure.axes[0].get_xticklabels(), figure.axes[0].get_yticklabels()):
+            assert [label.get_text() for label in labels] == names
+    with pytest.raises(BadRequestError, match="2 labels"):
+        result.plot(tokens=["a", "b"])
+    with pytest.raises(BadRequestError, match="words"):
+        result.plot(tokens="letters")
+
+
+def test_a_colour_map_of_the_caller_is_used():
+    trial = long_trial(12)
+    image = trial.attribution.plot(cmap="PuOr").axes[0].images[0]
+    assert image.get_cmap().name == "PuOr"
+    bars = of_tokens(12)[-1].plot(cmap="PuOr").axes[0].patches
+    assert bars[0].get_facecolor() == pytest.approx(matplotlib.colormaps["PuOr"](0.15), abs=0.01)
+    with pytest.raises(BadRequestError, match="no colour map 'mud'"):
+        trial.attribution.plot(cmap="mud")

@@ -15,12 +15,12 @@ import pytest
 import torch
 from support.cases import large_trial
 from support.chromium import visit
+from support.results import every_result
 
 import exhibit_a as xa
 from exhibit_a.report.html import page, script
 from exhibit_a.report.sentences import carriers_sentence, reliance_sentences
 from exhibit_a.report.view import view
-from exhibit_a.subject.provenance import Provenance
 
 ROOT = Path(__file__).parents[2]
 SWITCH = """async places => {
@@ -129,15 +129,6 @@ def test_the_numbers_of_a_map_arrive(seen, tiny, mode):
     }[mode][1][2].numpy()
     assert numbers.shape == source.shape
     np.testing.assert_allclose(numbers, source, atol=2e-5 * np.abs(source).max(), rtol=2e-5)
-
-
-def test_every_mode_is_another_picture(seen):
-    pictures = {}
-    for mode in ("raw", "effective", "attribution", "reliance", "difference"):
-        seen[f"[data-mode={mode}]"].click()
-        pictures[mode] = seen.pixels()
-        assert seen[f"[data-mode={mode}]"].get_attribute("aria-checked") == "true"
-    assert len(set(pictures.values())) == 5
 
 
 def test_options_change_what_is_drawn(seen):
@@ -352,40 +343,16 @@ def drawings(text):
     return [base64.b64decode(one).decode() for one in found]
 
 
-def other_results(trial):
-    origin = trial.provenance
-    curve = xa.PruningCurve(
-        provenance=Provenance("made-up", "pruning_curve"),
-        fraction=torch.tensor([0.0, 0.5, 1.0]),
-        removed=torch.tensor([0, 6, 12]),
-        accuracy=torch.tensor([0.9, 0.8, 0.5]),
-        interval=torch.tensor([[0.85, 0.95], [0.7, 0.85], [0.4, 0.6]]),
-        loss=torch.tensor([0.3, 0.5, 1.0]),
-        order="least",
-        measure="attribution",
-    )
-    lengths = xa.IdentifiabilityByLength(
-        tokens=trial.tokens,
-        provenance=Provenance("made-up", "identifiability_by_length"),
-        lengths=(4, 8, 20),
-        d_head=(8, 8, 8),
-        **{
-            name: torch.rand(3, 3)
-            for name in (
-                *("pearson", "null_fraction", "nullity", "special_raw"),
-                *("special_effective", "first_raw", "first_effective"),
-            )
-        },
-    )
-    assert origin.method == "trial"
-    parts = ("effective", "identifiability", "hidden", "mixing", "attribution", "tree")
-    parts += ("reliance", "pictures")
-    return [*(getattr(trial, name) for name in parts), curve, lengths]
+OTHERS = (
+    *("EffectiveAttention", "SelfAttribution", "AttributionTree", "HiddenAttribution", "Pictures"),
+    *("Reliance", "AttentionIdentifiability", "HeadMixing", "PruningCurve", "HeadImportance"),
+    *("IdentifiabilityByLength", "TokenIdentifiability"),
+)
 
 
-def test_any_result_has_a_page(browser, tiny, tmp_path):
-    for result in other_results(tiny):
-        name = type(result).__name__
+def test_any_result_has_a_page(browser, tmp_path):
+    for name in OTHERS:
+        result = every_result()[name]
         address = result.html(tmp_path / f"{name}.html").as_uri()
         with visit(browser, address) as seen:
             seen.page.wait_for_selector("footer")

@@ -3,11 +3,9 @@
 from dataclasses import replace
 
 import pytest
-import torch
 from support.cases import large_trial
 
-from exhibit_a.report.sentences import carriers_sentence, p_text, reliance_sentences
-from exhibit_a.trials.carriers import MinimalHeadSet
+from exhibit_a.report.sentences import p_text, reliance_sentences
 from exhibit_a.trials.sentences import format_margin, probability_text
 
 
@@ -36,22 +34,6 @@ def test_a_probability_is_never_rounded_to_certainty(value, text):
 @pytest.mark.parametrize(("value", "text"), [(1.0, "1"), (0.036, ".036"), (1e-6, "<.001")])
 def test_p_values(value, text):
     assert p_text(value) == text
-
-
-def test_heads_that_carry_are_named_with_what_random_ones_do(trial):
-    sentence = carriers_sentence(trial)
-    for words in ("head 1 of layer 0", "head 2 of layer 1", ".35", ".79", "12 random"):
-        assert words in sentence
-    weak = replace(trial, carriers=MinimalHeadSet(((0, 1),), 0.1, 0.79, 0.1, 0.05, 12))
-    assert "no more than random heads" in carriers_sentence(weak)
-    assert "random heads" not in sentence
-    idle = tuple(torch.zeros_like(site) for site in trial.reliance.heads)
-    none = replace(trial, reliance=replace(trial.reliance, even_margin=1.39, heads=idle))
-    both = tuple(torch.tensor([0.5, -0.5, 0.0, 0.0]) for _ in idle)
-    cancelling = replace(trial, reliance=replace(none.reliance, heads=both))
-    assert carriers_sentence(none).startswith("No head")
-    assert carriers_sentence(cancelling).startswith("No small set")
-    assert carriers_sentence(replace(trial, reliance=None)) == ""
 
 
 def test_log_odds_are_said_as_probabilities_and_numbers_as_numbers(trial):

@@ -9,15 +9,12 @@ import torch
 from rich.cells import cell_len
 from rich.console import Console
 from support.cases import large_trial
-from support.subjects import subject_of
-from support.words import tokenizer
-from support.zoo import FAMILIES
+from support.subjects import speaker, subject_of
 
 import exhibit_a as xa
 from exhibit_a.report.sentences import most_important, of_margin
 from exhibit_a.report.table import cell, split_intervals, table
 from exhibit_a.report.terminal import GLYPHS, show
-from exhibit_a.subject.subject import load
 from exhibit_a.trials.sentences import percent_text
 
 METRICS = ("comprehensiveness", "sufficiency", "deletion", "insertion", "leave_one_out", "flips")
@@ -32,7 +29,7 @@ def printed(result, width=80, **options):
 
 @pytest.fixture(scope="module")
 def trial():
-    return xa.trial(load(FAMILIES["bert"].build(), tokenizer=tokenizer()), LONG, probes=4)
+    return xa.trial(speaker(), LONG, probes=4)
 
 
 def test_it_fits_in_80_columns_and_is_plain_in_a_file(trial):

@@ -91,3 +91,9 @@ def test_a_dataclass_becomes_plain_without_optional_fields_that_have_no_value():
         {"x": 0.25, "at": "here"},
         {"x": None, "name": "b", "at": None},
     ]
+
+
+def test_long_texts_are_cut_in_summaries():
+    made = provenance("tiny", "nothing")
+    words = tuple(f"w{number}" for number in range(1000))
+    assert len(Result(tokens=words, provenance=made).summary()) < 600

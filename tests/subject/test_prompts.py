@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from support.command import refusal, run
 from support.conversations import TALK, talking_subject
 from support.subjects import subject_of
 from support.words import marked_tokenizer
@@ -114,48 +115,30 @@ def _rows(trace):
     return {name: row for name, row in trace.inputs.items() if isinstance(row, torch.Tensor)}
 
 
-def test_pictures_and_adversaries_know_answers(trace):
-    pictures = xa.pictures(trace, methods=["raw"])
-    assert pictures.words == ("the", "plot", "is")
-    assert pictures.margin == pytest.approx(xa.reliance(trace).margin, rel=1e-4)
-    adversary = xa.adversarial_attention(trace, restarts=1, steps=2)
-    maps = [xa.edits.replace(site, maps) for site, maps in enumerate(adversary.maps_together)]
-    moved = xa.replay(trace, xa.edits.together(*maps)).logits.softmax(-1)
-    change = (moved - trace.output.logits.softmax(-1)).abs().sum(-1)[0, 3:8].amax() / 2
-    assert float(change) == pytest.approx(float(adversary.change[-1]), abs=1e-5)
-
-
 def test_the_command_line_takes_answers_and_messages(speaker, tmp_path, capsys):
-    from exhibit_a.commands.main import main
-
     speaker.model.save_pretrained(tmp_path / "model")
     speaker.tokenizer.save_pretrained(tmp_path / "model")
-    model = ["--model", str(tmp_path / "model"), "--json"]
+    model = ("--model", tmp_path / "model", "--json")
     file = tmp_path / "talk.json"
     file.write_text(json.dumps(TALK))
 
-    def run(*words):
-        with pytest.raises(SystemExit) as ended:
-            main([*words, *model])
-        out, err = capsys.readouterr()
-        return ended.value.code, err if ended.value.code else json.loads(out)
+    def answered(*words):
+        code, out, err = run(capsys, *words, *model)
+        assert code == 0, err
+        return json.loads(out)
 
-    code, said = run("attribute", "--messages", str(file), "--target", "answer")
-    assert code == 0
-    assert "the answer 'not the plot' (3 tokens)" in json.dumps(said)
-    assert "log odds of 'fine'" in json.dumps(run("reliance", PROMPT, "--answer", "fine")[1])
-    assert run("effective", PROMPT, "--generate", "2")[0] == 0
+    said = answered("attribute", "--messages", file, "--target", "answer")
+    assert "not the plot" in json.dumps(said)
+    assert "fine" in json.dumps(answered("reliance", PROMPT, "--answer", "fine"))
+    assert answered("effective", PROMPT, "--generate", "2")
     file.write_text("[{")
-    for words, message in [
-        (("attribute", "--messages", str(file)), "holds no messages"),
-        (("attribute",), "Give either a text, or a conversation"),
-        (("attribute", PROMPT, "--answer", ""), "answer is empty"),
-        (("attribute", PROMPT, "--target", "answer"), "holds no answer"),
+    for words, word in [
+        (("attribute", "--messages", file), "messages"),
+        (("attribute",), "conversation"),
+        (("attribute", PROMPT, "--answer", ""), "empty"),
+        (("attribute", PROMPT, "--target", "answer"), "no answer"),
     ]:
-        code, err = run(*words)
-        assert code == 2
-        assert message in err
-        assert err.count("\n") == 1
+        assert word in refusal(capsys, *words, *model)
 
 
 @pytest.mark.parametrize(

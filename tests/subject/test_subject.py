@@ -84,13 +84,6 @@ def test_dropout_is_off_though_the_model_is_training():
     assert_close(first.output.logits, second.output.logits, rtol=0, atol=0)
 
 
-def test_two_models_of_one_config_do_not_disturb_each_other():
-    config = hf.BertConfig(**FAMILIES["bert"].options, attn_implementation="sdpa")
-    one, other = (hf.BertForSequenceClassification(config).eval() for _ in range(2))
-    capture(load(one), FAMILIES["bert"].inputs())
-    assert other.config._attn_implementation == "sdpa"
-
-
 def test_a_folder_gives_the_model_that_was_saved(tmp_path):
     model = FAMILIES["bert"].build()
     model.save_pretrained(tmp_path)

@@ -74,7 +74,7 @@ def test_the_doctor_says_what_needs_every_row():
     told = {estimate.method: estimate for estimate in diagnosis.methods}
     assert told["effective_attention"].applies
     assert not told["head_mixing"].applies
-    assert told["head_mixing"].reason == "every row of attention is needed"
+    assert "every row" in told["head_mixing"].reason
     all_rows = {e.method: e for e in xa.diagnose(subject_of("llama"), length=32).methods}
     for name in ("capture", "effective_attention"):
         assert told[name].peak_megabytes < all_rows[name].peak_megabytes

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
-from support.subjects import subject_of
+from support.subjects import speaker, subject_of
 from support.words import plain_tokenizer, silent_tokenizer, tokenizer
 from support.zoo import FAMILIES
 from torch.testing import assert_close
@@ -20,12 +20,12 @@ from exhibit_a.trace.replay import replay
 
 @pytest.fixture(scope="module")
 def reader():
-    return load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+    return speaker()
 
 
 @pytest.fixture(scope="module")
 def translator():
-    return load(FAMILIES["bart"].build(), tokenizer=tokenizer())
+    return speaker("bart")
 
 
 def test_attention_and_states_are_the_models_own(reader):
@@ -190,6 +190,7 @@ IDS = {"input_ids": torch.ones(1, 2, dtype=torch.long)}
         ("reader", IDS | {"attention_mask": torch.ones(1, 3)}, {}, r"attention_mask \(1, 3\)"),
         ("translator", "fine film", {"target_text": "fine film " * 60}, "122 tokens .* 64"),
         ("images", "no-such-file.png", {}, "images"),
+        ("images", 3, {}, "int"),
         ("images", np.zeros((16, 16, 3), dtype=np.uint8), {"pair": "text"}, "one image"),
         ("images", {"pixel_values": torch.zeros(1, 3, 8, 8)}, {}, "pixel_values"),
         ("no tokenizer", "fine film", {}, "tokenizer"),

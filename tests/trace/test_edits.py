@@ -100,3 +100,8 @@ def test_edits_combine(trace):
 def test_an_edit_that_would_do_nothing_or_does_not_fit_is_refused(trace, edit, options, message):
     with pytest.raises(BadRequestError, match=message):
         replay(trace, edit, **options)
+
+
+def test_the_identity_permutation_changes_nothing(trace):
+    same = logits(trace, edits.permute(1, torch.arange(7)))
+    assert_close(same, trace.output.logits, rtol=1e-4, atol=1e-4)

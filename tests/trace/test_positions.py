@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from support.subjects import subject_of
+from support.subjects import speaker, subject_of
 from support.words import tokenizer
 from support.zoo import FAMILIES
 
@@ -12,7 +12,7 @@ from exhibit_a.trace.capture import capture
 
 @pytest.fixture(scope="module")
 def reader():
-    return load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+    return speaker()
 
 
 def test_sound_is_named_by_moments_and_none_of_them_is_special():

@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from support.subjects import subject_of
-from support.words import tokenizer
+from support.subjects import speaker, subject_of
 from support.zoo import FAMILIES
 from torch.testing import assert_close
 
@@ -118,7 +117,7 @@ def test_rows_can_be_asked_for_in_many_ways():
 
 
 def test_rows_of_an_answer_are_those_that_predict_it():
-    subject = xa.load(FAMILIES["llama"].build(), tokenizer=tokenizer())
+    subject = speaker("llama")
     trace = xa.capture(subject, "a good film", target_text=" and fine", rows="answer")
     first = trace.reply.position
     assert trace.rows == tuple(range(first, first + len(trace.reply.ids)))
@@ -257,7 +256,7 @@ def test_alternatives_of_an_asked_row():
 
 def test_companions_of_rows_are_those_of_all():
     """Methods that need the rows of the answer alone say the same; the others are left out."""
-    subject = xa.load(FAMILIES["llama"].build(), tokenizer=tokenizer())
+    subject = speaker("llama")
     few = xa.capture(subject, "a good film and a fine story", rows=[-1])
     names = ["raw", "mean_attention", "effective", "contribution_weights", "gradient_input"]
     asked = xa.companions(few, methods=[*names, "occlusion"])

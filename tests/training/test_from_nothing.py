@@ -66,26 +66,6 @@ def test_what_does_not_apply_is_refused_in_one_line(base, data, options, message
     assert list(tmp_path.iterdir()) == []
 
 
-def test_sizes_are_checked_by_name_and_type(tmp_path, monkeypatch):
-    assert configuration("identifiable", {"heads": "con", "dropout": 0}).d_value == 8
-    assert configuration("path/to/encoder") is None
-    for sizes, message in [
-        ({"width": 3}, 'additive has no size "width"; it has d_attention, d_model'),
-        ({"d_model": "x"}, "d_model is 'x'; it must be like 1000"),
-        ({"d_model": True}, "d_model is True"),
-        ({"d_model": -2}, "d_model is -2; it must be positive"),
-        ({"d_model": 3}, "A width of 3 cannot be cut into 2 directions"),
-        ({"readout": "none"}, "readout"),
-    ]:
-        with pytest.raises(BadRequestError, match=message):
-            configuration("additive", sizes)
-    with pytest.raises(BadRequestError, match='"mine" is a model with sizes of its own'):
-        configuration("mine", {"d_model": 3})
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "additive").mkdir()
-    assert configuration("additive") is None  # a folder of that name is a model
-
-
 def test_a_translator_from_the_command_line(capsys, tmp_path):
     source, target = tmp_path / "text.en", tmp_path / "text.de"
     source.write_text("\n".join(pair[0] for pair in PAIRS) + "\n")
@@ -101,3 +81,23 @@ def test_a_translator_from_the_command_line(capsys, tmp_path):
     assert (code, out) == (0, f"saved in {tmp_path / 'model'}\n")
     assert xa.load(tmp_path / "model").anatomy.sites[0].kind == "cross"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "text.de", "text.en"]
+
+
+def test_sizes_are_checked_by_name_and_type(tmp_path, monkeypatch):
+    assert configuration("identifiable", {"heads": "con", "dropout": 0}).d_value == 8
+    assert configuration("path/to/encoder") is None
+    for sizes, message in [
+        ({"width": 3}, "d_attention, d_model"),
+        ({"d_model": "x"}, "d_model is 'x'"),
+        ({"d_model": True}, "d_model is True"),
+        ({"d_model": -2}, "d_model is -2"),
+        ({"d_model": 3}, "width of 3"),
+        ({"readout": "none"}, "readout"),
+    ]:
+        with pytest.raises(BadRequestError, match=message):
+            configuration("additive", sizes)
+    with pytest.raises(BadRequestError, match="mine"):
+        configuration("mine", {"d_model": 3})
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "additive").mkdir()
+    assert configuration("additive") is None  # a folder of that name is a model

@@ -59,16 +59,6 @@ def test_seeds_for_calibration_are_not_reported(reported):
     assert not used & {(row["kind"], row["seed"]) for row in reported}
 
 
-def test_the_best_tree_finds_what_greed_misses():
-    across, up = np.meshgrid(np.arange(6), np.arange(6))
-    labels = [
-        "in" if (x < 3) == (y < 3) else "out" for x, y in zip(across.flat, up.flat, strict=True)
-    ]
-    features = [across.ravel().tolist(), up.ravel().tolist()]
-    assert tally.best_tree(features, labels, depth=2) == 1.0
-    assert tally.best_tree(features, labels, depth=1) == 0.5
-
-
 def test_the_best_tree_is_the_best_of_all():
     random = np.random.default_rng(0)
     features, labels = random.normal(size=(2, 12)), random.choice(["a", "b", "c"], 12).tolist()

@@ -8,8 +8,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.subjects import subject_of
-from support.words import tokenizer
+from support.subjects import speaker, subject_of
 from support.zoo import FAMILIES
 from torch.testing import assert_close
 
@@ -40,7 +39,7 @@ def ids(count, seed=3):
 
 
 def bert_with_words():
-    return load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+    return speaker()
 
 
 @pytest.fixture(scope="module")
@@ -102,22 +101,6 @@ def test_moved_rows_lie_between_the_bounds_of_the_linear_programs(long):
         row = long.alternative[site][head, query].double()
         assert bool((row >= exact.low - 1e-5).all())
         assert bool((row <= exact.high + 1e-5).all())
-
-
-def test_where_work_is_dear_the_rows_that_carry_most_are_searched(monkeypatch):
-    trace = capture(subject_of("bert"), ids(20))
-    free = tuple(torch.ones(4, 20, dtype=torch.bool) for _ in trace.sites)
-    worth = tuple(torch.arange(20.0).expand(4, 20) for _ in trace.sites)
-    worth = tuple(rows * (1 + 9 * (site == 1)) for site, rows in enumerate(worth))
-    monkeypatch.setattr(other, "_affordable_rows", lambda _: 80)
-    found = other.alternative_maps(trace, free, first=worth)
-    assert found.free == 240
-    assert [int(marks.sum()) for marks in found.tried] == [16, 48, 16]
-    for site, (new, raw) in enumerate(zip(found.maps, trace.attention, strict=True)):
-        first = int(found.tried[site][0].nonzero()[0])
-        assert first <= 16  # four rows of every head, and more where they are worth more
-        assert torch.equal(new[:, :first], raw[:, :first])
-        assert not torch.equal(new[:, first:], raw[:, first:])
 
 
 def edited(change):
@@ -350,3 +333,27 @@ def test_without_a_wish_mixing_takes_the_probes_that_fit():
     with pytest.raises(NotComputableError, match=r"42 forward passes; .*probes=8"):
         stages.affordable_probes(trace, None)
     assert stages.affordable_probes(trace, 8) == 8
+
+
+def test_where_work_is_dear_the_rows_that_carry_most_are_searched(monkeypatch):
+    trace = capture(subject_of("bert"), ids(20))
+    free = tuple(torch.ones(4, 20, dtype=torch.bool) for _ in trace.sites)
+    worth = tuple(torch.arange(20.0).expand(4, 20) for _ in trace.sites)
+    worth = tuple(rows * (1 + 9 * (site == 1)) for site, rows in enumerate(worth))
+    monkeypatch.setattr(other, "_affordable_rows", lambda _: 80)
+    found = other.alternative_maps(trace, free, first=worth)
+    assert found.free == 240
+    assert [int(marks.sum()) for marks in found.tried] == [16, 48, 16]
+    for site, (new, raw) in enumerate(zip(found.maps, trace.attention, strict=True)):
+        first = int(found.tried[site][0].nonzero()[0])
+        assert first <= 16  # four rows of every head, and more where they are worth more
+        assert torch.equal(new[:, :first], raw[:, :first])
+        assert not torch.equal(new[:, first:], raw[:, first:])
+
+
+def test_shares_add_up_to_what_the_answer_rests_on(short):
+    total = sum(one.reliance for one in short.verdicts)
+    assert total + short.reliance.gap == pytest.approx(short.reliance.whole, abs=1e-4)
+    assert_close(
+        short.token_scores.sum(), torch.stack([one.sum() for one in short.attribution.scores]).sum()
+    )

@@ -5,16 +5,12 @@ import torch
 from support.corpora import some_examples
 from support.subjects import speaker
 from support.words import tokenizer
-from support.zoo import FAMILIES
 from torch.testing import assert_close
 
-from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.examples import Example
 from exhibit_a.methods.attribution.self_attribution import self_attribution
 from exhibit_a.methods.triggers import triggers as module
 from exhibit_a.methods.triggers.triggers import Inserted, Pattern, attack, find_triggers, inserted
 from exhibit_a.results.store import read
-from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture
 
 
@@ -109,20 +105,6 @@ def test_an_attack_measures_every_class_beside_its_controls(everything_counts, t
     drawn = found.plot(count=3).axes[0]  # the strongest on top
     assert drawn.yaxis_inverted()
     assert drawn.get_yticklabels()[0].get_text().startswith(found.patterns[0].text)
-
-
-def test_what_cannot_be_attacked_is_said(everything_counts):
-    subject, examples = speaker(), some_examples(4)
-    found = find_triggers(subject, examples)
-    with pytest.raises(BadRequestError, match="has no label"):
-        attack(subject, ["a fine film"], found)
-    with pytest.raises(BadRequestError, match="label 'joy'"):
-        attack(subject, [Example("1", "a", None, "joy"), Example("2", "a", None, "0")], found)
-    with pytest.raises(BadRequestError, match="nothing to tell apart"):
-        attack(subject, [Example("1", "a", None, "0"), Example("2", "a film", None, "0")], found)
-    model = load(FAMILIES["gpt2"].build(), tokenizer=tokenizer())
-    with pytest.raises(NotComputableError, match="give a text classifier"):
-        find_triggers(model, examples)
 
 
 def test_tokens_that_meet_stand_side_by_side():
