@@ -3,9 +3,7 @@
 import json
 
 import pytest
-from support.command import refusal, run
-from support.words import plain_tokenizer
-from support.zoo import FAMILIES
+from support.command import run
 
 from exhibit_a.results.store import read
 from exhibit_a.trials.verdict import WORDS
@@ -39,27 +37,6 @@ def test_for_machines_and_for_later(capsys, folder, here):
     assert "seconds" not in told  # so that the same seed gives the same bytes
     assert read(here / "trial").verdict == told["verdict"]
     assert sorted(file.name for file in here.iterdir()) == ["trial", "trial.svg"]
-
-
-def test_mistakes_get_one_line_and_leave_nothing(capsys, folder, here, tmp_path_factory):
-    model = ("--model", folder)
-    assert "empty" in refusal(capsys, "explain", " ", *model)
-    assert "no label 'good'" in refusal(capsys, "explain", "a film", *model, "--target", "good")
-    assert "there is no folder" in refusal(
-        capsys, "explain", "a film", *model, "--html", "no/where.html"
-    )
-    assert "not a file" in refusal(capsys, "explain", "a film", *model, "--out", here)
-    assert "102 tokens and the model takes 64" in refusal(capsys, "explain", "very " * 100, *model)
-    assert "go on with a text" in refusal(
-        capsys, "explain", "a film", *model, "--target-text", "ein film"
-    )
-    assert "not among the embedded" in refusal(capsys, "explain", "a film", "--model", "sentimant")
-    assert "Give either a text" in refusal(capsys, "explain")
-    other = tmp_path_factory.mktemp("gpt2")
-    FAMILIES["gpt2"].build().save_pretrained(other)
-    plain_tokenizer().save_pretrained(other)
-    assert "pair" in refusal(capsys, "explain", "a film", "--pair", "a plot", "--model", other)
-    assert list(here.iterdir()) == []
 
 
 def test_a_screen_and_a_page(capsys, folder, here):

@@ -39,17 +39,6 @@ def test_mistakes_get_one_line(capsys, folder, tmp_path):
     assert "cannot be made" in refusal(capsys, *words[:-1], data / "out", "--dev", data)
 
 
-def test_training_from_the_command_line(capsys, folder, tmp_path):
-    rows = ["sentence\tlabel"] + ["fine great film\tgood", "dull dull plot\tbad"] * 12
-    data = tmp_path / "data.tsv"
-    data.write_text("\n".join(rows))
-    out = tmp_path / "trained"
-    code, told, _ = run(capsys, "train", folder, data, "--out", out, "--epochs", 1, "--dev", data)
-    assert code == 0
-    assert str(out) in "".join(told.split())
-    assert json.loads((out / "config.json").read_text())["id2label"] == {"0": "bad", "1": "good"}
-
-
 def test_a_traceback_only_comes_when_asked_for(capsys, tmp_path):
     assert str(tmp_path) in refusal(capsys, "doctor", tmp_path)
     code, told, err = run(capsys, "doctor", tmp_path, "--debug")

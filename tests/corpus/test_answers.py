@@ -14,9 +14,7 @@ import exhibit_a as xa
 from exhibit_a import corpus
 from exhibit_a.errors import BadRequestError
 from exhibit_a.examples import Example, fingerprint, read_examples, stream_examples
-from exhibit_a.methods.heads.importance import MEASURES, importance_by_example
 from exhibit_a.trace.answers import NOTHING, gold_of_replies
-from exhibit_a.trace.edits import drop_heads
 from exhibit_a.trace.edits import replace as put
 from exhibit_a.trace.replay import replay
 
@@ -124,22 +122,6 @@ def test_a_permutation_test_is_right_where_the_whole_answer_would_be_said(talker
     )
     moved = (before - after).abs().sum(-1).div(2).mean()
     assert_close(test.uniform_change[0, 0], moved, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("by", sorted(MEASURES))
-def test_heads_are_weighed_by_answers(talker, by):
-    tables, _ = importance_by_example(talker, ASKED, by=by)
-    table = next(iter(tables.values()))
-    assert torch.isfinite(table).all()
-    trace = traced(talker, ASKED[1])
-    if by == "attribution":
-        expected = torch.stack(xa.self_attribution(trace).head_maxima)
-        assert_close(table[1], expected.float(), rtol=2e-2, atol=1e-4)
-    if by == "ablation":
-        target = xa.choose_target(trace, "answer")
-        without = replay(trace, drop_heads([(1, 0)]))
-        lost = float(target(trace.output) - target(without))
-        assert float(tables["loss"][1, 1, 0]) == pytest.approx(lost, rel=1e-3, abs=1e-5)
 
 
 def test_other_models_leave_the_answer_alone(tmp_path):

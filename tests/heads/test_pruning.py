@@ -91,12 +91,6 @@ def test_effectiveness_ranks_heads_anew_for_every_example():
     assert_close(ends[0][[0, -1]], ends[1][[0, -1]])
 
 
-def test_intervals_are_those_of_wilson():
-    found = wilson(torch.tensor([0.0, 0.5, 1.0]), 10)
-    expected = torch.tensor([[0.0, 0.2775], [0.2366, 0.7634], [0.7225, 1.0]])
-    assert_close(found, expected, rtol=0, atol=1e-4)
-
-
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
@@ -208,3 +202,9 @@ def test_what_removal_brings_is_measured(tmp_path):
 def test_heads_that_cannot_go_are_refused(name, heads, kind, word):
     with pytest.raises(kind, match=word):
         prune(subject_of(name), heads)
+
+
+def test_intervals_are_those_of_wilson():
+    found = wilson(torch.tensor([0.0, 0.5, 1.0]), 10)
+    expected = torch.tensor([[0.0, 0.2775], [0.2366, 0.7634], [0.7225, 1.0]])
+    assert_close(found, expected, rtol=0, atol=1e-4)

@@ -176,11 +176,3 @@ def test_of_the_maps_of_any_result_the_largest_entry_is_shown():
     ]
     rows = summary_table(toy).rows
     assert [row["strength"] for row in rows] == [None, None, 0.5, 0.25]  # and no column is missing
-
-
-def test_token_scores_of_any_result_are_shown_token_by_token():
-    weight = torch.tensor([0.1, float("nan"), -0.3])
-    toy = Toy(provenance=ORIGIN, tokens=("a", "b", "c"), weight=weight)
-    rows = summary_table(toy).rows
-    assert [(row["position"], row["token"]) for row in rows] == [(0, "a"), (2, "c")]
-    assert [row["token"] for row in summary_table(toy, top=1).rows] == ["c"]

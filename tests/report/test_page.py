@@ -131,18 +131,6 @@ def test_the_numbers_of_a_map_arrive(seen, tiny, mode):
     np.testing.assert_allclose(numbers, source, atol=2e-5 * np.abs(source).max(), rtol=2e-5)
 
 
-def test_options_change_what_is_drawn(seen):
-    for name in ("hide special tokens", "scale of this head alone"):
-        before = seen.pixels()
-        seen[f".check:has-text('{name}') input"].check()
-        assert seen.pixels() != before
-    legend = seen.text(".words")
-    seen[".overview select"].select_option("null_fraction")
-    colours = {cell.evaluate("cell => cell.style.backgroundColor") for cell in seen[".cell"].all()}
-    assert len(colours) > 3  # a shade for every head, in place of a word
-    assert seen.text(".words") != legend
-
-
 def test_light_and_dark(seen, browser, address):
     background = (
         "() => getComputedStyle(document.querySelector('[data-exhibit-a]')).backgroundColor"

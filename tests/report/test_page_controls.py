@@ -125,20 +125,6 @@ def test_lines_work_by_touch(browser, address):
         assert seen.complaints == []
 
 
-def test_lines_of_a_whole_layer_have_the_colours_of_their_heads(seen):
-    seen[".line-view [data-whole=true]"].click()
-    seen.page.wait_for_selector(".strand.tone")
-    kinds = seen.page.evaluate(
-        """() => [...new Set([...document.querySelector('[data-exhibit-a]').shadowRoot
-          .querySelectorAll('.strand')].map(line => line.getAttribute('class')))].length"""
-    )
-    assert kinds == 4
-    assert seen[".line-view .keys li"].count() == 4
-    seen.page.keyboard.press("l")
-    seen.settle()
-    assert seen[".strand.tone"].count() == 0
-
-
 def test_a_word_is_found_in_text_map_and_lines(seen, tiny):
     before = seen.pixels()
     seen.page.keyboard.press("/")

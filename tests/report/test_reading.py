@@ -81,12 +81,6 @@ def test_the_page_has_words_and_the_panels_over_tokens_beside_them(trial, tmp_pa
     assert "unflinchingly" in trial.html(tmp_path / "page.html").read_text("utf-8")
 
 
-def test_a_text_whose_words_are_its_tokens_has_one_view_and_keeps_its_values():
-    trial = xa.trial(xa.load("sentiment"), "a fine film", probes=2, pictures=False)
-    assert "tokens" not in view(trial).header
-    assert trial.by("word").values is trial.values
-
-
 def test_figures_are_drawn_over_words_unless_tokens_are_named(trace):
     result = xa.companions(trace, methods=["attention_gradient"])["attention_gradient"]
 

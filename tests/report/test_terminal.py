@@ -13,7 +13,6 @@ from support.subjects import speaker, subject_of
 
 import exhibit_a as xa
 from exhibit_a.report.sentences import most_important, of_margin
-from exhibit_a.report.table import cell, split_intervals, table
 from exhibit_a.report.terminal import GLYPHS, show
 from exhibit_a.trials.sentences import percent_text
 
@@ -104,18 +103,6 @@ def test_what_was_not_examined_is_said_with_its_reason():
 
 
 METRICS = "comprehensiveness", "sufficiency", "deletion", "insertion", "leave_one_out", "first_flip"
-TABLES = {
-    "effective": {"site": "encoder 0", "not_unique": 0.25, "nullity": 12, "pearson": 0.5}
-    | {"null_fraction": 0.5, "moved": 0.125, "special_raw": 0.1, "special_effective": 0.2}
-    | {"first_raw": 0.3, "first_effective": 0.4},
-    "triggers": {"pattern": "understood understand", "speaks_for": "contradiction"}
-    | {"class": "contradiction", "before": 0.697, "after": 0.856, "interval": (0.654, 0.753)}
-    | {"random": 0.697, "attention": 0.12},
-    "faithful": {"attribution": "integrated_gradients"}
-    | dict.fromkeys(METRICS, (-1.234e-05, 0.001, 0.465)),
-    "diff": {"statistic": "special_effective", "site": 11, "head": 11, "first": 0.1234}
-    | {"second": 0.2345, "difference": 0.1111, "interval_low": -0.1, "interval_high": 0.3},
-}
 
 
 @pytest.mark.parametrize("width", [48, 60, 80, 120])
@@ -131,19 +118,3 @@ def test_a_narrow_screen_drops_columns_and_cuts_no_number(width):
     if width >= 120:
         assert "agreement" in output
         assert "its first words" in output
-
-
-@pytest.mark.parametrize("width", [60, 80])
-@pytest.mark.parametrize("name", TABLES)
-def test_no_number_and_no_name_of_a_table_is_cut(name, width):
-    row = TABLES[name]
-    screen = Console(file=io.StringIO(), width=width)
-    screen.print(table("a title", [row, row], width=width))
-    output = screen.file.getvalue()
-    assert "…" not in output
-    assert all(cell_len(line) <= width for line in output.splitlines())
-    words = output.split()
-    columns = [column for key in row for column in split_intervals(key, [row[key]])]
-    values = [word for _, (value,) in columns for word in cell(value).split()]
-    pieces = [word for key, _ in columns for word in key.replace("effective", "eff.").split("_")]
-    assert set(values) | set(pieces) - {METRICS[0]} <= set(words)

