@@ -1,18 +1,16 @@
 """Which passage did the answer rest on: prompts, referees, methods, and needing none of them."""
 
 import json
-import math
-import sys
 from copy import copy
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from support.command import refusal, run
 from torch.testing import assert_close
 
 import exhibit_a as xa
-from exhibit_a.commands.main import main
 from exhibit_a.examples.passages import read_passages
 from exhibit_a.methods.attribution.context import LITTLE
 from exhibit_a.methods.attribution.context_ablation import (
@@ -21,7 +19,6 @@ from exhibit_a.methods.attribution.context_ablation import (
     predicts,
     random_halves,
 )
-from exhibit_a.trace.counting import counting_passes
 
 FACTS = [
     "Tom has a red ball. He is a big boy.",
@@ -166,21 +163,6 @@ def test_the_regression_finds_what_was_planted():
     assert len({tuple(row) for row in random_halves(4, 64, seed=0).tolist()}) == 16
 
 
-def test_the_answer_of_the_model_itself_is_explained(chatting):
-    own = xa.context_attribution(chatting, QUESTION, FACTS, generate=3, methods=["raw"], samples=0)
-    assert own.provenance.parameters["chat"]
-    assert own.answer.strip()
-    assert math.isfinite(own.need)
-
-
-def test_passes_are_counted_as_they_are_run(stories):
-    with counting_passes(stories) as spent:
-        trace = xa.capture(stories, "Tom has a ball.")
-        assert spent.taken() == (1, 0)
-        xa.companions(trace, methods="attention_gradient")
-        assert spent.taken() == (2, 1)  # one asks whether the model still answers as in the trace
-
-
 def test_what_was_found_is_kept_drawn_and_shown(found, tmp_path, capsys):
     again = xa.read(found.save(tmp_path / "found.xa"))
     assert again.verdict == found.verdict
@@ -199,12 +181,12 @@ def test_what_was_found_is_kept_drawn_and_shown(found, tmp_path, capsys):
     ("changed", "message"),
     [
         ({"passages": ["one"]}, "1 passages were given"),
-        ({"passages": "one text"}, "a list of passages was expected"),
+        ({"passages": "one text"}, "list of passages"),
         ({"passages": ["one", ""]}, "empty"),
-        ({"template": "{passages} only"}, "names {passages} and {question} once each"),
+        ({"template": "{passages} only"}, "{question}"),
         ({"methods": ["magic"]}, "magic"),
-        ({"samples": 5}, "5 samples make no regression"),
-        ({"passages": ["word " * 200, "word " * 200]}, "tokens and the model takes 256"),
+        ({"samples": 5}, "5 samples"),
+        ({"passages": ["word " * 200, "word " * 200]}, "256"),
     ],
 )
 def test_bad_requests_are_one_line(stories, changed, message):
@@ -213,17 +195,6 @@ def test_bad_requests_are_one_line(stories, changed, message):
     with pytest.raises(xa.BadRequestError, match=message.replace("{", "\\{")) as refused:
         xa.context_attribution(stories, QUESTION, passages, **given)
     assert "\n" not in str(refused.value)
-
-
-def test_a_classifier_is_refused():
-    with pytest.raises(xa.BadRequestError, match="models that go on with a text"):
-        xa.context_attribution(xa.load("sentiment"), QUESTION, FACTS, answer=" kite")
-
-
-def test_without_scikit_learn_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
-    with pytest.raises(xa.BadRequestError, match=r"pip install 'exhibit-a\[compare\]'"):
-        lasso(random_halves(3, 16, seed=0), torch.zeros(8), tokens=1)
 
 
 def test_passages_come_from_files_of_any_kind(tmp_path):
@@ -245,29 +216,26 @@ def test_the_verb_answers_people_and_machines(capsys, tmp_path):
     file = tmp_path / "notes.txt"
     file.write_text("\n\n".join(FACTS))
     cheap = ["--answer", " blue kite", "--template", r"{passages}\n\n{question}", "--samples", "0"]
-    asked = ["context", QUESTION, str(file), "--methods", "raw,attention_gradient", *cheap]
-    with pytest.raises(SystemExit) as left:
-        main([*asked, "--json", "--html", str(tmp_path / "page.html")])
-    assert left.value.code == 0
-    told = json.loads(capsys.readouterr().out)
+    asked = ["context", QUESTION, file, "--methods", "raw,attention_gradient", *cheap]
+    code, out, _ = run(capsys, *asked, "--json", "--html", tmp_path / "page.html")
+    assert code == 0
+    told = json.loads(out)
     assert told["rests_on"] == [2]
     assert told["rows"][0]["passage"] == 2
     assert told["agreement"]["attention_gradient"]["leave_one_out"]["same_first"]
     assert (tmp_path / "page.html").exists()
-    with pytest.raises(SystemExit):
-        main(asked)
-    assert "The answer rests on passage 2" in capsys.readouterr().out
+    assert "passage 2" in run(capsys, *asked)[1]
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (["nothing.txt"], "There is no file"),
-        (["garbage.txt"], "is not text"),
-        (["garbage.parquet"], "is not a Parquet file"),
-        (["image.png"], "Cannot tell the format"),
-        (["empty.txt"], "is empty"),
-        (["one", "two", "--text", "passage"], "--text has no meaning"),
+        (["nothing.txt"], "nothing.txt"),
+        (["garbage.txt"], "garbage.txt"),
+        (["garbage.parquet"], "garbage.parquet"),
+        (["image.png"], "image.png"),
+        (["empty.txt"], "empty"),
+        (["one", "two", "--text", "passage"], "--text"),
     ],
 )
 def test_bad_files_are_one_line(capsys, tmp_path, monkeypatch, given, message):
@@ -275,10 +243,4 @@ def test_bad_files_are_one_line(capsys, tmp_path, monkeypatch, given, message):
     for name in ("garbage.txt", "garbage.parquet", "image.png"):
         (tmp_path / name).write_bytes(bytes(range(256)))
     (tmp_path / "empty.txt").write_text("\n \n")
-    with pytest.raises(SystemExit) as left:
-        main(["context", "Who?", *given])
-    told = capsys.readouterr()
-    assert left.value.code == 2
-    assert told.err.startswith("error: ")
-    assert told.err.count("\n") == 1
-    assert message in told.err
+    assert message in refusal(capsys, "context", "Who?", *given)

@@ -9,21 +9,17 @@ from support.subjects import opinionated, precise, subject_of
 from support.zoo import FAMILIES
 from torch.testing import assert_close
 
-from exhibit_a.corpus import run as run_corpus
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.methods.attribution import head_game, head_shares
 from exhibit_a.methods.attribution.head_game import HeadGame
-from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
+from exhibit_a.methods.attribution.head_orders import coalitions, orders
 from exhibit_a.methods.attribution.head_shares import along_rows
-from exhibit_a.methods.attribution.reliance import reliance, token_scores
+from exhibit_a.methods.attribution.reliance import reliance
 from exhibit_a.numerics.seeds import generator
-from exhibit_a.results.store import read
 from exhibit_a.subject.subject import load
 from exhibit_a.trace import edits
 from exhibit_a.trace.capture import capture
-from exhibit_a.trace.counting import counting_passes
 from exhibit_a.trace.replay import replay
-from exhibit_a.trace.targets import chosen_target, log_odds, margin_of
+from exhibit_a.trace.targets import chosen_target, margin_of
 
 TEXT = "the cat sat on the mat"
 FEW = {"num_hidden_layers": 2, "num_attention_heads": 2}
@@ -208,13 +204,6 @@ def test_orders_agree_with_all_coalitions_within_their_error():
     assert_close(float(sampled.credit.sum()), float(exact.credit.sum()), atol=1e-4, rtol=1e-4)
 
 
-def test_turns_inside_a_stretch_share_all_of_its_change():
-    game = game_of(small())
-    inside = staged(game, 0.25, 0.75, 3, generator(0))
-    ends = game.margins(torch.tensor([[0.25], [0.75]]).expand(-1, len(game)))
-    assert_close(float(inside.credit.sum()), float(ends[1] - ends[0]), atol=1e-4, rtol=1e-4)
-
-
 def test_a_step_is_shared_by_turns_and_a_budget_that_ends_is_undetermined(monkeypatch):
     """An answer that jumps between two α: gradients see nothing there, turns do."""
     trace = small()
@@ -240,53 +229,6 @@ def test_a_step_is_shared_by_turns_and_a_budget_that_ends_is_undetermined(monkey
     assert max(float(error.amax()) for error in result.standard_error) > 0
 
 
-def test_the_permuted_control_is_seeded_and_moves_the_answer():
-    trace = capture(opinionated(), TEXT)
-    first, again, other = (reliance(trace, by="path", seed=seed) for seed in (1, 1, 2))
-    assert first.permuted_margin == again.permuted_margin != other.permuted_margin
-    assert abs(first.permuted_margin - first.margin) > 1e-3
-
-
-def test_rows_are_permuted_until_it_is_certain_what_that_does(monkeypatch):
-    repeats, permuted = [], HeadGame.permuted
-
-    def counted(self, some, seed):
-        repeats.extend(some)
-        return permuted(self, some, seed)
-
-    monkeypatch.setattr(HeadGame, "permuted", counted)
-    trace = capture(opinionated(), TEXT)
-    few = reliance(trace, by="path")
-    size = max(abs(few.margin), abs(few.even_margin))
-    moved, error = (few.margin - few.permuted_margin) / size, few.permuted_error / size
-    for line, times in ((moved + 10 * error, 8), (moved, 16)):
-        repeats.clear()
-        monkeypatch.setattr(head_shares, "MOVED", line)
-        result = reliance(trace, by="path")
-        assert repeats == list(range(times))
-        assert result.permuted_error < 2 * few.permuted_error
-    repeats.clear()
-    reliance(trace, by="path", passes=400)  # where passes are counted, there are none to spare
-    assert repeats == list(range(8))
-
-
-@pytest.mark.parametrize("name", ["gpt2", "llama", "t5", "bart", "vit", "mpnet", "gemma2"])
-def test_every_kind_of_model_has_its_reliance(name):
-    result = reliance(capture(subject_of(name), FAMILIES[name].inputs()), by="path", budget=40)
-    assert [len(heads) for heads in result.heads] == [site.heads for site in result.sites]
-    assert result.determined or result.reason
-
-
-def test_it_is_saved_read_and_run_over_a_corpus(tmp_path):
-    subject = opinionated()
-    result = reliance(capture(subject, TEXT), by="path")
-    back = read(result.save(tmp_path / "reliance.safetensors"))
-    assert back.whole == result.whole
-    assert_close(back.edges[0], result.edges[0])
-    summary = run_corpus(subject, [TEXT, "a dog"], "reliance", tmp_path / "run", by="path")
-    assert summary is not None
-
-
 def test_bad_requests_have_one_line():
     trace = capture(opinionated(), TEXT)
     with pytest.raises(BadRequestError, match="There is no by 'x'"):
@@ -296,26 +238,3 @@ def test_bad_requests_have_one_line():
     large = planted("random", 7)
     with pytest.raises(NotComputableError, match="at most 12 heads"):
         reliance(capture(large.subject, large.inputs), by="coalitions")
-
-
-def test_log_odds_do_not_saturate():
-    logits = torch.tensor([[60.0, 0.0, 1.0]])
-    assert_close(log_odds(logits, 0), 60 - torch.logsumexp(torch.tensor([[0.0, 1.0]]), 1))
-
-
-def test_scores_of_tokens_take_the_path_alone():
-    trace = small("llama")
-    whole, target = reliance(trace), chosen_target(trace, None)
-    with counting_passes(trace.subject) as spent:
-        scores = token_scores(trace, target)
-    assert_close(scores, whole.token_scores)
-    assert spent.taken()[0] == whole.checks["points"] + 1  # all heads even; none is the answer
-
-
-def test_few_sums_of_gradients_at_a_time_give_the_same_shares(monkeypatch):
-    trace = capture(opinionated(), TEXT)
-    usual = reliance(trace, by="path")
-    monkeypatch.setattr(head_game, "HELD", 1)
-    few = reliance(trace, by="path")
-    assert few.determined == usual.determined
-    assert_close(torch.cat(few.heads), torch.cat(usual.heads), rtol=0.02, atol=0.01 * usual.size)

@@ -4,11 +4,11 @@ import json
 
 import pytest
 import transformers as hf
-from support.subjects import opinionated, subject_of, talking
+from support.command import refusal, run
+from support.subjects import subject_of
 from support.words import save_tokenizer
 from support.zoo import ENCODER, FAMILIES
 
-from exhibit_a.commands.main import main
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.doctor import diagnose
 from exhibit_a.subject.subject import load
@@ -44,26 +44,14 @@ def test_a_window_longer_than_the_probe_is_seen():
     assert "sliding window of 16" not in diagnose(subject, length=12).variants
 
 
-def told(capsys, *words):
-    with pytest.raises(SystemExit):
-        main(["doctor", *map(str, words)])
-    return capsys.readouterr()
-
-
 def test_the_answer_is_told_for_pairs_and_for_every_token(capsys, tmp_path):
     save_tokenizer(tmp_path)
     hf.BertForTokenClassification(hf.BertConfig(**ENCODER)).save_pretrained(tmp_path)
     text = ("--text", "a fine film", "--pair", "dull")
-    answer = json.loads(told(capsys, tmp_path, "--json", *text).out)["answer"]
+    answer = json.loads(run(capsys, "doctor", tmp_path, "--json", *text)[1])["answer"]
     assert [name.split(":")[0] for name in answer] == [
         f"{place} {token}"
         for place, token in enumerate(["[CLS]", "a", "fine", "film", "[SEP]", "dull", "[SEP]"])
     ]
-    assert "a fine film | dull" in told(capsys, tmp_path, *text).out
-    assert "no text was given" in told(capsys, tmp_path, "--pair", "dull").err
-
-
-def test_only_a_language_model_is_asked_about_passages():
-    for subject, asked in ((opinionated(), False), (talking("gpt2"), True)):
-        found = {one.method: one for one in diagnose(subject, length=4).methods}
-        assert found["context_attribution"].applies == asked
+    assert "a fine film | dull" in run(capsys, "doctor", tmp_path, *text)[1]
+    assert "text" in refusal(capsys, "doctor", tmp_path, "--pair", "dull")

@@ -3,22 +3,12 @@
 import json
 
 import pytest
-from support.command import refusal, run
-from support.words import plain_tokenizer, save_tokenizer
-from support.zoo import FAMILIES
+from support.command import run
 
 from exhibit_a.results.store import read
 from exhibit_a.trials.verdict import WORDS
 
 LONG = "the plot is not great but acting saves it . really a very fine film , not dull"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("bert")
-    FAMILIES["bert"].build().save_pretrained(path)
-    save_tokenizer(path)
-    return path
 
 
 @pytest.fixture(autouse=True)
@@ -29,17 +19,6 @@ def here(tmp_path, monkeypatch):
 
 def explain(capsys, *words):
     return run(capsys, "explain", *words)
-
-
-def test_a_screen_and_a_page(capsys, folder, here):
-    code, out, err = explain(capsys, LONG, "--model", folder, "--timing")
-    assert (code, err) == (0, "")
-    assert "verdict: " in out
-    assert "together" in out
-    assert out.endswith("written to report.html\n")
-    page = (here / "report.html").read_text("utf-8")
-    assert page.startswith("<!doctype html>")
-    assert [file.name for file in here.iterdir()] == ["report.html"]
 
 
 def test_for_machines_and_for_later(capsys, folder, here):
@@ -60,34 +39,12 @@ def test_for_machines_and_for_later(capsys, folder, here):
     assert sorted(file.name for file in here.iterdir()) == ["trial", "trial.svg"]
 
 
-def test_a_pair_of_texts(capsys, folder):
-    code, out, _ = explain(capsys, "a fine film", "--pair", "dull plot", "-m", folder, "--no-html")
-    assert code == 0
-    assert "[SEP] dull plot [SEP]" in " ".join(out.translate({ord(c): None for c in "⁺⁻"}).split())
-
-
-def test_mistakes_get_one_line_and_leave_nothing(capsys, folder, here, tmp_path_factory):
-    model = ("--model", folder)
-    assert "empty" in refusal(capsys, "explain", " ", *model)
-    assert "no label 'good'" in refusal(capsys, "explain", "a film", *model, "--target", "good")
-    assert "there is no folder" in refusal(
-        capsys, "explain", "a film", *model, "--html", "no/where.html"
-    )
-    assert "not a file" in refusal(capsys, "explain", "a film", *model, "--out", here)
-    assert "102 tokens and the model takes 64" in refusal(capsys, "explain", "very " * 100, *model)
-    assert "go on with a text" in refusal(
-        capsys, "explain", "a film", *model, "--target-text", "ein film"
-    )
-    assert "not among the embedded" in refusal(capsys, "explain", "a film", "--model", "sentimant")
-    assert "Give either a text" in refusal(capsys, "explain")
-    other = tmp_path_factory.mktemp("gpt2")
-    FAMILIES["gpt2"].build().save_pretrained(other)
-    plain_tokenizer().save_pretrained(other)
-    assert "pair" in refusal(capsys, "explain", "a film", "--pair", "a plot", "--model", other)
-    assert list(here.iterdir()) == []
-
-
-def test_a_long_text_can_be_cut(capsys, folder):
-    code, out, _ = explain(capsys, "very " * 100, "-m", folder, "--truncate", "--json", "--no-html")
-    assert code == 0
-    assert len(json.loads(out)["tokens"]) == 64
+def test_a_screen_and_a_page(capsys, folder, here):
+    code, out, err = explain(capsys, LONG, "--model", folder, "--timing")
+    assert (code, err) == (0, "")
+    assert "verdict: " in out
+    assert "together" in out
+    assert out.endswith("written to report.html\n")
+    page = (here / "report.html").read_text("utf-8")
+    assert page.startswith("<!doctype html>")
+    assert [file.name for file in here.iterdir()] == ["report.html"]

@@ -124,14 +124,6 @@ def test_error_lines_show_them(capsys, tmp_path, labelled, word):
         assert not ORDERS.findall(err)
 
 
-def test_tracebacks_show_them(capsys):
-    code, _, err = run(capsys, "--debug", "doctor", f"no{TITLE}model")
-    assert code == 1
-    assert "Traceback" in err
-    assert not ORDERS.findall(err)
-    assert escape_controls(TITLE) in err
-
-
 def test_bars_show_them(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")
     with progress_bar(f"first {TITLE}") as bar:
@@ -158,8 +150,3 @@ def test_every_control_character_has_a_visible_form():
         assert shown.isascii()
         assert shown.isprintable()
         assert json.loads(visible_json(chr(number))) == chr(number)
-
-
-def test_what_people_write_stays_as_it_is():
-    for text in ("naïve café", "日本語", "עברית", "می‌خواهم", "👩‍🔬", "a\tb\nc"):
-        assert escape_controls(text) == text

@@ -117,12 +117,6 @@ def test_during_a_stage(tmp_path, pressed):
     assert_interrupted(run(tmp_path, f"during = {pressed}\ncommand(stages)"))
 
 
-@pytest.mark.parametrize("pressed", PRESSED[1:])
-def test_a_dropped_exception_is_noticed_at_the_end(tmp_path, pressed):
-    point = f"command(lambda: (print('the answer'), {pressed}()))"
-    assert_interrupted(run(tmp_path, point), "the answer\n")
-
-
 def test_nothing_is_written_after_a_dropped_exception(tmp_path):
     assert_interrupted(run(tmp_path, "command(lambda: (press_in_a_finaliser(), write()))"))
     assert list(tmp_path.iterdir()) == []
@@ -208,17 +202,6 @@ Bar.stage = pressing
 """
     assert_interrupted(run(tmp_path, point))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_library_installs_no_handler():
-    seen = """
-import signal, sys
-before = signal.getsignal(signal.SIGINT), sys.unraisablehook
-import exhibit_a as xa, exhibit_a.commands.main
-xa.trial
-assert (signal.getsignal(signal.SIGINT), sys.unraisablehook) == before
-"""
-    subprocess.run([sys.executable, "-c", seen], check=True)
 
 
 BEFORE = """

@@ -1,35 +1,17 @@
 """The command line, end to end: what people read, what machines read, and one line for mistakes."""
 
 import json
-import re
 import socket
 from functools import cache
 from importlib.metadata import version
 
 import pytest
 from support.command import refusal, run
-from support.words import plain_tokenizer, save_tokenizer
-from support.zoo import DECODER, FAMILIES, Family
+from support.words import plain_tokenizer
+from support.zoo import DECODER, Family
 
 from exhibit_a.commands.options import load_quietly
-from exhibit_a.progress import progress_bar
 from exhibit_a.results.store import read
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    path = tmp_path_factory.mktemp("bert")
-    FAMILIES["bert"].build().save_pretrained(path)
-    save_tokenizer(path)
-    return str(path)
-
-
-def test_the_doctor_says_what_the_model_allows(capsys, folder):
-    code, out, _ = run(capsys, "doctor", folder, "--length", 12, "--text", "a fine film")
-    assert code == 0
-    for word in ("registry tap", "parity 0 ", "up to 8 visible keys", "effective_attention"):
-        assert word in " ".join(out.split())
-    assert "LABEL_0" in out
 
 
 def test_the_doctor_speaks_to_machines(capsys, folder):
@@ -40,15 +22,6 @@ def test_the_doctor_speaks_to_machines(capsys, folder):
     assert sum(told["answer"].values()) == pytest.approx(1)
     refused = {m["method"]: m["reason"] for m in told["methods"] if not m["applies"]}
     assert refused == {"context_attribution": "only a language model goes on with a text"}
-
-
-def test_the_doctor_says_why_a_method_does_not_apply(capsys, tmp_path):
-    FAMILIES["llama"].build().save_pretrained(tmp_path)
-    _, out, _ = run(capsys, "doctor", tmp_path, "--json")
-    told = json.loads(out)
-    refused = {m["method"]: m["reason"] for m in told["methods"] if not m["applies"]}
-    assert "no tokenizer" in refused["identifiability_by_length"]
-    assert told["variants"] == ["grouped keys", "causal"]
 
 
 def test_mistakes_get_one_line(capsys, folder, tmp_path):
@@ -64,31 +37,6 @@ def test_mistakes_get_one_line(capsys, folder, tmp_path):
     words = ("train", folder, data, "--out", tmp_path / "out")
     assert "learning_rate is nan" in refusal(capsys, *words, "--learning-rate", "nan")
     assert "cannot be made" in refusal(capsys, *words[:-1], data / "out", "--dev", data)
-
-
-def test_truncate_does_what_the_message_says(capsys, folder):
-    code, _, _ = run(capsys, "doctor", folder, "--text", "very " * 100, "--truncate", "--json")
-    assert code == 0
-
-
-def test_training_from_the_command_line(capsys, folder, tmp_path):
-    rows = ["sentence\tlabel"] + ["fine great film\tgood", "dull dull plot\tbad"] * 12
-    data = tmp_path / "data.tsv"
-    data.write_text("\n".join(rows))
-    out = tmp_path / "trained"
-    code, told, _ = run(capsys, "train", folder, data, "--out", out, "--epochs", 1, "--dev", data)
-    assert code == 0
-    assert str(out) in "".join(told.split())
-    assert json.loads((out / "config.json").read_text())["id2label"] == {"0": "bad", "1": "good"}
-
-
-def test_a_missing_column_lists_the_columns(capsys, folder, tmp_path):
-    data = tmp_path / "data.tsv"
-    data.write_text("sentence\tlabel\nfine\t1\ndull\t0\n")
-    line = refusal(capsys, "train", folder, data, "--out", tmp_path / "o", "--label", "gold")
-    assert "gold" in line
-    assert "sentence" in line
-    assert not (tmp_path / "o").exists()
 
 
 def test_a_traceback_only_comes_when_asked_for(capsys, tmp_path):
@@ -111,35 +59,6 @@ def test_effective_attention_from_the_command_line(capsys, folder, tmp_path):
     assert plot.read_text().startswith("<?xml")
 
 
-def test_a_table_can_be_read_in_80_columns(capsys, folder, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    _, told, _ = run(capsys, "effective", LONG, "--model", folder)
-    assert "…" not in told
-    assert {"nullity", "Pearson", "fraction", "special"} <= set(told.split())
-
-
-def test_effective_attention_for_machines(capsys, folder):
-    code, told, _ = run(capsys, "effective", LONG, "--model", folder, "--json")
-    answer = json.loads(told)
-    assert code == 0
-    assert [row["nullity"] for row in answer["rows"]] == [len(answer["tokens"]) - 8] * 3
-    assert answer["checks"]["parity"] == 0
-
-
-def test_effective_attention_by_length(capsys, folder):
-    code, told, _ = run(capsys, "effective", LONG, "--model", folder, "--by-length", "--json")
-    rows = {row["tokens"]: row for row in json.loads(told)["rows"]}
-    assert code == 0
-    assert rows[8]["pearson"] == 1
-    assert rows[9]["pearson"] < 1
-
-
-def test_a_plot_of_no_known_kind_leaves_nothing_behind(capsys, folder, tmp_path):
-    line = refusal(capsys, "effective", LONG, "--model", folder, "--plot", tmp_path / "map.txt")
-    assert "choose" in line
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.fixture(scope="module")
 def reviews(tmp_path_factory):
     """Labelled texts; some of each class, none of them twice."""
@@ -160,55 +79,6 @@ def rows_of(capsys, *words):
     return json.loads(out)["rows"]
 
 
-def test_labels_texts_and_folders_are_printed_as_they_are_written(capsys, folder, tmp_path):
-    data, out = tmp_path / "data.tsv", tmp_path / "[red]:smile:"
-    rows = ["fine great film\t[red]good", "dull dull plot\t[/bold]bad"] * 12
-    data.write_text("\n".join(["sentence\tlabel", *rows]))
-    code, told, _ = run(capsys, "train", folder, data, "--out", out, "--epochs", 1, "--dev", data)
-    assert (code, told) == (0, f"saved in {out}\n")
-    code, told, _ = run(capsys, "doctor", out, "--text", "a [/bold] [red]film")
-    assert code == 0
-    assert "\na [/bold] [red]film\n" in told
-    for word in (out, "answers[/bold]bad,[red]good", "[red]good0."):
-        assert str(word) in "".join(told.split())
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (("effective", "a fine film", "--out", "[red]out"), "written to [red]out\n"),
-        (("heads", "[red]a.tsv", "--against", "[b]b.tsv", "--top", 1), "[red]a [b]b"),
-        (("corpus", "run", "[red]a.tsv", "--out", "[red]out"), "written to [red]out\n"),
-    ],
-    ids=lambda words: words[0],
-)
-def test_files_are_named_as_they_are_written(
-    capsys, folder, reviews, tmp_path, monkeypatch, words, expected
-):
-    monkeypatch.chdir(tmp_path)
-    for name in ("[red]a.tsv", "[b]b.tsv"):
-        (tmp_path / name).write_text(reviews.read_text())
-    code, told, _ = run(capsys, *words, "--model", folder)
-    assert code == 0
-    assert expected in re.sub(" +", " ", told)
-
-
-def test_a_bar_shows_words_as_they_are_written(capsys, folder, reviews, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
-    with progress_bar("heads by [/red]"):
-        pass
-    assert "heads by [/red]" in capsys.readouterr().err
-    code, _, err = run(capsys, "heads", reviews, "--model", folder, "--by", "[/red]")
-    assert code == 2
-    assert "[/red]" in err
-
-
-def test_mixing_from_the_command_line(capsys, folder):
-    rows = rows_of(capsys, "mixing", "a fine film", "--model", folder, "--probes", 4)
-    assert rows[0]["own_share"] == 1
-    assert all(0 <= row["own_share"] <= 1 for row in rows)
-
-
 def test_attribution_and_tree_from_the_command_line(capsys, folder, tmp_path):
     rows = rows_of(capsys, "attribute", "a fine film", "--model", folder, "--top", 3)
     assert len(rows) == 3
@@ -218,23 +88,6 @@ def test_attribution_and_tree_from_the_command_line(capsys, folder, tmp_path):
     assert code == 0
     assert drawn.exists()
     assert "→ probability of LABEL_0" in out
-
-
-@pytest.mark.parametrize("verb", ["attribute", "tree"])
-def test_a_label_the_model_does_not_have(capsys, folder, verb):
-    told = refusal(capsys, verb, "a fine film", "--model", folder, "--target", "LABEL_9")
-    assert "LABEL_9" in told
-    assert "LABEL_0" in told
-
-
-def test_adversary_from_the_command_line(capsys, folder, reviews):
-    rows = rows_of(capsys, "adversary", "a fine film", "--model", folder, "--restarts", 1)
-    assert rows[-1]["where"] == "all"
-    assert all(row["answer_moved"] <= 0.01 + 1e-6 for row in rows)
-    rows = rows_of(capsys, "adversary", "--keys", reviews, "--model", folder)
-    assert rows[0]["keys"] == "own"
-    assert rows[0]["distance"] == 0
-    assert "either a text" in refusal(capsys, "adversary", "--model", folder)
 
 
 def test_shuffling_and_erasing_from_the_command_line(capsys, folder, reviews):
@@ -287,22 +140,6 @@ def test_triggers_from_the_command_line(capsys, tmp_path):
         assert 0 <= low <= row["after"] <= high <= 1
 
 
-def test_tokens_from_the_command_line(capsys, folder, tmp_path):
-    path = tmp_path / "texts.tsv"
-    lines = [f"a fine film is not {word} {other}" for word in "abcdefgh" for other in "klmnopqr"]
-    path.write_text("sentence\n" + "\n".join(lines) + "\n")
-    rows = rows_of(capsys, "tokens", path, "--model", folder, "--maps", "identity")
-    assert rows[0]["found"] == 1
-
-
-@pytest.mark.parametrize("verb", ["heads", "prune", "adversary"])
-def test_labels_are_asked_for(capsys, folder, tmp_path, verb):
-    path = tmp_path / "texts.tsv"
-    path.write_text("sentence\na fine film\nnot dull\n")
-    flag = ["--keys"] if verb == "adversary" else []
-    assert "label" in refusal(capsys, verb, *flag, path, "--model", folder)
-
-
 @pytest.fixture
 def idle(monkeypatch):
     """Whoever begins to work on a model is found out."""
@@ -333,11 +170,6 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(capsys, tmp_p
     for option in ("--out", "--plot"):
         assert f"no folder {place.parent}" in refusal(capsys, *asked, option, place)
     assert "choose" in refusal(capsys, *asked, "--plot", tmp_path / "x.doc")
-
-
-def test_a_page_is_refused_before_the_result_is_read(capsys, tmp_path):
-    told = refusal(capsys, "view", tmp_path / "none", "--html", tmp_path / "nofolder" / "x.html")
-    assert "nofolder" in told
 
 
 @pytest.mark.usefixtures("idle")
@@ -395,7 +227,7 @@ def test_a_smaller_model_is_saved_when_every_site_loses_as_many_heads(
 ):
     model, place = tmp_path_factory.mktemp("llama"), tmp_path / "nofolder" / "y"
     options = DECODER | {"num_key_value_heads": 4, "num_labels": 2}
-    Family("LlamaForSequenceClassification", "LlamaConfig", options).build().save_pretrained(model)
+    Family("LlamaForSequenceClassification", options).build().save_pretrained(model)
     plain_tokenizer().save_pretrained(model)
     words = ("prune", reviews, "--model", model, "--rank-on", 6, "--save", place, "--remove")
     assert "--scope site" in refusal(capsys, *words, 0.2)
@@ -407,50 +239,6 @@ def test_a_smaller_model_is_saved_when_every_site_loses_as_many_heads(
     assert json.loads(run(capsys, "doctor", place, "--json")[1])["heads"] == [2]
 
 
-@pytest.mark.parametrize("words", [(), ("--debug",), ("corpus",)])
-def test_asking_nothing_is_answered_with_the_help(capsys, words):
-    code, out, err = run(capsys, *words)
-    assert (code, err) == (0, "")
-    assert "Usage: exhibit-a" in out
-
-
-def test_the_version_is_told(capsys):
-    assert run(capsys, "--version") == (0, f"exhibit-a {version('exhibit-a')}\n", "")
-
-
-def test_the_help_names_what_there_is(capsys, monkeypatch):
-    from exhibit_a.methods.registry import attributions, commands
-
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def shown(*words):
-        return " ".join(run(capsys, *words, "--help")[1].replace("│", " ").split())
-
-    assert all(verb in shown() for verb in commands())
-    assert ", ".join(attributions()) in shown("faithful")
-    assert "identity|rotation|linear|mlp" in shown("tokens")
-    assert "--debug" in shown()
-    assert "sentiment" in shown("serve")
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("attribute", "a fine film", "--rule", "foo"), "no rule 'foo'; choose gauss, riemann"),
-        (("attribute", "a fine film", "--rule", "riemann"), "--steps"),
-        (("tokens", "DATA", "--maps", ""), "No map was named; choose identity, rotation"),
-        (("tokens", "DATA", "--maps", "foo"), "There is no map 'foo'; choose identity, rotation"),
-        (("effective", "", "--by-length"), "empty"),
-        (("effective", "film", "--by-length"), "too short to be cut: it has 3 tokens"),
-        (("adversary", "--keys", "DATA", "--limit", 3), "examples put aside to judge by has"),
-        (("adversary", "--keys", "DATA", "--label", "gold"), 'no column "gold"'),
-    ],
-)
-def test_a_message_says_what_to_do(capsys, folder, reviews, words, message):
-    asked = [reviews if word == "DATA" else word for word in words]
-    assert message in refusal(capsys, *asked, "--model", folder)
-
-
 def test_a_server_that_cannot_listen_is_not_announced(capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -459,18 +247,6 @@ def test_a_server_that_cannot_listen_is_not_announced(capsys):
         assert "300.1.1.1" in refusal(capsys, *asked, "--host", "300.1.1.1")
     assert "There is no model" in refusal(capsys, *asked)
     socket.create_server(("127.0.0.1", port)).close()  # nobody listens there any more
-
-
-def test_files_of_the_same_name_are_told_apart(capsys, folder, reviews, tmp_path):
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "dev.tsv").write_text(reviews.read_text())
-    files = (tmp_path / "one/dev.tsv", "--against", tmp_path / "two/dev.tsv")
-    by = ("--by", "attention", "--limit", 4)
-    rows = rows_of(capsys, "heads", *files, "--model", folder, *by)
-    assert list(rows[0]) == ["layer", "head", "one/dev", "two/dev"]
-    rows = rows_of(capsys, "heads", reviews, "--against", reviews, "--model", folder, *by)
-    assert list(rows[0])[2:] == ["reviews.tsv", "reviews.tsv (again)"]
 
 
 @pytest.mark.parametrize(
@@ -507,13 +283,6 @@ def test_two_options_cannot_name_one_file(capsys, tmp_path, monkeypatch, words, 
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_without_a_page_its_name_is_free(capsys, folder, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    words = ("explain", "a film", "--model", folder, "--no-html", "--out", "report.html", "--json")
-    assert run(capsys, *words)[0] == 0
-    assert read(tmp_path / "report.html").tokens
-
-
 def test_people_read_words_and_machines_tokens_unless_they_ask(capsys):
     asked = ("attribute", "it never drags", "--top", 3)
     _, out, _ = run(capsys, *asked)
@@ -523,3 +292,13 @@ def test_people_read_words_and_machines_tokens_unless_they_ask(capsys):
     told = json.loads(run(capsys, *asked, "--json", "--words")[1])
     assert told["tokens"] == ["[CLS]", "it", "never", "drags", "[SEP]"]
     assert told["checks"]["units"] == "words"
+
+
+@pytest.mark.parametrize(
+    ("words", "word"),
+    [((), "Usage"), (("--debug",), "Usage"), (("--version",), version("exhibit-a"))],
+)
+def test_without_a_verb_there_is_help(capsys, words, word):
+    code, out, err = run(capsys, *words)
+    assert (code, err) == (0, "")
+    assert word in out

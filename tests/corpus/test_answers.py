@@ -5,18 +5,16 @@ from dataclasses import replace
 
 import pytest
 import torch
-from support.words import plain_tokenizer, tokenizer
+from support.subjects import speaker
+from support.words import plain_tokenizer
 from support.zoo import FAMILIES, VOCABULARY
 from torch.testing import assert_close
 
 import exhibit_a as xa
 from exhibit_a import corpus
-from exhibit_a.corpus.plan import Window
 from exhibit_a.errors import BadRequestError
-from exhibit_a.examples import Example, Unusable, fingerprint, read_examples, stream_examples
-from exhibit_a.methods.heads.importance import MEASURES, importance_by_example
+from exhibit_a.examples import Example, fingerprint, read_examples, stream_examples
 from exhibit_a.trace.answers import NOTHING, gold_of_replies
-from exhibit_a.trace.edits import drop_heads
 from exhibit_a.trace.edits import replace as put
 from exhibit_a.trace.replay import replay
 
@@ -61,14 +59,6 @@ def test_answers_are_read_from_files_and_are_part_of_an_example(tmp_path):
     assert len({fingerprint(one) for one in (ASKED[0], other, replace(other, answer=None))}) == 3
     same = [{"text": "a", "answer": " b"}, {"text": "a", "answer": " c"}]
     assert len({example.id.partition("-")[0] for example in stream_examples(same)}) == 2
-
-
-def test_a_window_is_unpacked_as_it_was_and_its_digest_knows_the_answer():
-    plain = Window(0, 0, (Example("a", "fine", None, "1"),), (Unusable("row 2", "is empty"),))
-    given = Window(0, 0, (ASKED[0],))
-    assert given.digest != Window(0, 0, (replace(ASKED[0], answer=None),)).digest
-    for window in (plain, given):
-        assert Window.unpacked(window.packed()) == window
 
 
 def test_gold_answers_of_different_lengths_stand_side_by_side(talker):
@@ -134,42 +124,8 @@ def test_a_permutation_test_is_right_where_the_whole_answer_would_be_said(talker
     assert_close(test.uniform_change[0, 0], moved, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("by", sorted(MEASURES))
-def test_heads_are_weighed_by_answers(talker, by):
-    tables, _ = importance_by_example(talker, ASKED, by=by)
-    table = next(iter(tables.values()))
-    assert torch.isfinite(table).all()
-    trace = traced(talker, ASKED[1])
-    if by == "attribution":
-        expected = torch.stack(xa.self_attribution(trace).head_maxima)
-        assert_close(table[1], expected.float(), rtol=2e-2, atol=1e-4)
-    if by == "ablation":
-        target = xa.choose_target(trace, "answer")
-        without = replay(trace, drop_heads([(1, 0)]))
-        lost = float(target(trace.output) - target(without))
-        assert float(tables["loss"][1, 1, 0]) == pytest.approx(lost, rel=1e-3, abs=1e-5)
-
-
-def test_heads_of_a_language_model_need_an_answer_for_every_example(talker):
-    with pytest.raises(BadRequestError, match=r"Example d has no answer"):
-        xa.head_importance(talker, [ASKED[0], Example("d", "a film")])
-
-
-def test_faithfulness_watches_a_token_of_the_answer(talker):
-    result = xa.faithfulness(talker, ASKED[:1], attribution="occlusion", rankings=1)
-    trace = traced(talker, ASKED[0])
-    likely = float(xa.choose_target(trace, "answer")(trace.output).div(5).exp())
-    assert float(result.deletion["occlusion"][0, 0]) == pytest.approx(likely, rel=1e-4)
-    first = xa.companions(trace, methods=["occlusion"])["occlusion"].scores[:3].argmax()
-    kept = [word for place, word in enumerate(ASKED[0].text.split()) if place != int(first)]
-    shorter = xa.capture(talker, " ".join(kept), target_text=ASKED[0].answer)
-    left = float(xa.choose_target(shorter, "answer")(shorter.output).div(5).exp())
-    place = result.fractions.index(0.3)
-    assert float(result.deletion["occlusion"][0, place]) == pytest.approx(left, rel=1e-4)
-
-
 def test_other_models_leave_the_answer_alone(tmp_path):
-    reader = xa.load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+    reader = speaker()
     plain = [replace(example, answer=None) for example in ASKED]
     runs = [
         corpus.run(reader, examples, "effective_attention", tmp_path / str(number))
@@ -177,5 +133,5 @@ def test_other_models_leave_the_answer_alone(tmp_path):
     ]
     assert str(runs[0].rows) == str(runs[1].rows)
     rows = [{"text": "fine", "reply": "yes"}]
-    with pytest.raises(BadRequestError, match="An answer can be given to models that go on"):
+    with pytest.raises(BadRequestError, match="answer"):
         corpus.run(reader, rows, "effective_attention", tmp_path / "named", answer="reply")

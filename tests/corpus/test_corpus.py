@@ -1,38 +1,35 @@
 """Many texts: the same numbers as one by one, whole or not at all, and one line for mistakes."""
 
-import ctypes
 import itertools
 import json
 import os
 import subprocess
 import sys
 from functools import partial
-from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import torch
+from support.command import run
 from support.corpora import contents, examples, save_model, save_texts, sentences
-from support.words import plain_tokenizer, tokenizer
+from support.subjects import speaker
+from support.words import plain_tokenizer
 from support.zoo import FAMILIES
 
 from exhibit_a import corpus
 from exhibit_a.corpus.engines import AHEAD, Processes
 from exhibit_a.corpus.plan import Window, windows
 from exhibit_a.corpus.run_folder import Folder
-from exhibit_a.corpus.statistics import finish, poisson_weights
+from exhibit_a.corpus.statistics import finish
 from exhibit_a.corpus.work import (
     Encoded,
     ExampleFindings,
     Shard,
     files_of,
     receipt_of,
-    return_memory,
 )
-from exhibit_a.errors import BadRequestError, BrokenInvariantError, ExhibitError
+from exhibit_a.errors import BadRequestError, BrokenInvariantError
 from exhibit_a.examples import Example
-from exhibit_a.methods.attribution.self_attribution import self_attribution
 from exhibit_a.methods.explanation.permutation import permutation_test
 from exhibit_a.methods.heads.importance import head_importance
 from exhibit_a.methods.identifiability.counts import attention_identifiability
@@ -47,7 +44,7 @@ SMALL = {"window": 8, "tokens": 64}
 
 @pytest.fixture(scope="module")
 def subject():
-    return load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+    return speaker()
 
 
 @pytest.fixture(scope="module")
@@ -97,31 +94,6 @@ def test_effective_statistics_are_those_of_one_text_at_a_time(subject, finished)
     assert lengths.min() < 8 < lengths.max()  # below and above the width of a head
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama"])
-def test_causal_models_need_no_padding_either(tmp_path, family):
-    causal = load(FAMILIES[family].build(), tokenizer=tokenizer())
-    texts = sentences(12)
-    corpus.run(causal, texts, METHOD, tmp_path / "run", **SMALL)
-    single = [effective_attention(capture(causal, text)) for text in texts]
-    wanted = torch.stack(
-        [torch.stack([s.double().mean(-1) for s in result.null_fraction]) for result in single]
-    )
-    assert (by_head(corpus.open(tmp_path / "run"), "null_fraction") - wanted).abs().max() <= 2e-5
-
-
-def test_identifiability_is_that_of_one_text_at_a_time(subject, tmp_path):
-    texts = sentences(6, seed=1)
-    corpus.run(subject, texts, "attention_identifiability", tmp_path / "run", **SMALL)
-    single = [attention_identifiability(capture(subject, text)) for text in texts]
-    for name in ("same_output", "same_sum", "generated"):
-        wanted = torch.stack(
-            [torch.stack([s.double().mean(-1) for s in getattr(result, name)]) for result in single]
-        )
-        assert torch.equal(
-            by_head(corpus.open(tmp_path / "run"), name).double(), wanted.float().double()
-        )
-
-
 def test_hidden_attribution_is_that_of_one_text_at_a_time(subject, tmp_path):
     texts = [
         "a fine film",
@@ -144,18 +116,6 @@ def test_hidden_attribution_is_that_of_one_text_at_a_time(subject, tmp_path):
         kept = run.dense(number)["contribution/0"]
         np.testing.assert_allclose(kept.numpy(), result.contribution[1:].numpy(), atol=1e-5)
     assert table["adjoint_gap"].max() < 1e-3
-
-
-def test_self_attribution_is_that_of_one_text_at_a_time(subject, tmp_path):
-    texts = ["a fine film", "the dull plot", "not the film", "great acting saves it really"]
-    corpus.run(subject, texts, "self_attribution", tmp_path / "run", dense=True)
-    run = corpus.open(tmp_path / "run")
-    singles = [self_attribution(capture(subject, text)) for text in texts]
-    wanted = torch.stack([torch.stack(list(result.head_maxima)) for result in singles])
-    assert (by_head(run, "largest") - wanted).abs().max() <= 1e-5
-    for number, result in enumerate(singles):
-        assert run.to_pandas()["points"][number].tolist() == result.points.tolist()
-        assert (run.dense(number)["scores/0"] - result.scores[0]).abs().max() <= 1e-5
 
 
 def test_permutation_is_that_of_the_whole_data_set(subject, tmp_path):
@@ -187,14 +147,6 @@ def test_questions_to_a_whole_data_set_give_their_one_result(subject, tmp_path, 
         saved = tmp_path / "run" / "result" / "00000.safetensors"
         with pytest.raises(BadRequestError, match="were used to rank"):
             corpus.run(subject, examples(12), "pruning_curve", out, importance=str(saved))
-
-
-def test_dense_maps_are_those_of_one_text(subject, tmp_path):
-    corpus.run(subject, examples(5), METHOD, tmp_path / "run", dense=True, window=2)
-    single = effective_attention(capture(subject, examples(5)[4].text))
-    kept = corpus.open(tmp_path / "run").dense(4)
-    for site, wanted in enumerate(single.effective):
-        torch.testing.assert_close(kept[f"effective/{site}"], wanted, atol=2e-5, rtol=1e-4)
 
 
 # The aggregates
@@ -267,22 +219,6 @@ def test_the_summary_is_that_of_all_numbers_at_once(made_up):
     assert all(np.isnan(missing[name]) for name in ("mean", "variance", "q50", "interval_low"))
 
 
-def test_intervals_are_as_wide_as_the_error_of_the_mean(made_up):
-    path, rows, _ = made_up
-    wide = next(row for row in corpus.open(path).summary().rows if row["statistic"] == "wide")
-    error = np.nanstd(rows["wide"]) / np.sqrt(np.isfinite(rows["wide"]).sum())
-    width = (wide["interval_high"] - wide["interval_low"]) / 2
-    assert width == pytest.approx(1.96 * error, rel=0.25)
-
-
-def test_intervals_do_not_depend_on_the_order_of_the_examples():
-    ids = [f"e{i}" for i in range(300)]
-    weights = poisson_weights(ids)
-    assert np.array_equal(weights[::-1], poisson_weights(ids[::-1]))
-    assert abs(weights.mean() - 1) < 0.01
-    assert abs(weights.var() - 1) < 0.02
-
-
 def test_a_run_without_a_difference_has_none_and_a_real_one_is_found(subject, finished, tmp_path):
     corpus.run(subject, examples(30), METHOD, tmp_path / "sum", simplex=True, **SMALL)
     same = corpus.diff(finished, finished)
@@ -295,8 +231,11 @@ def test_a_run_without_a_difference_has_none_and_a_real_one_is_found(subject, fi
     moved = differences["mean_null_fraction"]
     assert moved["interval_low"] <= moved["difference"] <= moved["interval_high"] < 0
     corpus.run(subject, examples(29), METHOD, tmp_path / "fewer", **SMALL)
-    with pytest.raises(BadRequestError, match="different examples"):
+    with pytest.raises(BadRequestError, match="examples"):
         corpus.diff(finished, tmp_path / "fewer")
+    corpus.run(subject, examples(4), "permutation", tmp_path / "other", repeats=1)
+    with pytest.raises(BadRequestError, match="methods"):
+        corpus.diff(finished, tmp_path / "other")
 
 
 # Whole or not at all
@@ -339,67 +278,6 @@ def test_a_finished_run_is_left_alone(subject, finished):
     assert contents(finished) == before
 
 
-def test_two_runs_cannot_share_a_folder(subject, tmp_path):
-    folder = Folder(tmp_path / "run")
-    with folder.locked(new=True), pytest.raises(BadRequestError, match="being written by process"):
-        corpus.run(subject, examples(3), METHOD, tmp_path / "run")
-    corpus.run(subject, examples(3), METHOD, tmp_path / "run")  # the lock file is no content
-    assert not (tmp_path / "run" / ".holder").exists()
-
-
-def interrupted(copy, shard=2):
-    """As if the run had been killed with one shard half-written."""
-    (copy / "manifest.json").unlink()
-    (copy / f"receipts/{shard:05d}.json").unlink()
-    (copy / f"heads/{shard:05d}.parquet").write_bytes(b"half of it")
-    (copy / "heads/.exhibit-a-dead.tmp").write_bytes(b"left behind")
-
-
-def test_what_is_missing_is_done_again_and_nothing_else(subject, finished, copy):
-    interrupted(copy)
-    kept = (copy / "heads/00001.parquet").stat().st_mtime_ns
-    corpus.resume(copy, subject=subject, examples=iter(examples(30)))
-    assert contents(copy) == contents(finished)
-    assert (copy / "heads/00001.parquet").stat().st_mtime_ns == kept
-
-
-def test_a_changed_model_is_refused_with_the_difference(copy):
-    interrupted(copy)
-    other = FAMILIES["bert"].build()
-    with torch.no_grad():
-        next(other.parameters()).mul_(1.01)
-    with pytest.raises(BadRequestError, match=r"model\.weights: '\w+' here"):
-        corpus.resume(copy, subject=load(other, tokenizer=tokenizer()), examples=examples(30))
-
-
-def test_changed_data_are_refused(subject, copy):
-    interrupted(copy)
-    changed = [*examples(5), *examples(31)[6:]]
-    with pytest.raises(BadRequestError, match="The data changed: examples 0 to 7"):
-        corpus.resume(copy, subject=subject, examples=changed)
-    with pytest.raises(BadRequestError, match="The data changed: they now make 3 shards"):
-        corpus.resume(copy, subject=subject, examples=examples(24))
-    with pytest.raises(BadRequestError, match="came from memory"):
-        corpus.resume(copy, subject=subject)
-
-
-def test_a_full_disk_stops_the_run_and_resuming_ends_it(subject, finished, tmp_path, monkeypatch):
-    written, fsync = [], os.fsync
-
-    def full(descriptor):
-        written.append(descriptor)
-        if len(written) == 6:
-            raise OSError(28, "No space left on device")
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ExhibitError, match="No space left"):
-        corpus.run(subject, examples(30), METHOD, tmp_path / "run", **SMALL)
-    assert not list((tmp_path / "run").rglob("*.tmp"))
-    corpus.resume(tmp_path / "run", subject=subject, examples=examples(30))
-    assert contents(tmp_path / "run") == contents(finished)
-
-
 # Mistakes
 
 
@@ -425,26 +303,23 @@ def test_texts_that_are_too_long_are_cut_left_out_or_refused(subject, tmp_path):
     assert (left.counts["examples"], left.counts["unusable"]) == (2, 1)
     (named,) = (tmp_path / "left/unusable.jsonl").read_text().splitlines()
     assert "102 tokens and the model takes 64" in json.loads(named)["reason"]
-    with pytest.raises(BadRequestError, match="102 tokens and the model takes 64"):
+    with pytest.raises(BadRequestError, match="102 tokens"):
         corpus.run(subject, texts, METHOD, tmp_path / "stop", too_long="stop")
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "guessing"}, "There is no method 'guessing'; choose .*effective_attention"),
-        (
-            {"nonsense": 1},
-            "nonsense: Extra inputs are not permitted. It takes value_bias, simplex, rtol",
-        ),
+        ({"method": "guessing"}, "guessing.*effective_attention"),
+        ({"nonsense": 1}, "value_bias, simplex, rtol"),
         ({"rtol": 2.0}, "relative tolerance"),
-        ({"window": 0}, "window: Input should be greater than 0"),
-        ({"engine": "spark"}, "There is no engine 'spark'; choose local, ray"),
-        ({"examples": []}, "holds no examples"),
-        ({"examples": ["", " "], "unusable": "skip"}, r"2 rows could not be used: item 0"),
-        ({"examples": [{"id": 1, "text": "a"}, {"id": 1, "text": "b"}]}, "'1' occurs twice"),
-        ({"method": "permutation", "dense": True}, "has no maps to keep"),
-        ({"method": "pruning_curve"}, "importance: Field required"),
+        ({"window": 0}, "window"),
+        ({"engine": "spark"}, "local, ray"),
+        ({"examples": []}, "no examples"),
+        ({"examples": ["", " "], "unusable": "skip"}, "item 0"),
+        ({"examples": [{"id": 1, "text": "a"}, {"id": 1, "text": "b"}]}, "'1'"),
+        ({"method": "permutation", "dense": True}, "maps"),
+        ({"method": "pruning_curve"}, "importance"),
     ],
 )
 def test_mistakes_get_one_line_and_leave_nothing(subject, tmp_path, options, message):
@@ -459,14 +334,9 @@ def test_mistakes_get_one_line_and_leave_nothing(subject, tmp_path, options, mes
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("x.tsv", b"", r"x\.tsv is empty"),
-        ("x.tsv", b"text\tlabel\n", "holds no examples"),
-        ("x.tsv", b"text\n\xff\xfe\n", r"x\.tsv is not text in UTF-8"),
-        ("x.parquet", b"PAR1 and no more", r"x\.parquet is not a Parquet file"),
-        ("x.docx", b"text", "Cannot tell the format"),
-        ("x.tsv", b"id\ttext\n1\tfine\n1\tdull\n", "The id '1' occurs twice"),
-        ("x.jsonl", b'{"text": "fine"}\n{"sentence": "dull"}\n', "row 2 has nothing in"),
-        ("x.csv", b"text,label\nfine,1\ndull,0,1\n", "row 2 has more cells"),
+        ("x.tsv", b"text\tlabel\n", "no examples"),
+        ("x.parquet", b"PAR1 and no more", r"x\.parquet"),
+        ("x.jsonl", b'{"text": "fine"}\n{"sentence": "dull"}\n', "row 2"),
     ],
 )
 def test_a_file_that_cannot_be_used_gets_one_line(subject, tmp_path, name, content, message):
@@ -475,32 +345,6 @@ def test_a_file_that_cannot_be_used_gets_one_line(subject, tmp_path, name, conte
         corpus.run(subject, tmp_path / name, METHOD, tmp_path / "run")
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "run").exists()
-
-
-def forbidden(monkeypatch, path):
-    """Opening this path is refused, whoever asks; a test may be run by one who may do anything."""
-
-    def refusing(opened):
-        def refuse(name, *args, **kwargs):
-            if Path(name) == path:
-                raise PermissionError(13, "Permission denied", str(name))
-            return opened(name, *args, **kwargs)
-
-        return refuse
-
-    monkeypatch.setattr(Path, "open", refusing(Path.open))
-    monkeypatch.setattr(os, "open", refusing(os.open))
-
-
-def test_what_may_not_be_read_or_written_is_named(subject, tmp_path, monkeypatch):
-    data = save_texts(tmp_path / "x.tsv", 3)
-    forbidden(monkeypatch, tmp_path / "run" / ".lock")
-    with pytest.raises(BadRequestError, match=r"run cannot be written to: Permission denied\.$"):
-        corpus.run(subject, data, METHOD, tmp_path / "run")
-    forbidden(monkeypatch, data)
-    with pytest.raises(BadRequestError, match=r"x\.tsv cannot be read: Permission denied\.$"):
-        corpus.run(subject, data, METHOD, tmp_path / "other")
-    assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.parametrize("too_long", ["skip", "stop"])
@@ -513,53 +357,13 @@ def test_only_what_is_too_long_is_treated_as_too_long(tmp_path, too_long):
     assert run(tmp_path / "run", unusable="skip").counts["unusable"] == 1
 
 
-def test_different_methods_are_not_compared(subject, finished, tmp_path):
-    corpus.run(subject, examples(4), "permutation", tmp_path / "run", repeats=1)
-    with pytest.raises(BadRequestError, match=r"different methods .effective_attention and perm"):
-        corpus.diff(finished, tmp_path / "run")
-
-
-def test_a_folder_that_cannot_be_written_is_named(subject, tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(BadRequestError, match="cannot be made: Not a directory"):
-        corpus.run(subject, ["fine"], METHOD, tmp_path / "file" / "run")
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "thesis.tex").write_text("mine")
-    with pytest.raises(BadRequestError, match=r"is not empty \(thesis.tex\)"):
-        corpus.run(subject, ["fine"], METHOD, tmp_path / "full")
-    with pytest.raises(BadRequestError, match="holds no corpus run"):
-        corpus.open(tmp_path / "full")
-
-
-def test_a_model_object_that_cannot_be_loaded_again_is_refused_to_workers(subject, tmp_path):
-    with pytest.raises(ExhibitError, match=r"There is no model|does not load"):
-        corpus.run(subject, ["a fine film"], METHOD, tmp_path / "run", workers=1)
-
-
-def test_a_device_is_for_workers_and_must_exist(subject, tmp_path):
-    with pytest.raises(BadRequestError, match="is for workers, and there are none"):
-        corpus.run(subject, ["fine"], METHOD, tmp_path / "run", device="cpu")
-    assert not (tmp_path / "run").exists()
-    model = save_model(tmp_path / "model")
-    with pytest.raises(BadRequestError, match="The model cannot be put on 'abacus'"):
-        corpus.run(model, ["fine"], METHOD, tmp_path / "run", workers=1, device="abacus")
-    assert not (tmp_path / "run").exists()
-    corpus.run(model, ["fine"], METHOD, tmp_path / "run", workers=1, device="cpu")
-
-
 # The command line
 
 
 def test_the_command_line_runs_resumes_sums_up_and_compares(tmp_path, capsys):
-    from exhibit_a.commands.main import main
-
     model, data = save_model(tmp_path / "model"), save_texts(tmp_path / "texts.tsv", 20)
 
-    def outcome(*words):
-        with pytest.raises(SystemExit) as left:
-            main(["corpus", *map(str, words)])
-        return left.value.code, *capsys.readouterr()
-
+    outcome = partial(run, capsys, "corpus")
     code, out, _ = outcome("run", data, "--model", model, "--out", tmp_path / "a", "--window", 8)
     assert code == 0
     assert "examples: 20" in " ".join(out.split())
@@ -597,37 +401,6 @@ def test_help_does_not_wait_for_heavy_libraries():
     assert started(f"from exhibit_a.commands import main as cli; {look}").stdout.strip() == "[]"
 
 
-def test_a_missing_library_is_named_with_the_extra_that_brings_it():
-    ask = "from exhibit_a.commands.main import main; main(['corpus', 'summary', 'folder'])"
-    process = started(f"sys.modules['pyarrow'] = None; {ask}")
-    line = "error: pyarrow is missing: pip install 'exhibit-a[corpus]'\n"
-    assert (process.returncode, process.stdout, process.stderr) == (2, "", line)
-
-
-def test_a_missing_library_of_no_extra_is_named(finished, monkeypatch):
-    monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(BadRequestError, match=r"^polars is missing: pip install polars$"):
-        corpus.open(finished).to_polars()
-
-
-def test_shards_are_plain_parquet(finished):
-    schema = pq.read_schema(finished / "heads/00000.parquet")
-    assert schema.names[:5] == ["example", "id", "site", "layer", "head"]
-
-
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="another C library")
-def test_holes_in_memory_are_given_back():
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-    pieces = [bytearray(100_000) for _ in range(2000)]
-    del pieces[::2]
-    before = resident()
-    return_memory()
-    assert before - resident() > 50e6
-    assert len(pieces) == 1000  # in use until here
-
-
 def test_a_slow_writer_does_not_fill_the_memory(subject, tmp_path):
     """No window is read without room for its shard."""
     model = save_model(tmp_path / "model")
@@ -644,3 +417,16 @@ def test_a_slow_writer_does_not_fill_the_memory(subject, tmp_path):
         assert len(taken) <= written + 2 * AHEAD
     shards.close()
     assert len(taken) < 100
+
+
+def test_identifiability_is_that_of_one_text_at_a_time(subject, tmp_path):
+    texts = sentences(6, seed=1)
+    corpus.run(subject, texts, "attention_identifiability", tmp_path / "run", **SMALL)
+    single = [attention_identifiability(capture(subject, text)) for text in texts]
+    for name in ("same_output", "same_sum", "generated"):
+        wanted = torch.stack(
+            [torch.stack([s.double().mean(-1) for s in getattr(result, name)]) for result in single]
+        )
+        assert torch.equal(
+            by_head(corpus.open(tmp_path / "run"), name).double(), wanted.float().double()
+        )

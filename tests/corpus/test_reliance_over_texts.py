@@ -1,11 +1,9 @@
 """The reliance of every text of a corpus is that of the text alone."""
 
 import json
-import shutil
 
 import pytest
 import torch
-from support.corpora import contents
 from support.subjects import opinionated
 from torch.testing import assert_close
 
@@ -34,18 +32,6 @@ def test_a_corpus_gives_what_each_text_gives(tmp_path):
             atol=1e-5,
             rtol=1e-4,
         )
-
-
-def test_a_corpus_can_be_resumed(tmp_path):
-    subject, texts = opinionated(), SAME_LENGTH * 2
-    options = {"by": "path", "window": 4}
-    corpus.run(subject, texts, "reliance", tmp_path / "whole", **options)
-    shutil.copytree(tmp_path / "whole", tmp_path / "cut")
-    for path in (tmp_path / "cut").rglob("*.*"):
-        if path.name not in ("run.json", ".lock") and not path.name.startswith("00000"):
-            path.unlink()
-    corpus.resume(tmp_path / "cut", subject=subject, examples=texts)
-    assert contents(tmp_path / "cut") == contents(tmp_path / "whole")
 
 
 def test_one_bad_text_does_not_spoil_the_others(tmp_path, monkeypatch):

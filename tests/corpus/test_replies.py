@@ -14,7 +14,7 @@ from exhibit_a import corpus
 from exhibit_a.corpus.plan import Card, Data, Model, Window, checked_plan, versions, windows
 from exhibit_a.corpus.ray_engine import FILLING, Actor, Reply, reply_of
 from exhibit_a.corpus.work import Shard
-from exhibit_a.errors import KINDS, NotComputableError, UnsupportedModelError
+from exhibit_a.errors import KINDS, NotComputableError
 from exhibit_a.subject.subject import load
 
 METHOD = "self_attribution"  # which needs one answer a text, and a bare encoder gives none
@@ -30,10 +30,6 @@ def bare(tmp_path_factory):
     return str(folder)
 
 
-class MissingLayerError(UnsupportedModelError):
-    """An error of a kind, by a name that the other side does not know."""
-
-
 def failing(error):
     def worker():
         raise error
@@ -47,19 +43,6 @@ def test_every_kind_of_error_arrives_with_its_message(kind):
     with pytest.raises(kind) as caught:
         reply.opened()
     assert (type(caught.value), str(caught.value)) == (kind, "no such head: \ud800")
-
-
-def test_an_error_that_extends_a_kind_arrives_as_that_kind():
-    with pytest.raises(UnsupportedModelError, match="gone") as caught:
-        reply_of(failing(MissingLayerError("gone")), Window(0, 0, ())).opened()
-    assert type(caught.value) is UnsupportedModelError
-
-
-def test_a_shard_arrives_as_it_was():
-    receipt = {"shard": 3, "window": "w", "examples": 1, "unusable": [], "files": {"a": "x"}}
-    sent = Shard(receipt, {"examples": b"first", "heads": b"", "dense": b"third"})
-    arrived = reply_of(lambda: lambda window: sent, Window(3, 0, ())).opened()
-    assert (arrived.receipt, arrived.files) == (sent.receipt, sent.files)
 
 
 def test_a_method_that_does_not_apply_says_so_from_a_worker_process(bare, tmp_path):
@@ -90,3 +73,10 @@ def test_a_method_that_does_not_apply_says_so_through_ray(bare, tmp_path, monkey
     # A thread that went on asking would start Ray again.
     assert FILLING not in [thread.name for thread in threading.enumerate()]
     assert not ray.is_initialized()
+
+
+def test_a_shard_arrives_as_it_was():
+    receipt = {"shard": 3, "window": "w", "examples": 1, "unusable": [], "files": {"a": "x"}}
+    sent = Shard(receipt, {"examples": b"first", "heads": b"", "dense": b"third"})
+    arrived = reply_of(lambda: lambda window: sent, Window(3, 0, ())).opened()
+    assert (arrived.receipt, arrived.files) == (sent.receipt, sent.files)

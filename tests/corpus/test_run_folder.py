@@ -42,23 +42,23 @@ def test_a_run_has_one_writer_who_is_named(folder):
 def test_a_writer_without_a_name_is_some_process(folder):
     with folder.locked(new=True):
         (folder.path / ".holder").unlink()
-        with pytest.raises(BadRequestError, match=r"being written by a process\. Two runs"):
+        with pytest.raises(BadRequestError, match="a process"):
             Folder(folder.path)._acquired()
         (folder.path / ".holder").write_text("")
-        with pytest.raises(BadRequestError, match=r"being written by a process\. Two runs"):
+        with pytest.raises(BadRequestError, match="a process"):
             Folder(folder.path)._acquired()
 
 
 def test_a_run_needs_a_folder(folder):
-    with pytest.raises(BadRequestError, match=r"^There is no run folder .*run\.$"), folder.locked():
+    with pytest.raises(BadRequestError, match="no run folder"), folder.locked():
         pass
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("run.json", "already holds a run. Resume it"),
-        ("thesis.tex", r"is not empty \(thesis.tex\)"),
+        ("run.json", "Resume"),
+        ("thesis.tex", r"thesis\.tex"),
     ],
 )
 def test_a_new_run_needs_an_empty_folder_and_leaves_what_is_in_it(folder, name, message):
@@ -71,9 +71,9 @@ def test_a_new_run_needs_an_empty_folder_and_leaves_what_is_in_it(folder, name, 
 
 def test_a_folder_that_cannot_be_made_leaves_none(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(BadRequestError, match=r"cannot be made: Not a directory\.$"):
+    with pytest.raises(BadRequestError, match="Not a directory"):
         Folder(tmp_path / "file" / "run")._made()
-    with pytest.raises(BadRequestError, match=r"cannot be made: File name too long\.$"):
+    with pytest.raises(BadRequestError, match="too long"):
         Folder(tmp_path / ("long" * 100) / "run")._made()
     real = os.mkdir
 
@@ -83,7 +83,7 @@ def test_a_folder_that_cannot_be_made_leaves_none(tmp_path, monkeypatch):
         real(path, *rest)
 
     monkeypatch.setattr(os, "mkdir", full)
-    with pytest.raises(BadRequestError, match=r"cannot be made: No space left on device\.$"):
+    with pytest.raises(BadRequestError, match="No space left"):
         Folder(tmp_path / "new" / "deep" / "run")._made()
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
@@ -93,7 +93,7 @@ def test_a_lock_that_cannot_be_had_leaves_no_folder(folder, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(run_folder.FileLock, "acquire", refuse)
-    refused = pytest.raises(BadRequestError, match=r"cannot be written to: Permission denied\.$")
+    refused = pytest.raises(BadRequestError, match="Permission denied")
     with refused, folder.locked(new=True):
         pass
     assert not folder.path.exists()
@@ -113,13 +113,13 @@ def test_a_run_that_came_to_nothing_is_removed(folder):
 
 
 def test_a_folder_without_a_card_holds_no_run(folder):
-    with pytest.raises(BadRequestError, match=r"holds no corpus run \(there is no run\.json\)"):
+    with pytest.raises(BadRequestError, match=r"run\.json"):
         folder.manifest()
 
 
 def test_a_card_says_the_same_as_it_was_told(begun):
     assert begun.card == CARD
-    with pytest.raises(BadRequestError, match=r"\(any\) is not finished. Resume it first"):
+    with pytest.raises(BadRequestError, match="Resume"):
         begun.manifest()
 
 
@@ -134,7 +134,7 @@ def test_a_manifest_must_be_as_it_was_written(folder):
     assert folder.damage() == []
     path = folder.path / "manifest.json"
     path.write_bytes(path.read_bytes().replace(b"any", b"all"))
-    with pytest.raises(BrokenInvariantError, match=r"manifest\.json is damaged. Resume the run"):
+    with pytest.raises(BrokenInvariantError, match=r"manifest\.json"):
         folder.manifest()
 
 
@@ -152,7 +152,7 @@ def test_a_run_of_another_version_is_refused_with_the_version_that_wrote_it(fold
         corpus.resume(folder.path)
     (folder.path / "manifest.json").unlink(missing_ok=True)
     (folder.path / "run.json").write_text('{"card": 1}')  # without a hash, as in 0.1.0
-    with pytest.raises(BadRequestError, match=r"damaged, or of version 0\.1\.0"):
+    with pytest.raises(BadRequestError, match="damaged"):
         corpus.open(folder.path)
 
 

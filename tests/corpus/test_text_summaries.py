@@ -4,7 +4,6 @@ from dataclasses import replace
 from math import isnan
 
 import pytest
-import torch
 from support.cases import large_trial
 
 from exhibit_a.corpus.summaries import joined, summary_of
@@ -32,22 +31,6 @@ def test_a_trial_keeps_its_word_its_advice_and_what_the_answer_rests_on(trial):
     advices = ("do not show", *trial.pictures.advices[1:])
     not_shown = replace(trial, pictures=replace(trial.pictures, advices=advices))
     assert summary_of(not_shown).numbers[f"show {trial.pictures.names[0]}"] == 0
-
-
-def test_a_reliance_says_whether_it_is_determined(trial):
-    unsure = replace(trial.reliance, determined=False, reason="it jumps", way="path and orders")
-    numbers = summary_of(unsure).numbers
-    assert (numbers["determined"], summary_of(trial.reliance).numbers["determined"]) == (0.0, 1.0)
-    assert (numbers["reason"], numbers["way"]) == ("it jumps", "path and orders")
-    assert numbers["whole"] == unsure.whole
-    assert len(summary_of(unsure).heads["heads"]) == len(unsure.sites)
-
-
-def test_numbers_of_heads_are_those_of_the_verdicts(trial):
-    heads = summary_of(trial).heads
-    for name in ("reliance", "one_head", "pointing", "coherence", "distance"):
-        shares = [getattr(verdict, name) for verdict in trial.verdicts]
-        assert torch.cat(heads[name]).tolist() == pytest.approx(shares)
 
 
 def test_texts_of_which_less_could_be_asked_have_the_same_columns(trial):

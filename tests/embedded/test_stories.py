@@ -117,24 +117,6 @@ def test_encoding_is_merging_the_best_pair_first(stories):
     assert stories.tokenizer(BEGINNING)["input_ids"][0] == stories.tokenizer.bos_token_id
 
 
-def test_it_tells_a_story(stories):
-    inputs = stories.tokenizer(BEGINNING, return_tensors="pt")
-    written = stories.model.generate(**inputs, max_new_tokens=24, do_sample=False, pad_token_id=0)
-    told = stories.tokenizer.decode(written[0, inputs["input_ids"].shape[1] :])
-    assert "." in told
-    assert len(set(told.split())) > 10
-    with torch.no_grad():
-        loss = stories.model(**inputs, labels=inputs["input_ids"]).loss
-    assert loss.exp() < 4
-
-
-def test_it_is_examined_like_any_other_model(stories):
-    trace = xa.capture(stories, BEGINNING)
-    assert [maps.shape[0] for maps in trace.attention] == [6] * 6
-    assert trace.values[0].shape[-1] == 48
-    assert xa.effective_attention(trace).checks
-
-
 def test_it_is_small_and_its_card_says_what_it_is():
     assert sum(file.stat().st_size for file in FOLDER.iterdir()) <= 16e6
     card = (FOLDER / "README.md").read_text(encoding="utf-8")

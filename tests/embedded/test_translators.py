@@ -5,7 +5,6 @@ import re
 from functools import partial
 
 import pytest
-import torch
 from support.command import run
 from translation import RECIPES, PlainConfig, write_card
 
@@ -69,21 +68,6 @@ def test_what_is_packed_translates_as_before(saved, packed, tmp_path):
     ]
 
 
-def test_a_reader_without_attention_has_one_vector_to_look_at(saved):
-    if saved.name != "gru":
-        pytest.skip("has attention")
-    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-    model = AutoModelForSeq2SeqLM.from_pretrained(saved).eval()
-    tokenizer = AutoTokenizer.from_pretrained(saved)
-    inputs = tokenizer(["two dogs run", "three cats"], return_tensors="pt", padding=True)
-    read = model.encoder(**{k: inputs[k] for k in ("input_ids", "attention_mask")})
-    assert read.last_hidden_state.shape == (2, 1, 16)
-    alone = model.encoder(**tokenizer("three cats", return_tensors="pt").to("cpu"))
-    torch.testing.assert_close(alone.last_hidden_state, read.last_hidden_state[1:])
-    assert len(set(translate(model, tokenizer, [source for source, _ in PAIRS]))) > 6
-
-
 def test_a_translation_is_put_on_trial(packed, capsys, tmp_path):
     page = tmp_path / "page.html"
     code, out, err = run(capsys, "explain", "--model", packed, "two dogs run", "--html", page)
@@ -122,7 +106,7 @@ def test_a_translator_is_named_only_when_it_is_there(name):
     there = (EMBEDDED / name / weights.WEIGHTS).exists()
     assert (name in embedded_names()) == there
     if not there:
-        with pytest.raises(xa.BadRequestError, match=f"There is no model '{name}'"):
+        with pytest.raises(xa.BadRequestError, match=name):
             xa.load(name)
         return
     size = sum(f.stat().st_size for f in (EMBEDDED / name).iterdir())

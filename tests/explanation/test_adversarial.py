@@ -18,10 +18,9 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from exhibit_a.errors import BadRequestError, NotComputableError, UnsupportedModelError
 from exhibit_a.methods.explanation import adversarial_keys as keys_module
 from exhibit_a.methods.explanation.adversarial import adversarial_attention
-from exhibit_a.methods.explanation.adversarial_keys import adversarial_keys, without_shift
+from exhibit_a.methods.explanation.adversarial_keys import adversarial_keys
 from exhibit_a.methods.explanation.two_key_optimum import farthest_corner
 from exhibit_a.numerics.distances import jensen_shannon, total_variation
-from exhibit_a.results.store import read
 from exhibit_a.subject.guard import frozen_eval
 from exhibit_a.subject.subject import load
 from exhibit_a.subject.tap import Tap
@@ -109,15 +108,6 @@ def one_look():
     return load(model, tokenizer=tokenizer())
 
 
-def test_a_linear_read_out_is_solved_exactly(one_look):
-    trace = capture(one_look, "w1 w2 w3 w4 w5 w6")
-    exact = adversarial_attention(trace, epsilon=0.02)
-    assert exact.exact.tolist() == [1.0]
-    assert (exact.maps[0] > 0).sum() <= 2
-    assert exact.change[0] <= 0.02 + 1e-6
-    assert exact.divergence[0] <= exact.bound[0] + 1e-6
-
-
 def test_the_search_finds_nothing_better_than_the_exact_optimum(one_look, monkeypatch):
     trace = capture(one_look, "w1 w2 w3 w4 w5 w6")
     exact = adversarial_attention(trace, epsilon=0.02)
@@ -177,17 +167,6 @@ def test_a_free_lunch_needs_more_keys_than_the_values_have_dimensions():
     free = adversarial_attention(many, **options).free
     assert (free[:-1] > 0.01).all()
     assert free[-1].isnan()
-
-
-def test_an_adversary_is_the_same_bytes_again_and_survives_a_file(tmp_path):
-    trace = capture(opinionated(), "w1 w2 w3 w4")
-    for name in "ab":
-        adversarial_attention(trace, steps=5, seed=3).save(tmp_path / name)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    again = read(tmp_path / "a")
-    assert again.checks["largest change in a plain run"] <= again.epsilon + 1e-6
-    pytest.importorskip("matplotlib")
-    assert again.plot().axes[0].get_ylabel() == "Jensen–Shannon divergence"
 
 
 def test_wrong_requests_to_the_adversary_are_answered():
@@ -252,27 +231,9 @@ def test_keys_moved_by_one_vector_are_far_by_the_posters_measure_and_not_by_ours
     assert measured["agrees"].mean() == 1
 
 
-def test_the_common_shift_is_taken_over_real_keys_only():
-    real = torch.tensor([[1.0, 1.0, 0.0]])
-    gap = torch.tensor([[[[1.0, 2.0], [1.0, 2.0], [9.0, 9.0]]]])
-    assert_close(without_shift(gap, real), torch.zeros_like(gap))
-
-
-def test_the_same_seed_trains_the_same_keys(tmp_path):
-    for name in "ab":
-        result = adversarial_keys(
-            talking("bert"), sentences(8, labels=3), hidden=4, epochs=1, seed=2
-        )
-        result.save(tmp_path / name)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    assert read(tmp_path / "a").curves["adversary"].shape[1] == 2
-    pytest.importorskip("matplotlib")
-    assert len(result.plot().axes) == 2
-
-
 def test_wrong_requests_for_keys_are_answered():
     subject = opinionated()
-    with pytest.raises(BadRequestError, match="alpha lies between 0 and 1"):
+    with pytest.raises(BadRequestError, match="alpha"):
         adversarial_keys(subject, sentences(4), alpha=2)
     with pytest.raises(BadRequestError, match="has no label"):
         adversarial_keys(subject, ["w1 w2", "w3 w4"])

@@ -21,7 +21,6 @@ from exhibit_a.methods.explanation.decomposition import (
 )
 from exhibit_a.methods.explanation.erasure import erased, removable
 from exhibit_a.methods.registry import attributions
-from exhibit_a.results.store import read
 from exhibit_a.subject.subject import load
 from exhibit_a.trace import edits
 from exhibit_a.trace.answer_rows import readout
@@ -68,18 +67,6 @@ def test_flow_is_the_max_flow_of_networkx():
     assert_close(flow.max_flow(start, maps), torch.tensor(expected), rtol=0, atol=1e-5)
 
 
-def test_the_answer_is_read_where_the_model_reads_it():
-    bert, gpt, image = (trace_of(name) for name in ("bert", "gpt2", "vit"))
-    first = readout(bert, choose_target(bert))
-    assert first[0] == 1
-    assert first[1:].sum() == 0
-    assert readout(gpt, choose_target(gpt))[-1] == 1
-    assert readout(image, choose_target(image))[0] == 1
-    mean = load(FAMILIES["modernbert"].build(classifier_pooling="mean"))
-    trace = capture(mean, FAMILIES["modernbert"].inputs())
-    assert (readout(trace, choose_target(trace)) > 0).all()
-
-
 def test_relevance_is_its_definition():
     trace = trace_of("bert")
     target = choose_target(trace)
@@ -115,14 +102,6 @@ def test_decomposed_vectors_add_up_to_what_the_block_hands_on(name):
         assert_close(one.total(), seen[0], rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("residual", [True, False])
-@pytest.mark.parametrize("name", ["bert", "llama"])
-def test_head_grams_give_the_lengths_of_the_vectors(name, residual):
-    for one in mixtures(trace_of(name), residual=residual):
-        vectors = torch.cat([part for _, part in one.blocks()])
-        assert_close(one.norms(), vectors.norm(dim=-1), rtol=1e-4, atol=1e-6)
-
-
 def test_norms_without_the_residual_are_those_of_weighted_transformed_values():
     trace = trace_of("bert")
     for site, one in enumerate(mixtures(trace, residual=False)):
@@ -140,14 +119,6 @@ def test_alti_is_its_definition():
         output = one.total()[:, None]
         nearer = (output.abs().sum(-1) - (output - vectors).abs().sum(-1)).clamp_min(0)
         assert_close(found, nearer / nearer.sum(-1, keepdim=True), rtol=1e-4, atol=1e-5)
-
-
-def test_small_blocks_of_vectors_give_the_same_alti(monkeypatch):
-    trace = trace_of("bert")
-    whole = alti_maps(trace)
-    monkeypatch.setattr(decomposition, "AT_ONCE", 1)
-    for ours, own in zip(alti_maps(trace), whole, strict=True):
-        assert_close(ours, own)
 
 
 @pytest.mark.parametrize("name", ["bert", "llama"])
@@ -319,38 +290,6 @@ def test_gradient_times_input_is_what_autograd_says(answered):
     assert_close(found["gradient_input"].scores, expected, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("how", ["mask", "pad"])
-def test_special_tokens_are_never_taken_away(how):
-    trace = capture(opinionated(), "w1 w2 w3", pair="w4 w5")
-    result = companions(trace, methods=["occlusion"], erase=how)["occlusion"]
-    assert result.checks["tokens are taken away by"] == how
-    assert (result.scores[trace.special] == 0).all()
-    assert (result.scores[~trace.special] != 0).all()
-
-
-def test_random_methods_follow_their_seed(tmp_path):
-    trace = capture(opinionated(), TEXT)
-    before = torch.random.get_rng_state()
-    first, second = (
-        companions(trace, methods=["lime", "kernel_shap"], samples=20, seed=3) for _ in range(2)
-    )
-    assert torch.equal(torch.random.get_rng_state(), before)
-    other = companions(trace, methods=["lime"], samples=20, seed=4)["lime"]
-    assert torch.equal(first["lime"].scores, second["lime"].scores)
-    assert torch.equal(first["kernel_shap"].scores, second["kernel_shap"].scores)
-    assert not torch.equal(first["lime"].scores, other.scores)
-    again = read(first["lime"].save(tmp_path / "lime"))
-    assert torch.equal(again.scores, first["lime"].scores)
-    pytest.importorskip("matplotlib")
-    assert again.plot().axes[0].get_xlabel().startswith("lime")
-
-
-def test_one_written_token_carries_the_whole_change():
-    trace = capture(opinionated(), "w1")
-    result = companions(trace, methods=["kernel_shap", "occlusion"])
-    assert_close(result["kernel_shap"].scores, result["occlusion"].scores, rtol=1e-4, atol=1e-6)
-
-
 def test_what_does_not_apply_is_left_out_with_its_reason():
     found = companions(trace_of("bart"))
     on_the_input = {"gradient_input", "integrated_gradients", "occlusion", "lime", "kernel_shap"}
@@ -366,20 +305,10 @@ def test_what_does_not_apply_is_left_out_with_its_reason():
 
 def test_an_unknown_companion_is_told_which_exist():
     trace = capture(opinionated(), TEXT)
-    with pytest.raises(
-        BadRequestError, match=r"no companion 'gnorm'; choose .*raw, mean_attention, rollout"
-    ):
+    with pytest.raises(BadRequestError, match=r"gnorm.*raw"):
         companions(trace, methods=["gnorm"])
     with pytest.raises(BadRequestError, match="choose delete, mask, pad"):
         companions(trace, erase="burn")
     plain = capture(talking("bert", "pad", "cls", "sep", "unk"), TEXT)
     with pytest.raises(BadRequestError, match="no mask token"):
         companions(plain, erase="mask")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(set(FAMILIES) - {"clip-text"}))  # it has no answer
-def test_every_family_gets_what_applies_to_it(name):
-    found = companions(trace_of(name), samples=16)
-    assert found
-    assert all(result.scores.isfinite().all() for result in found.values())

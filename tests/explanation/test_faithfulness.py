@@ -21,7 +21,6 @@ from exhibit_a.methods.explanation.faithfulness import (
     _judge,
     faithfulness,
 )
-from exhibit_a.results.store import read
 from exhibit_a.trace.capture import capture
 from exhibit_a.trace.targets import Target, choose_target
 
@@ -32,10 +31,6 @@ FOUR = "w3 w14 w15 w9"
 def by_place(trace, target):
     """A ranking that knows nothing: the earlier, the better."""
     return -torch.arange(len(trace.tokens)).float()
-
-
-def from_behind(trace, target):
-    return torch.arange(len(trace.tokens)).float()
 
 
 def _answers(trace, lists):
@@ -69,21 +64,6 @@ def test_comprehensiveness_and_sufficiency_are_their_definitions():
     assert len(BINS) == len(sizes)
     assert_close(scores["comprehensiveness"], (text - without).mean())
     assert_close(scores["sufficiency"], (text - only).mean())
-
-
-def test_reversing_the_ranking_swaps_the_curves():
-    ways = {"forth": by_place, "back": from_behind}
-    found = faithfulness(opinionated(), [TEN], attribution=ways)
-    tenths = [FRACTIONS.index(step / 10) for step in range(11)]
-    forth, back = found.deletion["forth"][0, tenths], found.insertion["back"][0, tenths]
-    assert_close(forth.flip(0), back)
-
-
-def test_occlusion_is_its_own_leave_one_out():
-    found = faithfulness(opinionated(), sentences(4), attribution=["occlusion", "raw"])
-    place = METRICS.index("leave_one_out")
-    assert_close(found.mean[0, place], torch.tensor(1.0))
-    assert found.mean[1, place] < 1
 
 
 def test_random_rankings_meet_their_expectation():
@@ -157,65 +137,34 @@ def test_the_first_flip_is_that_of_one_token_in_a_long_text_too():
     assert named["flip_fraction"] == pytest.approx(0.01)
 
 
-def test_how_tokens_leave_is_stated_and_matters():
-    means = []
-    for how in ("delete", "mask", "pad"):
-        found = faithfulness(opinionated(), sentences(3), attribution="raw", erase=how)
-        assert found.erase == how
-        assert found.checks["tokens are taken away by"] == how
-        means.append(found.mean)
-    for first, second in itertools.combinations(means, 2):
-        assert (first - second).abs().amax() > 1e-4
-
-
-def test_batches_leave_no_mark(monkeypatch):
-    from exhibit_a.methods.explanation import erasure
-
-    together = faithfulness(opinionated(), sentences(3), attribution="raw")
-    whole = erasure.grouped
-    monkeypatch.setattr(erasure, "grouped", lambda inputs, alone: whole(inputs, alone=True))
-    alone = faithfulness(opinionated(), sentences(3), attribution="raw")
-    assert_close(together.deletion["raw"], alone.deletion["raw"], rtol=1e-4, atol=1e-5)
-
-
-def test_a_language_model_is_asked_to_go_on():
-    text = "w1 w2 w3 w4 w5"
-    found = faithfulness(talking("gpt2"), [text], attribution=["raw", "gradient_input"])
-    likeliest = capture(talking("gpt2"), text).output.logits[0, -1].softmax(-1).amax()
-    for name in ("raw", "gradient_input"):
-        assert_close(found.deletion[name][0, 0], likeliest)
-        assert_close(found.insertion[name][0, -1], likeliest)
-
-
-@pytest.mark.parametrize("name", ["effective", "hidden_attribution", "self_attribution"])
-def test_the_attributions_of_this_package_can_be_judged(name):
-    found = faithfulness(opinionated(), sentences(2), attribution=name)
-    assert found.attributions == (name, RANDOM)
-    assert found.mean.isfinite().all()
-
-
-def test_the_same_seed_gives_the_same_bytes(tmp_path):
-    for name in "ab":
-        found = faithfulness(opinionated(), sentences(3), attribution=["raw", "lime"], samples=20)
-        found.save(tmp_path / name)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    again = read(tmp_path / "a")
-    assert again.attributions == ("raw", "lime", RANDOM)
-    assert [row["attribution"] for row in again.table()] == ["raw", "lime", RANDOM]
-    assert len(again.table()[0]["deletion"]) == 3
-    pytest.importorskip("matplotlib")
-    assert len(again.plot().axes) == 2
-
-
 def test_wrong_requests_are_told_what_exists():
     subject = opinionated()
-    with pytest.raises(BadRequestError, match=r"no attribution 'magic'; choose .*raw"):
+    with pytest.raises(BadRequestError, match=r"magic.*raw"):
         faithfulness(subject, [FOUR], attribution="magic")
-    with pytest.raises(BadRequestError, match="No attribution was named"):
+    with pytest.raises(BadRequestError, match="attribution"):
         faithfulness(subject, [FOUR], attribution=[])
     with pytest.raises(BadRequestError, match="choose delete, mask, pad"):
         faithfulness(subject, [FOUR], attribution="raw", erase="burn")
-    with pytest.raises(BadRequestError, match=r"gave .* scores for 6 tokens"):
+    with pytest.raises(BadRequestError, match="6 tokens"):
         faithfulness(subject, [FOUR], attribution=lambda trace, target: torch.zeros(2))
-    with pytest.raises(NotComputableError, match="answers with hidden states"):
+    with pytest.raises(NotComputableError, match="hidden states"):
         faithfulness(talking("clip-text"), [FOUR], attribution="raw")
+
+
+def from_behind(trace, target):
+    return torch.arange(len(trace.tokens)).float()
+
+
+def test_reversing_the_ranking_swaps_the_curves():
+    ways = {"forth": by_place, "back": from_behind}
+    found = faithfulness(opinionated(), [TEN], attribution=ways)
+    tenths = [FRACTIONS.index(step / 10) for step in range(11)]
+    forth, back = found.deletion["forth"][0, tenths], found.insertion["back"][0, tenths]
+    assert_close(forth.flip(0), back)
+
+
+def test_occlusion_is_its_own_leave_one_out():
+    found = faithfulness(opinionated(), sentences(4), attribution=["occlusion", "raw"])
+    place = METRICS.index("leave_one_out")
+    assert_close(found.mean[0, place], torch.tensor(1.0))
+    assert found.mean[1, place] < 1

@@ -1,26 +1,18 @@
 """Pictures: advice follows from deletions alone, and every claim of it is true."""
 
-import re
-
 import pytest
 import torch
 from planted.kinds import planted
 from support.erased import answers_to
 from support.passes import counting
-from support.subjects import subject_of, trace_of
 
 import exhibit_a as xa
-from exhibit_a.errors import NotComputableError
-from exhibit_a.methods.explanation.advice import COUNTS, SURVIVES
+from exhibit_a.methods.explanation.advice import SURVIVES
 from exhibit_a.methods.explanation.erasure import erased
 from exhibit_a.methods.explanation.pictures import UNMOVED
 from exhibit_a.methods.explanation.words import words_of
 
 MIXED = "the plot is thin and the jokes are old , but the cast is a joy"
-LONGER = (
-    "it 's a charming and often affecting journey , thin and old but unflinchingly honest about "
-    "its people ."
-)
 CHEAP = ["raw", "mean_attention", "rollout", "effective", "attention_gradient", "relevance", "alti"]
 
 
@@ -99,36 +91,6 @@ def test_each_word_of_advice_has_its_numbers(mixed):
             assert picture.advice == "caution"
 
 
-@pytest.mark.parametrize("text", [MIXED, LONGER])
-def test_what_the_sentence_says_is_true(sentiment, text):
-    trace = xa.capture(sentiment, text)
-    result = xa.pictures(trace, methods=CHEAP)
-    told = re.search(
-        r"Show (.+?)(?: with caution)?: without its first (.*?)words? \((.+?)\)", result.advice
-    )
-    assert told is not None, result.advice
-    label, count, named = told.groups()
-    picture = next(entry for entry in result.values() if entry.label == label)
-    size = COUNTS.index(count.strip()) if count.strip() in COUNTS else int(count)
-    first = [result.words[word] for word in picture.ranking[:size]]
-    assert named.removesuffix(", …").split(", ") == first[:5]
-    usual = int(trace.output.logits.argmax())
-    shortened = without_words(trace, picture.ranking[:size])
-    if "the answer turns" in result.advice:
-        assert int(shortened.argmax()) != usual
-        for fewer in range(1, size):
-            assert int(without_words(trace, picture.ranking[:fewer]).argmax()) == usual
-    else:
-        shares = re.search(r"falls from ([.\d]+) to ([.\d]+)\.", result.advice)
-        before, after = map(float, shares.groups())
-        assert before == pytest.approx(result.probability, rel=0.06)
-        assert after == pytest.approx(float(shortened[usual]), rel=0.06)
-    refused = re.search(r"Do not show (.+?) for this answer: .* \(p = ([.\d]+)\)", result.advice)
-    picture = next(entry for entry in result.values() if entry.label == refused.group(1))
-    assert picture.advice == "do not show"
-    assert picture.p_value == pytest.approx(float(refused.group(2)), abs=0.006)
-
-
 def test_an_answer_that_nothing_moves_is_not_judged(sentiment):
     trace = xa.capture(sentiment, " , ".join(["wonderful and moving and brilliant"] * 6))
     result = xa.pictures(trace, methods=CHEAP)
@@ -162,51 +124,3 @@ def test_the_source_of_a_planted_answer_is_never_called_chance(seed):
     assert result["others"].advice == "do not show"
     assert result["others"].p_value > 0.3
     assert result.checks["units"].startswith("tokens")
-
-
-def test_prompts_of_a_language_model_are_judged():
-    trace = trace_of("gpt2")
-    result = xa.pictures(trace, methods=["raw", "rollout"])
-    assert len(result.words) == len(trace.tokens) - 1
-    assert result.probability == pytest.approx(
-        float(trace.output.logits[0, -1].softmax(-1).amax()), rel=1e-4
-    )
-
-
-def test_pairs_are_judged():
-    trace = xa.capture(xa.load("nli"), "a man sleeps on the bench", pair="a man is awake")
-    assert len(xa.pictures(trace, methods=["raw"]).words) == 10
-
-
-def test_sub_words_add_up(sentiment):
-    trace = xa.capture(sentiment, "an unflinchingly honest film about people and their fears")
-    own = torch.rand(len(trace.tokens))
-    picture = xa.pictures(trace, methods={"own": own})["own"]
-    places = words_of(trace).places
-    assert float(picture.scores[1]) == pytest.approx(float(own[list(places[1])].sum()))
-    assert picture.words[1] == "unflinchingly"
-
-
-def test_the_same_seed_gives_the_same_numbers(mixed):
-    trace, _, _ = mixed
-    again = xa.pictures(trace, methods=["raw", "rollout"], seed=3)
-    once = xa.pictures(trace, methods=["raw", "rollout"], seed=3)
-    assert torch.equal(once.random_margins, again.random_margins)
-    assert torch.equal(once.p_value, again.p_value)
-
-
-def test_results_are_saved_and_tabled(mixed, tmp_path):
-    _, result, _ = mixed
-    back = xa.read(result.save(tmp_path / "pictures.safetensors"))
-    assert back.advice == result.advice
-    assert back["raw"].p_value == result["raw"].p_value
-    table = result.to_pandas()
-    rows = table[(table.field == "scores") & (table.picture_token == "raw")]
-    assert tuple(rows.word_token) == result.words
-
-
-@pytest.mark.parametrize("family", ["bart", "vit"])
-def test_models_without_a_text_to_shorten_are_refused(family):
-    subject_of(family)
-    with pytest.raises(NotComputableError):
-        xa.pictures(trace_of(family))

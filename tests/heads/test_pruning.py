@@ -4,7 +4,6 @@ import pytest
 import torch
 from support.corpora import some_examples
 from support.subjects import speaker, subject_of
-from support.words import tokenizer
 from support.zoo import FAMILIES
 from torch.testing import assert_close
 
@@ -13,7 +12,6 @@ from exhibit_a.methods.heads.curve import effectiveness, measure_pruning, prunin
 from exhibit_a.methods.heads.importance import head_importance, importance_by_example
 from exhibit_a.methods.heads.removal import prune
 from exhibit_a.numerics.intervals import wilson
-from exhibit_a.report.figures import plot_curves
 from exhibit_a.results.store import read
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture
@@ -72,7 +70,7 @@ def test_what_ranked_the_heads_does_not_judge_them():
     assert (curve.checks["examples"], curve.checks["left out"]) == (6, 4)
     whole = pruning_curve(subject, examples, importance, fractions=[0.0], overlap=True)
     assert whole.checks["examples"] == 10
-    with pytest.raises(BadRequestError, match="All 4 examples were used to rank"):
+    with pytest.raises(BadRequestError, match="4 examples"):
         pruning_curve(subject, examples[:4], importance)
 
 
@@ -93,30 +91,15 @@ def test_effectiveness_ranks_heads_anew_for_every_example():
     assert_close(ends[0][[0, -1]], ends[1][[0, -1]])
 
 
-def test_intervals_are_those_of_wilson():
-    found = wilson(torch.tensor([0.0, 0.5, 1.0]), 10)
-    expected = torch.tensor([[0.0, 0.2775], [0.2366, 0.7634], [0.7225, 1.0]])
-    assert_close(found, expected, rtol=0, atol=1e-4)
-
-
-def test_curves_can_be_stored_and_drawn(tmp_path):
-    subject, examples = speaker(), some_examples(6)
-    curve = pruning_curve(subject, examples, torch.rand(3, 4), fractions=[0, 1])
-    assert curve.area == pytest.approx(float(curve.accuracy.mean()))  # of its two ends
-    assert_close(read(curve.save(tmp_path / "curve")).accuracy, curve.accuracy)
-    plot_curves([curve, curve]).clear()
-    curve.plot().clear()
-
-
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"order": "best"}, "no order 'best'; choose least, most"),
-        ({"scope": "model"}, "no scope 'model'"),
+        ({"order": "best"}, "least, most"),
+        ({"scope": "model"}, "scope"),
         ({"fractions": [2.0]}, "between 0 and 1"),
-        ({"counts": [13]}, "has 12 heads; cannot silence"),
+        ({"counts": [13]}, "12 heads"),
         ({"counts": [1], "fractions": [0.1]}, "not both"),
-        ({"importance": torch.rand(2, 4)}, r"\(2, 4\) sites and heads; this model has 3 sites"),
+        ({"importance": torch.rand(2, 4)}, r"\(2, 4\)"),
         ({"examples": ["a fine film"]}, "has no label"),
     ],
 )
@@ -168,37 +151,10 @@ def test_a_site_may_lose_all_its_heads(name):
     assert smaller.anatomy.sites[1].heads == 1
 
 
-@pytest.mark.parametrize("name", sorted(SINGLE))
-def test_the_only_head_of_a_model_may_go(name):
-    subject, inputs = subject_of(name), FAMILIES[name].inputs()
-    smaller = prune(subject, [(0, 0)])
-    with torch.no_grad():
-        silenced = replay(capture(subject, inputs), drop_heads([(0, 0)]), start=0).logits
-    before = capture(subject, inputs).output.logits
-    assert (before - silenced).abs().max() > 1e-3  # it said something
-    assert_close(capture(smaller, inputs).output.logits, silenced, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("name", sorted(BOUND))
 def test_what_cannot_be_removed_is_refused_with_the_reason(name):
-    with pytest.raises(UnsupportedModelError, match="cannot lose heads at site 0: without their"):
+    with pytest.raises(UnsupportedModelError, match="site 0"):
         prune(subject_of(name), [(0, 0)])
-
-
-def test_shared_keys_cannot_be_left_uneven():
-    with pytest.raises(UnsupportedModelError, match=r"would share unevenly \(1, 2\). Remove whole"):
-        prune(subject_of("llama"), [(0, 0)])
-
-
-def test_a_shared_layer_loses_a_head_everywhere_or_nowhere():
-    with pytest.raises(UnsupportedModelError, match="one module called 3 times"):
-        prune(subject_of("albert"), [(0, 0)])
-
-
-def test_heads_that_do_not_exist_cannot_be_removed():
-    for heads, message in (([(9, 0)], "no site 9"), ([(0, 4)], "no head 4"), ([], "No heads")):
-        with pytest.raises(BadRequestError, match=message):
-            prune(subject_of("bert"), heads)
 
 
 def test_a_pruned_model_is_saved_where_its_configuration_can_say_so(tmp_path):
@@ -209,10 +165,10 @@ def test_a_pruned_model_is_saved_where_its_configuration_can_say_so(tmp_path):
     assert [site.heads for site in again.anatomy.sites] == [2, 2, 2]
     ours, theirs = (capture(one, inputs).output.logits for one in (smaller, again))
     assert_close(ours, theirs, rtol=0, atol=1e-6)
-    with pytest.raises(UnsupportedModelError, match="cannot be saved: its sites have different"):
+    with pytest.raises(UnsupportedModelError, match="cannot be saved"):
         prune(subject, [(0, 0), (0, 1)]).model.save_pretrained(tmp_path)
     everywhere = [(site, 0) for site in range(3)]
-    with pytest.raises(UnsupportedModelError, match="cannot be saved: its configuration ties"):
+    with pytest.raises(UnsupportedModelError, match="cannot be saved"):
         prune(subject_of("bert"), everywhere).model.save_pretrained(tmp_path)
 
 
@@ -233,10 +189,22 @@ def test_what_removal_brings_is_measured(tmp_path):
     assert again.anatomy.sites[0].heads == 2
 
 
-def test_a_pruned_classifier_can_be_examined_like_any_other():
-    smaller = prune(load(FAMILIES["roberta"].build(), tokenizer=tokenizer()), [(0, 1)])
-    found = head_importance(smaller, some_examples(4), by="taylor")
-    assert found.scores.shape == (3, 4)
-    assert found.scores[0, 3].isnan()
-    assert len(found.ranking) == 11
-    pruning_curve(smaller, some_examples(5, seed=3), found, fractions=[0.0, 0.5])
+@pytest.mark.parametrize(
+    ("name", "heads", "kind", "word"),
+    [
+        ("bert", [(9, 0)], BadRequestError, "site 9"),
+        ("bert", [(0, 4)], BadRequestError, "head 4"),
+        ("bert", [], BadRequestError, "heads"),
+        ("llama", [(0, 0)], UnsupportedModelError, "unevenly"),
+        ("albert", [(0, 0)], UnsupportedModelError, "3 times"),
+    ],
+)
+def test_heads_that_cannot_go_are_refused(name, heads, kind, word):
+    with pytest.raises(kind, match=word):
+        prune(subject_of(name), heads)
+
+
+def test_intervals_are_those_of_wilson():
+    found = wilson(torch.tensor([0.0, 0.5, 1.0]), 10)
+    expected = torch.tensor([[0.0, 0.2775], [0.2366, 0.7634], [0.7225, 1.0]])
+    assert_close(found, expected, rtol=0, atol=1e-4)

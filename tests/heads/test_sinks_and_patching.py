@@ -41,13 +41,6 @@ def test_a_contribution_is_weight_times_length_times_direction(name):
         assert_close(result.lengths[site], outputs.norm(dim=-1))
 
 
-def test_where_the_projection_is_not_found_values_count_and_it_is_said():
-    trace = trace_of("modernbert")
-    sites = tuple(xa.contribution_weights(trace).checks)
-    without = [site.index for site in trace.sites if site.projection is None]
-    assert ("there" in sites) == bool(without)
-
-
 def planted(trace, *, sink, length):
     """A trace whose first head of site 0 looks at the first token, whose value has that length."""
     attention, values = trace.attention[0].clone(), trace.values[0].clone()
@@ -128,14 +121,14 @@ def test_patching_is_what_one_head_at_a_time_does(trace, speaker):
     assert result.checks["heads really patched"] == 12
 
 
+def test_prompts_of_another_length_are_refused(trace):
+    with pytest.raises(BadRequestError, match="of one length only"):
+        xa.head_patching(trace, counterfactual="the plot is very dull")
+
+
 def test_a_small_difference_is_patched_to_first_order(trace):
     values = tuple(rows * 1.001 for rows in trace.at_sites["values"])
     nearby = replace(trace, at_sites={**trace.at_sites, "values": values})
     result = xa.head_patching(trace, counterfactual=nearby, verify=99)
     for effect, patched in zip(result.effects, result.patched, strict=True):
         assert_close(effect, patched, rtol=0.02, atol=2e-5)
-
-
-def test_prompts_of_another_length_are_refused(trace):
-    with pytest.raises(BadRequestError, match="of one length only"):
-        xa.head_patching(trace, counterfactual="the plot is very dull")

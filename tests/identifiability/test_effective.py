@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from support.subjects import subject_of
-from support.words import tokenizer
-from support.zoo import FAMILIES, REFUSED
+from support.subjects import speaker, subject_of
+from support.zoo import FAMILIES
 from torch.testing import assert_close
 from transformers.pytorch_utils import Conv1D
 
@@ -15,8 +14,7 @@ from exhibit_a.methods.identifiability.counts import (
     identifiability_by_length,
 )
 from exhibit_a.methods.identifiability.effective import VERDICTS, effective_attention, observed_bias
-from exhibit_a.results.store import read
-from exhibit_a.subject.prompts import Prompt, prompted
+from exhibit_a.subject.prompts import Prompt
 from exhibit_a.subject.subject import load
 from exhibit_a.trace import edits
 from exhibit_a.trace.capture import capture, capture_alike
@@ -53,11 +51,6 @@ def test_the_model_cannot_tell_effective_attention_from_its_own(trace):
         moved = [(a - e).abs().amax() for a, e in zip(result.raw, result.effective, strict=True)]
         assert max(moved) > 1e-2
     assert result.checks["largest change of a head's output"] < 1e-5
-
-
-def test_no_weight_falls_on_a_key_that_cannot_be_seen(trace):
-    for effective, visible in zip(effective_attention(trace).effective, trace.visible, strict=True):
-        assert (effective[:, ~visible] == 0).all()
 
 
 def test_rows_that_see_no_more_keys_than_the_rank_are_unchanged(trace):
@@ -101,12 +94,6 @@ def test_padding_changes_nothing(name):
         assert_close(padded.pearson[site], plain.pearson[site], rtol=0, atol=1e-4)
 
 
-def test_the_sum_can_be_kept(trace):
-    result = effective_attention(trace, simplex=True)
-    for raw, effective in zip(result.raw, result.effective, strict=True):
-        assert_close(effective.sum(-1), raw.sum(-1), rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("name", ["bert", "gpt2", "gpt-neox"])
 def test_without_the_bias_the_bias_free_output_stays(name):
     model = FAMILIES[name].build()
@@ -140,44 +127,8 @@ def test_a_rank_deficient_projection_shows_less():
     assert_close(result.effective[0][0].double(), expected, rtol=0, atol=1e-5)
 
 
-def test_a_model_without_a_found_projection_says_so():
-    subject = load(REFUSED["gated"].build())
-    result = effective_attention(capture(subject, long_inputs("llama")))
-    assert "not found at sites [0, 1, 2]" in result.checks["output projection"]
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_says_what_it_is_computed_in_and_its_tolerance(dtype):
-    model = FAMILIES["llama"].build().to(dtype)
-    result = effective_attention(capture(load(model), long_inputs("llama")))
-    assert result.checks["computed in"].endswith("the model in float32")
-    assert str(dtype).removeprefix("torch.") in result.checks["held in half precision"]
-    # judged as float32: in half precision, tokens × eps would soon pass 1 and every rank be zero
-    line = LENGTH * torch.finfo(torch.float32).eps
-    assert result.checks["tolerance of the rank"] == pytest.approx(line)
-    assert result.effective[0].dtype == torch.float32
-
-
-def test_verdicts_follow_the_visible_keys():
-    result = effective_attention(traced("gpt2"))
-    assert result.verdict_of(0, 0, 2) == VERDICTS[0]
-    assert result.verdict_of(0, 0, LENGTH - 1) == VERDICTS[2]
-    assert (result.null_fraction[0][:, :8] == 0).all()
-
-
-def test_a_row_that_is_both_unidentifiable_and_borderline_is_not_identifiable():
-    model = FAMILIES["bert"].build()
-    with torch.no_grad():  # one direction of the values is barely there
-        value = model.bert.encoder.layer[0].attention.self.value
-        value.weight[0] *= 3e-6
-        value.bias[0] = 0
-    result = effective_attention(capture(load(model), long_inputs("bert")))
-    assert result.verdict[0].unique().tolist() == [2]
-    assert result.verdict_of(0, 0, 0) == "not identifiable"
-
-
 def test_weight_on_special_tokens_is_counted_before_and_after():
-    subject = load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+    subject = speaker()
     trace = capture(subject, "the plot is not great but acting saves it . really a very fine film")
     result = effective_attention(trace)
     by_hand = result.raw[0][:, :, trace.special].sum(-1).mean(-1)
@@ -186,25 +137,6 @@ def test_weight_on_special_tokens_is_counted_before_and_after():
     size = result.effective[0].abs()
     share = (size[:, :, trace.special].sum(-1) / size.sum(-1)).mean(-1)
     assert_close(result.special_effective[0], share)
-
-
-def test_the_result_survives_the_disk(tmp_path):
-    result = effective_attention(traced("t5"))
-    again = read(result.save(tmp_path / "effective.safetensors"))
-    for ours, theirs in zip(result.effective, again.effective, strict=True):
-        assert torch.equal(ours, theirs)
-    assert again.sites == result.sites
-    frame = again.to_pandas()
-    assert set(frame["field"]) >= {"raw", "effective", "rank", "pearson"}
-
-
-def test_it_can_be_drawn(tmp_path):
-    figure = effective_attention(traced("bert")).plot(site=1, head=2)
-    limits = {axes.images[0].get_clim() for axes in figure.axes if axes.images}
-    assert len(limits) == 1
-    low, high = limits.pop()
-    assert low == -high
-    figure.savefig(tmp_path / "figure.png")
 
 
 def test_mistakes_list_what_there_is():
@@ -217,10 +149,13 @@ def test_mistakes_list_what_there_is():
         alternative_attention(trace, site=3, head=0)
     with pytest.raises(BadRequestError, match="its heads are 0 to 3"):
         alternative_attention(trace, site=0, head=4)
-    with pytest.raises(BadRequestError, match=f"the text has 0 to {LENGTH - 1}"):
+    with pytest.raises(BadRequestError, match=f"0 to {LENGTH - 1}"):
         alternative_attention(trace, site=0, head=0, query=LENGTH)
-    with pytest.raises(BadRequestError, match="At least 1 sample"):
+    with pytest.raises(BadRequestError, match="sample"):
         alternative_attention(trace, site=0, head=0, samples=0)
+    words = speaker()
+    with pytest.raises(BadRequestError, match="3 tokens"):
+        identifiability_by_length(words, "film")
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "bart"])
@@ -246,23 +181,6 @@ def test_alternatives_are_valid_and_give_the_same_answer(name):
     result.plot()
 
 
-def test_an_identifiable_row_is_returned_as_it_is():
-    trace = traced("gpt2")
-    result = alternative_attention(trace, site=0, head=0, query=5)
-    assert result.identifiable
-    assert result.distance == 0
-    assert torch.equal(result.low, result.high)
-    assert_close(result.farthest.float(), trace.attention[0][0, 5])
-
-
-def test_the_same_seed_gives_the_same_alternatives():
-    trace = traced("bert")
-    first, again = (
-        alternative_attention(trace, site=1, head=0, samples=3, seed=7) for _ in range(2)
-    )
-    assert torch.equal(first.alternatives, again.alternatives)
-
-
 def test_each_demand_leaves_less_freedom(trace):
     result = attention_identifiability(trace)
     (drawn,) = result.plot().axes[0].images
@@ -277,14 +195,8 @@ def test_each_demand_leaves_less_freedom(trace):
     assert (shares.diff() >= 0).all()
 
 
-def test_the_first_count_is_the_nullity_of_effective_attention(trace):
-    counted, projected = attention_identifiability(trace), effective_attention(trace)
-    for ours, theirs in zip(counted.same_output, projected.nullity, strict=True):
-        assert torch.equal(ours, theirs)
-
-
 def test_attention_is_identifiable_up_to_the_width_of_the_heads():
-    subject = load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+    subject = speaker()
     text = " ".join(["the plot is not great but acting saves it . really a very fine film"] * 3)
     result = identifiability_by_length(subject, text)
     assert {8, 9} <= set(result.lengths)
@@ -334,32 +246,8 @@ def test_several_texts_of_one_length_have_the_numbers_of_each_alone(name, length
                 assert_close(ours, theirs, rtol=1e-3, atol=1e-4, msg=field)
 
 
-def test_several_texts_of_other_lengths_have_a_result_each():
-    subject = load(FAMILIES["bert"].build(), tokenizer=tokenizer())
-    traces = [capture(subject, text) for text in ("a fine film", "dull")]
-    for found, trace in zip(effective_attention(traces), traces, strict=True):
-        assert found.tokens == trace.tokens
-        assert_close(found.effective, effective_attention(trace).effective)
-
-
-def test_several_texts_with_a_deficient_projection():
-    model = FAMILIES["bert"].build()
-    weight = model.bert.encoder.layer[1].attention.output.dense.weight
-    with torch.no_grad():
-        weight[:, :6] = weight[:, :1]  # head 0 of layer 1 passes three directions of eight
-    subject = load(model, tokenizer=tokenizer())
-    prompts = [prompted(subject, text) for text in ("the plot is dull", "the film is fine")]
-    for found in effective_attention(capture_alike(subject, prompts)):
-        assert int(found.rank[1][0].amax()) == 3
-
-
-def test_passes_of_several_texts_can_be_replayed_like_any():
-    subject = load(FAMILIES["bert"].build(), tokenizer=tokenizer())
-    prompts = [prompted(subject, text) for text in ("the plot is dull", "the film is fine")]
-    for trace, text in zip(
-        capture_alike(subject, prompts), ("the plot is dull", "the film is fine"), strict=True
-    ):
-        alone = capture(subject, text)
-        assert trace.tokens == alone.tokens
-        edit = edits.scale(1, 0.5)
-        assert_close(replay(trace, edit).logits, replay(alone, edit).logits, rtol=1e-4, atol=1e-5)
+def test_verdicts_follow_the_visible_keys():
+    result = effective_attention(traced("gpt2"))
+    assert result.verdict_of(0, 0, 2) == VERDICTS[0]
+    assert result.verdict_of(0, 0, LENGTH - 1) == VERDICTS[2]
+    assert (result.null_fraction[0][:, :8] == 0).all()

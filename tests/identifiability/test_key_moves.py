@@ -69,12 +69,3 @@ def test_equal_values_show_no_move_between_them(keys, width, distinct):
     value = value[:, torch.arange(keys) % distinct]
     moves = key_moves(weights, seen, value, key, tolerance_for(torch.float32, max(width, 8)))
     assert torch.equal(moves.reach - moves.unseen, torch.full_like(moves.reach, distinct - 1))
-
-
-def test_few_rows_need_eigenvectors(monkeypatch):
-    """Rows whose keys reach everything beyond doubt are settled by a factor."""
-    asked = []
-    eigh = torch.linalg.eigh
-    monkeypatch.setattr(torch.linalg, "eigh", lambda gram: asked.append(len(gram)) or eigh(gram))
-    key_moves(*layer("flat", 200, 16, 16), tolerance_for(torch.float32, 16))
-    assert sum(asked) < 0.1 * 2 * 200

@@ -65,17 +65,6 @@ def test_well_conditioned_values_get_a_yes(case):
     assert bool(surely_independent(values, tolerance))
 
 
-def test_dependent_values_never_get_a_yes():
-    generator = seeded(1)
-    values = torch.randn(3, 8, 12, generator=generator, dtype=torch.float64)
-    values[1, 5] = values[1, 2]  # a repeated token
-    values[2, 7] = values[2, :7].mean(0)
-    tolerance = tolerance_for(SINGLE, 12)
-    assert surely_independent(values, tolerance).tolist() == [True, False, False]
-    assert surely_independent(values.float(), tolerance).tolist() == [True, False, False]
-    assert not surely_independent(torch.zeros(4, 12), tolerance)
-
-
 def test_more_keys_than_dimensions_none_at_all_and_exact_models_get_no_yes():
     values = torch.randn(9, 8, generator=seeded(2), dtype=torch.float64)
     assert not surely_independent(values, tolerance_for(SINGLE, 8))
@@ -113,6 +102,17 @@ def test_every_key_set_has_the_rank_of_its_own_decomposition(seed, kind, n, widt
                 assert torch.equal(counts[head, index], expected)
     largest = sets.member[int(sets.size.argmax())]
     assert_close(counted.spectrum, torch.linalg.svdvals(values[:, largest]), rtol=1e-5, atol=1e-7)
+
+
+def test_dependent_values_never_get_a_yes():
+    generator = seeded(1)
+    values = torch.randn(3, 8, 12, generator=generator, dtype=torch.float64)
+    values[1, 5] = values[1, 2]  # a repeated token
+    values[2, 7] = values[2, :7].mean(0)
+    tolerance = tolerance_for(SINGLE, 12)
+    assert surely_independent(values, tolerance).tolist() == [True, False, False]
+    assert surely_independent(values.float(), tolerance).tolist() == [True, False, False]
+    assert not surely_independent(torch.zeros(4, 12), tolerance)
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (4, 4), (2, 6, 3), (0, 3)])

@@ -111,33 +111,6 @@ def test_pivots_show_where_a_solution_can_be_trusted(problem):
             assert pivots[head, index] < 1e-10
 
 
-def test_only_the_sets_asked_for_are_solved():
-    generator, visible = seeded(2), mask("causal", 140)
-    sets = key_sets(visible)
-    basis, _ = torch.linalg.qr(torch.randn(1, 140, 3, generator=generator, dtype=torch.float64))
-    weights = torch.rand(1, 140, 140, generator=generator, dtype=torch.float64) * visible
-    problem = weights @ basis, basis, torch.tensor([0]), sets
-    asked = torch.zeros(140, dtype=torch.bool)
-    asked[[20, 21, 90, 139]] = True
-    solution, pivots = solved_together(problem, asked)
-    complete, _ = solved_together(problem, every_set(sets))
-    assert_close(solution[:, asked], complete[:, asked], rtol=0, atol=1e-9)
-    assert not solution[:, ~asked].any()
-    assert not pivots[:, ~asked].any()
-
-
-def test_a_set_without_a_factor_leaves_the_larger_sets_of_its_chain_as_they_are():
-    generator, visible = seeded(3), mask("causal", 30)
-    basis, _ = torch.linalg.qr(torch.randn(2, 30, 6, generator=generator, dtype=torch.float64))
-    weights = torch.rand(2, 30, 30, generator=generator, dtype=torch.float64) * visible
-    sets = key_sets(visible)
-    problem = weights @ basis, basis, torch.tensor([0, 1]), sets
-    _, pivots = solved_together(problem, every_set(sets))
-    assert not pivots[:, :5].gt(1e-10).any()  # fewer keys than dimensions
-    assert bool((pivots[:, 12:] > 1e-6).all())
-    assert check_against_dense_solutions(problem) > 36
-
-
 @pytest.mark.parametrize("kind", ["causal", "sliding", "any"])
 def test_errors_grow_by_no_more_than_is_said(kind):
     generator = seeded(4)

@@ -16,9 +16,7 @@ from exhibit_a.corpus import tasks
 from exhibit_a.errors import BadRequestError
 from exhibit_a.methods import registry
 from exhibit_a.methods.custom_methods import result_of
-from exhibit_a.methods.options import check_choices, option_help
-from exhibit_a.methods.registry import Cost, Method
-from exhibit_a.methods.source import declared
+from exhibit_a.methods.registry import Method
 
 PACKAGE = Path(xa.__file__).parent
 TEXT = "a gripping , beautifully shot film , though the plot is thin at the end"
@@ -165,10 +163,10 @@ def test_maps_of_your_own_are_saved_shown_and_judged(tmp_path):
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda trace: torch.ones(3), "gave 3 scores for 17 tokens"),
+        (lambda trace: torch.ones(3), "3 scores"),
         (lambda trace: torch.full((17,), torch.nan), "not numbers"),
-        (lambda trace: "high", "not an array of numbers"),
-        (lambda trace: 1 / 0, "failed: ZeroDivisionError: division by zero"),
+        (lambda trace: "high", "numbers"),
+        (lambda trace: 1 / 0, "ZeroDivisionError"),
     ],
 )
 def test_a_bad_method_is_one_line_with_its_name(function, message):
@@ -180,32 +178,11 @@ def test_a_bad_method_is_one_line_with_its_name(function, message):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("maps", "message"),
-    [
-        (lambda trace: trace.attention[:2], "one \\(head, query, key\\) map for each site"),
-        (lambda trace: [m * torch.inf for m in trace.attention], "not numbers"),
-        (lambda trace: 3, "no shape"),
-    ],
-)
-def test_bad_maps_are_one_line_with_their_name(maps, message):
-    xa.register(maps, name="bad_maps", gives="maps")
-    with pytest.raises(BadRequestError, match=f"'bad_maps'.*{message}"):
-        result_of("bad_maps", xa.capture(xa.load("sentiment"), TEXT))
-
-
 def test_workers_do_not_know_a_method_of_this_session(tmp_path):
     xa.register(lambda trace: torch.ones(len(trace.tokens)), name="here_only")
-    with pytest.raises(BadRequestError, match="'here_only' was registered in this session"):
+    with pytest.raises(BadRequestError, match="here_only"):
         xa.corpus.run("sentiment", ["a film"], "here_only", tmp_path / "run", workers=1)
     assert not (tmp_path / "run").exists()
-
-
-def test_only_a_function_with_a_name_can_be_registered():
-    with pytest.raises(BadRequestError, match="letters, digits"):
-        xa.register(len, name="no name")
-    with pytest.raises(BadRequestError, match="no kind of method 'heads'; choose tokens, maps"):
-        xa.register(len, name="fine", gives="heads")
 
 
 def test_everything_lists_exactly_what_is_registered(capsys):
@@ -223,42 +200,6 @@ def test_everything_lists_exactly_what_is_registered(capsys):
     assert set(tasks.names()) <= {*known, "permutation"}
     estimated = [estimate.method for estimate in xa.diagnose(trace.subject).methods]
     assert set(estimated) == {*known, "capture", "replay", "choose_target"}
-
-
-def test_a_method_says_where_it_lives():
-    for declaration in declared().values():
-        assert declaration.room == declaration.module.split(".")[-2], declaration.name
-        assert declaration.question.endswith("?"), declaration.name
-
-
-@pytest.mark.parametrize("name", sorted(registry.methods()))
-def test_every_option_says_what_it_means(name):
-    method = registry.methods()[name]
-    if method.gives != "result":
-        pytest.skip("its options are those of companions")
-    wordless = [option.name for option in method.options.values() if not option.help]
-    assert not wordless
-
-
-def test_choices_are_read_from_the_signature():
-    from typing import Literal
-
-    def chosen(kind: Literal["a", "b"] | None = None, many: tuple[Literal["c"], ...] = ()):
-        """One line.
-
-        Args:
-            kind: what it is,
-                in two lines.
-            many: how many.
-        """
-
-    check_choices(chosen, (), {"kind": "b", "many": ("c",)})
-    check_choices(chosen, (None,), {})
-    with pytest.raises(BadRequestError, match="There is no kind 'c'; choose a, b"):
-        check_choices(chosen, ("c",), {})
-    with pytest.raises(BadRequestError, match="There is no many 'd'; choose c"):
-        check_choices(chosen, (), {"many": ("c", "d")})
-    assert option_help(chosen) == {"kind": "what it is, in two lines.", "many": "how many."}
 
 
 QUICK = ("raw", "effective_attention", "occlusion", "pruning_curve", "self_attribution")
@@ -283,8 +224,15 @@ def test_the_doctor_counts_passes_as_they_are(name):
     assert promised / 2 <= passes.forwards <= 2 * promised, (promised, passes)
 
 
-def test_costs_add_up():
-    cost = Cost(forwards=2, per_layer=3, per_token=0.5, backwards=True, algebra=4, maps=1, states=2)
-    assert cost.counted(layers=6, tokens=10) == 25
-    assert cost.passes(layers=6, tokens=10) == 79
-    assert cost.floats(maps=100, states=10) == 120
+@pytest.mark.parametrize(
+    ("maps", "message"),
+    [
+        (lambda trace: trace.attention[:2], "each site"),
+        (lambda trace: [m * torch.inf for m in trace.attention], "not numbers"),
+        (lambda trace: 3, "no shape"),
+    ],
+)
+def test_bad_maps_are_one_line_with_their_name(maps, message):
+    xa.register(maps, name="bad_maps", gives="maps")
+    with pytest.raises(BadRequestError, match=f"'bad_maps'.*{message}"):
+        result_of("bad_maps", xa.capture(xa.load("sentiment"), TEXT))

@@ -3,47 +3,24 @@
 import pytest
 import torch
 from scipy import stats
-from support.subjects import averaging_only, precise, subject_of, trace_of
+from support.jacobians import run_from
+from support.subjects import averaging_only, precise
 from torch.testing import assert_close
 
-from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.mixing.head_mixing import agreement, head_mixing
-from exhibit_a.results.store import read
-from exhibit_a.subject.guard import frozen_eval, wrap_forward
 from exhibit_a.subject.tap import Tap
-from exhibit_a.trace.capture import capture
 
 
 def contexts_from(trace, source, site):
     """x -> what the heads of a site averaged, by running the model with x as its input."""
-    model = trace.subject.model
-    first = next(i for i, layer in enumerate(trace.layers) if layer.stack == source)
 
     class Watch(Tap):
         def result(self, call, context):
             if call.site == site:
                 self.seen = context[0]
 
-    def run(x):
-        watch, calls = Watch(), []
-
-        def wrap(forward):
-            def layer(hidden, *args, **kwargs):
-                calls.append(0)
-                return forward(x if len(calls) == first + 1 else hidden, *args, **kwargs)
-
-            return layer
-
-        modules = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
-        with (
-            frozen_eval(model),
-            trace.subject.tapping(watch),
-            wrap_forward([*modules.values()], wrap),
-        ):
-            model(**trace.inputs)
-        return watch.seen
-
-    return run
+    watch = Watch()
+    return run_from(trace, source, lambda _: watch.seen, watch)
 
 
 @pytest.mark.parametrize("name", ["bert", "gpt2", "llama", "t5", "vit"])
@@ -108,45 +85,3 @@ def test_agreement_is_what_scipy_says():
         assert scores["pearson"][head] == pytest.approx(expected, abs=1e-5)
         expected = sum(stats.spearmanr(a, b)[0] for a, b in rows) / 3
         assert scores["spearman"][head] == pytest.approx(expected, abs=1e-5)
-
-
-def test_a_sketch_comes_close():
-    trace = trace_of("bert")
-    exact, sketch = head_mixing(trace), head_mixing(trace, probes=16)
-    for shares, estimate in zip(exact.contribution, sketch.contribution, strict=True):
-        assert (shares - estimate).abs().mean() < 0.02
-    assert sketch.checks["probes"] == 16
-
-
-def test_the_future_is_out_of_reach():
-    result = head_mixing(trace_of("llama"), probes=8)
-    assert all((shares.triu(1) == 0).all() for shares in result.contribution)
-
-
-def test_sinks_are_reported():
-    result = head_mixing(trace_of("gpt-oss"), probes=4)
-    assert result.checks["attention_missing_from_rows"] > 0.01
-    assert all(scores.isfinite().all() for scores in (*result.pearson, *result.jensen_shannon))
-
-
-def test_both_stacks_are_named_and_kept(tmp_path):
-    trace = trace_of("t5")
-    result = head_mixing(trace, probes=4)
-    again = read(result.save(tmp_path / "heads.safetensors"))
-    assert again.kind == tuple(site.kind for site in trace.sites)
-    cross = again.kind.index("cross")
-    assert again.contribution[cross].shape == (4, 5, 7)
-    table = again.to_pandas().query("field == 'contribution' and site == @cross")
-    assert set(table["key_token"]) == set(trace.sequences["encoder"].tokens)
-    assert again.plot().axes
-
-
-def test_one_token_leaves_nothing_to_compare():
-    inputs = {"input_ids": torch.tensor([[5]]), "attention_mask": torch.tensor([[1]])}
-    result = head_mixing(capture(subject_of("bert"), inputs), probes=2)
-    assert all(scores.isnan().all() for scores in result.pearson)
-
-
-def test_an_unknown_output_is_refused():
-    with pytest.raises(BadRequestError, match="averaged, projected"):
-        head_mixing(trace_of("bert"), output="summed")

@@ -4,26 +4,18 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from support.jacobians import run_from
 from support.subjects import averaging_only, precise, subject_of, trace_of
-from support.zoo import FAMILIES, WIDTH
+from support.zoo import FAMILIES
 from torch import nn
 from torch.testing import assert_close
 
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.mixing import pushforward as tangents
-from exhibit_a.methods.mixing.hidden_attribution import (
-    by_distance,
-    contributions,
-    displaced,
-    hidden_attribution,
-)
+from exhibit_a.methods.mixing.hidden_attribution import by_distance, hidden_attribution
 from exhibit_a.methods.mixing.pushforward import orthonormal, push_to_heads, push_to_layers
-from exhibit_a.results.store import read
-from exhibit_a.subject.guard import frozen_eval, wrap_forward
 from exhibit_a.subject.subject import load
-from exhibit_a.subject.tap import Tap
 from exhibit_a.trace.capture import capture
-from exhibit_a.trace.passes import hidden_of_output
 
 EXAMINED = [
     ("bert", "encoder", "encoder"),
@@ -50,32 +42,8 @@ def exact(name):
 
 def states_from(trace, source, stack):
     """x -> the outputs of every layer of a stack, by running the model with x as its input."""
-    model = trace.subject.model
-    first = next(i for i, layer in enumerate(trace.layers) if layer.stack == source)
-
-    def run(x):
-        seen = []
-
-        def wrap(forward):
-            def layer(hidden, *args, **kwargs):
-                output = forward(x if len(seen) == first else hidden, *args, **kwargs)
-                seen.append(hidden_of_output(output))
-                return output
-
-            return layer
-
-        modules = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
-        with (
-            frozen_eval(model),
-            trace.subject.tapping(Tap()),
-            wrap_forward([*modules.values()], wrap),
-        ):
-            model(**trace.inputs)
-        return torch.stack(
-            [s[0] for s, la in zip(seen, trace.layers, strict=True) if la.stack == stack]
-        )
-
-    return run
+    places = [i for i, layer in enumerate(trace.layers) if layer.stack == stack]
+    return run_from(trace, source, lambda seen: torch.stack([seen[i][0] for i in places]))
 
 
 def blocks_by_definition(trace, source, stack):
@@ -179,13 +147,6 @@ def test_a_linear_model_is_attention_rollout():
         assert_close(contribution, rolled / rolled.sum(-1, keepdim=True), rtol=1e-6, atol=1e-9)
 
 
-def test_all_probes_are_exact_and_know_it():
-    trace = precise("bert")
-    sketched = hidden_attribution(trace, probes=WIDTH)
-    assert_close(sketched.norms, hidden_attribution(trace).norms, rtol=1e-10, atol=1e-12)
-    assert sketched.standard_error.amax() < 1e-12
-
-
 @pytest.mark.parametrize("norm", ["frobenius", "times_input"])
 def test_a_sketch_is_unbiased_and_its_error_is_honest(norm):
     trace, draws = trace_of("bert"), 24
@@ -202,46 +163,6 @@ def test_a_sketch_is_unbiased_and_its_error_is_honest(norm):
     assert errors.mean() < 3 * missed.mean()
 
 
-def test_the_same_seed_gives_the_same_bytes():
-    trace = trace_of("bert")
-    first, again, other = (hidden_attribution(trace, probes=4, seed=s) for s in (1, 1, 2))
-    assert torch.equal(first.norms, again.norms)
-    assert torch.equal(first.standard_error, again.standard_error)
-    assert not torch.equal(first.norms, other.norms)
-
-
-def test_the_gradient_of_a_sum_sees_nothing_where_we_see_everything():
-    """The shortcut found in the wild: grad of hidden_j.sum(). A layer norm makes it zero."""
-    trace = precise("bert")
-    entry = trace.stack_inputs["encoder"].clone().requires_grad_()
-    last = states_from(trace, "encoder", "encoder")(entry)[-1]
-    shortcut = torch.stack(
-        [
-            torch.autograd.grad(row.sum(), entry, retain_graph=True)[0][0].norm(dim=-1)
-            for row in last
-        ]
-    )
-    ours = hidden_attribution(trace).norms[-1]
-    assert shortcut.amax() < 1e-9
-    assert ours.amax() > 1e-2
-
-
-def test_special_tokens_can_be_left_out():
-    result = hidden_attribution(trace_of("vit"), probes=4, special=False)
-    assert len(result.tokens) == 16
-    assert not result.special.any()
-    assert exact("vit").special.tolist() == [True] + [False] * 16
-    assert result.checks["special_tokens"] == "excluded"
-
-
-def test_one_token_is_only_itself():
-    inputs = {"input_ids": torch.tensor([[5]]), "attention_mask": torch.tensor([[1]])}
-    for name in ("bert", "gpt2", "llama"):
-        result = hidden_attribution(capture(subject_of(name), inputs))
-        assert (result.contribution == 1).all()
-        assert (result.neighbours == 1).all()
-
-
 def test_cross_stack_results_name_both_sides():
     trace = trace_of("t5")
     result = hidden_attribution(trace, probes=4, stack="decoder", source="encoder")
@@ -252,23 +173,6 @@ def test_cross_stack_results_name_both_sides():
     assert set(table["target_token"]) == set(trace.sequences["decoder"].tokens)
     with pytest.raises(NotComputableError, match="Ask with source='decoder'"):
         _ = result.self_contribution
-
-
-def test_looking_leaves_the_model_as_it_was():
-    subject = load(FAMILIES["bert"].build())
-    before = subject.model.config._attn_implementation
-    hidden_attribution(capture(subject, FAMILIES["bert"].inputs()), probes=2)
-    assert subject.model.config._attn_implementation == before
-    assert all(weight.requires_grad for weight in subject.model.parameters())
-    assert all("forward" not in vars(module) for module in subject.model.modules())
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_gives_nearly_the_same(dtype):
-    model = FAMILIES["bert"].build().to(dtype)
-    result = hidden_attribution(capture(load(model), FAMILIES["bert"].inputs()))
-    assert result.contribution.dtype == torch.float32
-    assert (result.contribution - exact("bert").contribution).abs().amax() < 0.05
 
 
 @given(st.integers(1, 9), st.integers(1, 3), st.integers(0, 99))
@@ -286,27 +190,10 @@ def test_probes_are_orthonormal(sources, count, seed):
     assert_close(drawn @ drawn.mT, torch.eye(count).double().expand(sources, -1, -1))
 
 
-def test_who_is_displaced():
-    maps = torch.tensor([[0.5, 0.5, 0.0], [0.1, 0.3, 0.6], [0.2, 0.2, 0.6]])
-    assert displaced(maps).tolist() == [False, True, False]
-    assert contributions(torch.zeros(2, 3)).tolist() == [[0, 0, 0], [0, 0, 0]]
-
-
-def test_results_survive_the_disk_and_can_be_drawn(tmp_path):
-    result = hidden_attribution(trace_of("bert"), probes=4)
-    again = read(result.save(tmp_path / "mixing.safetensors"))
-    assert torch.equal(again.contribution, result.contribution)
-    assert again.provenance == result.provenance
-    figure = again.plot()
-    assert len(figure.axes) == 4
-    with pytest.raises(BadRequestError, match="no token 99"):
-        result.plot(token=99)
-
-
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"norm": "nuclear"}, "choose frobenius, spectral, times_input"),
+        ({"norm": "nuclear"}, "frobenius, spectral, times_input"),
         ({"norm": "spectral", "probes": 4}, "use probes=None"),
         ({"probes": 1}, "2 to 32"),
         ({"probes": 33}, "2 to 32"),
@@ -317,11 +204,6 @@ def test_results_survive_the_disk_and_can_be_drawn(tmp_path):
 def test_bad_requests_are_told_what_exists(asked, message):
     with pytest.raises(BadRequestError, match=message):
         hidden_attribution(trace_of("bert"), **asked)
-
-
-def test_the_encoder_does_not_depend_on_the_decoder():
-    with pytest.raises(NotComputableError, match="depends on these tokens"):
-        hidden_attribution(trace_of("t5"), stack="encoder", source="decoder")
 
 
 ROUGH = {"transformer"}  # post-norm layers lose digits: 7.5e-5 in float32, 4e-14 in float64
@@ -345,10 +227,6 @@ def test_every_family_can_be_pushed_forward(name):
         assert push.checks["adjoint_gap"] < 2e-5 or name in ROUGH
 
 
-@pytest.mark.parametrize("name", sorted(ROUGH))
-def test_where_digits_are_lost_the_derivatives_agree_in_double_precision(name):
-    subject = load(FAMILIES[name].build().double())
-    assert all(
-        push.checks["adjoint_gap"] < 1e-11
-        for push in pushes(capture(subject, FAMILIES[name].inputs()))
-    )
+def test_the_encoder_does_not_depend_on_the_decoder():
+    with pytest.raises(NotComputableError, match="depends on these tokens"):
+        hidden_attribution(trace_of("t5"), stack="encoder", source="decoder")

@@ -6,10 +6,8 @@ from support.zoo import FAMILIES
 from torch import nn
 from torch.testing import assert_close
 
-from exhibit_a.methods.identifiability.counts import attention_identifiability
 from exhibit_a.models import RecurrentClassifier, RecurrentConfig
 from exhibit_a.models.recurrence import BidirectionalLayer
-from exhibit_a.subject.anatomy import NO_PRODUCT
 from exhibit_a.subject.subject import load
 from exhibit_a.trace import edits
 from exhibit_a.trace.capture import capture
@@ -106,11 +104,3 @@ def test_an_edited_row_moves_every_state_after_it_and_none_before():
     gap = (moved - trace.output.logits[0]).abs().amax(-1)
     assert (gap[:2] == 0).all()
     assert (gap[2:] > 0).all()
-
-
-def test_keys_say_nothing_where_scores_are_no_products():
-    trace = capture(load(FAMILIES["additive"].build()), FAMILIES["additive"].inputs())
-    assert trace.sites[0].variants == (NO_PRODUCT,)
-    counts = attention_identifiability(trace)
-    assert counts.generated == (None,)
-    assert counts.same_output[0].shape == (1, 5)

@@ -8,8 +8,6 @@ import torch
 from support.zoo import FAMILIES
 from torch.testing import assert_close
 
-from exhibit_a.errors import ExhibitError
-from exhibit_a.models import TransformerConfig
 from exhibit_a.subject.guard import floating
 from exhibit_a.subject.subject import load
 
@@ -36,10 +34,3 @@ def test_importing_the_package_registers_nothing():
         "exhibit_a.models.Transformer; assert 'exhibit-transformer' in known"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_sizes_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="10 cannot be cut into 4 heads"):
-        TransformerConfig(d_model=10, num_heads=4)
-    with pytest.raises(ExhibitError, match="choose interleaved, halved"):
-        TransformerConfig(positions="learnt")

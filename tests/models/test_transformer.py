@@ -175,12 +175,3 @@ def test_a_wide_beam_finds_the_likeliest_of_all_sentences(name):
         early_stopping="never",
     )
     assert tuple(found[0, 1 : 1 + len(best)].tolist()) == best
-
-
-def test_positions_are_waves():
-    table = positional_encoding(torch.arange(5), 6)
-    for place, feature in itertools.product(range(5), range(6)):
-        angle = torch.tensor(place / 10000 ** (2 * (feature // 2) / 6))
-        assert_close(table[place, feature], angle.cos() if feature % 2 else angle.sin())
-    halved = positional_encoding(torch.arange(5), 6, "halved")
-    assert_close(halved, table[:, [0, 2, 4, 1, 3, 5]])

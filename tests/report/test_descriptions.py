@@ -1,21 +1,21 @@
 """What a description says arrives on the page, in a terminal, a notebook, LaTeX and a figure."""
 
 import io
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import matplotlib
 import pytest
 import torch
 from jaxtyping import Float
 from rich.console import Console
-from support.cases import large_trial, tiny_trial
+from support.cases import tiny_trial
 from support.results import every_result
 from torch import Tensor
 
 import exhibit_a as xa
 from exhibit_a.errors import NotComputableError
 from exhibit_a.report import blocks
-from exhibit_a.report.blocks import Column, main_table, of_kind
+from exhibit_a.report.blocks import Column, main_table
 from exhibit_a.report.describe import describe, summary_table
 from exhibit_a.report.header import Header
 from exhibit_a.report.view import view
@@ -82,13 +82,6 @@ def test_rows_of_a_table_have_the_cells_of_its_columns(kind):
         assert table.first(2) == table.rows[:2]
 
 
-def test_every_kind_of_our_results_is_described():
-    generic = describe.dispatch(Result)
-    for name, kind in Result.kinds.items():
-        if kind.__module__.startswith("exhibit_a.") and name not in ("Result", "SiteResult"):
-            assert describe.dispatch(kind) is not generic, name
-
-
 def one_of_each(child):
     """A block of each kind, named so that it can be found again."""
     maps = torch.rand(2, 4, 4)
@@ -150,24 +143,6 @@ def test_a_new_kind_of_result_needs_one_function(kind):
     assert CORNER not in view(Toy(provenance=ORIGIN, tokens=tuple("abcd"))).header_json()
 
 
-def test_a_class_is_shown_like_the_one_it_extends(tiny):
-    class Child(type(tiny.tree)):
-        pass
-
-    child = Child(**vars(tiny.tree))
-    assert view(child).header["tree"] == view(tiny.tree).header["tree"]
-
-
-def test_words_are_shaded_only_where_self_attribution_may_be_shown(tiny):
-    pictures = tiny.pictures
-    place = pictures.names.index("self_attribution")
-    for advice, many in (("show", len(tiny.tokens)), ("do not show", 0)):
-        advices = (*pictures.advices[:place], advice, *pictures.advices[place + 1 :])
-        summary = view(replace(tiny, pictures=replace(pictures, advices=advices))).header["summary"]
-        assert len(summary["shares"]) == many
-        assert ("not shaded by self-attribution" in summary["caption"]) == (many == 0)
-
-
 def test_rows_say_what_the_result_says(tiny):
     effective = summary_table(tiny.effective)
     for row, pearson in zip(effective.rows, tiny.effective.pearson, strict=True):
@@ -179,14 +154,6 @@ def test_rows_say_what_the_result_says(tiny):
     assert len(summary_table(tiny.attribution).rows) == 12
 
 
-def test_a_trial_is_summed_up_by_the_heads_that_carry_most(tiny):
-    rows = summary_table(tiny, top=2).rows
-    heads = sorted(tiny.verdicts, key=lambda head: -abs(head.reliance))[:2]
-    assert [(row["layer"], row["head"]) for row in rows] == [
-        (head.site, head.head) for head in heads
-    ]
-
-
 def test_numbers_of_the_page_stand_at_their_heads(tiny):
     maps = view(tiny, "token").header["maps"]
     for entry, verdict in zip(maps["heads"], tiny.verdicts, strict=True):
@@ -194,22 +161,6 @@ def test_numbers_of_the_page_stand_at_their_heads(tiny):
         assert entry["word"] == verdict.word
         assert entry["numbers"]["distance"] == pytest.approx(verdict.distance, abs=1e-8)
         assert entry["answers"]["shared"] == verdict.shared
-
-
-def test_a_reliance_is_summed_up_by_its_largest_shares(tiny):
-    rows = summary_table(tiny.reliance, top=3).rows
-    shares = sorted(abs(float(share)) for site in tiny.reliance.heads for share in site)
-    assert [abs(row["share"]) for row in rows] == shares[::-1][:3]
-    assert rows[0]["of_margin"] == pytest.approx(rows[0]["share"] / tiny.reliance.size)
-
-
-def test_pictures_are_summed_up_with_the_advice_as_a_sign_and_a_word(tiny):
-    by_label = {picture.label: picture for picture in tiny.pictures.values()}
-    rows = summary_table(tiny.pictures).rows
-    assert len(rows) == len(by_label)
-    for row in rows:
-        assert row["advice"].endswith(f" {by_label[row['picture']].advice}")
-        assert row["p"] == by_label[row["picture"]].p_value
 
 
 def test_of_the_maps_of_any_result_the_largest_entry_is_shown():
@@ -225,80 +176,3 @@ def test_of_the_maps_of_any_result_the_largest_entry_is_shown():
     ]
     rows = summary_table(toy).rows
     assert [row["strength"] for row in rows] == [None, None, 0.5, 0.25]  # and no column is missing
-
-
-def test_token_scores_of_any_result_are_shown_token_by_token():
-    weight = torch.tensor([0.1, float("nan"), -0.3])
-    toy = Toy(provenance=ORIGIN, tokens=("a", "b", "c"), weight=weight)
-    rows = summary_table(toy).rows
-    assert [(row["position"], row["token"]) for row in rows] == [(0, "a"), (2, "c")]
-    assert [row["token"] for row in summary_table(toy, top=1).rows] == ["c"]
-
-
-def test_a_long_result_says_how_much_of_it_is_shown():
-    toy = Toy(provenance=ORIGIN, tokens=("a",) * 1000, weight=torch.rand(1000))
-    table = summary_table(toy)
-    assert table.title.endswith(f"{len(table.rows)} of 1000 rows")
-    (page, *_) = view(toy).header["tables"]
-    assert f"{len(page['rows'])} of 1000 rows" in page["caption"]
-
-
-def test_fields_of_one_shape_are_modes_of_the_same_maps():
-    @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-    class Child(Toy):
-        others: tuple[Float[Tensor, "_head _query _key"], ...] = ()
-
-    maps = (torch.rand(2, 5, 5),)
-    child = Child(provenance=ORIGIN, tokens=tuple("abcde"), scores=maps, others=maps)
-    assert [mode["key"] for mode in view(child).header["maps"]["modes"]] == ["scores", "others"]
-
-
-def test_of_a_result_without_numbers_the_plain_values_are_shown():
-    assert summary_table(Toy(provenance=ORIGIN)).rows == [{"what": "note", "value": "a fact"}]
-
-
-def test_conditions_that_were_not_requested_have_no_column():
-    numbers = torch.tensor([0.5])
-    common = dict.fromkeys(("divergence", "bound", "at_answer", "change", "exact"), numbers)
-    common |= dict.fromkeys(("maps", "rows", "maps_together", "rows_together"), ())
-    for free, has in ((torch.nan, False), (0.25, True)):
-        result = xa.AdversarialAttention(
-            provenance=ORIGIN,
-            target="probability of good",
-            epsilon=0.01,
-            conditions=("layer 0",),
-            free=torch.tensor([free]),
-            **common,
-        )
-        assert ("same_outputs" in summary_table(result).rows[0]) == has
-
-
-def test_two_data_sets_are_columns_with_their_names():
-    result = xa.HeadSimilarity(
-        provenance=Provenance("m", "head_similarity", parameters={"by": ["taylor", "taylor"]}),
-        first=torch.tensor([[0.1, 0.9], [0.5, torch.nan]]),
-        second=torch.tensor([[0.2, 0.8], [0.4, torch.nan]]),
-        pearson=0.5,
-        interval=(0.25, 0.75),
-        spearman=1.0,
-        names=("dev", "test"),
-    )
-    rows = summary_table(result, top=2).rows
-    assert [(row["layer"], row["head"]) for row in rows] == [(0, 1), (1, 0)]
-    assert list(rows[0]) == ["layer", "head", "dev", "test"]
-
-
-def test_the_legend_explains_every_word(tiny):
-    maps = of_kind(describe(tiny), blocks.Maps)[0]
-    assert {word for word, _ in maps.meanings} >= {head.word for head in tiny.verdicts}
-    assert all(meaning for _, meaning in maps.meanings)
-
-
-def test_long_texts_offer_the_heads_that_slide_furthest_first():
-    trial = large_trial(tokens=64, layers=2, heads=4, width=8)
-    slider = of_kind(describe(trial), blocks.Slider)[0]
-    weights = {
-        (head.site, head.head): abs(head.reliance) * head.distance for head in trial.verdicts
-    }
-    ranked = [weights[slide.site, slide.head] for slide in slider.heads]
-    assert ranked == sorted(ranked, reverse=True)

@@ -37,7 +37,7 @@ def test_no_letter_of_a_word_means_anything_to_latex():
 
 
 def test_a_table_that_fits_no_page_is_refused(trial):
-    with pytest.raises(NotComputableError, match=f"a page takes {LONGEST}; .*top="):
+    with pytest.raises(NotComputableError, match="top="):
         latex_table(trial.attribution, top=LONGEST + 1)
 
 

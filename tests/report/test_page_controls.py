@@ -1,6 +1,5 @@
 """The page's own controls in a real browser: lines, search, size, tips, exports, print, axe."""
 
-import csv
 import re
 from dataclasses import replace
 
@@ -8,7 +7,7 @@ import pytest
 import torch
 from playwright.sync_api import TimeoutError as Late
 from support.axe import examined_by_axe
-from support.cases import TEXT, large_trial
+from support.cases import large_trial
 from support.chromium import visit
 from support.waiting import PATIENCE
 
@@ -25,12 +24,6 @@ TIMED = """async ({run, ready}) => {
   }
   return performance.now() - start;
 }"""
-
-
-def copied(seen, section, label):
-    seen[f"{section} .exports button:text-is('{label}')"].first.click()
-    seen.page.wait_for_selector(".toast:not(:empty)")
-    return seen.page.evaluate("navigator.clipboard.readText()")
 
 
 def downloaded(seen, button):
@@ -86,12 +79,6 @@ def test_a_true_label_stands_beside_the_answer(browser, tiny, tmp_path, right):
         assert seen[".answer .truth"].count() == 1
 
 
-def test_the_first_screen_has_text_answer_advice_and_heads(seen):
-    places = [seen[part].first.bounding_box() for part in (".text", ".answer", "h1", ".carrying")]
-    assert all(place["y"] + min(place["height"], 40) < 900 for place in places)
-    assert places[0]["y"] < places[2]["y"] < places[3]["y"]
-
-
 def test_lines_follow_the_pointer_and_stay_when_chosen(seen, tiny):
     seen[".line-view"].scroll_into_view_if_needed()
     everything = int(seen[".line-view"].get_attribute("data-lines"))
@@ -112,17 +99,6 @@ def test_lines_follow_the_pointer_and_stay_when_chosen(seen, tiny):
     seen.settle()
     assert lines_of(seen) == everything
     assert f"All {everything} lines" in seen.text(".line-view .outcome")
-
-
-def test_lines_say_the_weights_of_the_head(seen, tiny):
-    seen[end("query", 3)].click()
-    seen.settle()
-    rows = list(csv.reader(copied(seen, ".line-view", "Copy CSV").splitlines()))
-    assert rows[0] == ["head", "from", "to", "weight"]
-    name = re.search(r"Layer (\d), head (\d)", seen.text(".head-name"))
-    weights = tiny.attention[int(name[1])][int(name[2])][3]
-    strongest = sorted(weights.tolist(), reverse=True)[: len(rows) - 1]
-    assert [float(row[3]) for row in rows[1:]] == pytest.approx(strongest, abs=2e-4)
 
 
 def test_lines_work_from_the_keyboard(seen):
@@ -147,20 +123,6 @@ def test_lines_work_by_touch(browser, address):
         seen.settle()
         assert seen[".line-view"].get_attribute("data-end") == "query 4"
         assert seen.complaints == []
-
-
-def test_lines_of_a_whole_layer_have_the_colours_of_their_heads(seen):
-    seen[".line-view [data-whole=true]"].click()
-    seen.page.wait_for_selector(".strand.tone")
-    kinds = seen.page.evaluate(
-        """() => [...new Set([...document.querySelector('[data-exhibit-a]').shadowRoot
-          .querySelectorAll('.strand')].map(line => line.getAttribute('class')))].length"""
-    )
-    assert kinds == 4
-    assert seen[".line-view .keys li"].count() == 4
-    seen.page.keyboard.press("l")
-    seen.settle()
-    assert seen[".strand.tone"].count() == 0
 
 
 def test_a_word_is_found_in_text_map_and_lines(seen, tiny):
@@ -247,14 +209,6 @@ def test_every_panel_can_be_taken_away_in_four_ways(seen, tmp_path):
             data = (tmp_path / "taken").read_bytes()
             assert data.startswith(start)
             assert len(data) > 300
-
-
-def test_latex_has_maps_curves_tables_and_words(seen):
-    assert "matrix plot*" in copied(seen, "section.head", "Copy LaTeX")
-    assert "\\addplot coordinates" in copied(seen, ".chart", "Copy LaTeX")
-    table = copied(seen, ".heads", "Copy LaTeX")
-    assert "\\toprule" in table
-    assert len(re.findall(r"layer \d, head \d", table, re.IGNORECASE)) == 12
 
 
 def test_on_paper_there_are_no_controls_and_no_night(browser, address):
@@ -440,9 +394,3 @@ def test_lines_and_search_of_512_tokens_answer_at_once(browser, large):
     attempts = [milliseconds_of_lines_and_search(browser, large) for _ in range(3)]
     for times in zip(*attempts, strict=True):
         assert min(map(min, times)) < 300
-
-
-def test_the_page_says_it_in_plain_words(seen, tiny):
-    text = seen.text(".page")
-    assert TEXT.split()[0] in text
-    assert not re.search(r"\bsites?\b|\benc \d|\bdec \d|\bL\d+\b", text)

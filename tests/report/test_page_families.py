@@ -3,8 +3,7 @@
 import pytest
 from support.axe import examined_by_axe
 from support.chromium import visit
-from support.subjects import subject_of
-from support.words import tokenizer
+from support.subjects import speaker, subject_of
 from support.zoo import FAMILIES
 
 import exhibit_a as xa
@@ -56,7 +55,7 @@ def test_axe_finds_nothing_serious_in_any_kind_of_page(browser, family, tmp_path
 
 
 def test_a_translation_names_the_words_of_both_sides(browser, tmp_path):
-    subject = xa.load(FAMILIES["t5"].build(), tokenizer=tokenizer())
+    subject = speaker("t5")
     trial = xa.trial(subject, TEXT, target_text="a fine film", probes=2)
     crossing = next(site.index for site in trial.sites if site.kind == "cross")
     assert "film" in trial.tokens_of(crossing)[0]

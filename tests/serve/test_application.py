@@ -9,47 +9,24 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
-from support.cases import TEXT, tiny_subject, tiny_trial
+from support.cases import TEXT, tiny_trial
 from support.chromium import chromium, visit
+from support.command import run
 from support.corpora import save_model
+from support.serving import served
 from support.waiting import PATIENCE, until
 
-from exhibit_a.commands.main import main
-from exhibit_a.commands.web import distinct_names
 from exhibit_a.serve import guard
 from exhibit_a.serve import jobs as serve_jobs
-from exhibit_a.serve.application import Limits, application
-from exhibit_a.serve.connections import Server, StrictProtocol
-
-
-@pytest.fixture(scope="module")
-def subject():
-    return tiny_subject()
+from exhibit_a.serve.connections import StrictProtocol
 
 
 @pytest.fixture(scope="module")
 def tiny():
     return tiny_trial()
-
-
-@contextmanager
-def served(subject, **limits):
-    """A server whose socket listens already, so that nobody need wait for its start."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    port = listening.getsockname()[1]
-    app = application({"tiny": subject}, frozenset({f"127.0.0.1:{port}"}), Limits(**limits))
-    server = Server(app, timeout_graceful_shutdown=1)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    try:
-        yield port, app.state.jobs
-    finally:
-        server.should_exit = True
-        thread.join(PATIENCE)
 
 
 class Worker:
@@ -107,7 +84,7 @@ def explain(port, text="a fine film", **more):
     return 200, [json.loads(line) for line in data.splitlines() if line]
 
 
-def test_a_sentence_typed_into_the_page_is_examined(subject, monkeypatch):
+def test_a_sentence_typed_into_the_page_is_examined(monkeypatch):
     examined, was_seen = serve_jobs.trial, threading.Event()
 
     def waits_to_be_seen(*given, progress, **options):
@@ -119,7 +96,8 @@ def test_a_sentence_typed_into_the_page_is_examined(subject, monkeypatch):
         return examined(*given, progress=told, **options)
 
     monkeypatch.setattr(serve_jobs, "trial", waits_to_be_seen)
-    with served(subject) as (port, _), chromium() as browser:
+    with served() as server, chromium() as browser:
+        port = server.port
         address = f"http://127.0.0.1:{port}/"
         with visit(browser, address, offline=False) as seen:
             seen["textarea"].fill(TEXT)
@@ -139,34 +117,10 @@ def test_a_sentence_typed_into_the_page_is_examined(subject, monkeypatch):
             }
 
 
-def test_the_page_shows_progress_and_mistakes(subject, worker):
-    with served(subject) as (port, _):
-        status, messages = explain(port)
-        assert status == 200
-        assert messages[-1]["state"] == "done"
-        assert [message["stage"] for message in messages if message["state"] == "working"] == [
-            "stage 0",
-            "stage 1",
-            "stage 2",
-        ]
-        answer, data = request(port, "GET", f"/result/{messages[-1]['id']}")
-        assert json.loads(data)["header"]["kind"] == "Trial"
-        assert answer.getheader("content-type") == "application/json"
-        answer, data = request(port, "GET", f"/page/{messages[-1]['id']}")
-        assert data.startswith(b"<!doctype html>")
-
-
-def test_a_text_that_cannot_be_examined_gets_the_reason(subject):
-    with served(subject) as (port, _):
-        status, messages = explain(port, "very " * 100)
-        assert status == 200
-        assert messages[-1]["state"] == "failed"
-        assert "102 tokens and the model takes 64" in messages[-1]["error"]
-
-
-def test_other_names_and_other_sites_are_refused(subject, worker):
+def test_other_names_and_other_sites_are_refused(worker):
     asked = json.dumps({"text": "a", "model": "tiny"})
-    with served(subject) as (port, _):
+    with served() as server:
+        port = server.port
         own = f"127.0.0.1:{port}"
         for host in ("evil.example", f"evil.example:{port}", "127.0.0.1", ""):
             assert request(port, "GET", "/", host=host)[0].status == 421
@@ -180,8 +134,9 @@ def test_other_names_and_other_sites_are_refused(subject, worker):
         assert answer.status == 200
 
 
-def test_no_path_reaches_the_files(subject, worker):
-    with served(subject) as (port, _):
+def test_no_path_reaches_the_files(worker):
+    with served() as server:
+        port = server.port
         for path in (
             "/../../../../etc/passwd",
             "/page/../../../../etc/passwd",
@@ -201,8 +156,9 @@ def test_no_path_reaches_the_files(subject, worker):
         assert request(port, "DELETE", "/")[0].status == 405
 
 
-def test_every_answer_carries_the_headers_that_guard_it(subject):
-    with served(subject) as (port, _):
+def test_every_answer_carries_the_headers_that_guard_it():
+    with served() as server:
+        port = server.port
         for path, host in (("/", None), ("/nothing", None), ("/", "evil.example")):
             answer, _ = request(port, "GET", path, **({"host": host} if host else {}))
             policy = answer.getheader("content-security-policy")
@@ -214,8 +170,9 @@ def test_every_answer_carries_the_headers_that_guard_it(subject):
             assert answer.getheader("access-control-allow-origin") is None
 
 
-def test_what_is_wrong_with_a_request_is_said(subject, worker):
-    with served(subject, body=2000, text=50) as (port, _):
+def test_what_is_wrong_with_a_request_is_said(worker):
+    with served(body=2000, text=50) as server:
+        port = server.port
         cases = {
             413: [json.dumps({"text": "a" * 3000, "model": "tiny"})],
             400: ["{", "[]", '"text"', "{}", '{"text": 3}', '{"text": "a", "model": "other"}'],
@@ -231,18 +188,20 @@ def test_what_is_wrong_with_a_request_is_said(subject, worker):
         assert worker.texts == []
 
 
-def test_requests_are_rate_limited(subject, worker, monkeypatch):
+def test_requests_are_rate_limited(worker, monkeypatch):
     minutes = iter([0.0, 0.0, 0.0, 59.0, 59.0, 61.0])
     monkeypatch.setattr(guard, "time", SimpleNamespace(monotonic=lambda: next(minutes)))
-    with served(subject, per_minute=3) as (port, _):
+    with served(per_minute=3) as server:
+        port = server.port
         assert [explain(port)[0] for _ in range(6)] == [200, 200, 200, 429, 429, 200]
 
 
-def test_ten_clients_wait_and_all_are_answered(subject, worker):
+def test_ten_clients_wait_and_all_are_answered(worker):
     worker.is_causal_lm.clear()
     first, rest = {}, {}
     all_are_told = threading.Barrier(11)
-    with served(subject) as (port, jobs):
+    with served() as server:
+        port = server.port
 
         def ask(number):
             client = leaving(port, f"text {number}")
@@ -265,7 +224,7 @@ def test_ten_clients_wait_and_all_are_answered(subject, worker):
         assert len({rest[number][-1]["id"] for number in range(10)}) == 10
         assert worker.most == 1
         assert sorted(worker.texts) == sorted(f"text {number}" for number in range(10))
-        until(lambda: jobs.jobs == [], "an empty queue")
+        until(lambda: server.jobs.jobs == [], "an empty queue")
 
 
 def leaving(port, text):
@@ -281,65 +240,34 @@ def leaving(port, text):
     return client
 
 
-def test_a_client_that_disappears_frees_the_worker(subject, worker):
+def test_a_client_that_disappears_frees_the_worker(worker):
     worker.is_causal_lm.clear()
-    with served(subject) as (port, jobs):
+    with served() as server:
+        port = server.port
         gone, waiting = leaving(port, "gone"), leaving(port, "waiting")
-        until(lambda: worker.texts == ["gone"] and len(jobs.jobs) == 2, "two jobs")
+        until(lambda: worker.texts == ["gone"] and len(server.jobs.jobs) == 2, "two jobs")
         waiting.close()
-        until(lambda: len(jobs.jobs) == 1, "one job")
+        until(lambda: len(server.jobs.jobs) == 1, "one job")
         gone.close()
-        until(lambda: jobs.jobs[0].is_abandoned, "a server that has noticed")
+        until(lambda: server.jobs.jobs[0].is_abandoned, "a server that has noticed")
         worker.is_causal_lm.set()
-        until(lambda: jobs.jobs == [], "no job")
+        until(lambda: server.jobs.jobs == [], "no job")
         assert (worker.stopped, worker.finished) == (1, 0)
         assert worker.texts == ["gone"]  # a client that only waited costs nothing
         assert explain(port, "next")[1][-1]["state"] == "done"
 
 
-def test_only_so_many_texts_can_wait(subject, worker):
-    worker.is_causal_lm.clear()
-    with served(subject, waiting=2) as (port, jobs):
-        clients = [leaving(port, "one"), leaving(port, "two")]
-        until(lambda: len(jobs.jobs) == 2, "two jobs")
-        status, message = explain(port, "three")
-        assert (status, "2 texts are waiting" in message) == (503, True)
-        for client in clients:
-            client.close()
-        worker.is_causal_lm.set()
-        until(lambda: jobs.jobs == [], "no job")
-
-
-def test_only_the_last_results_are_kept(subject, worker):
-    with served(subject, kept=2) as (port, _):
-        names = [explain(port)[1][-1]["id"] for _ in range(3)]
-        found = [request(port, "GET", f"/result/{name}")[0].status for name in names]
-        assert found == [404, 200, 200]
-
-
-def test_an_unexpected_failure_is_reported_without_details(subject, monkeypatch):
+def test_an_unexpected_failure_is_reported_without_details(monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("/secret/place")
 
     monkeypatch.setattr(serve_jobs, "trial", broken)
-    with served(subject) as (port, _):
+    with served() as server:
+        port = server.port
         status, messages = explain(port)
         assert status == 200
         assert messages[-1]["state"] == "failed"
         assert "secret" not in json.dumps(messages)
-
-
-def test_a_kind_of_content_is_named_in_any_case(subject, worker):
-    asked = json.dumps({"text": "a", "model": "tiny"})
-    with served(subject) as (port, _):
-        for kind in (
-            "Application/JSON",
-            "application/json; charset=UTF-8",
-            "APPLICATION/JSON ;x=1",
-        ):
-            assert request(port, "POST", "/explain", asked, content_type=kind)[0].status == 200
-        for kind in ("application/jsonp", "text/json"):
-            assert request(port, "POST", "/explain", asked, content_type=kind)[0].status == 415
 
 
 def half_open(port, sent=b"POST /explain HTTP/1.1\r\nHost: 127.0.0.1"):
@@ -358,8 +286,9 @@ def mid_body(port):
     return half_open(port, head.encode() + b'{"text": "a')
 
 
-def test_a_client_that_vanishes_in_mid_body_is_one_line_of_log(subject, worker, caplog, capfd):
-    with served(subject) as (port, _):
+def test_a_client_that_vanishes_in_mid_body_is_one_line_of_log(worker, caplog, capfd):
+    with served() as server:
+        port = server.port
         mid_body(port).close()
         until(lambda: "disconnected in the middle" in caplog.text, "a line of log")
         assert explain(port)[0] == 200
@@ -367,8 +296,9 @@ def test_a_client_that_vanishes_in_mid_body_is_one_line_of_log(subject, worker, 
     assert "Traceback" not in caplog.text + capfd.readouterr().err
 
 
-def test_a_body_that_is_damaged_after_good_headers_is_no_traceback(subject, worker, capfd, caplog):
-    with served(subject) as (port, _):
+def test_a_body_that_is_damaged_after_good_headers_is_no_traceback(worker, capfd, caplog):
+    with served() as server:
+        port = server.port
         host = f"Host: 127.0.0.1:{port}\r\n"
         for line in (f"TRACE * HTTP/1.1\r\n{host}", "GET / HTTP/1.1\r\nHost: other\r\n"):
             sent = f"{line}Transfer-Encoding: chunked\r\n\r\n[[[[[[\r\n"
@@ -379,9 +309,10 @@ def test_a_body_that_is_damaged_after_good_headers_is_no_traceback(subject, work
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_a_request_must_arrive_in_time_however_slowly(subject, worker, monkeypatch):
+def test_a_request_must_arrive_in_time_however_slowly(worker, monkeypatch):
     monkeypatch.setattr(StrictProtocol, "arrival", 0.5)
-    with served(subject) as (port, _):
+    with served() as server:
+        port = server.port
         clients = [half_open(port, b""), mid_body(port), half_open(port)]
 
         def drips():
@@ -405,17 +336,6 @@ def test_a_request_must_arrive_in_time_however_slowly(subject, worker, monkeypat
         until(is_answered, "an answer to who comes in time")
         for client in clients:
             client.close()
-
-
-def test_two_models_of_one_folder_name_have_names_of_their_own():
-    assert distinct_names(["a/model", "b/model"]) == {"a/model": "a/model", "b/model": "b/model"}
-    assert distinct_names(["model", "b/model"]) == {"model": "model", "b/model": "b/model"}
-    assert distinct_names(["x/b/model", "b/model"]) == {
-        "x/b/model": "x/b/model",
-        "b/model": "b/model",
-    }
-    assert distinct_names(["/one", "two/", "two"]) == {"one": "/one", "two": "two"}
-    assert distinct_names(["nli", "nli"]) == {"nli": "nli"}
 
 
 LONG_WORK = """
@@ -467,21 +387,27 @@ def test_a_saved_result_is_shown(tiny, tmp_path, capsys, monkeypatch):
     opened = []
     monkeypatch.setattr("webbrowser.open", opened.append)
     saved = tiny.save(tmp_path / "tiny.safetensors")
-    with pytest.raises(SystemExit) as left:
-        main(["view", str(saved), "--html", str(tmp_path / "a.html"), "--no-open"])
-    assert left.value.code == 0
-    assert "a.html" in capsys.readouterr().out
+    code, out, _ = run(capsys, "view", saved, "--html", tmp_path / "a.html", "--no-open")
+    assert code == 0
+    assert "a.html" in out
     assert (tmp_path / "a.html").read_bytes().startswith(b"<!doctype html>")
     assert opened == []
-    with pytest.raises(SystemExit):
-        main(["view", str(saved)])
+    run(capsys, "view", saved)
     assert opened[0].startswith("file:///")
 
 
-def test_a_file_that_is_no_result_is_refused(tmp_path, capsys):
-    (tmp_path / "no").write_text("nothing")
-    with pytest.raises(SystemExit) as left:
-        main(["view", str(tmp_path / "no"), "--html", str(tmp_path / "a.html")])
-    assert left.value.code == 2
-    assert capsys.readouterr().err.startswith("error: ")
-    assert not (tmp_path / "a.html").exists()
+def test_a_text_that_cannot_be_examined_gets_the_reason():
+    with served() as server:
+        port = server.port
+        status, messages = explain(port, "very " * 100)
+        assert status == 200
+        assert messages[-1]["state"] == "failed"
+        assert "102 tokens" in messages[-1]["error"]
+
+
+def test_only_the_last_results_are_kept(worker):
+    with served(kept=2) as server:
+        port = server.port
+        names = [explain(port)[1][-1]["id"] for _ in range(3)]
+        found = [request(port, "GET", f"/result/{name}")[0].status for name in names]
+        assert found == [404, 200, 200]

@@ -5,44 +5,24 @@ import json
 import socket
 import threading
 from collections import Counter
-from contextlib import contextmanager
 
 import pytest
-from support.cases import tiny_subject, tiny_trial
+from support.cases import tiny_trial
+from support.serving import AT_ONCE, served
+from support.subjects import speaker
 
 from exhibit_a.serve import jobs as serve_jobs
 from exhibit_a.serve.application import Limits, application
-from exhibit_a.serve.connections import Server
 
-AT_ONCE, PLACES = 60, 16
-
-
-@pytest.fixture(scope="module")
-def subject():
-    return tiny_subject()
-
-
-@contextmanager
-def served(subject, **limits):
-    """A server whose socket listens already, so that nobody need wait for its start."""
-    listening = socket.create_server(("127.0.0.1", 0), backlog=AT_ONCE)
-    port = listening.getsockname()[1]
-    app = application({"tiny": subject}, frozenset({f"127.0.0.1:{port}"}), Limits(**limits))
-    server = Server(app, timeout_graceful_shutdown=1, limit_concurrency=None)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
-    try:
-        yield port
-    finally:
-        server.should_exit = True
-        thread.join()
+PLACES = 16
+WITHOUT_LIMIT = {"limit_concurrency": None}
 
 
 @pytest.fixture(scope="module")
-def port(subject):
-    with pytest.MonkeyPatch.context() as patch, served(subject) as port:
+def port():
+    with pytest.MonkeyPatch.context() as patch, served(WITHOUT_LIMIT) as server:
         patch.setattr(serve_jobs, "trial", lambda *_, **__: tiny_trial())
-        yield port
+        yield server.port
 
 
 def answer(port, *lines, body=b""):
@@ -92,12 +72,6 @@ def test_a_request_that_can_be_read_in_two_ways_is_refused_and_the_connection_cl
     assert b"\n" not in text.strip()
 
 
-def test_a_fold_is_seen_in_a_request_that_follows_another(port):
-    whole = ["GET / HTTP/1.1", f"Host: 127.0.0.1:{port}"]
-    sent = answer(port, *whole, "", *whole, "X: a", " b")
-    assert statuses(sent) == [200, 400]
-
-
 @pytest.mark.parametrize("headers", [["Content-Length: {}"], ["Transfer-Encoding: chunked"]])
 def test_a_length_that_is_stated_once_is_taken(port, headers):
     asked = json.dumps({"text": "a\n\n b", "model": "tiny"}).encode()
@@ -134,12 +108,7 @@ def test_a_request_line_with_an_address_must_name_this_server(port, target, stat
     assert statuses(sent) == [status]
 
 
-def test_an_address_of_this_server_does_not_excuse_a_foreign_host_header(port):
-    line = f"GET http://127.0.0.1:{port}/ HTTP/1.1"
-    assert statuses(answer(port, line, "Host: evil.example", "Connection: close")) == [421]
-
-
-def test_of_many_texts_that_come_at_once_only_so_many_are_taken(subject, monkeypatch):
+def test_of_many_texts_that_come_at_once_only_so_many_are_taken(monkeypatch):
     """All are sent together, and the model is not done with the first before all are answered."""
     answered = threading.Event()
 
@@ -150,7 +119,8 @@ def test_of_many_texts_that_come_at_once_only_so_many_are_taken(subject, monkeyp
     monkeypatch.setattr(serve_jobs, "trial", trial)
     asked = json.dumps({"text": "a fine film", "model": "tiny"}).encode()
     found, together = [], threading.Barrier(AT_ONCE)
-    with served(subject, per_minute=AT_ONCE, waiting=PLACES) as port:
+    with served(WITHOUT_LIMIT, per_minute=AT_ONCE, waiting=PLACES) as server:
+        port = server.port
         clients = [
             socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(AT_ONCE)
         ]
@@ -187,7 +157,7 @@ SCOPE = {
 BODY = json.dumps({"text": "a fine film", "model": "tiny"}).encode()
 
 
-def test_places_are_counted_before_any_stream_has_begun(subject, monkeypatch):
+def test_places_are_counted_before_any_stream_has_begun(monkeypatch):
     """The worst order of events: all requests are looked at, and only then is one answered."""
     over = threading.Event()
 
@@ -197,7 +167,7 @@ def test_places_are_counted_before_any_stream_has_begun(subject, monkeypatch):
 
     monkeypatch.setattr(serve_jobs, "trial", trial)
     limits = Limits(per_minute=AT_ONCE, waiting=PLACES)
-    app = application({"tiny": subject}, frozenset({"here"}), limits)
+    app = application({"tiny": speaker()}, frozenset({"here"}), limits)
     found = []
 
     async def ask(answered):
@@ -227,7 +197,7 @@ def test_places_are_counted_before_any_stream_has_begun(subject, monkeypatch):
     assert Counter(found) == {200: PLACES, 503: AT_ONCE - PLACES}
 
 
-def test_a_client_that_leaves_before_the_first_message_keeps_no_place(subject, monkeypatch):
+def test_a_client_that_leaves_before_the_first_message_keeps_no_place(monkeypatch):
     """Its stream is never begun, and so could not give the place back."""
     begun, over = threading.Event(), threading.Event()
 
@@ -237,7 +207,7 @@ def test_a_client_that_leaves_before_the_first_message_keeps_no_place(subject, m
         return tiny_trial()
 
     monkeypatch.setattr(serve_jobs, "trial", trial)
-    app = application({"tiny": subject}, frozenset({"here"}))
+    app = application({"tiny": speaker()}, frozenset({"here"}))
     jobs = app.state.jobs
     received = iter([{"type": "http.request", "body": BODY}])
 
@@ -248,7 +218,7 @@ def test_a_client_that_leaves_before_the_first_message_keeps_no_place(subject, m
         await asyncio.Event().wait()  # nobody reads
 
     async def ask():
-        first = serve_jobs.Job(subject, "keeps the worker busy", None)
+        first = serve_jobs.Job(speaker(), "keeps the worker busy", None)
         assert jobs.accept(first)
         begun.wait()
         await app(SCOPE, receive, send)

@@ -109,7 +109,7 @@ def test_quantised_models_run_forward_and_refuse_gradients_in_one_line(name):
     for method in FORWARD.values():
         assert method(trace).checks
     for method in GRADIENTS.values():
-        with pytest.raises(NotComputableError, match=r"^Gradients are needed, and no gradient"):
+        with pytest.raises(NotComputableError, match="Gradients are needed"):
             method(trace)
     refused = {e.method: e.reason for e in xa.diagnose(subject, length=8).methods if not e.applies}
     assert "it needs gradients" in refused["attention_gradient"]
@@ -130,7 +130,7 @@ def test_quantised_models_of_torchao_run_forward_and_say_whether_gradients_pass(
             assert method(trace).checks
         for method in GRADIENTS.values():
             if obstacle:
-                with pytest.raises(NotComputableError, match=r"^Gradients are needed, and no"):
+                with pytest.raises(NotComputableError, match="Gradients are needed"):
                     method(trace)
             else:
                 assert method(trace)
@@ -138,12 +138,6 @@ def test_quantised_models_of_torchao_run_forward_and_say_whether_gradients_pass(
             subject, ["a fine film"], "effective_attention", tmp_path / str(obstacle)
         )
         assert run.counts["examples"] == 1
-
-
-def test_a_quantised_model_runs_over_a_corpus(tmp_path):
-    subject = xa.load(quantised("bert"), tokenizer=bert_tokenizer())
-    run = xa.corpus.run(subject, ["a fine film"], "effective_attention", tmp_path / "run")
-    assert run.counts["examples"] == 1
 
 
 def test_a_trial_of_a_quantised_model_is_undetermined_and_says_why():
@@ -154,6 +148,7 @@ def test_a_trial_of_a_quantised_model_is_undetermined_and_says_why():
     json.dumps(trial.skipped)
 
 
-@pytest.mark.parametrize("name", ["bert", "llama", "gpt-oss", "recurrent"])
-def test_gradients_pass_through_other_models(name):
-    assert xa.load(FAMILIES[name].build()).gradient_obstacle == ""
+def test_a_quantised_model_runs_over_a_corpus(tmp_path):
+    subject = xa.load(quantised("bert"), tokenizer=bert_tokenizer())
+    run = xa.corpus.run(subject, ["a fine film"], "effective_attention", tmp_path / "run")
+    assert run.counts["examples"] == 1

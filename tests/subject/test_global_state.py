@@ -1,24 +1,15 @@
 """What belongs to the process is left as it was: random streams, warnings, the registry."""
 
-import threading
 import warnings
 
 import numpy
 import pytest
 import torch
 from support.subjects import opinionated
-from support.waiting import PATIENCE
 from support.words import NUMBERED, save_tokenizer
 from support.zoo import FAMILIES
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-from transformers.utils import logging
 
 import exhibit_a as xa
-from exhibit_a.embedded.weights import quietly
-from exhibit_a.methods.mixing.folding import side_by_side
-from exhibit_a.numerics.parallel import Together
-from exhibit_a.subject.fused import FUSED
-from exhibit_a.subject.tap import NAME, attend
 
 TEXTS = [" ".join(NUMBERED[n : n + 6]) for n in range(0, 48, 3)]
 
@@ -75,83 +66,3 @@ def test_loading_draws_nothing(tmp_path):
     before = streams()
     xa.load(tmp_path)
     assert streams() == before
-
-
-def crossing(change):
-    """Two threads inside a change at the same time; the one that came first leaves first."""
-    inside, left = threading.Event(), threading.Event()
-
-    def first():
-        change(lambda: inside.set() or second.start() or came.wait(PATIENCE))
-        left.set()
-
-    came = threading.Event()
-    second = threading.Thread(target=lambda: change(lambda: came.set() or left.wait(PATIENCE)))
-    one = threading.Thread(target=first)
-    one.start()
-    one.join()
-    second.join()
-
-
-def test_threads_leave_no_filter_behind():
-    before = list(warnings.filters)
-
-    def change(wait):
-        side_by_side(lambda row: (wait() and row,), torch.ones(1, 2))
-
-    crossing(change)
-    assert warnings.filters == before
-
-
-def test_threads_leave_the_messages_of_transformers_on():
-    level = logging.get_verbosity()
-    logging.set_verbosity_info()
-
-    def change(wait):
-        with quietly():
-            wait()
-
-    try:
-        crossing(change)
-        assert logging.get_verbosity() == logging.INFO
-    finally:
-        logging.set_verbosity(level)
-
-
-def test_a_shared_change_is_made_once_and_undone_once():
-    log = []
-
-    class Change:
-        def __enter__(self):
-            log.append("made")
-
-        def __exit__(self, *problem):
-            log.append("undone")
-
-    together = Together(Change)
-    with together, together:
-        assert log == ["made"]
-    with pytest.raises(ValueError, match="problem"), together:
-        raise ValueError("problem")
-    assert log == ["made", "undone"] * 2
-
-
-def test_our_names_stay_in_the_registry_and_do_no_harm():
-    """They are registered once, with the import, and for good: names that nobody asks for."""
-    assert ALL_ATTENTION_FUNCTIONS[NAME] is attend
-    names = {NAME, *(f"{NAME}_{kernel}" for kernel in FUSED)}
-    others = {key: ALL_ATTENTION_FUNCTIONS[key] for key in ALL_ATTENTION_FUNCTIONS.keys() - names}
-    assert not [key for key, function in others.items() if "exhibit_a" in str(function)]
-    family = FAMILIES["bert"]
-    model, inputs = family.build(), family.inputs()
-    before = model.config._attn_implementation
-    xa.capture(xa.load(model), inputs)
-    assert model.config._attn_implementation == before
-    model.set_attn_implementation("eager")
-    expected = model(**inputs).logits
-    model.set_attn_implementation(NAME)  # also by name, and without a tap, it changes nothing
-    assert torch.equal(model(**inputs).logits, expected)
-    model.set_attn_implementation("sdpa")
-    expected = model(**inputs).logits
-    model.set_attn_implementation(f"{NAME}_sdpa")
-    assert torch.equal(model(**inputs).logits, expected)

@@ -23,7 +23,7 @@ import exhibit_a as xa
 from exhibit_a.methods.registry import methods
 from exhibit_a.subject import precision
 from exhibit_a.subject.guard import floating, frozen_eval
-from exhibit_a.subject.precision import HALF, computing_dtype, float32_arithmetic
+from exhibit_a.subject.precision import float32_arithmetic
 
 QUICK = (("bert", "bfloat16"), ("llama", "float16"), ("gpt2", "mixed"))
 HALVES = [how for how in HELD if how != "float32"]
@@ -62,16 +62,6 @@ def test_every_method_gives_the_same_ranks_words_and_orders(name, how):
     assert max(apart.values()) <= TOLERANCE, max(apart, key=apart.get)
 
 
-def test_a_rank_in_half_precision_is_never_lost():
-    """Tolerances of the number type itself once made every rank of a bfloat16 model zero."""
-    held, wide = traces("bert", "bfloat16")
-    for site, (ours, theirs) in enumerate(
-        zip(xa.effective_attention(held).rank, xa.effective_attention(wide).rank, strict=True)
-    ):
-        assert torch.equal(ours, theirs)
-        assert int(ours.amin()) == min(len(held.tokens), held.sites[site].d_head)
-
-
 # -- what the model's own rounding does is told -------------------------------------------------
 
 
@@ -91,15 +81,6 @@ def test_results_say_how_far_the_model_rounds_by_itself():
     assert told(wide, inputs) == ""
 
 
-def test_the_types_of_a_mixed_model_are_named():
-    """Its first weights may be in float32, which rounds nothing."""
-    model = CONTRACT["bert"].build()
-    model.bert.encoder.layer[0].bfloat16()
-    assert model.dtype == torch.float32
-    said = told(xa.load(model), inputs_of("bert", "float32"))
-    assert said.startswith("weights in bfloat16, computed in float32")
-
-
 def test_an_answer_that_rounding_turns_is_told():
     held, _ = both("bert", "bfloat16")
     head, inputs = held.model.classifier, inputs_of("bert", "bfloat16")
@@ -109,15 +90,6 @@ def test_an_answer_that_rounding_turns_is_told():
         head.weight[1] = 0.02 * state.sign()  # adds less than 1 to 256, which bfloat16 cannot add
         head.bias.copy_(torch.tensor([256.0, 256.0, 0.0]))
     assert "another" in told(xa.load(held.model), inputs)
-
-
-def test_an_answer_that_overflows_is_told():
-    model = CONTRACT["llama"].build()
-    with torch.no_grad():
-        model.lm_head.weight.mul_(2e3)
-        model.model.norm.weight.mul_(1e2)
-    held = xa.load(model.half())
-    assert "not finite" in told(held, inputs_of("llama", "float16"))
 
 
 # -- arithmetic ----------------------------------------------------------------------------------
@@ -142,19 +114,6 @@ def test_weights_are_widened_and_left_as_they_are():
     assert computed(linear, lambda: (linear.weight[0] * 1).dtype) == torch.float32
 
 
-def test_large_weights_are_widened_in_parts(monkeypatch):
-    monkeypatch.setattr(precision, "WIDENED_AT_ONCE", 16)
-    linear = nn.Linear(6, 11).bfloat16()
-    states = torch.randn(3, 6, requires_grad=True)
-    wide = copy.deepcopy(linear).float()
-    with frozen_eval(linear):
-        ours = linear(states)
-    assert_close(ours, wide(states))
-    (gradient,) = torch.autograd.grad(ours.square().sum(), states)
-    (wanted,) = torch.autograd.grad(wide(states).square().sum(), states)
-    assert_close(gradient, wanted)
-
-
 def test_products_can_be_differentiated_twice_and_for_many_vectors_at_once():
     linear = nn.Linear(4, 3).bfloat16()
     wide = copy.deepcopy(linear).float()
@@ -174,26 +133,6 @@ def test_products_can_be_differentiated_twice_and_for_many_vectors_at_once():
     assert_close(twice(linear), twice(wide))
 
 
-@pytest.mark.parametrize("dtype", HALF)
-def test_what_passes_are_computed_in(dtype):
-    assert computing_dtype(nn.Linear(2, 2).to(dtype)) == torch.float32
-    assert computing_dtype(nn.Linear(2, 2).double()) == torch.float64
-
-
-def test_a_graph_keeps_weights_as_they_are_held():
-    """Else a gradient through a language model would hold it three times."""
-    linear = nn.Linear(64, 64).bfloat16()
-    kept = []
-    with frozen_eval(linear):
-        states = torch.randn(1, 64, requires_grad=True)
-        with torch.autograd.graph.saved_tensors_hooks(
-            lambda tensor: kept.append(tensor.dtype) or tensor, lambda tensor: tensor
-        ):
-            linear(states)
-    assert kept
-    assert set(kept) <= set(HALF)
-
-
 def test_a_saved_model_is_loaded_and_answers_in_the_words_of_its_tokenizer(tmp_path):
     model = held_in(CONTRACT["bert"].build(), "bfloat16")
     model.save_pretrained(tmp_path)
@@ -202,3 +141,25 @@ def test_a_saved_model_is_loaded_and_answers_in_the_words_of_its_tokenizer(tmp_p
     assert subject.model.dtype == torch.bfloat16
     trial = xa.trial(subject, "w3 w14 w15 w9", probes=2)
     assert "computed in float32" in trial.checks["held in half precision"]
+
+
+def test_an_answer_that_overflows_is_told():
+    model = CONTRACT["llama"].build()
+    with torch.no_grad():
+        model.lm_head.weight.mul_(2e3)
+        model.model.norm.weight.mul_(1e2)
+    held = xa.load(model.half())
+    assert "not finite" in told(held, inputs_of("llama", "float16"))
+
+
+def test_large_weights_are_widened_in_parts(monkeypatch):
+    monkeypatch.setattr(precision, "WIDENED_AT_ONCE", 16)
+    linear = nn.Linear(6, 11).bfloat16()
+    states = torch.randn(3, 6, requires_grad=True)
+    wide = copy.deepcopy(linear).float()
+    with frozen_eval(linear):
+        ours = linear(states)
+    assert_close(ours, wide(states))
+    (gradient,) = torch.autograd.grad(ours.square().sum(), states)
+    (wanted,) = torch.autograd.grad(wide(states).square().sum(), states)
+    assert_close(gradient, wanted)

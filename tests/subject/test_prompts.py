@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from support.command import refusal, run
 from support.conversations import TALK, talking_subject
 from support.subjects import subject_of
-from support.words import NUMBERED, marked_tokenizer
+from support.words import marked_tokenizer
 from support.zoo import FAMILIES
 from tokenizers import Tokenizer, models
 from torch.testing import assert_close
@@ -15,7 +16,6 @@ from transformers import PreTrainedTokenizerFast
 
 import exhibit_a as xa
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.subject.prompts import Span
 from exhibit_a.trace.targets import Target, log_odds
 
 PROMPT, ANSWER = "the plot is dull", "but the acting is great"
@@ -29,14 +29,6 @@ def speaker():
 @pytest.fixture(scope="module")
 def trace(speaker):
     return xa.capture(speaker, PROMPT, target_text=ANSWER)
-
-
-def test_prompt_and_answer_are_one_pass(trace):
-    assert trace.tokens == tuple(f"{PROMPT} {ANSWER}".split())
-    assert trace.answer == slice(4, 9)
-    assert trace.spans == (Span("text", "", 0, 4), Span("answer", "", 4, 9))
-    assert (trace.reply.position, trace.reply.text) == (3, ANSWER)
-    assert trace.keeping("keys").reply == trace.reply
 
 
 def test_the_answer_is_the_sum_of_its_tokens(trace):
@@ -92,13 +84,6 @@ def test_prompt_and_answer_do_not_merge():
     assert xa.capture(subject, "c", target_text="abc").tokens == ("c", "ab", "c")
 
 
-def test_special_tokens_stand_once_and_never_between():
-    subject = xa.load(subject_of("llama").model, tokenizer=marked_tokenizer())
-    trace = xa.capture(subject, " ".join(NUMBERED[:3]), target_text="w5")
-    assert trace.tokens == ("[CLS]", "w0", "w1", "w2", "w5")
-    assert trace.spans[0] == Span("text", "", 1, 4)
-
-
 def test_a_model_with_two_stacks_is_asked_for_its_target():
     subject = xa.load(FAMILIES["bart"].build(), tokenizer=marked_tokenizer())
     trace = xa.capture(subject, "w1 w2 w3", target_text="w7 w8")
@@ -130,32 +115,40 @@ def _rows(trace):
     return {name: row for name, row in trace.inputs.items() if isinstance(row, torch.Tensor)}
 
 
-def test_pictures_and_adversaries_know_answers(trace):
-    pictures = xa.pictures(trace, methods=["raw"])
-    assert pictures.words == ("the", "plot", "is")
-    assert pictures.margin == pytest.approx(xa.reliance(trace).margin, rel=1e-4)
-    adversary = xa.adversarial_attention(trace, restarts=1, steps=2)
-    maps = [xa.edits.replace(site, maps) for site, maps in enumerate(adversary.maps_together)]
-    moved = xa.replay(trace, xa.edits.together(*maps)).logits.softmax(-1)
-    change = (moved - trace.output.logits.softmax(-1)).abs().sum(-1)[0, 3:8].amax() / 2
-    assert float(change) == pytest.approx(float(adversary.change[-1]), abs=1e-5)
+def test_the_command_line_takes_answers_and_messages(speaker, tmp_path, capsys):
+    speaker.model.save_pretrained(tmp_path / "model")
+    speaker.tokenizer.save_pretrained(tmp_path / "model")
+    model = ("--model", tmp_path / "model", "--json")
+    file = tmp_path / "talk.json"
+    file.write_text(json.dumps(TALK))
 
+    def answered(*words):
+        code, out, err = run(capsys, *words, *model)
+        assert code == 0, err
+        return json.loads(out)
 
-def test_a_trial_is_about_the_answer(speaker):
-    trial = xa.trial(speaker, TALK, probes=2, pictures=False)
-    assert trial.target == "log probability of the answer 'not the plot' (3 tokens)"
-    assert list(trial.answer) == ["'not the plot'"]
-    assert set(trial.skipped) == {"pictures"}
+    said = answered("attribute", "--messages", file, "--target", "answer")
+    assert "not the plot" in json.dumps(said)
+    assert "fine" in json.dumps(answered("reliance", PROMPT, "--answer", "fine"))
+    assert answered("effective", PROMPT, "--generate", "2")
+    file.write_text("[{")
+    for words, word in [
+        (("attribute", "--messages", file), "messages"),
+        (("attribute",), "conversation"),
+        (("attribute", PROMPT, "--answer", ""), "empty"),
+        (("attribute", PROMPT, "--target", "answer"), "no answer"),
+    ]:
+        assert word in refusal(capsys, *words, *model)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"target_text": " "}, "answer is empty"),
+        ({"target_text": " "}, "empty"),
         ({"target_text": "a", "generate": 2}, "choose one"),
         ({"generate": 0}, "1 or more"),
-        ({"target_text": "dull " * 80}, "has 84 tokens and the model takes 64"),
-        ({"generate": 61}, "has 65 tokens and the model takes 64"),
+        ({"target_text": "dull " * 80}, "84 tokens"),
+        ({"generate": 61}, "65 tokens"),
     ],
 )
 def test_what_cannot_be_answered_is_said(speaker, options, message):
@@ -163,39 +156,8 @@ def test_what_cannot_be_answered_is_said(speaker, options, message):
         xa.capture(speaker, PROMPT, **options)
 
 
-def test_a_trace_without_an_answer_says_so(speaker):
-    with pytest.raises(BadRequestError, match="holds no answer"):
-        xa.choose_target(xa.capture(speaker, PROMPT), "answer")
-
-
-def test_the_command_line_takes_answers_and_messages(speaker, tmp_path, capsys):
-    from exhibit_a.commands.main import main
-
-    speaker.model.save_pretrained(tmp_path / "model")
-    speaker.tokenizer.save_pretrained(tmp_path / "model")
-    model = ["--model", str(tmp_path / "model"), "--json"]
-    file = tmp_path / "talk.json"
-    file.write_text(json.dumps(TALK))
-
-    def run(*words):
-        with pytest.raises(SystemExit) as ended:
-            main([*words, *model])
-        out, err = capsys.readouterr()
-        return ended.value.code, err if ended.value.code else json.loads(out)
-
-    code, said = run("attribute", "--messages", str(file), "--target", "answer")
-    assert code == 0
-    assert "the answer 'not the plot' (3 tokens)" in json.dumps(said)
-    assert "log odds of 'fine'" in json.dumps(run("reliance", PROMPT, "--answer", "fine")[1])
-    assert run("effective", PROMPT, "--generate", "2")[0] == 0
-    file.write_text("[{")
-    for words, message in [
-        (("attribute", "--messages", str(file)), "holds no messages"),
-        (("attribute",), "Give either a text, or a conversation"),
-        (("attribute", PROMPT, "--answer", ""), "answer is empty"),
-        (("attribute", PROMPT, "--target", "answer"), "holds no answer"),
-    ]:
-        code, err = run(*words)
-        assert code == 2
-        assert message in err
-        assert err.count("\n") == 1
+def test_a_trial_is_about_the_answer(speaker):
+    trial = xa.trial(speaker, TALK, probes=2, pictures=False)
+    assert trial.target == "log probability of the answer 'not the plot' (3 tokens)"
+    assert list(trial.answer) == ["'not the plot'"]
+    assert set(trial.skipped) == {"pictures"}

@@ -14,24 +14,18 @@ from exhibit_a.methods.identifiability.effective import EffectiveAttention
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
 from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.provenance import provenance
-from exhibit_a.subject.subject import Subject, load
 from exhibit_a.trials.carriers import MinimalHeadSet
 from exhibit_a.trials.trial import Trial, trial
 from exhibit_a.trials.verdict import WORDS, HeadVerdict, Thresholds
-from support.words import tokenizer
-from support.zoo import FAMILIES
+from support.subjects import speaker
 
 TEXT = "the plot is not great but acting saves it . really a very fine film , not dull"
-
-
-def tiny_subject() -> Subject:
-    return load(FAMILIES["bert"].build(), tokenizer=tokenizer())
 
 
 @cache
 def tiny_trial() -> Trial:
     """A real trial: three layers of four heads, more tokens than a head is wide."""
-    return trial(tiny_subject(), TEXT)
+    return trial(speaker(), TEXT)
 
 
 def large_trial(tokens: int = 512, layers: int = 12, heads: int = 12, width: int = 64) -> Trial:

@@ -11,6 +11,7 @@ from pathlib import Path
 from exhibit_a import corpus
 from exhibit_a.errors import ExhibitError
 from support.corpora import contents
+from support.fuzz.damage import flipped
 
 
 def flip_outcomes(folder: Path, *, seed: int = 0, count: int = 100) -> Counter[str]:
@@ -38,9 +39,7 @@ def flip_outcomes(folder: Path, *, seed: int = 0, count: int = 100) -> Counter[s
 
 def flip(path: Path, place: int) -> None:
     """Turn one bit of a file over."""
-    data = bytearray(path.read_bytes())
-    data[place // 8] ^= 1 << place % 8
-    path.write_bytes(data)
+    path.write_bytes(flipped(path.read_bytes(), place))
 
 
 def silent_differences(folder: Path, whole: Path) -> list[str]:

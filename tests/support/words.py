@@ -19,26 +19,18 @@ SPECIAL = ["[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]"]
 
 def tokenizer(**options) -> PreTrainedTokenizerFast:
     """BERT-like: lower case, whole words, [CLS] text [SEP] pair [SEP]."""
-    vocabulary = {word: i for i, word in enumerate([*SPECIAL, *WORDS])}
-    core = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    core = _whole_words([*SPECIAL, *WORDS])
     core.normalizer = normalizers.Lowercase()
-    core.pre_tokenizer = pre_tokenizers.Whitespace()
-    core.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]",
-        pair="[CLS] $A [SEP] $B:1 [SEP]:1",
-        special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
-    )
+    core.post_processor = _marked()
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
     return PreTrainedTokenizerFast(
-        tokenizer_object=core, model_input_names=inputs, **_marks(options)
+        tokenizer_object=core, model_input_names=inputs, **_marks(MARKS) | options
     )
 
 
 def plain_tokenizer() -> PreTrainedTokenizerFast:
     """Words and nothing else: no way to mark a pair."""
-    vocabulary = {word: i for i, word in enumerate([*SPECIAL, *WORDS])}
-    core = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    core.pre_tokenizer = pre_tokenizers.Whitespace()
+    core = _whole_words([*SPECIAL, *WORDS])
     return PreTrainedTokenizerFast(tokenizer_object=core, unk_token="[UNK]")
 
 
@@ -53,23 +45,30 @@ def save_tokenizer(folder: Path) -> None:
     tokenizer().save_pretrained(folder)
 
 
-def _marks(options: dict) -> dict:
-    names = {"pad": "[PAD]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]", "unk": "[UNK]"}
-    return {f"{name}_token": mark for name, mark in names.items()} | options
+def _whole_words(vocabulary: list[str]) -> Tokenizer:
+    ids = {word: i for i, word in enumerate(vocabulary)}
+    core = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
+    core.pre_tokenizer = pre_tokenizers.Whitespace()
+    return core
 
 
-def marked_tokenizer(*names):
-    """One word, one token; only the marks that are named are known to it as special."""
-    vocabulary = {word: i for i, word in enumerate([*MARKS.values(), *NUMBERED])}
-    inner = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    inner.pre_tokenizer = pre_tokenizers.Whitespace()
-    inner.post_processor = processors.TemplateProcessing(
+def _marked() -> processors.TemplateProcessing:
+    return processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[("[CLS]", 1), ("[SEP]", 2)],
     )
-    known = {f"{name}_token": MARKS[name] for name in names or MARKS}
-    return PreTrainedTokenizerFast(tokenizer_object=inner, **known)
+
+
+def _marks(names) -> dict[str, str]:
+    return {f"{name}_token": MARKS[name] for name in names}
+
+
+def marked_tokenizer(*names):
+    """One word, one token; only the marks that are named are known to it as special."""
+    core = _whole_words([*MARKS.values(), *NUMBERED])
+    core.post_processor = _marked()
+    return PreTrainedTokenizerFast(tokenizer_object=core, **_marks(names or MARKS))
 
 
 def word_piece() -> PreTrainedTokenizerFast:

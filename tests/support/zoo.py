@@ -70,14 +70,13 @@ class Family:
     """How to build one family, and what it eats."""
 
     model: str
-    config: str
     options: dict[str, Any]
     eats: str = "text"
 
     def build(self, **extra: Any) -> hf.PreTrainedModel:
         torch.manual_seed(0)
-        config = _class(self.config)(**self.options | extra)
-        model = _class(self.model)(config)
+        kind = _class(self.model)
+        model = kind(kind.config_class(**self.options | extra))
         with torch.no_grad():
             for weight in model.parameters():
                 if weight.ndim >= 2:
@@ -93,11 +92,11 @@ def _class(name: str) -> Any:
 
 
 def _classifier(family: str, **options: Any) -> Family:
-    return Family(f"{family}ForSequenceClassification", f"{family}Config", ENCODER | options)
+    return Family(f"{family}ForSequenceClassification", ENCODER | options)
 
 
 def _language_model(family: str, options: dict[str, Any], **more: Any) -> Family:
-    return Family(f"{family}ForCausalLM", f"{family}Config", options | more)
+    return Family(f"{family}ForCausalLM", options | more)
 
 
 REGISTRY = {
@@ -106,7 +105,6 @@ REGISTRY = {
     "xlm-roberta": _classifier("XLMRoberta", pad_token_id=1),
     "distilbert": Family(
         "DistilBertForSequenceClassification",
-        "DistilBertConfig",
         {
             "vocab_size": VOCABULARY,
             "dim": WIDTH,
@@ -130,10 +128,9 @@ REGISTRY = {
         global_attn_every_n_layers=2,
         local_attention=4,
     ),
-    "gpt2": Family("GPT2LMHeadModel", "GPT2Config", GPT),
+    "gpt2": Family("GPT2LMHeadModel", GPT),
     "gpt2-upcast": Family(
         "GPT2LMHeadModel",
-        "GPT2Config",
         GPT | {"reorder_and_upcast_attn": True, "scale_attn_by_inverse_layer_idx": True},
     ),
     "llama": _language_model("Llama", DECODER),
@@ -156,7 +153,6 @@ REGISTRY = {
     ),
     "t5": Family(
         "T5ForConditionalGeneration",
-        "T5Config",
         {
             "vocab_size": VOCABULARY,
             "d_model": WIDTH,
@@ -170,22 +166,17 @@ REGISTRY = {
     ),
     "bart": Family(
         "BartForConditionalGeneration",
-        "BartConfig",
         TWO_STACKS | {"max_position_embeddings": 64},
         "two texts",
     ),
-    "marian": Family(
-        "MarianMTModel", "MarianConfig", TWO_STACKS | {"max_position_embeddings": 64}, "two texts"
-    ),
+    "marian": Family("MarianMTModel", TWO_STACKS | {"max_position_embeddings": 64}, "two texts"),
     "whisper": Family(
         "WhisperForConditionalGeneration",
-        "WhisperConfig",
         TWO_STACKS | {"num_mel_bins": 8, "max_source_positions": 12, "max_target_positions": 16},
         "sound",
     ),
     "transformer": Family(
         "Transformer",
-        "TransformerConfig",
         {
             "vocab_size": VOCABULARY,
             "d_model": WIDTH,
@@ -198,7 +189,6 @@ REGISTRY = {
     ),
     "identifiable": Family(
         "IdentifiableEncoder",
-        "IdentifiableConfig",
         {
             "vocab_size": VOCABULARY,
             "d_model": WIDTH,
@@ -211,7 +201,6 @@ REGISTRY = {
     ),
     "vit": Family(
         "ViTForImageClassification",
-        "ViTConfig",
         {
             "hidden_size": WIDTH,
             "num_hidden_layers": LAYERS,
@@ -223,7 +212,6 @@ REGISTRY = {
     ),
     "llava": Family(
         "LlavaForConditionalGeneration",
-        "LlavaConfig",
         {
             "image_token_id": IMAGE_TOKEN,
             "vision_feature_layer": -1,
@@ -234,7 +222,6 @@ REGISTRY = {
     ),
     "qwen2-vl": Family(
         "Qwen2VLForConditionalGeneration",
-        "Qwen2VLConfig",
         {
             "image_token_id": IMAGE_TOKEN,
             "video_token_id": 4,
@@ -255,7 +242,6 @@ REGISTRY = {
     ),
     "clip-text": Family(
         "CLIPTextModel",
-        "CLIPTextConfig",
         {k: v for k, v in ENCODER.items() if k != "num_labels"} | MARKS,
     ),
 }
@@ -263,13 +249,11 @@ REGISTRY = {
 RECURRENT = {  # their encoders carry a state from token to token; only one layer attends
     "additive": Family(
         "AdditiveTranslator",
-        "AdditiveConfig",
         {"vocab_size": VOCABULARY, "d_model": WIDTH, "d_attention": 12, "encoder_layers": 2},
         "two texts",
     ),
     "recurrent": Family(
         "RecurrentClassifier",
-        "RecurrentConfig",
         {"vocab_size": VOCABULARY, "d_model": WIDTH, "d_attention": 12, "num_labels": 3},
     ),
 }
@@ -315,7 +299,6 @@ SOFTMAX = {
 REFUSED = {
     "xlnet": Family(
         "XLNetForSequenceClassification",
-        "XLNetConfig",
         {
             "vocab_size": VOCABULARY,
             "d_model": WIDTH,
@@ -352,7 +335,7 @@ MIXTURES = {  # in the contract; methods are tried on the families above, gpt-os
         topk_group=1,
         **EXPERTS,
     ),
-    "gemma3": Family("Gemma3ForCausalLM", "Gemma3TextConfig", DECODER | {"head_dim": 8} | LOCAL),
+    "gemma3": Family("Gemma3ForCausalLM", DECODER | {"head_dim": 8} | LOCAL),
 }
 CONTRACT = FAMILIES | MIXTURES
 HYBRID = {  # one layer of four attends, and a gate stands before its output projection

@@ -11,7 +11,7 @@ from torch.testing import assert_close
 from transformers import BertForSequenceClassification
 from transformers.modeling_outputs import SequenceClassifierOutput
 
-from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.errors import NotComputableError
 from exhibit_a.methods.attribution.path_integral import Scaled
 from exhibit_a.subject.subject import load
 from exhibit_a.trace import answer_rows, edits
@@ -68,13 +68,6 @@ def test_rows_that_nobody_reads_can_be_left_out(name):
         assert_close(few, whole, rtol=1e-4, atol=1e-5)
         for found, expected in zip(others, gradients, strict=True):
             assert_close(found, expected, rtol=1e-3, atol=1e-4 * float(expected.abs().amax()))
-
-
-@pytest.mark.parametrize("name", READS_ONE)
-def test_many_families_read_one_row(name):
-    _, _, rows = asked(name)
-    assert rows is not None
-    assert len(rows) == 1
 
 
 class _Pooled(BertForSequenceClassification):
@@ -177,12 +170,6 @@ def test_rows_that_differ_are_never_taken_for_copies():
     assert (together[0] - together[1]).abs().amax() > 1e-3
 
 
-@pytest.mark.parametrize("rows", [(), (7,), (-1,)])
-def test_rows_that_are_not_there_are_refused_in_one_line(rows):
-    with pytest.raises(BadRequestError, match=r"has rows 0 to 6; \[.*\] were to be read"):
-        replay(trace_of("bert"), edits.scale(1, 0.5), read=rows)
-
-
 @pytest.mark.parametrize("name", [*CONTRACT, *HYBRID])
 def test_long_texts_are_replayed_on_fused_kernels_to_the_same_end(name, monkeypatch):
     """Where nothing but contexts is changed, the maps of a long text are never formed."""
@@ -198,13 +185,3 @@ def test_long_texts_are_replayed_on_fused_kernels_to_the_same_end(name, monkeypa
         (eager, gradients), (fused, others) = answers
         assert_close(fused, eager, rtol=1e-4, atol=1e-5)
         assert_close(others, gradients, rtol=1e-3, atol=1e-4 * float(gradients.abs().amax()))
-
-
-def test_replays_are_fused_where_no_weights_are_asked_for(monkeypatch):
-    monkeypatch.setattr(replaying, "LONG", 1)
-    trace = trace_of("bert")
-    edit = Scaled(0, torch.tensor([0.3]))
-    assert replaying.runs_fused(trace, edit)
-    assert not replaying.runs_fused(trace, edits.scale(0, 0.3))  # it asks for the weights
-    half = load(FAMILIES["bert"].build().to(torch.bfloat16))  # it is computed in float32
-    assert replaying.runs_fused(capture(half, FAMILIES["bert"].inputs()), edit)

@@ -18,7 +18,6 @@ from exhibit_a.trace.answers import (
     in_words,
     logits_at,
     require_distribution,
-    right_and_loss,
     token_name,
 )
 from exhibit_a.trace.batches import answers_of, encoded
@@ -33,20 +32,6 @@ def test_every_row_is_read_at_its_own_position():
     both = torch.stack([logits[0, 2], logits[1, 0]])
     assert_close(logits_at(output, torch.tensor([2, 0])), both)
     assert_close(distribution_at(output, torch.tensor([2, 0])), both.softmax(-1))
-
-
-def test_a_classifier_has_one_row_wherever_it_is_read():
-    output = SimpleNamespace(logits=torch.tensor([[0.0, 1.0], [2.0, 0.0]], dtype=torch.float64))
-    for position in (None, 5, torch.tensor([3, 4])):
-        assert_close(logits_at(output, position), output.logits)
-    assert distribution_at(output).dtype == torch.float32
-
-
-def test_right_rows_and_their_loss():
-    logits, gold = torch.tensor([[2.0, 0.0], [2.0, 0.0]]), torch.tensor([0, 1])
-    right, loss = right_and_loss(logits, gold)
-    assert right.tolist() == [1.0, 0.0]
-    assert_close(loss, -logits.log_softmax(-1)[torch.arange(2), gold])
 
 
 def test_a_number_is_no_distribution():

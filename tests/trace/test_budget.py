@@ -55,9 +55,7 @@ def test_a_pass_that_does_not_fit_is_refused_with_the_rows_that_would(monkeypatc
     ran = []
     subject.model.register_forward_pre_hook(lambda *_: ran.append(1))
     monkeypatch.setattr(budget, "free_bytes", lambda _: int(size.peak()) - 1)
-    with pytest.raises(
-        NotComputableError, match=r"All maps of 60 tokens take .* would fit"
-    ) as said:
+    with pytest.raises(NotComputableError, match="60 tokens") as said:
         xa.capture(subject, {"input_ids": ids})
     assert not ran
     fitting = int(str(said.value).split("slice(-")[1].split(",")[0])
@@ -76,7 +74,7 @@ def test_the_doctor_says_what_needs_every_row():
     told = {estimate.method: estimate for estimate in diagnosis.methods}
     assert told["effective_attention"].applies
     assert not told["head_mixing"].applies
-    assert told["head_mixing"].reason == "every row of attention is needed"
+    assert "every row" in told["head_mixing"].reason
     all_rows = {e.method: e for e in xa.diagnose(subject_of("llama"), length=32).methods}
     for name in ("capture", "effective_attention"):
         assert told[name].peak_megabytes < all_rows[name].peak_megabytes

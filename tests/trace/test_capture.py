@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 import transformers as hf
-from support.subjects import subject_of
+from support.subjects import speaker, subject_of
 from support.words import plain_tokenizer, silent_tokenizer, tokenizer
 from support.zoo import FAMILIES, GPT
 from torch.testing import assert_close
@@ -16,29 +16,18 @@ from exhibit_a.numerics.parallel import one_thread
 from exhibit_a.subject.prompts import prompted
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture, capture_alike
-from exhibit_a.trace.passes import KEEPABLE, hidden_of_output
+from exhibit_a.trace.passes import KEEPABLE
 from exhibit_a.trace.replay import replay
 
 
 @pytest.fixture(scope="module")
 def reader():
-    return load(FAMILIES["bert"].build(), tokenizer=tokenizer())
+    return speaker()
 
 
 @pytest.fixture(scope="module")
 def translator():
-    return load(FAMILIES["bart"].build(), tokenizer=tokenizer())
-
-
-def test_a_text_gives_tokens_maps_and_states(reader):
-    trace = capture(reader, "the plot is dull")
-    n = len(trace.tokens)
-    assert trace.tokens == ("[CLS]", "the", "plot", "is", "dull", "[SEP]")
-    assert trace.special.tolist() == [True, False, False, False, False, True]
-    assert trace.real.all()
-    assert [m.shape for m in trace.attention] == [(4, n, n)] * 3
-    assert [v.shape for v in trace.values] == [(4, n, 8)] * 3
-    assert [h.shape for h in trace.hidden] == [(n, 32)] * 4
+    return speaker("bart")
 
 
 def test_attention_and_states_are_the_models_own(reader):
@@ -49,12 +38,6 @@ def test_attention_and_states_are_the_models_own(reader):
         assert_close(ours, theirs[0], rtol=0, atol=0)
     for ours, theirs in zip(trace.hidden, own.hidden_states, strict=True):
         assert_close(ours, theirs[0], rtol=0, atol=0)
-
-
-def test_a_pair_is_two_texts(reader):
-    trace = capture(reader, "fine film", pair="dull plot")
-    assert trace.tokens == ("[CLS]", "fine", "film", "[SEP]", "dull", "plot", "[SEP]")
-    assert trace.inputs["token_type_ids"][0].tolist() == [0, 0, 0, 0, 1, 1, 1]
 
 
 def test_only_what_was_asked_is_kept(reader):
@@ -68,22 +51,10 @@ def test_only_what_was_asked_is_kept(reader):
     assert whole.keeping("keys") is whole
 
 
-def test_masks_are_shared_between_layers():
-    trace = capture(subject_of("llama"), FAMILIES["llama"].inputs())
-    assert len({id(visible) for visible in trace.visible}) == 1
-
-
 def test_keys_and_queries_make_the_scores(reader):
     trace = capture(reader, "the plot is dull", keep=KEEPABLE)
     scores = trace.queries[0] @ trace.keys[0].mT / 8**0.5
     assert_close(scores.softmax(-1), trace.attention[0])
-
-
-@pytest.mark.parametrize("name", ["deberta-v2", "bloom", "falcon", "gptj"])
-def test_the_softmax_tap_finds_queries_and_keys_too(name):
-    trace = capture(subject_of(name), FAMILIES[name].inputs(), keep=KEEPABLE)
-    site = trace.sites[0]
-    assert trace.queries[0].shape == trace.keys[0].shape == (site.heads, 7, site.d_head)
 
 
 def test_two_stacks_have_two_sequences(translator):
@@ -98,14 +69,6 @@ def test_two_stacks_have_two_sequences(translator):
     assert len(trace.hidden_of("decoder")) == 3
     with pytest.raises(BadRequestError, match="found encoder, decoder"):
         trace.hidden_of("pooler")
-
-
-def test_a_target_that_is_not_given_is_generated(translator):
-    trace = capture(translator, "the plot is dull")
-    said = translator.model.generate(
-        **translator.encode("the plot is dull"), do_sample=False, num_beams=1, max_new_tokens=64
-    )
-    assert torch.equal(trace.inputs["decoder_input_ids"], said[:, :-1])
 
 
 def test_images_go_through_their_processor(tmp_path):
@@ -158,35 +121,6 @@ def test_the_value_bias_is_observed(name):
     assert_close(trace.values[0] - biases[0][:, None], without.values[0], rtol=1e-4, atol=1e-4)
 
 
-def test_empty_text_is_refused(reader):
-    for text in ("", "   "):
-        with pytest.raises(BadRequestError, match="empty"):
-            capture(reader, text)
-
-
-def test_a_text_past_the_limit_says_both_numbers(reader):
-    text = "very " * 100 + "long text"
-    with pytest.raises(BadRequestError, match="104 tokens and the model takes 64"):
-        capture(reader, text)
-    assert len(capture(reader, text, truncate=True).tokens) == 64
-
-
-def test_a_pair_for_a_tokenizer_of_single_texts_is_refused():
-    subject = load(FAMILIES["gpt2"].build(), tokenizer=plain_tokenizer())
-    with pytest.raises(BadRequestError, match="no way to mark two texts"):
-        capture(subject, "fine film", pair="dull plot")
-
-
-def test_text_without_a_tokenizer_is_refused():
-    with pytest.raises(BadRequestError, match="no tokenizer"):
-        capture(subject_of("bert"), "fine film")
-
-
-def test_a_batch_is_refused(reader):
-    with pytest.raises(BadRequestError, match="batch of 1"):
-        capture(reader, {"input_ids": torch.ones(2, 4, dtype=torch.long)})
-
-
 @pytest.mark.parametrize("name", ["input_ids", "token_type_ids", "attention_mask"])
 @pytest.mark.parametrize(
     ("like", "word"),
@@ -207,28 +141,6 @@ def test_ids_are_whole_numbers_that_are_there(reader, name, like, word):
         capture(reader, inputs)
 
 
-def test_something_else_than_text_is_refused(reader):
-    with pytest.raises(BadRequestError, match="Text was expected, int was given"):
-        capture(reader, 3)
-
-
-def test_unknown_things_cannot_be_kept(reader):
-    with pytest.raises(BadRequestError, match="choose from attention, values"):
-        capture(reader, "fine film", keep=("gradients",))
-
-
-def test_a_target_text_for_a_classifier_is_refused(reader):
-    with pytest.raises(BadRequestError, match="go on with a text"):
-        capture(reader, "fine film", target_text="dull")
-
-
-def test_nan_in_the_answer_is_noticed(reader):
-    inputs = reader.encode("fine film")
-    embeddings = torch.full((1, 4, 32), torch.nan)
-    with pytest.raises(BrokenInvariantError, match="NaN"):
-        capture(reader, {"inputs_embeds": embeddings, "attention_mask": inputs["attention_mask"]})
-
-
 def test_a_hidden_state_is_what_the_next_layer_gets():
     model = FAMILIES["bert"].build(attn_implementation="eager")
     for number in (0, 2):  # somebody else's hooks, between two layers and after the last
@@ -239,16 +151,6 @@ def test_a_hidden_state_is_what_the_next_layer_gets():
     for mine, theirs in zip(trace.hidden, own, strict=True):
         assert_close(mine, theirs[0], rtol=0, atol=0)
     assert_close(replay(trace, start=1).logits, trace.output.logits, rtol=0, atol=1e-6)
-
-
-def test_a_convolution_between_two_layers_is_seen():
-    model = FAMILIES["deberta-v2"].build(conv_kernel_size=3, conv_act="gelu")
-    trace = capture(load(model), FAMILIES["deberta-v2"].inputs())
-    with torch.no_grad():
-        own = model(**trace.inputs, output_hidden_states=True).hidden_states
-    for mine, theirs in zip(trace.hidden, own, strict=True):
-        assert_close(mine, theirs[0], rtol=0, atol=0)
-    assert (trace.hidden[1] - hidden_of_output(trace.layer_outputs[0])[0]).abs().amax() > 0.1
 
 
 @pytest.mark.parametrize("family", ["Bart", "T5"])
@@ -266,47 +168,61 @@ def test_a_classifier_of_two_stacks_is_read_as_it_reads_itself(family):
     assert said == [config.decoder_start_token_id, 5, 6, 7]
 
 
-def test_a_decoder_that_says_nothing_by_itself_is_told_so():
-    subject = load(hf.T5Model(FAMILIES["t5"].build().config).eval(), tokenizer=tokenizer())
-    with pytest.raises(BadRequestError, match="give a text for the decoder"):
-        capture(subject, "fine film")
-    assert capture(subject, "fine film", target_text="dull").sequences["decoder"].tokens
+def test_a_long_text_is_cut_when_that_is_asked(reader):
+    assert len(capture(reader, "very " * 100, truncate=True).tokens) == 64
 
 
-def test_a_target_text_has_a_limit_too(translator):
-    with pytest.raises(BadRequestError, match="122 tokens and the decoder takes 64"):
-        capture(translator, "fine film", target_text="fine film " * 60)
-
-
-def test_generating_stops_where_the_decoder_ends():
-    subject = load(FAMILIES["bart"].build(max_position_embeddings=16), tokenizer=tokenizer())
-    assert len(capture(subject, "fine film").sequences["decoder"].tokens) <= 16
+IDS = {"input_ids": torch.ones(1, 2, dtype=torch.long)}
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("name", "given", "options", "word"),
     [
-        ({"input_ids": torch.ones(1, 65, dtype=torch.long)}, "65 token ids .* takes 64"),
-        ({"input_ids": torch.tensor([[1, 9999]])}, "from 1 to 9999 were given; .* 0 to 79"),
-        ({"input_ids": torch.tensor([[1, -1]])}, "from -1 to 1 were given"),
-        ({"input_ids": torch.tensor([1])}, r"must be \(1, token\), found \(1,\)"),
-        (
-            {"input_ids": torch.ones(1, 2).long(), "attention_mask": torch.ones(1, 3)},
-            r"attention_mask \(1, 3\) does not fit input_ids \(1, 2\)",
-        ),
-        ("half a \ud800 character", "lone surrogate"),
+        ("reader", "   ", {}, "empty"),
+        ("reader", "very " * 100 + "long text", {}, "104 tokens .* 64"),
+        ("reader", 3, {}, "int"),
+        ("reader", "half a \ud800 character", {}, "surrogate"),
+        ("reader", "fine film", {"keep": ("gradients",)}, "attention, values"),
+        ("reader", "fine film", {"target_text": "dull"}, "go on"),
+        ("reader", {"input_ids": torch.ones(2, 4, dtype=torch.long)}, {}, "batch of 1"),
+        ("reader", {"input_ids": torch.ones(1, 65, dtype=torch.long)}, {}, "65 .* 64"),
+        ("reader", {"input_ids": torch.tensor([[1, 9999]])}, {}, "9999"),
+        ("reader", {"input_ids": torch.tensor([[1, -1]])}, {}, "-1"),
+        ("reader", {"input_ids": torch.tensor([1])}, {}, r"\(1,\)"),
+        ("reader", IDS | {"attention_mask": torch.ones(1, 3)}, {}, r"attention_mask \(1, 3\)"),
+        ("translator", "fine film", {"target_text": "fine film " * 60}, "122 tokens .* 64"),
+        ("images", "no-such-file.png", {}, "images"),
+        ("images", 3, {}, "int"),
+        ("images", np.zeros((16, 16, 3), dtype=np.uint8), {"pair": "text"}, "one image"),
+        ("images", {"pixel_values": torch.zeros(1, 3, 8, 8)}, {}, "pixel_values"),
+        ("no tokenizer", "fine film", {}, "tokenizer"),
+        ("single texts", "fine film", {"pair": "dull plot"}, "two texts"),
+        ("silent", "?!", {}, "nothing"),
+        ("silent decoder", "fine film", {}, "decoder"),
     ],
 )
-def test_inputs_that_the_model_cannot_take_get_one_line(reader, given, message):
-    with pytest.raises(BadRequestError, match=message) as caught:
-        capture(reader, given)
+def test_inputs_that_the_model_cannot_take_get_one_line(request, name, given, options, word):
+    subjects = {
+        "images": lambda: load(
+            FAMILIES["vit"].build(),
+            tokenizer=hf.ViTImageProcessor(size={"height": 16, "width": 16}),
+        ),
+        "no tokenizer": lambda: subject_of("bert"),
+        "single texts": lambda: load(FAMILIES["gpt2"].build(), tokenizer=plain_tokenizer()),
+        "silent": lambda: load(FAMILIES["gpt2"].build(), tokenizer=silent_tokenizer()),
+        "silent decoder": lambda: load(
+            hf.T5Model(FAMILIES["t5"].build().config).eval(), tokenizer=tokenizer()
+        ),
+    }
+    subject = subjects[name]() if name in subjects else request.getfixturevalue(name)
+    with pytest.raises(BadRequestError, match=word) as caught:
+        capture(subject, given, **options)
     assert "\n" not in str(caught.value)
 
 
-def test_a_text_of_which_nothing_is_left_is_refused():
-    subject = load(FAMILIES["gpt2"].build(), tokenizer=silent_tokenizer())
-    with pytest.raises(BadRequestError, match="finds nothing to read"):
-        capture(subject, "?!")
+def test_nan_in_the_answer_is_noticed(reader):
+    with pytest.raises(BrokenInvariantError, match="NaN"):
+        capture(reader, {"inputs_embeds": torch.full((1, 4, 32), torch.nan)})
 
 
 def test_copies_need_no_padding_token():
@@ -324,18 +240,6 @@ def test_layers_that_insist_on_contiguous_states_are_served():
     trace = capture(subject, FAMILIES["gpt2"].inputs())
     again = replay(trace, start=2, copies=2).logits
     assert_close(again, trace.output.logits.expand_as(again), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("picture", [None, 3, "no-such-file.png"])
-def test_what_is_no_picture_is_refused(picture):
-    processor = hf.ViTImageProcessor(size={"height": 16, "width": 16})
-    subject = load(FAMILIES["vit"].build(), tokenizer=processor)
-    with pytest.raises(BadRequestError, match="looks at images"):
-        capture(subject, picture)
-    with pytest.raises(BadRequestError, match="one image"):
-        capture(subject, np.zeros((16, 16, 3), dtype=np.uint8), pair="text")
-    with pytest.raises(BadRequestError, match="could not run on pixel_values"):
-        capture(subject, {"pixel_values": torch.zeros(1, 3, 8, 8)})
 
 
 def test_an_answer_near_zero_may_be_rounded_like_the_states_it_comes_from():

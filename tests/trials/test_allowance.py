@@ -11,8 +11,8 @@ from exhibit_a.errors import NotComputableError
 from exhibit_a.methods.attribution.head_game import HeadGame
 from exhibit_a.trace.targets import margin_of
 from exhibit_a.trials import allowance as allowances
-from exhibit_a.trials.allowance import MANY, PASSES, allowance
-from exhibit_a.trials.carriers import smallest_set, steering
+from exhibit_a.trials.allowance import PASSES
+from exhibit_a.trials.carriers import steering
 
 TEXT = "a gripping , beautifully shot film , though the plot is thin at the end"
 
@@ -69,14 +69,6 @@ def test_it_says_what_it_left_out_and_why(examined):
     assert "self_attribution" in trial.pictures.checks["left out"]
 
 
-def test_small_models_are_not_limited():
-    trace = xa.capture(xa.load("sentiment"), "a fine film")
-    with allowance(trace) as allowed:
-        assert (allowed.reliance, allowed.steering, allowed.steps, allowed.pictures) == (None,) * 4
-        allowed.require_paths()
-    assert HeadGame(trace, margin_of(xa.choose_target(trace))).one_by_one < MANY
-
-
 def test_reliance_with_few_passes_is_undetermined_or_refused():
     trace = xa.capture(xa.load("sentiment"), "a gripping , beautifully shot film")
     game = HeadGame(trace, margin_of(xa.choose_target(trace)))
@@ -84,7 +76,7 @@ def test_reliance_with_few_passes_is_undetermined_or_refused():
     limited = xa.reliance(trace, passes=int(needed) + 6)
     assert limited.checks["points"] <= 6
     assert limited.checks["forward passes"] <= needed + 6
-    with pytest.raises(NotComputableError, match="beyond the 20 that are allowed"):
+    with pytest.raises(NotComputableError, match="20"):
         xa.reliance(trace, passes=20)
     free, enough = xa.reliance(trace), xa.reliance(trace, passes=10_000)
     for mine, theirs in zip(free.heads, enough.heads, strict=True):
@@ -102,12 +94,3 @@ def test_heads_that_are_not_asked_one_by_one_count_as_their_site():
     sites = game.by_site(some)
     whole = [site for site in sites if len(set(site.tolist())) == 1]
     assert len(whole) >= len(sites) - 1
-
-
-def test_a_set_found_in_larger_steps_carries_half_as_well():
-    trace = xa.capture(xa.load("sentiment"), "a gripping , beautifully shot film")
-    relied = xa.reliance(trace)
-    game = HeadGame(trace, margin_of(xa.choose_target(trace)))
-    fine, rough = smallest_set(game, relied, 0), smallest_set(game, relied, 0, finely=1)
-    assert len(rough.heads) >= len(fine.heads)
-    assert rough.loss >= relied.whole / 2 or not rough.heads

@@ -55,12 +55,14 @@ def test_a_comparison_is_a_result_like_any_other(tiny, moved, tmp_path):
     assert compared.sentence in compared.summary()
 
 
-def test_what_cannot_be_compared_is_said_in_one_line(tiny):
-    with pytest.raises(xa.BadRequestError, match="Only results of one kind"):
-        xa.compare(tiny, tiny.effective)
-    with pytest.raises(xa.BadRequestError, match="Two texts need one model"):
-        xa.compare("one", "two")
-    with pytest.raises(xa.BadRequestError, match="two results, two texts or two models"):
-        xa.compare(tiny, "two")
-    with pytest.raises(xa.BadRequestError, match="There is no table 'rows'"):
-        xa.compare(tiny, tiny).to_pandas(what="rows")
+@pytest.mark.parametrize(
+    ("pair", "word"),
+    [
+        (lambda tiny: (tiny, tiny.effective), "kind"),
+        (lambda tiny: ("one", "two"), "model"),
+        (lambda tiny: (tiny, "two"), "texts"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(tiny, pair, word):
+    with pytest.raises(xa.BadRequestError, match=word):
+        xa.compare(*pair(tiny))

@@ -59,24 +59,6 @@ def test_seeds_for_calibration_are_not_reported(reported):
     assert not used & {(row["kind"], row["seed"]) for row in reported}
 
 
-def test_precision_and_recall():
-    outcomes = Counter({("a", "a"): 8, ("a", "b"): 2, ("b", "a"): 4, ("b", "b"): 6})
-    precision, recall = tally.precision(outcomes, "a"), tally.recall(outcomes, "a")
-    assert (precision.right, precision.count) == (8, 12)
-    assert (recall.right, recall.count) == (8, 10)
-    assert str(recall) == "0.800 [0.49, 0.94] of 10"  # Wilson by hand
-
-
-def test_the_best_tree_finds_what_greed_misses():
-    across, up = np.meshgrid(np.arange(6), np.arange(6))
-    labels = [
-        "in" if (x < 3) == (y < 3) else "out" for x, y in zip(across.flat, up.flat, strict=True)
-    ]
-    features = [across.ravel().tolist(), up.ravel().tolist()]
-    assert tally.best_tree(features, labels, depth=2) == 1.0
-    assert tally.best_tree(features, labels, depth=1) == 0.5
-
-
 def test_the_best_tree_is_the_best_of_all():
     random = np.random.default_rng(0)
     features, labels = random.normal(size=(2, 12)), random.choice(["a", "b", "c"], 12).tolist()
@@ -90,12 +72,3 @@ def test_the_best_tree_is_the_best_of_all():
         for root, left, other in itertools.product(splits, repeat=3)
     )
     assert tally.best_tree(features.tolist(), labels, depth=2) == pytest.approx(best / 12)
-
-
-def test_a_held_out_word_is_told_where_there_is_something_to_learn():
-    random = np.random.default_rng(0)
-    features = random.random((2, 90))
-    labels = np.where(features[0] < 0.4, "low", "high").tolist()
-    assert tally.held_out(features.tolist(), labels, depth=1) > 0.9
-    luck = random.permutation(labels).tolist()
-    assert tally.held_out(features.tolist(), luck, depth=2) < 0.75

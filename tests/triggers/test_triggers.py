@@ -5,16 +5,12 @@ import torch
 from support.corpora import some_examples
 from support.subjects import speaker
 from support.words import tokenizer
-from support.zoo import FAMILIES
 from torch.testing import assert_close
 
-from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.examples import Example
 from exhibit_a.methods.attribution.self_attribution import self_attribution
 from exhibit_a.methods.triggers import triggers as module
 from exhibit_a.methods.triggers.triggers import Inserted, Pattern, attack, find_triggers, inserted
 from exhibit_a.results.store import read
-from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture
 
 
@@ -52,20 +48,6 @@ def test_a_pattern_is_the_two_strongest_edges_of_the_strongest_head(everything_c
     assert [one.token for one in found.tokens] == written
 
 
-def test_patterns_come_strongest_first_and_faint_ones_are_counted(everything_counts, monkeypatch):
-    subject, examples = speaker(), some_examples(8)
-    found = find_triggers(subject, examples)
-    sums = [sum(one.scores) for one in found.patterns]
-    assert sums == sorted(sums, reverse=True)
-    assert len(found.by_attention) == 8
-    monkeypatch.setattr(module, "SETTINGS", module.Settings(faint=10.0))
-    none = find_triggers(subject, examples)
-    assert none.patterns == ()
-    assert none.checks["patterns below the threshold"] == len(sums)
-    with pytest.raises(BadRequestError, match="no patterns to attack with"):
-        attack(subject, examples, none)
-
-
 def test_tokens_go_to_the_same_place_of_the_same_segment():
     subject = speaker()
     pair = subject.encode("a fine film", "the plot is dull")
@@ -88,26 +70,6 @@ def test_tokens_go_to_the_same_place_of_the_same_segment():
     )
     assert changed["token_type_ids"].tolist() == [[0] * 6 + [1] * 6]
     assert changed["attention_mask"].sum() == 12
-
-
-def test_tokens_that_meet_stand_side_by_side():
-    subject = speaker()
-    one = subject.encode("a fine film")
-    changed = inserted(subject, one, pattern(("not", 0, 0.5), ("great", 0, 0.5)))
-    assert words_of(subject, changed) == ["[CLS]", "a", "fine", "not", "great", "film", "[SEP]"]
-
-
-def test_a_second_segment_that_is_not_there_becomes_the_last_one():
-    subject = speaker()
-    changed = inserted(subject, subject.encode("a film"), pattern(("not", 1, 0.0)))
-    assert words_of(subject, changed) == ["[CLS]", "not", "a", "film", "[SEP]"]
-
-
-def test_what_grows_too_long_is_cut_inside_its_segment():
-    subject = load(FAMILIES["bert"].build(), tokenizer=tokenizer(model_max_length=6))
-    full = subject.encode("a fine film is", truncate=True)
-    changed = inserted(subject, full, pattern(("not", 0, 0.0)))
-    assert words_of(subject, changed) == ["[CLS]", "not", "a", "fine", "film", "[SEP]"]
 
 
 def test_an_attack_measures_every_class_beside_its_controls(everything_counts, tmp_path):
@@ -145,15 +107,8 @@ def test_an_attack_measures_every_class_beside_its_controls(everything_counts, t
     assert drawn.get_yticklabels()[0].get_text().startswith(found.patterns[0].text)
 
 
-def test_what_cannot_be_attacked_is_said(everything_counts):
-    subject, examples = speaker(), some_examples(4)
-    found = find_triggers(subject, examples)
-    with pytest.raises(BadRequestError, match="has no label"):
-        attack(subject, ["a fine film"], found)
-    with pytest.raises(BadRequestError, match="label 'joy'"):
-        attack(subject, [Example("1", "a", None, "joy"), Example("2", "a", None, "0")], found)
-    with pytest.raises(BadRequestError, match="nothing to tell apart"):
-        attack(subject, [Example("1", "a", None, "0"), Example("2", "a film", None, "0")], found)
-    model = load(FAMILIES["gpt2"].build(), tokenizer=tokenizer())
-    with pytest.raises(NotComputableError, match="give a text classifier"):
-        find_triggers(model, examples)
+def test_tokens_that_meet_stand_side_by_side():
+    subject = speaker()
+    one = subject.encode("a fine film")
+    changed = inserted(subject, one, pattern(("not", 0, 0.5), ("great", 0, 0.5)))
+    assert words_of(subject, changed) == ["[CLS]", "a", "fine", "not", "great", "film", "[SEP]"]

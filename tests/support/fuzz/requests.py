@@ -4,7 +4,6 @@ import json
 import logging
 import random
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -12,13 +11,12 @@ from typing import Any
 from unittest import mock
 
 from exhibit_a.serve import jobs
-from exhibit_a.serve.application import Limits, application
-from exhibit_a.serve.connections import Server, StrictProtocol
+from exhibit_a.serve.connections import StrictProtocol
 from support.cases import tiny_trial
 from support.fuzz import hostile
 from support.fuzz.damage import damaged
 from support.fuzz.outcomes import Outcomes
-from support.subjects import speaker
+from support.serving import served
 
 METHODS = ("GET", "POST", "PUT", "HEAD", "OPTIONS", "TRACE", "DELETE", "CONNECT", "BREW", "get", "")
 PATHS = (
@@ -53,11 +51,6 @@ def requests(seed: int, attempts: int) -> Outcomes:
 
 @contextmanager
 def _served() -> Iterator[SimpleNamespace]:
-    listening = socket.create_server(("127.0.0.1", 0))
-    port = listening.getsockname()[1]
-    limits = Limits(per_minute=10**9, waiting=10**9)
-    app = application({"tiny": speaker()}, frozenset({f"127.0.0.1:{port}"}), limits)
-    server = Server(app, timeout_keep_alive=1, timeout_graceful_shutdown=1, log_config=None)
     problems: list[str] = []
     watcher = logging.Handler(logging.WARNING)
     watcher.emit = lambda record: (  # type: ignore[method-assign]
@@ -66,15 +59,13 @@ def _served() -> Iterator[SimpleNamespace]:
     loggers = [logging.getLogger(name) for name in ("uvicorn.error", "exhibit_a.serve", "asyncio")]
     for logger in loggers:
         logger.addHandler(watcher)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
-    thread.start()
     usual, StrictProtocol.arrival = StrictProtocol.arrival, 1.0
+    options = {"timeout_keep_alive": 1, "log_config": None}
     try:
-        yield SimpleNamespace(port=port, problems=problems)
+        with served(options, per_minute=10**9, waiting=10**9) as server:
+            yield SimpleNamespace(port=server.port, problems=problems)
     finally:
         StrictProtocol.arrival = usual
-        server.should_exit = True
-        thread.join(10)
         for logger in loggers:
             logger.removeHandler(watcher)
 

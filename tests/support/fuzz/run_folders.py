@@ -7,22 +7,13 @@ from pathlib import Path
 
 import exhibit_a as xa
 from support.corpora import examples
-from support.fuzz.damage import damaged, flipped
+from support.fuzz.damage import damaged
 from support.fuzz.outcomes import Outcomes, outcome_of
 from support.subjects import speaker
 
 
 def run_folders(seed: int, attempts: int) -> Outcomes:
     """Damage one file of a finished run, and read all of the run."""
-    return _attacked(seed, attempts, _any_damage)
-
-
-def run_folder_flips(seed: int, attempts: int) -> Outcomes:
-    """Turn over one bit of one file of a finished run, and read all of the run."""
-    return _attacked(seed, attempts, _flip)
-
-
-def _attacked(seed: int, attempts: int, attack) -> Outcomes:
     chance, outcomes = random.Random(seed), Outcomes()
     with tempfile.TemporaryDirectory() as place:
         run = Path(place) / "run"
@@ -32,7 +23,7 @@ def _attacked(seed: int, attempts: int, attack) -> Outcomes:
         for _ in range(attempts):
             file = chance.choice(files)
             content = file.read_bytes()
-            words = f"{file.relative_to(run)}: {attack(file, content, chance)}"
+            words = f"{file.relative_to(run)}: {_any_damage(file, content, chance)}"
             outcome, problem = outcome_of(
                 lambda: "same" if _everything(run) == sound else "different"
             )
@@ -42,15 +33,6 @@ def _attacked(seed: int, attempts: int, attack) -> Outcomes:
             file.parent.mkdir(exist_ok=True)
             file.write_bytes(content)
     return outcomes
-
-
-def _flip(file: Path, content: bytes, chance: random.Random) -> str:
-    if not content:
-        file.write_bytes(b"\0")
-        return "a byte where there was none"
-    bit = chance.randrange(8 * len(content))
-    file.write_bytes(flipped(content, bit))
-    return f"bit {bit} flipped"
 
 
 def _any_damage(file: Path, content: bytes, chance: random.Random) -> str:

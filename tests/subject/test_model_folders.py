@@ -1,17 +1,18 @@
-"""Model folders that are damaged or do not agree with themselves: one line that helps."""
+"""Model folders: read whole, or refused in one line that helps."""
 
 import json
 import pickle
 
 import pytest
 import torch
+import transformers as hf
 from safetensors.torch import load_file, save_file
-from support.words import save_tokenizer
-from support.words import tokenizer as words_of_tests
+from support.command import refusal as refusal_of
+from support.corpora import save_model
+from support.words import save_tokenizer, tokenizer
 from support.zoo import FAMILIES
 
-from exhibit_a.commands.main import main
-from exhibit_a.errors import BadRequestError
+from exhibit_a.errors import BadRequestError, UnsupportedModelError
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.capture import capture
 from exhibit_a.training.train import load_base
@@ -22,8 +23,7 @@ QUERY = "bert.encoder.layer.0.attention.self.query.weight"
 
 @pytest.fixture
 def folder(tmp_path):
-    FAMILIES["bert"].build().save_pretrained(tmp_path)
-    save_tokenizer(tmp_path)
+    save_model(tmp_path)
     return tmp_path
 
 
@@ -79,12 +79,6 @@ def test_nor_are_they_where_the_head_is_missing_or_left_out(tmp_path, head):
     part = model.bert if head != "BertModel" else model
     saved(tmp_path, part, num_hidden_layers=1, architectures=[head])
     assert "3 layers" in refusal(tmp_path)
-
-
-def test_nor_are_they_in_training(folder):
-    change(folder, num_hidden_layers=1)
-    with pytest.raises(BadRequestError, match="3 layers"):
-        load_base(folder, ["good", "bad"])
 
 
 def test_weights_beside_the_layers_may_be_left_out(tmp_path):
@@ -164,15 +158,6 @@ def test_an_index_that_names_no_file_is_refused(parted):
     assert "[3]" in refusal(parted)
 
 
-def test_an_index_that_is_not_used_may_be_damaged(folder):
-    (folder / INDEX).write_text("null")
-    assert load(folder).labels
-
-
-def test_the_parts_of_a_sound_index_are_read(parted):
-    assert load(parted).labels
-
-
 @pytest.mark.parametrize(
     ("name", "content"),
     [
@@ -183,7 +168,7 @@ def test_the_parts_of_a_sound_index_are_read(parted):
 def test_a_damaged_tokenizer_is_not_called_missing(folder, name, content):
     (folder / name).write_text(content)
     assert name in refusal(folder)
-    given = load(folder, tokenizer=words_of_tests())  # another one will do
+    given = load(folder, tokenizer=tokenizer())  # another one will do
     assert capture(given, "a fine film").tokens
 
 
@@ -206,12 +191,75 @@ def test_what_torch_advises_about_pickles_is_not_passed_on(folder, kind, capsys)
         arrays = {name: weight.numpy() for name, weight in weights.items()}
         contents = {"arrays": pickle.dumps(arrays), "empty": b"", "no pickle": b"nothing"}
         file.write_bytes(contents[kind])
-    with pytest.raises(SystemExit) as left:
-        main(["doctor", str(folder)])
-    out, err = capsys.readouterr()
-    assert (left.value.code, out, err.count("\n")) == (2, "", 1)
+    err = refusal_of(capsys, "doctor", folder)
     assert "safetensors" in err
     assert "weights_only" not in err
     with pytest.raises(BadRequestError, match="safetensors") as caught:
         load_base(folder, ["good", "bad"])
     assert "weights_only" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_hidden_layers": 5}, r"bert\.encoder\.layer\.3\."),
+        ({"intermediate_size": 50}, "9 weights"),
+        ({"vocab_size": "many"}, "holds no model"),
+        ({"architectures": ["BertForMindReading"]}, "BertForMindReading"),
+    ],
+)
+def test_a_folder_that_does_not_fit_its_configuration_is_refused(folder, changes, message):
+    change(folder, **changes)
+    with pytest.raises((BadRequestError, UnsupportedModelError), match=message) as caught:
+        load(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_head_that_is_not_there_is_not_made_up(folder):
+    config = hf.AutoConfig.from_pretrained(folder)
+    hf.BertModel(config).save_pretrained(folder)
+    change(folder, architectures=["BertForSequenceClassification"])
+    subject = load(folder)
+    assert (subject.anatomy.answers, subject.labels) == ("states", ())
+    assert [one.tolist() for one in capture(load(folder), "a fine film").hidden] == [
+        one.tolist() for one in capture(subject, "a fine film").hidden
+    ]
+    model, _ = load_base(folder, ["good", "bad"])  # where it is to be trained, that is meant
+    assert model.config.num_labels == 2
+
+
+def test_training_may_begin_without_a_pooler(folder):
+    config = hf.AutoConfig.from_pretrained(folder)
+    hf.BertForMaskedLM(config).save_pretrained(folder)
+    model, _ = load_base(folder, ["good", "bad"])
+    assert model.bert.pooler is not None
+
+
+@pytest.mark.parametrize("name", ["bert", "roberta", "t5", "gpt2"])
+def test_no_tokenizer_is_made_up(tmp_path, name):
+    FAMILIES[name].build().save_pretrained(tmp_path)
+    with pytest.raises(BadRequestError, match="tokenizer"):
+        capture(load(tmp_path), "a fine film")
+    with pytest.raises(BadRequestError, match="tokenizer"):
+        load_base(tmp_path, ["good", "bad"])
+
+
+def test_broken_weights_of_any_kind_get_one_line(folder):
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"no weights at all")
+    with pytest.raises(BadRequestError, match="holds no model"):
+        load(folder)
+    with pytest.raises(BadRequestError, match="Cannot load"):
+        load_base(folder, ["good", "bad"])
+
+
+def test_a_picture_model_that_states_no_size_is_refused():
+    vit, gpt = FAMILIES["vit"].build().config, FAMILIES["gpt2"].build().config
+    config = hf.VisionEncoderDecoderConfig.from_encoder_decoder_configs(vit, gpt)
+    model = hf.VisionEncoderDecoderModel(config).eval()
+    assert load(model).anatomy.stacks  # its encoder states it
+    canine = hf.CanineConfig(
+        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48
+    )
+    with pytest.raises(UnsupportedModelError, match="vocab_size"):
+        load(hf.CanineModel(canine).eval())
