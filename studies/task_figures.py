@@ -156,7 +156,7 @@ def heat_maps(rows: Rows) -> PaperFigure:
         table = table_of(rows, name)
         if table is not None:
             shown = table.clamp_min(0)
-            image = heat_map(panel, canvas, shown, even=True, square=False)
+            image = heat_map(panel, canvas, shown, linear=True, square=False)
         panel.set(xticks=range(0, 12, 4), yticks=range(0, 6, 2))
     for panel in axes[-2:]:
         panel.set_xlabel("head")

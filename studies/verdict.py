@@ -189,7 +189,7 @@ def null(known: Any) -> dict[str, list[float]]:
     )
     permuted, real = ([], []), ([], [])  # pointing, coherence
     for site, own in enumerate(game.own):
-        even, seen = game.even(site), known.trace.visible[site]
+        even, seen = game.uniform(site), known.trace.visible[site]
         order = torch.rand(own.shape, generator=generator(0, site)).argsort(-1)
         dealt = own.gather(-1, order)  # every key is seen by every row of this model
         carries = relied.heads[site].abs() >= words.LIMITS.carries * relied.size

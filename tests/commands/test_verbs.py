@@ -442,7 +442,7 @@ def test_the_help_names_what_there_is(capsys, monkeypatch):
         (("tokens", "DATA", "--maps", "foo"), "There is no map 'foo'; choose identity, rotation"),
         (("effective", "", "--by-length"), "empty"),
         (("effective", "film", "--by-length"), "too short to be cut: it has 3 tokens"),
-        (("adversary", "--keys", "DATA", "--limit", 3), "examples put aside to judge by has"),
+        (("adversary", "--keys", "DATA", "--limit", 3), "examples held out to judge by has"),
         (("adversary", "--keys", "DATA", "--label", "gold"), 'no column "gold"'),
     ],
 )

@@ -1,4 +1,4 @@
-"""Asked rows only: the model runs on its own fused kernel, and no n × n map is formed."""
+"""Requested rows only: the model runs on its own fused kernel, and no n × n map is formed."""
 
 import pytest
 import torch
@@ -303,7 +303,7 @@ def test_masks_of_flash_kernels():
         call = FusedCall(
             0, module, query, query, query, none, None, details, mask, "flash_attention_2"
         )
-        return call.asked(rows).visible
+        return call.requested(rows).visible
 
     assert seen(None)[0, 0].int().tolist() == [[1, 1, 0, 0, 0, 0], [1] * 6]
     assert seen(None, is_causal=False) is None

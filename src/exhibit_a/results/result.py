@@ -28,7 +28,7 @@ from exhibit_a.subject.anatomy import Site, key_stack
 from exhibit_a.subject.images import Scene
 from exhibit_a.subject.provenance import Provenance
 from exhibit_a.trace.layout import Layout
-from exhibit_a.trace.units import Asked
+from exhibit_a.trace.units import UnitSpec
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -69,7 +69,7 @@ class Result:
         if "__repr__" not in vars(cls):  # else @dataclass makes one, with all the numbers in it
             cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
 
-    def by(self: Kind, units: Asked = "word") -> Kind:
+    def by(self: Kind, units: UnitSpec = "word") -> Kind:
         """The same result over units of the original text, with the same sums.
 
         Attributions are added up; attention is averaged over the tokens that look and added up
@@ -96,7 +96,7 @@ class Result:
 
         return save(self, path)
 
-    def html(self, path: str | PathLike[str], *, by: Asked | None = None) -> Path:
+    def html(self, path: str | PathLike[str], *, by: UnitSpec | None = None) -> Path:
         """Write the result as one HTML file that works without a network.
 
         It is over the words of the text where there are any; ``by`` asks for other units, or for
@@ -116,7 +116,7 @@ class Result:
         figure: matplotlib.figure.Figure = provider("figure")(self, **options)
         return figure
 
-    def show(self, *, by: Asked | None = None) -> None:
+    def show(self, *, by: UnitSpec | None = None) -> None:
         """Print a summary over words, or over other units of the text, or tokens ("token")."""
         provider("screen")(self, by=by)
 

@@ -274,7 +274,11 @@ class Space:
         (heads, rows), (owner, index) = where, seen
         keys = self.sets.member[index].nonzero().flatten()
         kinds, place = torch.unique(owner, return_inverse=True)
-        directions = _leading(self.values[kinds][:, keys], self.counted.rank[kinds, index])[place]
+        # As many of the strongest left singular vectors as the rank says, then zeros.
+        rank = self.counted.rank[kinds, index]
+        left, _, _ = torch.linalg.svd(self.values[kinds][:, keys], full_matrices=False)
+        kept = torch.arange(left.shape[-1], device=rank.device) < rank.unsqueeze(-1)
+        directions = (left * kept.unsqueeze(1))[place]
         block = (heads[:, None, None], rows[:, None], keys - span.start)
         projected = to_float64(raw[block]) @ directions @ directions.mT
         effective[heads[:, None], rows] = 0  # without a factor, there may be anything
@@ -344,16 +348,6 @@ def _by_cholesky(
     return columns
 
 
-def _leading(
-    values: Float[Tensor, "kind seen width"], rank: Int[Tensor, " kind"]
-) -> Float[Tensor, "kind seen direction"]:
-    """The ``rank`` strongest left singular vectors, then zeros."""
-    left, _, _ = torch.linalg.svd(values, full_matrices=False)
-    kept = torch.arange(left.shape[-1], device=rank.device) < rank.unsqueeze(-1)
-    leading: Tensor = left * kept.unsqueeze(1)
-    return leading
-
-
 @dataclass(frozen=True, eq=False)
 class _Counted:
     """Ranks of the values of some heads; heads may share values, which are not kept."""
@@ -405,7 +399,8 @@ class _Rows:
         self.first_head, self.measures = first_head, measures
 
     def parts(self, block: Block) -> list[Part]:
-        """Whole heads as many as fit into the workspace, or else rows of one, in even runs."""
+        """Whole heads as many as fit into the workspace, or else rows of one, in runs of equal "
+        "length."""
         row = max(1, (block.span.stop - block.span.start) * self.effective.element_size())
         most = max(1, SETTINGS.workspace // row)
         heads = _even_runs(len(self.maps), max(1, most // max(1, len(block.rows))))
