@@ -138,13 +138,12 @@ def finish(folder: Folder, card: Card, subject: Subject, count: int) -> Summary:
     return Run(folder).summary()
 
 
-def poisson_weights(ids: Sequence[str], replicates: int = DRAWS) -> Numbers:
+def poisson_weights(ids: Sequence[str]) -> Numbers:
     """How often each example counts in each replicate, (example, replicate)."""
     drawn = b"".join(
-        hashlib.shake_128(name.encode("utf-8", "surrogatepass")).digest(2 * replicates)
-        for name in ids
+        hashlib.shake_128(name.encode("utf-8", "surrogatepass")).digest(2 * DRAWS) for name in ids
     )
-    numbers = np.frombuffer(drawn, dtype="<u2").reshape(len(ids), replicates)
+    numbers = np.frombuffer(drawn, dtype="<u2").reshape(len(ids), DRAWS)
     weights: Numbers = _poisson_table()[numbers]
     return weights
 

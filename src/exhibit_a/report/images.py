@@ -10,7 +10,7 @@ further than ``FAINTEST``.
 import base64
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html import escape
 
 import numpy as np
@@ -119,10 +119,18 @@ def labelled_map(scores: Tensor, limit: float, words: tuple[Words, Words], name:
 
 def labelled_maps(description: Blocks) -> str:
     """The maps of a description with the largest entries in sum; empty where it has none."""
-    maps = [
-        *(each for block in of_kind(description, Maps) for each in _maps_of(block)),
-        *(each for block in of_kind(description, Story) for each in _layers_of(block)),
-    ]
+    maps: list[tuple[str, Tensor, tuple[Words, Words]]] = []
+    for block in of_kind(description, Maps):
+        modes = [mode for mode in block.modes if mode.maps is not None]
+        mode = next((mode for mode in modes if mode.key != "raw"), modes[0])  # not the model's own
+        for site, heads in enumerate(mode.maps or ()):
+            for head, scores in enumerate(heads):
+                name = f"{mode.name.lower()}, {block.map_name(site, head)}"
+                maps.append((name, scores, block.sites[site].names))
+    for story in of_kind(description, Story):
+        names = (story.target_names, story.source_names)
+        for layer, scores in enumerate(story.contribution):
+            maps.append((f"contribution, layer {layer}", scores, names))
     if not maps:
         return ""
     strength = [float(scores.abs().nan_to_num().sum()) for _, scores, _ in maps]
@@ -138,24 +146,6 @@ def labelled_maps(description: Blocks) -> str:
         f"<table><caption>each row looks at the columns{more}</caption>"
         f"<tr>{''.join(cells)}</tr></table>"
     )
-
-
-def _maps_of(block: Maps) -> Iterator[tuple[str, Tensor, tuple[Words, Words]]]:
-    """Every map of the first mode that is not the model's own: its name, numbers and words."""
-    modes = [mode for mode in block.modes if mode.maps is not None]
-    mode = next((mode for mode in modes if mode.key != "raw"), modes[0])
-    for site, maps in enumerate(mode.maps or ()):
-        for head, scores in enumerate(maps):
-            yield (
-                f"{mode.name.lower()}, {block.map_name(site, head)}",
-                scores,
-                block.sites[site].names,
-            )
-
-
-def _layers_of(block: Story) -> Iterator[tuple[str, Tensor, tuple[Words, Words]]]:
-    for layer, scores in enumerate(block.contribution):
-        yield f"contribution, layer {layer}", scores, (block.target_names, block.source_names)
 
 
 def _strongest(scores: Tensor, words: tuple[Words, Words]) -> list[str]:

@@ -77,7 +77,13 @@ def fetch(
     name: str, device: Device, dtype: DType, options: Options, *, with_tokenizer: bool = True
 ) -> tuple[PreTrainedModel, Tokenizer]:
     """A model from the package, a folder or the hub, with its tokenizer if that is wanted."""
-    floating = None if dtype in (None, "auto") else _dtype(dtype)
+    floating = None
+    if dtype not in (None, "auto"):
+        floating = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+        if not isinstance(floating, torch.dtype) or not floating.is_floating_point:
+            raise BadRequestError(
+                f"A model has no dtype {dtype!r}; for example float32 or bfloat16."
+            )
     if name in embedded_names():
         if options:
             raise BadRequestError(
@@ -350,10 +356,3 @@ def _saved_tokenizer(name: str, model: PreTrainedModel, options: Options) -> Tok
                 ) from problem
         return None
     return tokenizer if knows_words(tokenizer) else None
-
-
-def _dtype(name: str | torch.dtype) -> torch.dtype:
-    dtype = getattr(torch, name, None) if isinstance(name, str) else name
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise BadRequestError(f"A model has no dtype {name!r}; for example float32 or bfloat16.")
-    return dtype

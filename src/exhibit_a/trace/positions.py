@@ -173,14 +173,23 @@ def patch_grids(
         sides = [(height // patch[0], width // patch[1])]
     if in_tower:
         sizes = [rows * columns for rows, columns in sides]
-        if sum(sizes) > len(visible) or not _sees_whole(visible, sizes):
+        before = len(visible) - sum(sizes)
+        if before < 0:
             return ()
-        places = torch.arange(len(visible) - sum(sizes), len(visible))
+        # Every patch must see all patches of its picture, and what is before all pictures.
+        picture = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes, dtype=torch.long))
+        alone = picture[:, None] == picture[None, :]
+        if not (torch.equal(visible[before:, before:].cpu(), alone) and visible[:, :before].all()):
+            return ()
+        places = torch.arange(before, len(visible))
         return _packed(places, sides, merged) if GRID in inputs else _whole(places, sides)
     places = (inputs["input_ids"][0].cpu() == picture_token(subject.model)).nonzero()[:, 0]
     if GRID in inputs:
         return _whole(places, [(rows // merged, columns // merged) for rows, columns in sides])
-    rows, columns = _pooled(sides[0], len(places)) if sides else (0, 0)
+    rows, columns = sides[0] if sides else (0, 0)
+    # Each token may stand for a square of patches.
+    factor = math.isqrt(max(1, rows * columns // max(1, len(places))))
+    rows, columns = rows // factor, columns // factor
     return _whole(places[max(0, len(places) - rows * columns) :], [(rows, columns)])
 
 
@@ -223,16 +232,6 @@ def _with_cells(names: list[str], grids: tuple[Grid, ...], prefix: str = "") -> 
     return names
 
 
-def _sees_whole(visible: SiteVisible, sizes: list[int]) -> bool:
-    """Whether every patch sees all patches of its picture, and what is before all pictures."""
-    text_tokens = len(visible) - sum(sizes)
-    picture = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes, dtype=torch.long))
-    alone = picture[:, None] == picture[None, :]
-    return torch.equal(visible[text_tokens:, text_tokens:].cpu(), alone) and bool(
-        visible[:, :text_tokens].all()
-    )
-
-
 def _whole(places: Tensor, sides: list[tuple[int, int]]) -> tuple[Grid, ...]:
     """Grids that are filled row by row; none where the positions do not fill them."""
     if not sides or len(places) != sum(rows * columns for rows, columns in sides):
@@ -251,10 +250,3 @@ def _packed(places: Tensor, sides: list[tuple[int, int]], merged: int) -> tuple[
         grid.view(square).transpose(1, 2).reshape(side)
         for grid, square, side in zip(grids, squares, sides, strict=bool(grids))
     )
-
-
-def _pooled(side: tuple[int, int], count: int) -> tuple[int, int]:
-    """The rows and columns of tokens, of which each may stand for a square of patches."""
-    rows, columns = side
-    factor = math.isqrt(max(1, rows * columns // max(1, count)))
-    return rows // factor, columns // factor

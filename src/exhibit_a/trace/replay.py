@@ -55,7 +55,14 @@ def replay(
         read: the rows of the last layer that the answer is read from, as ``answer_rows.rows_read``
             finds them; the others are left out.
     """
-    first_edited = _first_edited(trace, edit)
+    if edit is None:
+        first_edited = len(trace.layers)
+    elif not isinstance(edit, Edit) or not edit.sites:
+        first_edited = 0
+    else:
+        for site in sorted(edit.sites):
+            check_site(trace.sites, site)
+        first_edited = trace.sites[min(edit.sites)].call
     start = first_edited if start is None else start
     if not 0 <= start <= len(trace.layers):
         raise BadRequestError(
@@ -156,17 +163,6 @@ def _recalling(
         return layer
 
     return recall
-
-
-def _first_edited(trace: Pass, edit: Tap | None) -> int:
-    """The layer call of the first edited site; an edit that names no site may touch them all."""
-    if edit is None:
-        return len(trace.layers)
-    if not isinstance(edit, Edit) or not edit.sites:
-        return 0
-    for site in sorted(edit.sites):
-        check_site(trace.sites, site)
-    return trace.sites[min(edit.sites)].call
 
 
 def expand(tree: object, copies: int) -> object:

@@ -324,28 +324,26 @@ def _token(trace: Trace, token: str | int | None, position: int | None, scale: s
 
 
 def _place(trace: Trace, position: int | None) -> int:
-    """The requested position, counted from the start."""
-    count = len(trace.sequences[trace.sites[-1].stack].tokens)
+    """The requested position, counted from the start; without, where the model answers."""
+    sequence = trace.sequences[trace.sites[-1].stack]
+    count, mask = len(sequence.tokens), getattr(trace.subject.tokenizer, "mask_token", None)
     if position is None:
-        position = trace.reply.position if trace.reply is not None else _default_position(trace)
+        if trace.reply is not None:
+            position = trace.reply.position
+        elif trace.subject.anatomy.answers == "token classes":
+            raise BadRequestError("This model labels every token; say which position is meant.")
+        elif trace.sites[-1].stack == "decoder":
+            position = int(sequence.real.nonzero()[-1])
+        elif mask in sequence.tokens:
+            position = sequence.tokens.index(mask)
+        else:
+            raise BadRequestError(
+                "This model answers at every token; say which position is meant, or put a mask "
+                "token there."
+            )
     if not -count <= position < count:
         raise BadRequestError(f"There is no position {position}; the text has 0 to {count - 1}.")
     return position % count
-
-
-def _default_position(trace: Trace) -> int:
-    """Where the model answers: at the last real token, or at the mask if it fills masks."""
-    sequence = trace.sequences[trace.sites[-1].stack]
-    if trace.subject.anatomy.answers == "token classes":
-        raise BadRequestError("This model labels every token; say which position is meant.")
-    if trace.sites[-1].stack == "decoder":
-        return int(sequence.real.nonzero()[-1])
-    mask = getattr(trace.subject.tokenizer, "mask_token", None)
-    if mask in sequence.tokens:
-        return sequence.tokens.index(mask)
-    raise BadRequestError(
-        "This model answers at every token; say which position is meant, or put a mask token there."
-    )
 
 
 def _token_id(trace: Trace, token: str | int) -> int:

@@ -127,7 +127,7 @@ def new_translator(
 
 
 def learnt_vocabulary(
-    texts: Iterable[str], size: int, *, lowercase: bool = False, starts: bool = False
+    texts: Iterable[str], size: int, *, starts: bool = False
 ) -> PreTrainedTokenizerBase:
     """A tokenizer with at most ``size`` pieces, learnt from the texts; every text gets an end.
 
@@ -138,8 +138,7 @@ def learnt_vocabulary(
     'two dogs run'
     """
     pieces = Tokenizer(models.BPE(unk_token=UNKNOWN))
-    steps = [normalizers.NFC(), *([normalizers.Lowercase()] if lowercase else [])]
-    pieces.normalizer = normalizers.Sequence(steps)
+    pieces.normalizer = normalizers.Sequence([normalizers.NFC()])
     pieces.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation("isolated")]
     )

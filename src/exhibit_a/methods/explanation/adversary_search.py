@@ -13,7 +13,7 @@ Jensen–Shannon divergence from the model's own rows is made as large as a sear
 4. run the model once more from the beginning with nothing but the map replaced, and check again.
 
 Where the log-odds are a linear function of one single row (one head, one query, a linear read-out,
-two classes) no search is needed: ``two_key_optimum.py`` has the exact optimum.
+two classes) no search is needed: ``farthest_corner`` gives the exact optimum.
 """
 
 from collections.abc import Mapping
@@ -23,8 +23,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhibit_a.errors import BrokenInvariantError
-from exhibit_a.methods.explanation.two_key_optimum import farthest_corner
+from exhibit_a.errors import BrokenInvariantError, NotComputableError
 from exhibit_a.methods.identifiability.alternatives import alternative_attention
 from exhibit_a.numerics.distances import farthest_divergence, jensen_shannon, total_variation
 from exhibit_a.numerics.precision import to_float64
@@ -281,3 +280,25 @@ class AdversarySearch:
         corner = farthest_corner(row, to_float64(score[seen]), low, high)
         best[head, query, seen] = corner.to(attention)
         return {site: best}
+
+
+def farthest_corner(
+    row: Float[Tensor, " key"], score: Float[Tensor, " key"], low: float, high: float
+) -> Float[Tensor, " key"]:
+    """The distribution a farthest from ``row`` with low ≤ a · score ≤ high, exactly.
+
+    Divergence from the row is convex, so its maximum over the polytope {a ≥ 0, Σa = 1, low ≤ a · s
+    ≤ high} lies in a corner, and corners have at most two keys: single keys whose score lies
+    inside, and pairs of keys whose scores lie on either side of one end. They are all tried.
+    """
+    corners = [torch.eye(len(row), dtype=row.dtype)[(score >= low) & (score <= high)]]
+    for end in (low, high):
+        under, over = torch.where((score < end)[:, None] & (score > end)[None, :])
+        share = (end - score[under]) / (score[over] - score[under])
+        pairs = torch.zeros(len(share), len(row), dtype=row.dtype)
+        pairs.scatter_(1, under[:, None], 1 - share[:, None])
+        corners.append(pairs.scatter_(1, over[:, None], share[:, None]))
+    every = torch.cat(corners)
+    if not len(every):
+        raise NotComputableError("No distribution over these keys keeps the answer in its range.")
+    return every[jensen_shannon(every, row).argmax()]
