@@ -70,6 +70,7 @@ def function_of(kind: type[Verb]) -> Callable[..., None]:
         verb = kind(**given)
         from exhibit_a.errors import BadRequestError
 
+        # One file written twice, or over a file that is read: one of the two would be lost.
         entries = {entry.name: entry for entry in fields(verb)}  # type: ignore[arg-type]
         for pair in combinations(verb.files().items(), 2):
             (first, path), (second, other) = ((entries[name], path) for name, path in pair)

@@ -235,6 +235,7 @@ def _(result: Trial) -> TextSummary:
         f"heads {word}": float(sum(v.word == word for v in verdicts)) for word in WORDS
     }
     reliance, carriers, pictures = result.reliance, result.carriers, result.pictures
+    # What the answer of a trial rests on, and what was advised: always the same columns.
     margins = {
         name: _number(None if reliance is None else getattr(reliance, name))
         for name in ("margin", "even_margin", "permuted_margin")

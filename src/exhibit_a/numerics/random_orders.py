@@ -99,6 +99,7 @@ def compare(
     """
     ranked = _nested(rankings, plan.sizes, losses)
     if plan.exact:
+        # The losses of all orders, from the losses of all sets.
         count = len(rankings[0])
         subsets = [
             frozenset(things) for size in plan.sizes for things in combinations(range(count), size)
@@ -139,6 +140,7 @@ def _plan(sizes: tuple[int, ...], count: int, rankings: int, budget: int) -> Pla
     """All orders where they fit; else as many as fit with the rankings' own sets."""
     subsets = [math.comb(count, size) for size in sizes]
     if sum(subsets) <= budget:
+        # In how many ways the things can leave, where only the sets at the cuts count.
         ways, before = 1, 0
         for size in sizes:
             ways *= math.comb(count - before, size - before)

@@ -65,6 +65,7 @@ def shapley_values(game: Game, players: int, *, budget: int, seed: int = 0) -> S
         seed: same seed, same numbers.
     """
     if 2**players - 2 <= budget:
+        # The definition: every coalition counts by the orders that lead through it.
         numbers = torch.arange(2**players)
         coalitions = (numbers[:, None] >> torch.arange(players)) % 2 == 1
         worth = to_float64(game(coalitions))

@@ -318,6 +318,8 @@ def _sequences(description: Blocks, result: Result) -> dict[str, header.Sequence
         marks = list(special) if tokens == result.tokens else []
         sequences[name] = {"tokens": list(tokens), "special": marks}
         if name in layouts and len(layouts[name]) == len(tokens):
+            # Tokens that stand in no text, such as those that a tokenizer adds, are words of their
+            # own; what is over words or sentences already stands for itself.
             layout = layouts[name]
             same = Units(layout, tuple(range(len(layout))))
             units = units_of(layout, "word") if layout.unit == TOKEN else same

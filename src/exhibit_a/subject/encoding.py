@@ -46,6 +46,7 @@ def encode(
 ) -> Inputs:
     """Inputs for one text, pair, image, or what the caller has encoded already."""
     if isinstance(text, Mapping):
+        # The caller has encoded them; they must fit the model.
         if pair is not None:
             raise BadRequestError(
                 "A pair was given with encoded inputs; encode both texts together."

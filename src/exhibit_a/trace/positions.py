@@ -65,6 +65,7 @@ def named_sequences(
             looking = next(i for i, site in enumerate(sites) if key_stack(site, stacks) == stack)
             sequences[stack] = _sequence(subject, prompt, stack, visible[looking].mT)
         elif first.kind == "cross" and not decodes:
+            # These positions hold no token: they are what the model learnt to look up in the text.
             count = visible[sites.index(first)].shape[0]
             names = ("[query]",) if count == 1 else tuple(f"[query {i}]" for i in range(count))
             sequences[stack] = Positions(
@@ -104,6 +105,7 @@ def _sequence(subject: Subject, prompt: Prompt, stack: str, seen: SiteVisible) -
         real = mask[0].bool().cpu()
     layout = None
     if not stack.startswith(VISION):
+        # The tokens that a chat template wrote around the messages are special, too.
         of_template = torch.zeros(len(tokens), dtype=torch.bool)
         if any(span.kind == "message" for span in prompt.spans):
             of_template[:] = True

@@ -181,6 +181,7 @@ class RowRecorder(Recorder):
         rows = torch.tensor(positions, dtype=torch.long, device=context.device)
         query, key = call.query, call.key
         if isinstance(call, FusedCall):
+            # Keys and values that do not keep a larger tensor in memory.
             requested = call.requested(rows)
             query, key, value, mask = requested.given
             mask = None if mask is None else _own_memory(mask)

@@ -175,6 +175,7 @@ def train(
     kind = FINE_TUNING if config is None else CLASSIFIER
     if config is not None and config.is_encoder_decoder:
         kind = TRANSLATOR
+    # The value of every option of this kind; None is an option that was not given.
     requested = {name: value for name, value in given.items() if value is not None}
     for name in requested:
         if name not in OPTIONS[kind]:

@@ -111,6 +111,7 @@ def adversarial_keys(
     site = subject.anatomy.sites[0]
     width = site.kv_heads * (site.d_query or 0)
     for number, (name, (sign, from_noise)) in enumerate(TRAINED.items()):
+        # Linear, ReLU, linear, with torch's usual bounds, drawn from our own stream.
         seeded = generator(seed + number)
         # Layers begin empty: to fill them would draw from the caller's global stream.
         first = nn.Linear(width, recipe.hidden, device="meta").to_empty(device="cpu")

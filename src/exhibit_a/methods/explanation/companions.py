@@ -307,6 +307,7 @@ def lime(
     surrogate = extra("captum.attr").Lime(score, interpretable_model=_Ridge(1e-2))
     require_seed(seed)
     _require_samples(samples)
+    # captum draws from torch's global stream.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         scores = surrogate.attribute(

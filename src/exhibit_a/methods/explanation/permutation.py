@@ -147,6 +147,7 @@ def permutation_test(
         checks["scope"] = f"{used_scope}: {what} are shared by all rows of a head"
     options = {"what": what, "scope": used_scope, "sites": chosen, "repeats": repeats}
     together = (f"all {len(chosen)}",) if len(chosen) > 1 else ()
+    # Averages over repeats and examples, with their intervals; the last repeat is uniform.
     change, flipped, correct = shuffled
     right, extreme = correct[:, :-1].float().mean(1), correct[:, -1]
     lost = own_right.float() - right

@@ -112,6 +112,7 @@ def pruning_curve(
         overlap: also judge by examples that the importance was measured on.
     """
     data = read_examples(examples)
+    # All heads, least important first, by which measure, and on which examples.
     sites = subject.anatomy.sites
     scores = importance.scores if isinstance(importance, HeadImportance) else importance
     if tuple(scores.shape) != (len(sites), max(site.heads for site in sites)):

@@ -92,6 +92,7 @@ def head_patching(
     if verify < 0:
         raise BadRequestError(f"{verify} heads cannot be patched; give 0 or more.")
     kept = trace.keeping("attention", "values", "hidden")
+    # The pass over the other prompt, position by position comparable with this one.
     keep = ("attention", "values")
     if isinstance(counterfactual, Trace):
         other = counterfactual.keeping(*keep)

@@ -177,6 +177,7 @@ def assembled(
     (norms, error), (stack, source) = measured, stacks
     targets, sources = (probing.positions(trace, name) for name in (stack, source))
     inputs = push.entry[0, sources].detach() if stack == source else None
+    # Layer 0 in front: its Jacobian is the identity; zero where it is the input of another stack.
     if inputs is None:
         norms = torch.cat([torch.zeros_like(norms[:1]), norms])
     else:
