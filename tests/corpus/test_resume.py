@@ -89,10 +89,10 @@ def test_data_that_can_be_read_once_only_are_compared_with_what_is_done(tmp_path
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"tokens": 64}, "plan.tokens: 2048 here, 64 asked"),
-        ({"window": 4}, "plan.window: 2 here, 4 asked"),
-        ({"seed": 1}, "plan.seed: 0 here, 1 asked"),
-        ({"workers": 1, "device": "cuda:0"}, "device: 'cpu' here, 'cuda' asked"),
+        ({"tokens": 64}, "plan.tokens: 2048 here, 64 requested"),
+        ({"window": 4}, "plan.window: 2 here, 4 requested"),
+        ({"seed": 1}, "plan.seed: 0 here, 1 requested"),
+        ({"workers": 1, "device": "cuda:0"}, "device: 'cpu' here, 'cuda' requested"),
         ({"colour": 1}, "There is no setting of the plan 'colour'; choose seed, dense, window"),
     ],
 )

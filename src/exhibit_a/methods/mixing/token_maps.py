@@ -28,17 +28,9 @@ HiddenRows = Float[Tensor, "layer row d_model"]
 InputRows = Float[Tensor, "row d_input"]
 Predicted = Float[Tensor, "layer row d_input"]
 
-
-@dataclass(frozen=True)
-class Settings:
-    """Among which maps the best is chosen, and how perceptrons are trained."""
-
-    penalties: tuple[float, float, int] = (-9, 2, 34)  # powers of ten, of the mean variance
-    learning_rate: float = 1e-3  # of Adam
-    patience: int = 2  # epochs without a lower validation loss before training stops
-
-
-SETTINGS = Settings()
+PENALTIES = torch.logspace(-9, 2, 34, dtype=torch.float64)  # relative to the mean variance
+LEARNING_RATE = 1e-3  # of Adam
+PATIENCE = 2  # epochs without a lower validation loss before training stops
 
 
 class Moments:
@@ -123,8 +115,7 @@ def ridge(
     centre, offset = train.centre, train.target[target] / train.count
     (cross, _), (strength, basis) = train.around(centre, offset, target), train.principal
     seen = basis.mT @ cross
-    tried = torch.logspace(*SETTINGS.penalties, dtype=torch.float64)
-    penalties = tried * strength.mean(-1, keepdim=True)  # (layer, penalty)
+    penalties = PENALTIES * strength.mean(-1, keepdim=True)  # (layer, penalty)
     shrink = 1 / (strength.unsqueeze(1) + penalties.unsqueeze(2)).clamp_min(1e-300)
 
     held_cross, square = validation.around(centre, offset, target)
@@ -192,13 +183,13 @@ def train_perceptrons(
     texts: the others are controls, trained as long as what they control. Returns the validation
     losses and the number of epochs.
     """
-    optimizers = [torch.optim.Adam(mlp.parameters(), lr=SETTINGS.learning_rate) for mlp in maps]
+    optimizers = [torch.optim.Adam(mlp.parameters(), lr=LEARNING_RATE) for mlp in maps]
     best = _validation_losses(maps, validation, metric)
     best_weights = [
         {name: weight.detach().clone() for name, weight in mlp.named_parameters()} for mlp in maps
     ]
     epoch, stale = 0, 0
-    while epoch < epochs and stale < SETTINGS.patience:
+    while epoch < epochs and stale < PATIENCE:
         for hidden, targets in train():
             for mlp, optimizer, target in zip(maps, optimizers, targets, strict=True):
                 optimizer.zero_grad()
