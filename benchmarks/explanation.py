@@ -18,8 +18,8 @@ from support.measure import begun, bert, drawn, told, turns
 from torch import Tensor
 
 from exhibit_a.methods.explanation import flow, shuffling
+from exhibit_a.methods.explanation.adversary_search import farthest_corner
 from exhibit_a.methods.explanation.decomposition import Mixture
-from exhibit_a.methods.explanation.two_key_optimum import farthest_corner
 from exhibit_a.numerics.distances import jensen_shannon
 from exhibit_a.trace.batches import run
 

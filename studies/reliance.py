@@ -192,7 +192,7 @@ def margins_along(game: HeadGame, order: Sequence[int]) -> Tensor:
     """The margin before the first and after every head of an order has turned to its map."""
     model, target = game.trace.subject.model, game.target.index
     own = torch.stack(game.own)  # (layer, head, query, key)
-    even = torch.stack([game.even(site) for site in range(len(own))])
+    even = torch.stack([game.uniform(site) for site in range(len(own))])
     layers, heads = own.shape[:2]
     turned = torch.zeros(len(order) + 1, layers * heads)
     for step, head in enumerate(order, start=1):

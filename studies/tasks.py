@@ -181,7 +181,7 @@ def heat_maps(found: Rows) -> PaperFigure:
     canvas, image = Canvas("HeadImportance"), None
     for name, panel, _ in of_tasks(found, axes):
         if (table := table_of(found, name)) is not None:
-            image = heat_map(panel, canvas, table.clamp_min(0), even=True, square=False)
+            image = heat_map(panel, canvas, table.clamp_min(0), linear=True, square=False)
         panel.set(xticks=range(0, 12, 4), yticks=range(0, 6, 2))
     for panel in axes[-2:]:
         panel.set_xlabel("head")

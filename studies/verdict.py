@@ -226,7 +226,7 @@ def null(known: Examination) -> dict[str, list[float]]:
         order = torch.rand(own.shape, generator=generator(0, site)).argsort(-1)
         shuffled = own.gather(-1, order)  # every key is seen by every row of this model
         carries = relied.heads[site].abs() >= LIMITS.carries * relied.size
-        said = along_rows(shuffled, game.even(site), maps[site], known.trace.visible[site])
+        said = along_rows(shuffled, game.uniform(site), maps[site], known.trace.visible[site])
         for name in ("pointing", "coherence"):
             row[f"{name} permuted"].extend(getattr(said, name)[carries].tolist())
             row[f"{name} carrying"].extend(getattr(relied, name)[site][carries].tolist())

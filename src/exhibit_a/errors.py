@@ -1,6 +1,6 @@
 """Everything that can go wrong, in four words a user can act on.
 
-A message says what was asked, what was found instead, and what to do next.
+A message says what was requested, what was found instead, and what to do next.
 """
 
 import re

@@ -13,7 +13,7 @@ from typing import Any
 from exhibit_a.control_characters import escape_controls as shown
 from exhibit_a.interrupts import raise_if_interrupted, undone, was_interrupted
 
-Progress = Callable[[int, int | None], None]  # is told how much is done, and of how much if known
+Progress = Callable[[int, int | None], None]  # receives how much is done, and of how much if known
 
 
 def tell(progress: Progress | None, done: int, total: int | None = None) -> None:
@@ -24,7 +24,7 @@ def tell(progress: Progress | None, done: int, total: int | None = None) -> None
 
 
 class Bar:
-    """A bar that can be told how far it is, and given another title or a note next to it."""
+    """A bar that can be set to how far it is, and given another title or a note next to it."""
 
     def __init__(self, update: Callable[..., None], *, watched: bool = False) -> None:
         self._update = update

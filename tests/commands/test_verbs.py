@@ -1,6 +1,7 @@
 """The command line, end to end: what people read, what machines read, and one line for mistakes."""
 
 import json
+import re
 import socket
 from functools import cache
 from importlib.metadata import version
@@ -11,6 +12,7 @@ from support.words import plain_tokenizer
 from support.zoo import DECODER, Family
 
 from exhibit_a.commands.options import load_quietly
+from exhibit_a.methods.registry import commands
 from exhibit_a.results.store import read
 
 
@@ -302,3 +304,10 @@ def test_without_a_verb_there_is_help(capsys, words, word):
     code, out, err = run(capsys, *words)
     assert (code, err) == (0, "")
     assert word in out
+
+
+def test_the_help_lists_every_verb(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    assert all(re.search(rf"\b{verb}\b", out) for verb in commands())

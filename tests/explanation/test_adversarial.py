@@ -19,7 +19,7 @@ from exhibit_a.errors import BadRequestError, NotComputableError, UnsupportedMod
 from exhibit_a.methods.explanation import adversarial_keys as keys_module
 from exhibit_a.methods.explanation.adversarial import adversarial_attention
 from exhibit_a.methods.explanation.adversarial_keys import adversarial_keys
-from exhibit_a.methods.explanation.two_key_optimum import farthest_corner
+from exhibit_a.methods.explanation.adversary_search import farthest_corner
 from exhibit_a.numerics.distances import jensen_shannon, total_variation
 from exhibit_a.subject.guard import frozen_eval
 from exhibit_a.subject.subject import load

@@ -1,4 +1,4 @@
-"""Asked rows only: the model runs on its own fused kernel, and no n × n map is formed."""
+"""Requested rows only: the model runs on its own fused kernel, and no n × n map is formed."""
 
 import pytest
 import torch

@@ -9,7 +9,7 @@ from exhibit_a.commands.options import (
     WithModel,
     WithPage,
     load_quietly,
-    refuse_beside,
+    refuse_together,
     words_of,
 )
 from exhibit_a.commands.screen import console, print_table
@@ -42,7 +42,20 @@ class Compare(WithModel, WithPage):
         title = None
         if compared.words and not self.json:
             console().print(compared.sentence, style="bold")
-            self._print_words(compared)
+            from dataclasses import asdict
+
+            words = compared.words
+            changes = [
+                abs((word.second_score or 0.0) - (word.first_score or 0.0)) for word in words
+            ]
+            ranked = sorted(range(len(words)), key=lambda place: -changes[place])
+            shown = [asdict(words[place]) for place in sorted(ranked[:SHOWN])]
+            part = (
+                f", the {len(shown)} that changed most of {len(words)}"
+                if len(words) > SHOWN
+                else ""
+            )
+            print_table(f"what each answer took from each word{part}", shown)
             if compared.heads:
                 title = "the heads whose share of the margin changed most"
         self.answer(compared, title=title)
@@ -50,16 +63,6 @@ class Compare(WithModel, WithPage):
             from exhibit_a.commands.screen import print_written
 
             print_written((page,))
-
-    def _print_words(self, compared: "Comparison") -> None:
-        from dataclasses import asdict
-
-        words = compared.words
-        changes = [abs((word.second_score or 0.0) - (word.first_score or 0.0)) for word in words]
-        ranked = sorted(range(len(words)), key=lambda place: -changes[place])
-        shown = [asdict(words[place]) for place in sorted(ranked[:SHOWN])]
-        part = f", the {len(shown)} that changed most of {len(words)}" if len(words) > SHOWN else ""
-        print_table(f"what each answer took from each word{part}", shown)
 
     def files(self) -> dict[str, Path]:
         """Saved results are not to be written over."""
@@ -73,7 +76,7 @@ class Compare(WithModel, WithPage):
         from exhibit_a.trials.comparison import compare
 
         if self.with_ is not None:
-            refuse_beside("--with", {"a second text": self.second})
+            refuse_together("--with", {"a second text": self.second})
             text = words_of(self.first)
             return compare(self.subject(), load_quietly(self.with_), text=text, seed=self.seed)
         if self.second is None:

@@ -22,7 +22,7 @@ class Context(WithModel, Answer):
     model: str = option(
         "stories", short="-m", help="A language model: one inside (stories), a folder or a hub id."
     )
-    question: str = argument(help="What is asked.")
+    question: str = argument(help="The question.")
     passages: list[str] = argument(
         help="Two or more passages, or one file of them (txt with blank lines, tsv, csv, jsonl, "
         "parquet)."
@@ -75,12 +75,12 @@ class Context(WithModel, Answer):
 
     def _read(self) -> list[str]:
         """The passages that were given, or those of the one file that was."""
-        from exhibit_a.commands.options import refuse_beside
+        from exhibit_a.commands.options import refuse_together
         from exhibit_a.examples.passages import read_passages
 
         if len(self.passages) == 1:
             return read_passages(self.passages[0], column=self.column)
-        refuse_beside("passages on the command line", {"--text": self.column})
+        refuse_together("passages on the command line", {"--text": self.column})
         return [words_of(passage) for passage in self.passages]
 
     def _show(self, result: "ContextAttribution") -> None:

@@ -41,10 +41,10 @@ class Run(WithModel, _Engine):
 
     data: str = argument(help="TSV, CSV, JSONL, Parquet, a pattern, a folder.")
     out: Path = option(short="-o", help="A new folder for the results.")
-    asked: str = option(
+    method_name: str = option(
         "effective_attention",
         flag="--method",
-        help="What is asked: any registered method; a name that is none lists them.",
+        help="Any registered method; a name that is none lists them.",
     )
     set_: list[str] | None = option(None, help="name=value: a parameter of the method.")
     text: str | None = option(None, help="Column of the text.")
@@ -69,7 +69,7 @@ class Run(WithModel, _Engine):
             summary = run(
                 self.subject(),
                 self.data,
-                self.asked,
+                self.method_name,
                 self.out,
                 progress=_counting(bar, self.data),
                 unusable="skip" if self.skip else "stop",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from exhibit_a.commands.method_verbs import given
-from exhibit_a.commands.options import OneText, WithPage, expect, refuse_beside
+from exhibit_a.commands.options import OneText, WithPage, expect, refuse_together
 from exhibit_a.commands.screen import Facts, print_json, print_written
 from exhibit_a.commands.verb import option
 from exhibit_a.progress import progress_bar
@@ -29,7 +29,7 @@ class Explain(OneText, WithPage):
     target_text: str | None = option(
         None, help="What a model with two stacks says; the same as --answer."
     )
-    label: str | None = option(None, help="The true label, shown beside the answer.")
+    label: str | None = option(None, help="The true label, shown next to the answer.")
     probes: int | None = option(
         None,
         min=2,
@@ -40,30 +40,26 @@ class Explain(OneText, WithPage):
     def run(self) -> None:
         """Answer."""
         page = self.page()
-        asked = self.asked()
+        text = self.given_text()
         spent = {"load": 0.0, "files": 0.0}
         with _timed(spent, "load"):
+            from exhibit_a.methods.registry import find
             from exhibit_a.trials.trial import trial
 
             subject = self.subject()
         with progress_bar("") as bar:
             if bar.watched and (length := self.length(subject)) is not None:
                 expect(bar, subject, "trial", length)
-            outcome = trial(subject, asked, **self._options(), progress=bar.stage)
+            if self.reply is not None:
+                refuse_together("--answer", {"--target-text": self.target_text})
+            answer = self.target_text if self.reply is None else self.reply
+            options = given(find("trial"), self) | {"target_text": answer}
+            outcome = trial(subject, text, **options, progress=bar.stage)
         with _timed(spent, "files"):
             self.write(outcome)
             if page is not None:
                 outcome.html(page, by=self.units)
         self._show(outcome, spent, (page, self.out, self.plot))
-
-    def _options(self) -> Facts:
-        """What a trial takes, as it was given."""
-        from exhibit_a.methods.registry import find
-
-        if self.reply is not None:
-            refuse_beside("--answer", {"--target-text": self.target_text})
-        answer = self.target_text if self.reply is None else self.reply
-        return given(find("trial"), self) | {"target_text": answer}
 
     def _show(
         self, outcome: "Trial", spent: dict[str, float], written: tuple[Path | None, ...]

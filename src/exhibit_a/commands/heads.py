@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from exhibit_a.commands.method_verbs import called
-from exhibit_a.commands.options import Answer, DataSet, refuse_beside
+from exhibit_a.commands.options import Answer, DataSet, refuse_together
 from exhibit_a.commands.verb import option
 from exhibit_a.progress import progress_bar
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from exhibit_a.examples import Example
     from exhibit_a.subject.subject import Subject
 
-RANKED_ON = 200  # examples that rank the heads, unless told otherwise
+RANKED_ON = 200  # examples that rank the heads, unless another number is given
 COMPARED_ON = 200  # examples on which a smaller model is compared
 
 
@@ -71,7 +71,20 @@ class Prune(DataSet, Answer):
         count = self._count(subject)
         importance = called(self, "head_importance", subject, ranked)
         gone = first_heads(importance.ranking, count, self.order, self.scope)
-        self._remove(subject, gone, examples)
+        from exhibit_a.methods.heads.curve import measure_pruning
+        from exhibit_a.methods.heads.removal import prune
+        from exhibit_a.results.files import free_folder, whole_folder
+        from exhibit_a.training.train import save_model
+
+        with progress_bar("taking heads out"):
+            smaller = prune(subject, gone)
+        if self.save is not None:
+            with whole_folder(free_folder(self.save)) as folder:
+                save_model(folder, smaller.model, smaller.tokenizer)
+        with progress_bar("comparing"):
+            measured = measure_pruning(subject, smaller, gone, examples[:COMPARED_ON])
+        title = f"without {len(gone)} heads" + (f", saved in {self.save}" if self.save else "")
+        self.answer(measured, title=title)
 
     def _check_request(self) -> None:
         from exhibit_a.errors import BadRequestError
@@ -82,7 +95,7 @@ class Prune(DataSet, Answer):
             raise BadRequestError("There is nothing to save yet: say with --remove how much goes.")
         if self.remove is not None:
             of_curves = ("fractions", "counts", "overlap")
-            refuse_beside("--remove", {f"--{name}": getattr(self, name) for name in of_curves})
+            refuse_together("--remove", {f"--{name}": getattr(self, name) for name in of_curves})
         check_request(self.order, self.scope)
         if self.save is not None:
             free_folder(self.save)
@@ -123,25 +136,6 @@ class Prune(DataSet, Answer):
                 "them; ask for a larger share."
             )
         return count
-
-    def _remove(
-        self, subject: "Subject", gone: list[tuple[int, int]], examples: "list[Example]"
-    ) -> None:
-        """Take heads out of the model, save what is left, and compare."""
-        from exhibit_a.methods.heads.curve import measure_pruning
-        from exhibit_a.methods.heads.removal import prune
-        from exhibit_a.results.files import free_folder, whole_folder
-        from exhibit_a.training.train import save_model
-
-        with progress_bar("taking heads out"):
-            smaller = prune(subject, gone)
-        if self.save is not None:
-            with whole_folder(free_folder(self.save)) as folder:
-                save_model(folder, smaller.model, smaller.tokenizer)
-        with progress_bar("comparing"):
-            measured = measure_pruning(subject, smaller, gone, examples[:COMPARED_ON])
-        title = f"without {len(gone)} heads" + (f", saved in {self.save}" if self.save else "")
-        self.answer(measured, title=title)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -105,11 +105,11 @@ for _kind in corpus.VERBS:
 app.add_typer(over_a_corpus, name="corpus")
 
 
-def _print_version(asked: bool) -> bool:
-    if asked:
+def _print_version(requested: bool) -> bool:
+    if requested:
         typer.echo(f"exhibit-a {version('exhibit-a')}")
         raise typer.Exit
-    return asked
+    return requested
 
 
 @app.callback()
@@ -149,7 +149,7 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as mistake:
         format_message = getattr(mistake, "format_message", None)  # typer's own usage errors
         message = format_message() if format_message else None
-        if message == "":  # nothing was asked, and typer has answered with the help
+        if message == "":  # no verb was given, and typer has answered with the help
             sys.exit(0)
         if message is None and not debug and asks_too_much(mistake):
             message = f"There is not enough memory, or a number is too large: {first_line(mistake)}"

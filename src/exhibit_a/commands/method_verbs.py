@@ -1,8 +1,9 @@
 """Makes a verb of a registered method.
 
-What it takes decides what is asked for: a trace is a text, examples are a data set, an attribution
-is a text that is attributed first. Its options become options, with the help of its docstring. A
-verb written by hand may add to this (``with_options``) and call ``result`` with what was given.
+What it takes decides what is to be given: a trace is a text, examples are a data set, an
+attribution is a text that is attributed first. Its options become options, with the help of its
+docstring. A verb written by hand may add to this (``with_options``) and call ``result`` with what
+was given.
 """
 
 import inspect
@@ -65,7 +66,7 @@ def with_options(kind: type[Verb], method: "Method") -> type[Verb]:
 
 
 def given(method: "Method", verb: object) -> "Options":
-    """What was said on the command line, as the method's options take it."""
+    """What was given on the command line, as the method's options take it."""
     return {
         name: parsed(entry, getattr(verb, name))
         for name, entry in method.options.items()
@@ -74,7 +75,7 @@ def given(method: "Method", verb: object) -> "Options":
 
 
 def result(method: "Method", verb: object, **changed: object) -> "Result":
-    """Run the method on what the verb was given; ``changed`` options replace what was said."""
+    """Run the method on what the verb was given; ``changed`` options replace what was given."""
     options = given(method, verb) | changed
     with progress_bar(method.does.rstrip(".")) as bar:
         made: Result = _call(method, verb, options, bar)
@@ -99,15 +100,15 @@ def _call(method: "Method", verb: Any, options: "Options", bar: "Bar") -> Any:
     from exhibit_a.trace.targets import chosen_target
 
     if method.takes == ("subject", "text"):
-        return method.function(verb.subject(), verb.asked(), **options)
+        return method.function(verb.subject(), verb.given_text(), **options)
     if not _about_one_text(method):
         examples = verb.examples()
         data = [example.text for example in examples] if "texts" in method.takes else examples
         return method.function(verb.subject(), data, **options, **_heard(method, bar))
-    asked = options.pop("target", None) or getattr(verb, "target", None)
+    requested = options.pop("target", None) or getattr(verb, "target", None)
     trace = verb.trace()
     expect(bar, trace.subject, method.name, len(trace.tokens or ()))
-    target = None if asked is None else chosen_target(trace, asked)
+    target = None if requested is None else chosen_target(trace, requested)
     if method.takes == ("attribution",):
         from exhibit_a.methods.registry import find
 

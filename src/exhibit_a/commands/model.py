@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-    from exhibit_a.methods.doctor import Diagnosis, Estimate
+    from exhibit_a.methods.doctor import Diagnosis
     from exhibit_a.subject.subject import Subject
 
 
@@ -43,8 +43,8 @@ class Doctor(Verb):
         if self.text is not None:
             answer = _answer(subject, words_of(self.text), self.pair, self.truncate)
         if self.json:
-            asked = {} if answer is None else {"text": self.text, "answer": answer}
-            print_json(diagnosis.to_dict() | asked)
+            facts = {} if answer is None else {"text": self.text, "answer": answer}
+            print_json(diagnosis.to_dict() | facts)
             return
         screen = console()
         screen.print(_body(diagnosis))
@@ -96,7 +96,13 @@ class Train(Verb):
 
         config = configuration(self.base, parameters_of(self.size or []))
         learn, dev = (self.data, self.translations), (self.dev, self.dev_translations)
-        self._require_both(config is not None and config.is_encoder_decoder is True)
+        translates = config is not None and config.is_encoder_decoder is True
+        if translates and self.translations is None:
+            raise BadRequestError("A translator learns from two files; give --translations FILE.")
+        if translates and (self.dev is None) != (self.dev_translations is None):
+            raise BadRequestError("--dev and --dev-translations belong together; give both.")
+        if not translates and (self.translations or self.dev_translations):
+            raise BadRequestError(f'"{self.base}" does not translate; leave the translations out.')
         apart = ("base", "data", "translations", "dev", "dev_translations", "size")
         options = {k: v for k, v in vars(self).items() if k not in apart}
         frozen = False if options.pop("train_embeddings") else None
@@ -108,15 +114,6 @@ class Train(Verb):
             **options,
         )
         console().print(f"saved in {folder}", soft_wrap=True)
-
-    def _require_both(self, translates: bool) -> None:
-        """Refuse sentences without translations, and translations that nothing learns from."""
-        if translates and self.translations is None:
-            raise BadRequestError("A translator learns from two files; give --translations FILE.")
-        if translates and (self.dev is None) != (self.dev_translations is None):
-            raise BadRequestError("--dev and --dev-translations belong together; give both.")
-        if not translates and (self.translations or self.dev_translations):
-            raise BadRequestError(f'"{self.base}" does not translate; leave the translations out.')
 
 
 def _answer(subject: "Subject", text: str, pair: str | None, truncate: bool) -> dict[str, float]:
@@ -162,8 +159,9 @@ def _body(diagnosis: "Diagnosis") -> "Table":
     )
     held = diagnosis.dtype == diagnosis.computed_in
     computed = "" if held else f" (computed in {diagnosis.computed_in})"
+    parity = "0" if diagnosis.parity == 0 else f"{diagnosis.parity:.1e}"
     rows = {
-        "reached by": f"the {diagnosis.tap} tap, parity {_rounding(diagnosis.parity)} "
+        "reached by": f"the {diagnosis.tap} tap, parity {parity} "
         f"(rounding would explain {diagnosis.tolerance:.0e})",
         "made of": f"{stacks}, {_listed(diagnosis.heads)} heads{shared} of width "
         f"{_listed(diagnosis.d_head)}, d_model {diagnosis.d_model}, "
@@ -185,7 +183,7 @@ def _body(diagnosis: "Diagnosis") -> "Table":
 
 
 def _methods(diagnosis: "Diagnosis") -> "Group":
-    """What may be asked, and the estimated cost; notes stand below, where they have room."""
+    """What may be computed, and the estimated cost; notes stand below, where they have room."""
     from rich.console import Group
 
     from exhibit_a.report.table import Fitting
@@ -194,7 +192,17 @@ def _methods(diagnosis: "Diagnosis") -> "Group":
         f"methods at {diagnosis.length} tokens{_rows(diagnosis.rows)} "
         f"(one pass took {diagnosis.pass_seconds:.3f} s)"
     )
-    costs = [_costs(row) for row in diagnosis.methods]
+    costs = [
+        {
+            "method": row.method,
+            "applies": "yes" if row.applies else "no",
+            "passes": "" if row.forwards is None else f"{row.forwards:.0f}",
+            "about": "" if row.seconds is None else duration(row.seconds),
+            "keeps": "" if row.megabytes is None else f"{row.megabytes:.1f} MB",
+            "peak": "" if row.peak_megabytes is None else f"{row.peak_megabytes:.1f} MB",
+        }
+        for row in diagnosis.methods
+    ]
     names = list(COSTS)
     narrow = [name for name in names if name not in ("applies", "keeps")]
     tables = Fitting([partial(_cost_table, costs, shown) for shown in (names, narrow)])
@@ -213,18 +221,6 @@ COSTS = {  # the columns of the doctor's table, and what their names do not say
 }
 
 
-def _costs(row: "Estimate") -> dict[str, str]:
-    """What one method costs, in words; nothing where it is not known."""
-    return {
-        "method": row.method,
-        "applies": "yes" if row.applies else "no",
-        "passes": "" if row.forwards is None else f"{row.forwards:.0f}",
-        "about": "" if row.seconds is None else duration(row.seconds),
-        "keeps": "" if row.megabytes is None else f"{row.megabytes:.1f} MB",
-        "peak": "" if row.peak_megabytes is None else f"{row.peak_megabytes:.1f} MB",
-    }
-
-
 def _cost_table(costs: list[dict[str, str]], shown: list[str]) -> "Table":
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
@@ -236,10 +232,6 @@ def _cost_table(costs: list[dict[str, str]], shown: list[str]) -> "Table":
     for row in costs:
         table.add_row(*(row[name] for name in shown))
     return table
-
-
-def _rounding(value: float) -> str:
-    return "0" if value == 0 else f"{value:.1e}"
 
 
 def _rows(count: int | None) -> str:

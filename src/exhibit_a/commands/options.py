@@ -47,7 +47,7 @@ def check_picture(file: Path | None) -> Path | None:
     return check_place(file)
 
 
-def refuse_beside(chosen: str, idle: Mapping[str, object]) -> None:
+def refuse_together(chosen: str, idle: Mapping[str, object]) -> None:
     """Refuse options that were given although what was chosen leaves them nothing to do."""
     from exhibit_a.errors import BadRequestError
 
@@ -151,7 +151,7 @@ class OneText(WithModel):
         """What the result is shown over; None for what is usual."""
         return None if self.words is None else "word" if self.words else "token"
 
-    def asked(self) -> "str | list[Message]":
+    def given_text(self) -> "str | list[Message]":
         """The text, or the messages that stand for it."""
         from exhibit_a.subject.prompts import read_messages
 
@@ -175,16 +175,16 @@ class OneText(WithModel):
         """The model's pass over the text."""
         from exhibit_a.trace.capture import capture
 
-        asked = self.asked()
+        text = self.given_text()
         answer = {"target_text": self.reply, "generate": self.generate}
         options |= answer | {"pair": self.pair, "truncate": self.truncate}
         rows = getattr(self, "rows", None)  # verbs have it whose method needs no others
         options |= {} if rows is None else {"rows": read_rows(rows)}
-        return capture(self.subject(), asked, **options)
+        return capture(self.subject(), text, **options)
 
 
 def read_rows(text: str) -> "str | slice | list[int]":
-    """Rows as they are said: answer, positions with commas between, or start:stop.
+    """Rows as they are written: answer, positions with commas between, or start:stop.
 
     >>> read_rows("0,-1"), read_rows("-16:"), read_rows("answer")
     ([0, -1], slice(-16, None, None), 'answer')
@@ -267,7 +267,7 @@ class Answer(Verb):
     )
 
     def write(self, result: "Result") -> None:
-        """Write the files that were asked for, whole or not at all."""
+        """Write the files that were requested, whole or not at all."""
         if self.out is not None:
             result.save(self.out)
         if self.plot is not None:
@@ -279,13 +279,13 @@ class Answer(Verb):
         return None
 
     def shown(self, result: Kind) -> Kind:
-        """The result over what a person reads; a machine gets tokens unless it asks for words."""
+        """The result over what a person reads; a machine gets tokens unless words are requested."""
         from exhibit_a.report.display_units import reading
 
         return result if self.json and self.units is None else reading(result, self.units)
 
     def answer(self, result: "Result", *, top: int | None = None, title: str | None = None) -> None:
-        """Write what was asked for, and show the rest."""
+        """Write what was requested, and show the rest."""
         from dataclasses import replace
 
         from exhibit_a.report.describe import summary_table
@@ -300,7 +300,7 @@ class Answer(Verb):
 
 @dataclass(frozen=True, kw_only=True)
 class WithPage(Answer):
-    """A verb that writes a page beside its answer, unless it is told not to."""
+    """A verb that writes a page next to its answer, unless --no-html is given."""
 
     html: Path = option(Path("report.html"), help="Write the page to this file.", writes=True)
     no_html: bool = option(False, help="Write no page.")
@@ -310,7 +310,7 @@ class WithPage(Answer):
         """Where the page goes; it is seen before the work that it can be written there."""
         if self.no_html:
             usual = type(self).html  # the default of a field is an attribute of its class
-            refuse_beside("--no-html", {"--html": self.html != usual})
+            refuse_together("--no-html", {"--html": self.html != usual})
         return check_place(None if self.no_html else self.html)
 
     def files(self) -> dict[str, Path]:

@@ -5,7 +5,7 @@ among them again and again took a sixth of a short command.
 
 Torch's threads wait for each other by turning in a loop. That is quick on a machine of one's own;
 where others compute too, a thread turns while the one that it waits for is not even running, and a
-trial of two seconds took ninety. Here they sleep instead, unless the user has said otherwise.
+trial of two seconds took ninety. Here they sleep instead, unless the user has set it otherwise.
 """
 
 import gc

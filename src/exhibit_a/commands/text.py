@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from exhibit_a.commands import method_verbs
-from exhibit_a.commands.options import Answer, DataSet, OneText, refuse_beside
+from exhibit_a.commands.options import Answer, DataSet, OneText, refuse_together
 from exhibit_a.commands.screen import console
 from exhibit_a.commands.verb import option
 from exhibit_a.progress import progress_bar
@@ -31,7 +31,7 @@ class _OfMethod(OneText, Answer):
         self.answer(method_verbs.result(registered, self, **self.changed(registered)))
 
     def changed(self, registered: "Method") -> "Options":  # noqa: ARG002 - a verb may ask it
-        """Options of the method that are not what was said."""
+        """Options of the method that are not what was given."""
         return {}
 
 
@@ -54,7 +54,7 @@ class Effective(_OfMethod):
         }
         answer = {"--answer": self.reply, "--generate": self.generate, "--messages": self.messages}
         answer["--rows"] = getattr(self, "rows", None)
-        refuse_beside("--by-length", {"--pair": self.pair} | answer | changed)
+        refuse_together("--by-length", {"--pair": self.pair} | answer | changed)
         self.answer(method_verbs.result(_method("identifiability_by_length"), self, lengths=None))
 
 
@@ -69,7 +69,7 @@ class Mixing(_OfMethod):
         """All directions, or as many as the method draws."""
         if not self.exact:
             return {}
-        refuse_beside("--exact", {"--probes": self.probes != registered.defaults["probes"]})  # type: ignore[attr-defined]
+        refuse_together("--exact", {"--probes": self.probes != registered.defaults["probes"]})  # type: ignore[attr-defined]
         return {"probes": None}
 
 
@@ -130,29 +130,27 @@ class Adversary(OneText, Answer):
         if all(source is None for source in (self.text, self.messages, self.keys)):
             raise BadRequestError("Give either a text, or labelled texts with --keys FILE.")
         if self.keys is not None:
-            beside = {"a text": self.text, "--messages": self.messages, "--answer": self.reply}
-            refuse_beside("--keys", beside | {"--generate": self.generate})
-            self._replace_keys(self.keys)
+            others = {"a text": self.text, "--messages": self.messages, "--answer": self.reply}
+            refuse_together("--keys", others | {"--generate": self.generate})
+            method = _method(self.method)
+            changed = {
+                f"--{method.flags.get(name, name)}": getattr(self, name) != entry.default
+                for name, entry in method.options.items()
+                if name not in ("target", "seed")
+            }
+            refuse_together("--keys", changed | {"--truncate": self.truncate})
+            keys = _method("adversarial_keys")
+            data = DataSet.examples(self, self.keys)  # type: ignore[arg-type]
+            with progress_bar(keys.does.rstrip(".")) as bar:
+                seed = self.seed  # type: ignore[attr-defined]
+                trained = keys.function(
+                    self.subject(), data, alpha=self.alpha, seed=seed, progress=bar
+                )
+            self.answer(trained)
             return
         columns = {"--text": self.text_column, "--label": self.label_column}
-        refuse_beside("a text", columns | {"--limit": self.limit, "--alpha": self.alpha != 0.5})
+        refuse_together("a text", columns | {"--limit": self.limit, "--alpha": self.alpha != 0.5})
         self.answer(method_verbs.result(_method(self.method), self))
-
-    def _replace_keys(self, file: Path) -> None:
-        """Train adversarial keys instead."""
-        method = _method(self.method)
-        changed = {
-            f"--{method.flags.get(name, name)}": getattr(self, name) != entry.default
-            for name, entry in method.options.items()
-            if name not in ("target", "seed")
-        }
-        refuse_beside("--keys", changed | {"--truncate": self.truncate})
-        keys = _method("adversarial_keys")
-        data = DataSet.examples(self, file)  # type: ignore[arg-type]
-        with progress_bar(keys.does.rstrip(".")) as bar:
-            seed = self.seed  # type: ignore[attr-defined]
-            trained = keys.function(self.subject(), data, alpha=self.alpha, seed=seed, progress=bar)
-        self.answer(trained)
 
     @property
     def data(self) -> Path | None:

@@ -49,7 +49,7 @@ def argument(default: object = MISSING, *, help: str) -> Any:
 
 
 class Verb(ABC):
-    """Something that can be asked on the command line, by the name of its class."""
+    """Something that can be done from the command line, by the name of its class."""
 
     method: ClassVar[str] = ""  # the registered method whose options it has, if any
 
@@ -68,7 +68,17 @@ def function_of(kind: type[Verb]) -> Callable[..., None]:
 
     def run(**given: Any) -> None:
         verb = kind(**given)
-        _require_distinct(verb)
+        from exhibit_a.errors import BadRequestError
+
+        # One file written twice, or over a file that is read: one of the two would be lost.
+        entries = {entry.name: entry for entry in fields(verb)}  # type: ignore[arg-type]
+        for pair in combinations(verb.files().items(), 2):
+            (first, path), (second, other) = ((entries[name], path) for name, path in pair)
+            written = first.metadata.get("writes") or second.metadata.get("writes")
+            if written and path.resolve() == other.resolve():
+                raise BadRequestError(
+                    f"{_flag(first)} and {_flag(second)} name one file ({path}); give each its own."
+                )
         verb.run()
 
     hints = get_type_hints(kind)
@@ -78,20 +88,6 @@ def function_of(kind: type[Verb]) -> Callable[..., None]:
     run.__annotations__ = {entry.name: hints[entry.name] for entry in fields(kind)}  # type: ignore[arg-type]
     run.__doc__ = inspect.getdoc(kind)
     return run
-
-
-def _require_distinct(verb: Verb) -> None:
-    """Refuse to write one file twice, or over a file that is read: one of the two would be lost."""
-    from exhibit_a.errors import BadRequestError
-
-    entries = {entry.name: entry for entry in fields(verb)}  # type: ignore[arg-type]
-    for pair in combinations(verb.files().items(), 2):
-        (first, path), (second, other) = ((entries[name], path) for name, path in pair)
-        written = first.metadata.get("writes") or second.metadata.get("writes")
-        if written and path.resolve() == other.resolve():
-            raise BadRequestError(
-                f"{_flag(first)} and {_flag(second)} name one file ({path}); give each its own."
-            )
 
 
 def _flag(entry: "Field[object]") -> str:

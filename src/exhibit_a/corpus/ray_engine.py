@@ -104,15 +104,20 @@ class RayEngine:
         try:
             row = arrived.get(timeout=self.patience)
         except queue.Empty:
+            free = float(ray.available_resources().get("CPU", 0))
             raise ExhibitError(
                 f"Ray gave nothing for {self.patience:.0f} s. {claim.actors} actors of "
                 f"{claim.cpus:.2g} CPU and {claim.gpus} GPU were requested of a cluster with "
-                f"{_total(ray, 'CPU'):.0f} CPUs ({_free(ray):.2g} free) and "
+                f"{_total(ray, 'CPU'):.0f} CPUs ({free:.2g} free) and "
                 f"{_total(ray, 'GPU'):.0f} GPUs. Ask for fewer workers or add machines. What is "
                 "done is kept: resume."
             ) from None
         if isinstance(row, BaseException):
-            raise _ray_failure(row) from row
+            cause = getattr(row, "cause", None) or row  # of which Ray's last line is the reason
+            reason = (str(cause).strip() or type(cause).__name__).splitlines()[-1]
+            raise ExhibitError(
+                f"Ray could not go on: {reason}. What is done is kept: resume."
+            ) from row
         return row
 
 
@@ -187,8 +192,8 @@ def reply_of(worker: Callable[[], Worker], window: Window) -> Reply:
 def _arriving(data: Library, at_once: int) -> Iterator[Arrived]:
     """The rows of a data set as they arrive, until the block ends.
 
-    Then Ray is not asked any more. A thread that still did after Ray has been shut down would start
-    it again, and Ray ends the whole process when that cluster is gone.
+    Then nothing is requested of Ray any more. A request after Ray has been shut down would start it
+    again, and Ray ends the whole process when that cluster is gone.
     """
     arrived: Arrived = queue.Queue(maxsize=at_once)
     ended = threading.Event()
@@ -250,17 +255,6 @@ def _connected(address: str | None) -> Iterator[Library]:
 
 def _total(ray: Library, kind: str) -> float:
     return float(ray.cluster_resources().get(kind, 0))
-
-
-def _free(ray: Library) -> float:
-    return float(ray.available_resources().get("CPU", 0))
-
-
-def _ray_failure(problem: BaseException) -> ExhibitError:
-    """The last line of what Ray reports, as an error of this package."""
-    cause = getattr(problem, "cause", None) or problem
-    reason = str(cause).strip().splitlines()[-1] if str(cause).strip() else type(cause).__name__
-    return ExhibitError(f"Ray could not go on: {reason}. What is done is kept: resume.")
 
 
 def claim_of(cpus: float, gpus: float, *, workers: int | None, device: str | None) -> Claim:

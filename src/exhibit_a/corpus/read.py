@@ -203,12 +203,24 @@ def diff(first: str | Path | Run, second: str | Path | Run) -> list[Row]:
     0.0
     """
     runs = [run if isinstance(run, Run) else open(run) for run in (first, second)]
-    _require_comparable(*runs)
+    methods = [run.card.plan.method for run in runs]
+    if methods[0] != methods[1]:
+        raise BadRequestError(
+            f"The runs used different methods ({methods[0]} and {methods[1]}), whose numbers "
+            "cannot be subtracted. Compare runs of one method."
+        )
+    if runs[0].manifest["ids"] != runs[1].manifest["ids"]:
+        counts = [run.manifest["counts"]["examples"] for run in runs]
+        raise BadRequestError(
+            f"The runs are about different examples ({counts[0]} and {counts[1]}), so their "
+            "difference says nothing. Run both on the same data."
+        )
     tables = [{_key(row): (place, row) for place, row in enumerate(r.summary().rows)} for r in runs]
     shared = [key for key in tables[0] if key in tables[1]]
     if not shared:
         raise BadRequestError("The runs have no statistic in common; nothing can be compared.")
-    before, after = map(_replicates, runs)
+    stored = [safetensors.torch.load(run.folder.read(REPLICATES, run.manifest)) for run in runs]
+    before, after = (replicates["means"].numpy() for replicates in stored)
     rows = []
     for key in shared:
         (place_before, row_before), (place_after, row_after) = (table[key] for table in tables)
@@ -227,25 +239,5 @@ def diff(first: str | Path | Run, second: str | Path | Run) -> list[Row]:
     return rows
 
 
-def _require_comparable(first: Run, second: Run) -> None:
-    methods = [run.card.plan.method for run in (first, second)]
-    if methods[0] != methods[1]:
-        raise BadRequestError(
-            f"The runs used different methods ({methods[0]} and {methods[1]}), whose numbers "
-            "cannot be subtracted. Compare runs of one method."
-        )
-    if first.manifest["ids"] != second.manifest["ids"]:
-        counts = [run.manifest["counts"]["examples"] for run in (first, second)]
-        raise BadRequestError(
-            f"The runs are about different examples ({counts[0]} and {counts[1]}), so their "
-            "difference says nothing. Run both on the same data."
-        )
-
-
 def _key(row: Row) -> tuple[str | int | None, ...]:
     return tuple(row[name] for name in KEY)
-
-
-def _replicates(run: Run) -> np.ndarray:
-    stored = safetensors.torch.load(run.folder.read(REPLICATES, run.manifest))
-    return stored["means"].numpy()

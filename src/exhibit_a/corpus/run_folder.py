@@ -5,7 +5,7 @@ A run is a folder with one writer:
     run.json                 the card: what is done to what (written first)
     examples/00007.parquet   a shard: one row for each example …
     heads/00007.parquet      … and one for each example, site and head
-    dense/00007.safetensors  … and whole maps, where the plan asks for them
+    dense/00007.safetensors  … and whole maps, where the plan says so
     receipts/00007.json      written last: the SHA-256 of every file of the shard
     aggregates.parquet       over all shards, in their order
     replicates.safetensors   the resampled means behind the intervals
@@ -72,7 +72,18 @@ class Folder:
         try:
             with self._held():
                 if new:
-                    self._require_empty()
+                    names = sorted(
+                        path.name for path in self.path.iterdir() if path.name not in (LOCK, HOLDER)
+                    )
+                    if CARD in names:
+                        raise BadRequestError(
+                            f"{self.path} already holds a run. Resume it (exhibit-a corpus resume "
+                            f"{self.path}), or give another folder."
+                        )
+                    if names:
+                        raise BadRequestError(
+                            f"{self.path} is not empty ({names[0]}). Give a new or an empty folder."
+                        )
                 yield
         except BaseException:
             _remove_empty(made)
@@ -253,18 +264,6 @@ class Folder:
                 f"The folder {self.path} cannot be written to: {problem.strerror}."
             ) from None
         return lock
-
-    def _require_empty(self) -> None:
-        names = sorted(path.name for path in self.path.iterdir() if path.name not in (LOCK, HOLDER))
-        if CARD in names:
-            raise BadRequestError(
-                f"{self.path} already holds a run. Resume it (exhibit-a corpus resume "
-                f"{self.path}), or give another folder."
-            )
-        if names:
-            raise BadRequestError(
-                f"{self.path} is not empty ({names[0]}). Give a new or an empty folder."
-            )
 
 
 def hash_of(path: Path) -> str | None:

@@ -76,8 +76,8 @@ def run(
     ``subject`` is a subject, or a name or folder that ``load`` takes. ``workers`` is the number of
     worker processes (0: this process does the work); they put their model on ``device``. Among the
     ``parameters``, text, pair, label, answer and identity name columns; seed, dense, window,
-    tokens, too_long and unusable belong to the plan; the others are the method's. A language model
-    is asked about the answer of each example, where it has one.
+    tokens, too_long and unusable belong to the plan; the others are the method's. A method
+    of a language model is about the answer of each example, where it has one.
 
     >>> texts = ["a fine film", "dull and far too long"]
     >>> summary = xa.corpus.run(subject, texts, "effective_attention", tmp_path / "effective")
@@ -106,7 +106,10 @@ def run(
         raise BadRequestError(f"{method} has no maps to keep; leave dense out.")
     chosen = engine_named(engine, workers, address, device)
     data = Data(source=str(examples) if isinstance(examples, str | Path) else None, **columns)
-    data, todo = _read_through(examples, data, plan)
+    todo = _not_empty(_windows(examples, data, plan), examples)
+    if not isinstance(examples, Iterator):  # read twice: first for the digest of every window
+        digests = tuple(window.digest[:SHORT] for window in todo)
+        data, todo = data.model_copy(update={"windows": digests}), _windows(examples, data, plan)
     loaded = subject if isinstance(subject, Subject) else load(subject)
     if data.answer is not None:
         require_language_model(loaded, "An answer")
@@ -195,15 +198,6 @@ def _removed_if_refused(folder: Folder) -> Iterator[None]:
         if not begun or (empty and isinstance(problem, REFUSALS)):
             folder.discard()
         raise
-
-
-def _read_through(examples: Source, data: Data, plan: Plan) -> tuple[Data, Iterator[Window]]:
-    """The data with the digest of every window, if they can be read twice, and their windows."""
-    if isinstance(examples, Iterator):
-        return data, _not_empty(_windows(examples, data, plan), examples)
-    passed = _not_empty(_windows(examples, data, plan), examples)
-    digests = tuple(window.digest[:SHORT] for window in passed)
-    return data.model_copy(update={"windows": digests}), _windows(examples, data, plan)
 
 
 def _windows(source: Source, data: Data, plan: Plan) -> Iterator[Window]:

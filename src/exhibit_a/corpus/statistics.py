@@ -88,7 +88,9 @@ def finish(folder: Folder, card: Card, subject: Subject, count: int) -> Summary:
             if kind == EXAMPLES:
                 names = rows["id"].to_pylist()
                 weights = poisson_weights(names)
-                ids = ids_digest(ids, names)
+                for name in names:  # the order of a set of ids does not matter
+                    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest()
+                    ids = (ids + int.from_bytes(digest)) % 2**256
                 examples += len(names)
                 truncated += int(np.sum(rows["truncated"].to_numpy()))
             if names:  # else none of its texts could be used
@@ -105,7 +107,17 @@ def finish(folder: Folder, card: Card, subject: Subject, count: int) -> Summary:
     if summed:
         rows = [row for table in summed for row in table.rows()]
         means = torch.cat([table.means.flatten(1) for table in summed], dim=1).contiguous()
-        files[AGGREGATES] = parquet(_aggregates(rows))
+        kinds = {"table": pa.string(), "statistic": pa.string()}
+        kinds |= {"site": pa.int16(), "head": pa.int16(), "count": pa.int64()}
+        ends = ("interval_low", "interval_high")
+        numbers = ("mean", "variance", *ends, "minimum", *QUANTILES, "maximum")
+        columns = {
+            name: pa.array([row[name] for row in rows], kind) for name, kind in kinds.items()
+        }
+        for name in numbers:  # what cannot be computed is NaN
+            values = [row.get(name) for row in rows]
+            columns[name] = pa.array([np.nan if v is None else v for v in values], pa.float64())
+        files[AGGREGATES] = parquet(pa.table(columns))
         files[REPLICATES] = safetensors.torch.save({"means": means})
     about = {
         "run": card.model_dump(mode="json"),
@@ -126,13 +138,12 @@ def finish(folder: Folder, card: Card, subject: Subject, count: int) -> Summary:
     return Run(folder).summary()
 
 
-def poisson_weights(ids: Sequence[str], replicates: int = DRAWS) -> Numbers:
+def poisson_weights(ids: Sequence[str]) -> Numbers:
     """How often each example counts in each replicate, (example, replicate)."""
     drawn = b"".join(
-        hashlib.shake_128(name.encode("utf-8", "surrogatepass")).digest(2 * replicates)
-        for name in ids
+        hashlib.shake_128(name.encode("utf-8", "surrogatepass")).digest(2 * DRAWS) for name in ids
     )
-    numbers = np.frombuffer(drawn, dtype="<u2").reshape(len(ids), replicates)
+    numbers = np.frombuffer(drawn, dtype="<u2").reshape(len(ids), DRAWS)
     weights: Numbers = _poisson_table()[numbers]
     return weights
 
@@ -143,14 +154,6 @@ def _poisson_table() -> Numbers:
     terms = np.cumprod(np.concatenate([[np.exp(-1.0)], 1 / np.arange(1, 12)]))
     chances = (np.arange(2**16) + 0.5) / 2**16
     return np.searchsorted(np.cumsum(terms), chances).astype(np.float64)
-
-
-def ids_digest(before: int, ids: Sequence[str]) -> int:
-    """The digest of a set of ids so far with more ids added; their order does not matter."""
-    for name in ids:
-        number = int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogatepass")).digest())
-        before = (before + number) % 2**256
-    return before
 
 
 class _Table:
@@ -230,16 +233,3 @@ class _Table:
         except duckdb.Error as problem:
             raise ExhibitError(f"The run cannot be summed up: {first_line(problem)}") from problem
         return {(row.pop("site"), row.pop("head")): row for row in rows}
-
-
-def _aggregates(rows: list[dict[str, Any]]) -> pa.Table:
-    """The rows as a table; what cannot be computed is NaN."""
-    kinds = {"table": pa.string(), "statistic": pa.string(), "site": pa.int16(), "head": pa.int16()}
-    kinds |= {"count": pa.int64()}
-    ends = ("interval_low", "interval_high")
-    numbers = ("mean", "variance", *ends, "minimum", *QUANTILES, "maximum")
-    columns = {name: pa.array([row[name] for row in rows], kind) for name, kind in kinds.items()}
-    for name in numbers:
-        values = [row.get(name) for row in rows]
-        columns[name] = pa.array([np.nan if v is None else v for v in values], pa.float64())
-    return pa.table(columns)

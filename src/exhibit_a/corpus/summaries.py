@@ -234,24 +234,25 @@ def _(result: Trial) -> TextSummary:
     words = {f"text {word}": float(result.word == word) for word in WORDS} | {
         f"heads {word}": float(sum(v.word == word for v in verdicts)) for word in WORDS
     }
-    return TextSummary({"word": result.word, **words, **_rests(result)}, heads=heads)
-
-
-def _rests(result: Trial) -> Numbers:
-    """What the answer of a trial rests on, and what was advised: always the same columns."""
     reliance, carriers, pictures = result.reliance, result.carriers, result.pictures
+    # What the answer of a trial rests on, and what was advised: always the same columns.
     margins = {
         name: _number(None if reliance is None else getattr(reliance, name))
         for name in ("margin", "even_margin", "permuted_margin")
     }
     judged = {} if pictures is None else dict(zip(pictures.names, pictures.advices, strict=True))
-    return {
-        "advice": result.advice,
-        **margins,
-        "carriers": _number(None if carriers is None else len(carriers.heads)),
-        **{f"picture {name}": judged.get(name, "") for name in USUAL},
-        **{f"show {name}": _number(_shown(judged.get(name))) for name in USUAL},
-    }
+    return TextSummary(
+        {
+            "word": result.word,
+            **words,
+            "advice": result.advice,
+            **margins,
+            "carriers": _number(None if carriers is None else len(carriers.heads)),
+            **{f"picture {name}": judged.get(name, "") for name in USUAL},
+            **{f"show {name}": _number(_shown(judged.get(name))) for name in USUAL},
+        },
+        heads=heads,
+    )
 
 
 def _shown(advice: str | None) -> float | None:

@@ -123,7 +123,15 @@ class SetTask(Task):
         texts = [example.text for example in examples]
         data = texts if "texts" in method.takes else examples
         if "importance" in method.takes:
-            options["importance"] = _saved_importance(options.pop("importance"))
+            from exhibit_a.methods.heads.importance import HeadImportance
+
+            path = options.pop("importance")
+            ranking = read(path)
+            if not isinstance(ranking, HeadImportance):
+                raise BadRequestError(
+                    f"{path} holds a {type(ranking).__name__}; a HeadImportance is needed."
+                )
+            options["importance"] = ranking
         answer: Result = method.function(subject, data, **options, **_seed(method, plan))
         return answer
 
@@ -278,17 +286,6 @@ def answers(texts: Texts, output: HasLogits) -> Lists:
 
 def _seed(method: Method, plan: Plan) -> dict[str, int]:
     return {"seed": plan.seed} if "seed" in method.options else {}
-
-
-def _saved_importance(path: str) -> Result:
-    from exhibit_a.methods.heads.importance import HeadImportance
-
-    ranking = read(path)
-    if not isinstance(ranking, HeadImportance):
-        raise BadRequestError(
-            f"{path} holds a {type(ranking).__name__}; a HeadImportance is needed."
-        )
-    return ranking
 
 
 def _json_type(option: Option) -> object:

@@ -104,7 +104,17 @@ class Worker:
 
     def __init__(self, card: Card, subject: Subject | None = None, device: str | None = None):
         self.card = card
-        self.subject = subject or _reloaded(card.model, device)
+        if subject is None:  # loaded by its name; one with other weights is refused
+            model = card.model
+            subject = load(model.name, dtype=model.dtype, tap=model.tap, device=device)
+            loaded = dict(Model.of(subject))
+            other = [name for name, fact in model if loaded[name] != fact]
+            if other:
+                raise BadRequestError(
+                    f"{model.name!r} does not load the model that this run is about: its "
+                    f"{', '.join(other)} differ. Save the model to a folder and give that."
+                )
+        self.subject = subject
         self.task = task_named(card.plan.method, dict(card.plan.parameters))
         self.question: Question | None = None
         if isinstance(self.task, TextTask):
@@ -294,19 +304,6 @@ def _batches(encoded: Sequence[Encoded], tokens: int) -> Iterator[list[Encoded]]
         size = max(1, tokens // length)
         same = by_length[length]
         yield from (same[start : start + size] for start in range(0, len(same), size))
-
-
-def _reloaded(model: Model, device: str | None) -> Subject:
-    """The model of a card, loaded by its name; one with other weights is refused."""
-    subject = load(model.name, dtype=model.dtype, tap=model.tap, device=device)
-    loaded = Model.of(subject)
-    fields = [name for name in Model.model_fields if getattr(loaded, name) != getattr(model, name)]
-    if fields:
-        raise BadRequestError(
-            f"{model.name!r} does not load the model that this run is about: its "
-            f"{', '.join(fields)} differ. Save the model to a folder and give that."
-        )
-    return subject
 
 
 def _reason(problem: Exception) -> str:

@@ -61,7 +61,14 @@ def load_embedded(
     alone = vocabulary.exists() or (model_folder / TOKENIZER).exists()
     shared = {} if alone else load_file(folder / SHARED)
     weights = unpack({**shared, **load_file(model_folder / WEIGHTS)})
-    family, config = _family(model_folder)
+    (named,) = json.loads((model_folder / CONFIG).read_text(encoding="utf-8"))["architectures"]
+    if hasattr(transformers, named):
+        family, config = getattr(transformers, named), AutoConfig.from_pretrained(model_folder)
+    else:  # a reference model
+        from exhibit_a import models
+
+        family = getattr(models, named)
+        config = family.config_class.from_pretrained(model_folder)
     with quietly():
         model = _built(family, config, weights)
         tokenizer = (
@@ -107,17 +114,6 @@ class _Uninitialised(TorchFunctionMode):
         if getattr(func, "__name__", "") not in INITIALISING:
             return func(*args, **(kwargs or {}))
         return args[0] if args else (kwargs or {})["tensor"]
-
-
-def _family(folder: Path) -> tuple[type[PreTrainedModel], PretrainedConfig]:
-    """The class of a model and its configuration: of transformers, or a reference model."""
-    (named,) = json.loads((folder / CONFIG).read_text(encoding="utf-8"))["architectures"]
-    if hasattr(transformers, named):
-        return getattr(transformers, named), AutoConfig.from_pretrained(folder)
-    from exhibit_a import models
-
-    family = getattr(models, named)
-    return family, family.config_class.from_pretrained(folder)
 
 
 def embedded_names(folder: Path = EMBEDDED) -> tuple[str, ...]:

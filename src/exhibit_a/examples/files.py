@@ -11,8 +11,9 @@ after it into one cell, and is refused.
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from glob import glob, has_magic
 from itertools import chain
 from pathlib import Path
@@ -53,7 +54,17 @@ def rows_of(path: Path) -> Iterator[Row | Unusable]:
     if not is_there(path):
         raise BadRequestError(f'There is no file "{path}". Check the path.')
     if path.is_dir():
-        return _saved_dataset(path)
+        if not (path / "state.json").is_file():
+            splits = sorted(state.parent.name for state in path.glob("*/state.json"))
+            names = ", ".join(splits)
+            hint = f" It has the splits {names}: name one of their folders." if splits else ""
+            raise BadRequestError(f'The folder "{path}" is not a saved data set.{hint}')
+        datasets = extra("datasets")
+        try:
+            return iter(datasets.load_from_disk(str(path)))
+        except (OSError, ValueError, KeyError) as problem:
+            reason = first_line(problem)
+            raise BadRequestError(f'The data set in "{path}" cannot be read: {reason}') from None
     require_file(path)
     if path.suffix.lower() not in READERS:
         raise BadRequestError(
@@ -87,14 +98,6 @@ def columns_of(path: Path) -> tuple[str, ...]:
     """The columns of the first row that can be used, sorted."""
     first = next((row for row in rows_of(path) if not isinstance(row, Unusable)), {})
     return tuple(sorted(map(str, first)))
-
-
-def _tab_separated(path: Path) -> Iterator[Row | Unusable]:
-    return _table(path, delimiter="\t", quoting=csv.QUOTE_NONE)
-
-
-def _comma_separated(path: Path) -> Iterator[Row | Unusable]:
-    return _table(path, delimiter=",", quoting=csv.QUOTE_MINIMAL, strict=True)
 
 
 def _table(path: Path, **dialect: Any) -> Iterator[Row | Unusable]:
@@ -174,20 +177,6 @@ def _parquet(path: Path) -> Iterator[Row | Unusable]:
         raise BadRequestError(f"{path.name} cannot be read: {reason}.") from None
 
 
-def _saved_dataset(path: Path) -> Iterator[Row | Unusable]:
-    """A folder that ``datasets.Dataset.save_to_disk`` wrote."""
-    if not (path / "state.json").is_file():
-        splits = sorted(state.parent.name for state in path.glob("*/state.json"))
-        hint = f" It has the splits {', '.join(splits)}: name one of their folders." * bool(splits)
-        raise BadRequestError(f'The folder "{path}" is not a saved data set.{hint}')
-    datasets = extra("datasets")
-    try:
-        return iter(datasets.load_from_disk(str(path)))
-    except (OSError, ValueError, KeyError) as problem:
-        reason = first_line(problem)
-        raise BadRequestError(f'The data set in "{path}" cannot be read: {reason}') from None
-
-
 def usable(rows: Iterable[Row | Unusable]) -> Iterator[Row]:
     """The rows; the first one that cannot be used is an error."""
     for row in rows:
@@ -208,9 +197,9 @@ def one_after_another(paths: list[Path]) -> Iterator[Row | Unusable]:
     return chain.from_iterable(map(rows_of, paths))
 
 
-READERS = {
-    ".tsv": _tab_separated,
-    ".csv": _comma_separated,
+READERS: dict[str, Callable[[Path], Iterator[Row | Unusable]]] = {
+    ".tsv": partial(_table, delimiter="\t", quoting=csv.QUOTE_NONE),
+    ".csv": partial(_table, delimiter=",", quoting=csv.QUOTE_MINIMAL, strict=True),
     ".jsonl": _json_lines,
     ".parquet": _parquet,
 }

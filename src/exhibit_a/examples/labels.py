@@ -46,27 +46,27 @@ def limited(examples: Sequence[Example], limit: int | None) -> list[Example]:
 def put_aside(
     examples: Sequence[Example], share: float, seed: int
 ) -> tuple[list[Example], list[Example]]:
-    """Labelled examples to train on, and a random share of them put aside to judge by."""
-    kept, aside = split_off(len(examples), share, seed)
-    learn, judge = [examples[place] for place in kept], [examples[place] for place in aside]
+    """Labelled examples to train on, and a random share of them held out to judge by."""
+    kept, held_out = split_off(len(examples), share, seed)
+    learn, judge = [examples[place] for place in kept], [examples[place] for place in held_out]
     require_variety(learn, "left to train on")
-    require_variety(judge, "put aside to judge by")
+    require_variety(judge, "held out to judge by")
     return learn, judge
 
 
 def split_off(count: int, share: float, seed: int) -> tuple[list[int], list[int]]:
-    """Divide ``count`` places at random: those that stay, and a share of at least one put aside.
+    """Divide ``count`` places at random: those that stay, and a share of at least one held out.
 
     >>> split_off(6, 1 / 3, seed=0)
     ([3, 0, 1, 4], [2, 5])
     >>> split_off(1, 0.5, seed=0)
     Traceback (most recent call last):
-    exhibit_a.errors.BadRequestError: 1 examples leave none to learn from when 1 are put aside. ...
+    exhibit_a.errors.BadRequestError: 1 examples leave none to learn from when 1 are held out. ...
     """
     size = max(1, round(share * count))
     if size >= count:
         raise BadRequestError(
-            f"{count} examples leave none to learn from when {size} are put aside. "
+            f"{count} examples leave none to learn from when {size} are held out. "
             "Give more examples, or another set to measure on."
         )
     order = torch.randperm(count, generator=generator(seed)).tolist()

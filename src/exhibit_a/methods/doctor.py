@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 import torch
-from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, NotComputableError
-from exhibit_a.methods.registry import Cost, Method, find, methods
+from exhibit_a.methods.registry import Cost, find, methods
 from exhibit_a.numerics.memory import BACKWARDS
 from exhibit_a.numerics.spilling import copies_at_once
 from exhibit_a.shapes import Context
@@ -108,6 +107,10 @@ def diagnose(subject: Subject, *, length: int = 32, rows: int | None = None) -> 
     seen = _Sizes(fused=rows is not None and bool(subject.kernels))
     seconds = _timed_pass(subject, length, seen)
     widest = max(site.d_head for site in anatomy.sites)
+    asking = _Asking(subject, seen, seconds, rows)
+    known = {name: (entry.cost, entry.needs) for name, entry in methods().items()}
+    whole = {n for n, m in methods().items() if m.takes == ("trace",) and not m.rows}
+    refused = set() if rows is None else whole  # they need every row of attention
     return Diagnosis(
         model=subject.name,
         architecture=type(subject.model).__name__,
@@ -135,7 +138,12 @@ def diagnose(subject: Subject, *, length: int = 32, rows: int | None = None) -> 
         identifiable_up_to=widest,
         length=length,
         pass_seconds=seconds,
-        methods=_estimates(subject, seen, seconds, rows),
+        methods=tuple(
+            asking.estimate(
+                name, cost, "every row of attention is needed" if name in refused else needs
+            )
+            for name, (cost, needs) in (BEFORE | known).items()
+        ),
         rows=rows,
     )
 
@@ -185,27 +193,6 @@ BEFORE = {  # what runs and remembers a model, before any method
 }
 
 
-def _estimates(
-    subject: Subject, sizes: _Sizes, pass_seconds: float, rows: int | None
-) -> tuple[Estimate, ...]:
-    """Every method with its needs, its cost for one text, and the floats it keeps.
-
-    A replay is priced as a whole pass; it costs less the higher it starts.
-    """
-    asking = _Asking(subject, sizes, pass_seconds, rows)
-    known = {name: (entry.cost, entry.needs) for name, entry in methods().items()}
-    whole = () if rows is None else [n for n, m in methods().items() if not _needs_few(m)]
-    return tuple(
-        asking.estimate(name, cost, "every row of attention is needed" if name in whole else needs)
-        for name, (cost, needs) in (BEFORE | known).items()
-    )
-
-
-def _needs_few(method: Method) -> bool:
-    """Whether a method works on a pass of which some rows were kept."""
-    return method.rows or method.takes != ("trace",)
-
-
 @dataclass(frozen=True, eq=False)
 class _Asking:
     """What estimates are made from."""
@@ -218,7 +205,11 @@ class _Asking:
     def estimate(self, name: str, cost: Cost, needs: Sequence[str] | str) -> Estimate:
         """One method; ``needs`` is what it needs, or why it does not apply."""
         subject, sizes = self.subject, self.sizes
-        obstacle = needs if isinstance(needs, str) else _unmet(subject, needs)
+        if isinstance(needs, str):
+            obstacle: str | None = needs
+        else:  # the first need that the model does not meet
+            unmet = (NEEDS[need](subject) for need in needs if need in NEEDS)
+            obstacle = next(filter(None, unmet), None)
         if obstacle is None and cost.backwards and subject.gradient_obstacle:
             obstacle = f"it needs gradients, and {subject.gradient_obstacle}"
         layers = len(subject.anatomy.layers)
@@ -238,11 +229,6 @@ class _Asking:
             peak += max(graph, min(copies * graph, HOLES * BACKWARDS))
         seconds, forwards = passes * self.pass_seconds, cost.counted(layers, sizes.tokens)
         return Estimate(name, True, "", passes, seconds, megabytes, peak / MEGABYTE, forwards)
-
-
-def _unmet(subject: Subject, needs: Sequence[str]) -> str | None:
-    """The first need that the model does not meet."""
-    return next(filter(None, (NEEDS[need](subject) for need in needs if need in NEEDS)), None)
 
 
 def _beginning(subject: Subject) -> str:
@@ -306,7 +292,11 @@ def _timed_pass(subject: Subject, length: int, seen: _Sizes) -> float:
     model = subject.model
     inputs = probe(model)
     if PIXELS not in inputs:
-        inputs = {name: _stretched(tensor, length) for name, tensor in inputs.items()}
+        # Token ids of the requested length; sound has a length of its own.
+        inputs = {
+            name: part if part.ndim > 2 else part.repeat(1, -(-length // part.shape[1]))[:, :length]
+            for name, part in inputs.items()
+        }
     inputs = without_cache(model, inputs)
     spent = []
     with frozen_eval(model):
@@ -319,11 +309,6 @@ def _timed_pass(subject: Subject, length: int, seen: _Sizes) -> float:
                 model(**inputs)
                 spent.append(time.perf_counter() - started)
     return min(spent)
-
-
-def _stretched(part: Tensor, length: int) -> Tensor:
-    """Token ids of the requested length; sound has a length of its own."""
-    return part if part.ndim > 2 else part.repeat(1, -(-length // part.shape[1]))[:, :length]
 
 
 def _variants(anatomy: Anatomy, seen: _Sizes) -> tuple[str, ...]:

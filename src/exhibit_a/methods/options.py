@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from exhibit_a.errors import require_choice
@@ -53,8 +53,12 @@ def check_choices(function: Function, args: Sequence[object], kwargs: Mapping[st
     for name, value in inspect.signature(function).bind_partial(*args, **kwargs).arguments.items():
         words = _choices(hints.get(name))
         requested = [value] if isinstance(value, str) else value
-        if not words or not isinstance(requested, list | tuple) or _takes_any_text(hints[name]):
+        if not words or not isinstance(requested, list | tuple):
             continue
+        hint: object = hints[name]
+        parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+        if any(part is str for part in parts):
+            continue  # any text will do, besides the words that are listed
         thing = name if isinstance(value, str) else name.removesuffix("s")
         for word in requested:
             require_choice(thing.replace("_", " "), word, words)
@@ -88,9 +92,3 @@ def _choices(hint: object) -> tuple[str, ...]:
     if get_origin(hint) is Literal:
         return tuple(word for word in get_args(hint) if isinstance(word, str))
     return tuple(dict.fromkeys(word for part in get_args(hint) for word in _choices(part)))
-
-
-def _takes_any_text(hint: object) -> bool:
-    """Whether any text will do, besides the words that are listed."""
-    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    return any(part is str for part in parts if part is not NoneType)

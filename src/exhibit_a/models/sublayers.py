@@ -74,7 +74,13 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Target, Tensor | None]:
         """What every position takes from the positions it looks at, and how it looks."""
         query = self._heads(self.query(hidden_states))
-        key, value = self._keys_and_values(hidden_states, key_value_states, past)
+        if key_value_states is not None and past is not None and past.get_seq_length(self.index):
+            computed: Any = past.layers[self.index]
+            key, value = computed.keys, computed.values
+        else:
+            states = hidden_states if key_value_states is None else key_value_states
+            key, value = self._heads(self.key(states)), self._heads(self.value(states))
+            key, value = (key, value) if past is None else past.update(key, value, self.index)
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, eager_attention_forward
         )
@@ -82,17 +88,6 @@ class MultiHeadAttention(nn.Module):
             self, query, key, value, attention_mask, scaling=self.d_head**-0.5, **kwargs
         )
         return self.output(context.flatten(-2)), weights
-
-    def _keys_and_values(
-        self, hidden_states: Target, foreign: Source | None, past: Cache | None
-    ) -> tuple[Tensor, Tensor]:
-        """Keys and values of all positions so far; those of the encoder are computed once."""
-        if foreign is not None and past is not None and past.get_seq_length(self.index):
-            computed: Any = past.layers[self.index]
-            return computed.keys, computed.values
-        states = hidden_states if foreign is None else foreign
-        key, value = self._heads(self.key(states)), self._heads(self.value(states))
-        return (key, value) if past is None else past.update(key, value, self.index)
 
     def _heads(self, states: Hidden) -> Float[Tensor, "batch head token d_head"]:
         return states.view(*states.shape[:-1], -1, self.d_head).transpose(1, 2)

@@ -87,7 +87,7 @@ class DecoderLayer(nn.Module):
         **kwargs: object,
     ) -> tuple[Target, Tensor | None, Tensor | None]:
         """The states after three sub-layers, and both attentions."""
-        own, crossing = (None, None) if past is None else (_own(past), _crossing(past))
+        own, crossing = (None, None) if past is None else (_own(past), past.cross_attention_cache)
         change, weights = self.self_attention(
             hidden_states, attention_mask=masks[0], past=own, **kwargs
         )
@@ -195,7 +195,3 @@ class Transformer(Translator):
 
 def _own(past: EncoderDecoderCache) -> Cache:
     return past.self_attention_cache
-
-
-def _crossing(past: EncoderDecoderCache) -> Cache:
-    return past.cross_attention_cache

@@ -13,12 +13,13 @@ from torch import Tensor
 from exhibit_a.numerics.precision import exact_device, to_float64
 from exhibit_a.numerics.seeds import generator
 
-RESAMPLES = 2000
+RESAMPLES = 2000  # of the examples
+LEVEL = 0.95  # of an interval
 COIN_TOSSES = 9999
 
 
 def bootstrap_interval(
-    values: Float[Tensor, "*kinds example"], *, seed: int, level: float = 0.95
+    values: Float[Tensor, "*kinds example"], *, seed: int
 ) -> Float[Tensor, "*kinds 2"]:
     """Where the mean over examples lies when they are drawn again; NaN examples are left out."""
     known = ~values.isnan()
@@ -30,7 +31,7 @@ def bootstrap_interval(
     times = times.to(exact_device(values.device))
     sums = to_float64(values.nan_to_num()) @ times.T
     means = sums / (to_float64(known) @ times.T)
-    ends = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.float64)
+    ends = torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2], dtype=torch.float64)
     bounds = means.nanquantile(ends.to(means.device), dim=-1).movedim(0, -1)
     return bounds.to(values.dtype).to(values.device)
 

@@ -94,7 +94,7 @@ class OpenPanel:
 
     @property
     def divisible(self) -> bool:
-        """Whether its halves can be told apart."""
+        """Whether its halves can be distinguished."""
         start, stop = self.stretch.ends
         return stop - start > NARROWEST * stop and stop > torch.finfo(torch.float32).tiny
 

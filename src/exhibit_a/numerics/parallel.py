@@ -67,7 +67,7 @@ def parallel_map(
 
 
 def _quietly(work: Callable[[Part], Done], part: Part) -> Done:
-    """Gradients are recorded per thread, so each has to be told that none are wanted."""
+    """Gradients are recorded per thread, so in each they have to be switched off."""
     with torch.no_grad(), one_thread():
         return work(part)
 

@@ -147,7 +147,15 @@ def integrate(
         heights: F alone, where that is cheaper; it is used to say where F jumps.
         gradient: dF/dα from what ``evaluate`` gives, if that is not the sum of its elements.
     """
-    path = integrate_sums(_summing(evaluate, gradient or _sum), ends, limits)
+
+    def summed(alphas: list[float], weights: Tensor) -> Sums:
+        heights, contributions = evaluate(alphas)
+        sums = torch.tensordot(weights.to(contributions), contributions, 1)
+        if gradient is None:
+            return heights, float64_sum(contributions.flatten(1), 1), list(sums)
+        return heights, gradient(contributions), list(sums)
+
+    path = integrate_sums(summed, ends, limits)
     look = heights or (lambda alphas: evaluate(alphas)[0])
     located = [_located(jump, look) for jump in path.jumps]
     return replace(
@@ -288,19 +296,6 @@ def _located(jump: Jump, heights: Heights) -> tuple[Jump, int]:
             return jump, look + 1
         jump = Jump(places[steepest], places[steepest + 1], float(moves[steepest]))
     return jump, LOOKS
-
-
-def _summing(evaluate: Evaluate, gradient: Gradient) -> Callable[[list[float], Tensor], Sums]:
-    def summed(alphas: list[float], weights: Tensor) -> Sums:
-        heights, contributions = evaluate(alphas)
-        sums = torch.tensordot(weights.to(contributions), contributions, 1)
-        return heights, gradient(contributions), list(sums)
-
-    return summed
-
-
-def _sum(contributions: Tensor) -> Tensor:
-    return float64_sum(contributions.flatten(1), 1)
 
 
 def _joined(panels: Sequence[Panel]) -> list[Jump]:

@@ -99,7 +99,14 @@ def compare(
     """
     ranked = _nested(rankings, plan.sizes, losses)
     if plan.exact:
-        random = _all_orders(len(rankings[0]), plan.sizes, losses)
+        # The losses of all orders, from the losses of all sets.
+        count = len(rankings[0])
+        subsets = [
+            frozenset(things) for size in plan.sizes for things in combinations(range(count), size)
+        ]
+        known = dict(zip(subsets, to_float64(losses(subsets)).tolist(), strict=True))
+        rows = [[known[subset] for subset in chain] for chain in _chains(count, plan.sizes)]
+        random = torch.tensor(rows, dtype=torch.double)
         p_value = to_float64(_reaching(ranked, random)).mean(-1)
     else:
         random = _drawn(ranked, rankings[0], plan, losses, seed, enough)
@@ -133,7 +140,12 @@ def _plan(sizes: tuple[int, ...], count: int, rankings: int, budget: int) -> Pla
     """All orders where they fit; else as many as fit with the rankings' own sets."""
     subsets = [math.comb(count, size) for size in sizes]
     if sum(subsets) <= budget:
-        return Plan(sizes, _orders_of(count, sizes), exact=True)
+        # In how many ways the things can leave, where only the sets at the cuts count.
+        ways, before = 1, 0
+        for size in sizes:
+            ways *= math.comb(count - before, size - before)
+            before = size
+        return Plan(sizes, ways, exact=True)
     orders = 0
     while (
         orders < MOST_ORDERS and sum(min(orders + 1 + rankings, most) for most in subsets) <= budget
@@ -142,28 +154,11 @@ def _plan(sizes: tuple[int, ...], count: int, rankings: int, budget: int) -> Pla
     return Plan(sizes, orders, exact=False)
 
 
-def _orders_of(count: int, sizes: Sequence[int]) -> int:
-    """In how many ways the things can leave, where only the sets at the cuts count."""
-    ways, before = 1, 0
-    for size in sizes:
-        ways *= math.comb(count - before, size - before)
-        before = size
-    return ways
-
-
 def _nested(
     orders: Sequence[Order], sizes: Sequence[int], losses: Losses
 ) -> Float[Tensor, "order cut"]:
     subsets = [frozenset(order[:size]) for order in orders for size in sizes]
     return to_float64(losses(subsets)).reshape(len(orders), len(sizes))
-
-
-def _all_orders(count: int, sizes: Sequence[int], losses: Losses) -> Float[Tensor, "order cut"]:
-    """The losses of all orders, from the losses of all sets."""
-    subsets = [frozenset(things) for size in sizes for things in combinations(range(count), size)]
-    known = dict(zip(subsets, to_float64(losses(subsets)).tolist(), strict=True))
-    rows = [[known[subset] for subset in chain] for chain in _chains(count, sizes)]
-    return torch.tensor(rows, dtype=torch.double)
 
 
 def _chains(

@@ -27,7 +27,10 @@ def generator(*numbers: int) -> torch.Generator:
     """
     for number in numbers:
         require_seed(number)
-    seed = numbers[0] if len(numbers) == 1 else _mixed(numbers)
+    seed = numbers[0]
+    if len(numbers) > 1:  # one seed of several: no two draws share their randomness by chance
+        text = "/".join(map(str, numbers)).encode()
+        seed = int.from_bytes(blake2b(text, digest_size=7).digest())
     return torch.Generator().manual_seed(seed)
 
 
@@ -38,9 +41,3 @@ def require_seed(seed: int) -> None:
     if not LEAST <= seed <= LARGEST:
         shown = str(seed) if abs(seed) < 10**40 else f"a number of {seed.bit_length()} bits"
         raise BadRequestError(f"A seed has 64 bits: {shown} is none; take one up to {LARGEST}.")
-
-
-def _mixed(numbers: tuple[int, ...]) -> int:
-    """One seed from several numbers, so that no two draws share their randomness by chance."""
-    text = "/".join(map(str, numbers)).encode()
-    return int.from_bytes(blake2b(text, digest_size=7).digest())

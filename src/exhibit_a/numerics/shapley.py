@@ -65,7 +65,20 @@ def shapley_values(game: Game, players: int, *, budget: int, seed: int = 0) -> S
         seed: same seed, same numbers.
     """
     if 2**players - 2 <= budget:
-        return _enumerated(game, players)
+        # The definition: every coalition counts by the orders that lead through it.
+        numbers = torch.arange(2**players)
+        coalitions = (numbers[:, None] >> torch.arange(players)) % 2 == 1
+        worth = to_float64(game(coalitions))
+        orders = [factorial(size) * factorial(players - 1 - size) for size in range(players)]
+        share = torch.tensor([count / factorial(players) for count in orders], dtype=torch.float64)
+        sizes = coalitions.sum(1)
+        joining = torch.where(sizes > 0, share[(sizes - 1).clamp_min(0)], 0.0)
+        missing = torch.where(sizes < players, share[sizes.clamp_max(players - 1)], 0.0)
+        weights = torch.where(coalitions, joining[:, None], -missing[:, None])
+        change = float(worth[-1] - worth[0])
+        return ShapleyValues(
+            worth.cpu() @ weights, torch.zeros_like(weights[0]), change, len(worth) - 2, True
+        )
     complete = _complete_sizes(players, budget // 2)
     draws = _drawn(players, budget // 2 - len(complete.coalitions), complete, generator(seed))
     drawn, place = torch.unique(draws, dim=0, return_inverse=True)
@@ -82,23 +95,6 @@ def shapley_values(game: Game, players: int, *, budget: int, seed: int = 0) -> S
     )
     values = _fitted(small, worth[2:] - low, weights, high - low)
     return ShapleyValues(values[0], values[1:].std(0), high - low, 2 * len(small), False)
-
-
-def _enumerated(game: Game, players: int) -> ShapleyValues:
-    """The definition: every coalition counts by the orders that lead through it."""
-    numbers = torch.arange(2**players)
-    coalitions = (numbers[:, None] >> torch.arange(players)) % 2 == 1
-    worth = to_float64(game(coalitions))
-    orders = [factorial(size) * factorial(players - 1 - size) for size in range(players)]
-    share = torch.tensor([count / factorial(players) for count in orders], dtype=torch.float64)
-    sizes = coalitions.sum(1)
-    joining = torch.where(sizes > 0, share[(sizes - 1).clamp_min(0)], 0.0)
-    missing = torch.where(sizes < players, share[sizes.clamp_max(players - 1)], 0.0)
-    weights = torch.where(coalitions, joining[:, None], -missing[:, None])
-    change = float(worth[-1] - worth[0])
-    return ShapleyValues(
-        worth.cpu() @ weights, torch.zeros_like(weights[0]), change, len(worth) - 2, True
-    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,8 +4,25 @@ A description (``describe/``) says once which blocks a result is made of: what i
 called, what they mean and how they are written. The page, the terminal, the notebook, LaTeX and
 matplotlib each show these kinds of blocks, and know nothing about kinds of results.
 
-``Series``, ``Line``, ``Summary``, ``HeatMaps``, ``Passages`` and ``Image`` go into the header of a
-page as they are (``header.py``); the others are packed first.
+Where a block is shown (a still notebook is one without scripts; a figure is what ``plot`` draws):
+
+=========================== ==================================================================
+``Summary``                 page, terminal, still notebook: the story of a text
+``Table``                   page; the others show the first, or those that are not on the page
+``Maps``                    page, figure; of the heads' numbers a table everywhere, LaTeX too
+``Chart``, ``Figure``       page (without what is only for paper), figure
+``Tree``                    page, figure; in the story of a text as lines, too
+``Story``                   page, figure
+``Grid``                    figure
+``Slider``, ``HeatMaps``    page
+``Passages``, ``Sides``     page
+``Section``                 terminal, in the story of a text
+``Texts``                   nowhere alone: it names the tokens of the others
+=========================== ==================================================================
+
+``Series``, ``Line``, ``Summary``, ``HeatMaps``, ``Passages`` and ``Image`` (which a page makes of
+the picture that a vision model read) go into the header of a page as they are (``header.py``); the
+others are packed first.
 """
 
 from collections.abc import Callable

@@ -3,14 +3,14 @@
 A result is shown over the words of its text wherever the tokenizer knows which characters its
 tokens stand for; ``by`` asks for other units, "token" among them. What has no words (no text, ids
 without their text, numbers that cannot be added up) is shown over its tokens, unless words were
-asked for by name: then the reason is an error.
+requested by name: then the reason is an error.
 """
 
 from typing import TypeVar
 
 from exhibit_a.errors import NotComputableError
 from exhibit_a.results.result import Result
-from exhibit_a.trace.units import Asked
+from exhibit_a.trace.units import UnitSpec
 
 USUAL = "word"
 TOKEN = "token"
@@ -18,7 +18,7 @@ TOKEN = "token"
 Kind = TypeVar("Kind", bound=Result)
 
 
-def reading(result: Kind, by: Asked | None = None) -> Kind:
+def reading(result: Kind, by: UnitSpec | None = None) -> Kind:
     """The result over the units that a person reads; without ``by`` over words, if it has any.
 
     >>> raw = xa.companions(xa.capture(subject, "it never drags"), methods=["raw"])["raw"]

@@ -59,7 +59,7 @@ class Head(TypedDict):
     word: NotRequired[str]
     reason: NotRequired[str]
     numbers: dict[str, float | None]
-    answers: NotRequired[dict[str, bool | None]]  # questions about it; null: could not be asked
+    answers: NotRequired[dict[str, bool | None]]  # questions about it; null: unknown
 
 
 class Column(TypedDict):

@@ -16,7 +16,7 @@ from pathlib import Path
 from exhibit_a.report.view import View, view
 from exhibit_a.results.files import write_whole
 from exhibit_a.results.result import Result
-from exhibit_a.trace.units import Asked
+from exhibit_a.trace.units import UnitSpec
 
 STYLE = "html{color-scheme:light dark;background:Canvas}body{margin:0}"
 _PAGE = """<!doctype html>
@@ -40,7 +40,7 @@ _PAGE = """<!doctype html>
 """
 
 
-def write_page(result: Result, path: str | PathLike[str], *, by: Asked | None = None) -> Path:
+def write_page(result: Result, path: str | PathLike[str], *, by: UnitSpec | None = None) -> Path:
     """Write a result as one page that needs nothing but a browser.
 
     >>> page = xa.write_page(xa.effective_attention(trace), tmp_path / "effective.html")
@@ -64,7 +64,7 @@ def write_page(result: Result, path: str | PathLike[str], *, by: Asked | None = 
     return write_whole(path, written)
 
 
-def page(result: Result, by: Asked | None = None) -> str:
+def page(result: Result, by: UnitSpec | None = None) -> str:
     """The page of a result."""
     return page_of(view(result, by))
 

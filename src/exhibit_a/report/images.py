@@ -10,7 +10,7 @@ further than ``FAINTEST``.
 import base64
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from html import escape
 
 import numpy as np
@@ -30,7 +30,7 @@ LARGEST_CELL = 26
 LETTERS = 14  # of a label
 LETTER, LINE = 6.0, 11  # pixels that a letter and a line of labels take
 SHOWN = 2  # maps of a result
-NAMED = 3  # links that are told in words
+NAMED = 3  # links that are described in words
 
 Words = Sequence[str]
 
@@ -86,17 +86,51 @@ def labelled_map(scores: Tensor, limit: float, words: tuple[Words, Words], name:
     '<img alt="raw: a → a 0.9, film → film 0.8, film → a 0.2" src="d'
     """
     strongest = ", ".join(_strongest(scores, words))
-    drawing = base64.b64encode(_drawing(scores, limit, words).encode()).decode()
+    rows, columns = scores.shape
+    cell = min(max(SIDE // max(rows, columns), 1), LARGEST_CELL)
+    names = [[_short(word) for word in side] for side in words]
+    left, top = (8 + LETTER * max(map(len, side), default=0) for side in names)
+    width, height = left + cell * columns + 2, top + cell * rows + 2
+    picture = data_uri(enlarged(shaded(torch.as_tensor(scores), limit), cell))
+    step = -(-LINE // cell)  # where cells are smaller than letters, some words stand for all
+    row_names = [
+        f'<text x="{left - 5:.0f}" y="{top + (row + 0.5) * cell + 3.5:.1f}" '
+        f'text-anchor="end">{escape(names[0][row])}</text>'
+        for row in range(0, rows, step)
+    ]
+    column_names = [
+        f'<text transform="translate({left + (column + 0.5) * cell + 3.5:.1f} {top - 5:.0f}) '
+        f'rotate(-90)">{escape(names[1][column])}</text>'
+        for column in range(0, columns, step)
+    ]
+    drawing = base64.b64encode(
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
+        'font-family="sans-serif" font-size="10.5" fill="#222">'
+        f'<rect width="100%" height="100%" fill="#fff"/>'
+        f'<image href="{picture}" x="{left:.0f}" y="{top:.0f}" '
+        f'width="{cell * columns}" height="{cell * rows}"/>'
+        f'<rect x="{left - 0.5:.1f}" y="{top - 0.5:.1f}" width="{cell * columns + 1}" '
+        f'height="{cell * rows + 1}" fill="none" stroke="#bbb"/>'
+        f"{''.join(row_names)}{''.join(column_names)}</svg>".encode()
+    ).decode()
     alt = escape(f"{name}: {strongest}" if strongest else name)
     return f'<img alt="{alt}" src="data:image/svg+xml;base64,{drawing}">'
 
 
 def labelled_maps(description: Blocks) -> str:
     """The maps of a description with the largest entries in sum; empty where it has none."""
-    maps = [
-        *(each for block in of_kind(description, Maps) for each in _maps_of(block)),
-        *(each for block in of_kind(description, Story) for each in _layers_of(block)),
-    ]
+    maps: list[tuple[str, Tensor, tuple[Words, Words]]] = []
+    for block in of_kind(description, Maps):
+        modes = [mode for mode in block.modes if mode.maps is not None]
+        mode = next((mode for mode in modes if mode.key != "raw"), modes[0])  # not the model's own
+        for site, heads in enumerate(mode.maps or ()):
+            for head, scores in enumerate(heads):
+                name = f"{mode.name.lower()}, {block.map_name(site, head)}"
+                maps.append((name, scores, block.sites[site].names))
+    for story in of_kind(description, Story):
+        names = (story.target_names, story.source_names)
+        for layer, scores in enumerate(story.contribution):
+            maps.append((f"contribution, layer {layer}", scores, names))
     if not maps:
         return ""
     strength = [float(scores.abs().nan_to_num().sum()) for _, scores, _ in maps]
@@ -114,24 +148,6 @@ def labelled_maps(description: Blocks) -> str:
     )
 
 
-def _maps_of(block: Maps) -> Iterator[tuple[str, Tensor, tuple[Words, Words]]]:
-    """Every map of the first mode that is not the model's own: its name, numbers and words."""
-    modes = [mode for mode in block.modes if mode.maps is not None]
-    mode = next((mode for mode in modes if mode.key != "raw"), modes[0])
-    for site, maps in enumerate(mode.maps or ()):
-        for head, scores in enumerate(maps):
-            yield (
-                f"{mode.name.lower()}, {block.map_name(site, head)}",
-                scores,
-                block.sites[site].names,
-            )
-
-
-def _layers_of(block: Story) -> Iterator[tuple[str, Tensor, tuple[Words, Words]]]:
-    for layer, scores in enumerate(block.contribution):
-        yield f"contribution, layer {layer}", scores, (block.target_names, block.source_names)
-
-
 def _strongest(scores: Tensor, words: tuple[Words, Words]) -> list[str]:
     sizes = scores.detach().cpu().abs().nan_to_num().reshape(-1)
     edges = []
@@ -141,36 +157,6 @@ def _strongest(scores: Tensor, words: tuple[Words, Words]) -> list[str]:
         pair = " → ".join(escape_controls(name, lines=False) for name in names)
         edges.append(f"{pair} {float(scores[row, column]):.2g}")
     return edges
-
-
-def _drawing(scores: Tensor, limit: float, words: tuple[Words, Words]) -> str:
-    rows, columns = scores.shape
-    cell = min(max(SIDE // max(rows, columns), 1), LARGEST_CELL)
-    names = [[_short(word) for word in side] for side in words]
-    left, top = (8 + LETTER * max(map(len, side), default=0) for side in names)
-    width, height = left + cell * columns + 2, top + cell * rows + 2
-    picture = data_uri(enlarged(shaded(torch.as_tensor(scores), limit), cell))
-    step = -(-LINE // cell)  # where cells are smaller than letters, some words stand for all
-    beside = [
-        f'<text x="{left - 5:.0f}" y="{top + (row + 0.5) * cell + 3.5:.1f}" '
-        f'text-anchor="end">{escape(names[0][row])}</text>'
-        for row in range(0, rows, step)
-    ]
-    above = [
-        f'<text transform="translate({left + (column + 0.5) * cell + 3.5:.1f} {top - 5:.0f}) '
-        f'rotate(-90)">{escape(names[1][column])}</text>'
-        for column in range(0, columns, step)
-    ]
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" '
-        'font-family="sans-serif" font-size="10.5" fill="#222">'
-        f'<rect width="100%" height="100%" fill="#fff"/>'
-        f'<image href="{picture}" x="{left:.0f}" y="{top:.0f}" '
-        f'width="{cell * columns}" height="{cell * rows}"/>'
-        f'<rect x="{left - 0.5:.1f}" y="{top - 0.5:.1f}" width="{cell * columns + 1}" '
-        f'height="{cell * rows + 1}" fill="none" stroke="#bbb"/>'
-        f"{''.join(beside)}{''.join(above)}</svg>"
-    )
 
 
 def _short(word: str) -> str:

@@ -6,7 +6,6 @@ The rows are those that the command line prints. The table is plain LaTeX with t
 
 from exhibit_a.control_characters import escape_controls
 from exhibit_a.errors import NotComputableError
-from exhibit_a.report.blocks import Cell
 from exhibit_a.report.describe import summary_table
 from exhibit_a.report.table import cell, split_intervals
 from exhibit_a.results.result import Result
@@ -56,7 +55,9 @@ def latex_table(result: Result, *, top: int | None = None) -> str:
         for column in known
         for heading, values in split_intervals(column.name, [row[column.key] for row in rows])
     ]
-    sides = "".join("l" if _has_words(values) else "r" for _, values, _ in columns)
+    sides = "".join(
+        "l" if any(isinstance(value, str) for value in values) else "r" for _, values, _ in columns
+    )
     head = " & ".join(escaped(heading.replace("_", " ")) for heading, _, _ in columns)
     cells = [[escaped(cell(value, form)) for value in values] for _, values, form in columns]
     body = [" & ".join(row) + r" \\" for row in zip(*cells, strict=True)]
@@ -76,7 +77,3 @@ def latex_table(result: Result, *, top: int | None = None) -> str:
 def escaped(text: str) -> str:
     """Text in which no letter means anything to LaTeX."""
     return "".join(MEANING.get(letter, letter) for letter in text).strip()
-
-
-def _has_words(values: list[Cell]) -> bool:
-    return any(isinstance(value, str) for value in values)

@@ -26,7 +26,7 @@ from exhibit_a.report.images import data_uri, enlarged, labelled_map, labelled_m
 from exhibit_a.report.table import cell
 from exhibit_a.report.view import view
 from exhibit_a.results.result import Result
-from exhibit_a.trace.units import Asked
+from exhibit_a.trace.units import UnitSpec
 
 if TYPE_CHECKING:
     import anywidget
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SHOWN = 12  # rows of a table
 
 
-def widget(result: Result, *, by: Asked | None = None) -> "anywidget.AnyWidget":
+def widget(result: Result, *, by: UnitSpec | None = None) -> "anywidget.AnyWidget":
     """The page of a result as a cell of a notebook.
 
     >>> cell = xa.widget(xa.effective_attention(trace))
@@ -53,7 +53,7 @@ def widget(result: Result, *, by: Asked | None = None) -> "anywidget.AnyWidget":
     return _widget_class()(header=page.header_json(), blocks=page.blocks)
 
 
-def static_html(result: Result, *, by: Asked | None = None) -> str:
+def static_html(result: Result, *, by: UnitSpec | None = None) -> str:
     """A result without scripts, its maps labelled with the words of the text.
 
     Of a trial: verdict, answer, heads, and the maps of the head that carries most.

@@ -3,7 +3,7 @@
 Every map is stored in whole steps of its own scale, of 16 bits or 8, and every head is one block:
 deflated, in base64, and unpacked by the viewer only when it is looked at. Where even that would be
 too much, only the largest entries of every row are kept, and of the rest of the row its mean; what
-share of the weight that leaves out is written beside the map. ``viewer/src/payload.ts`` reads what
+share of the weight that leaves out is written next to the map. ``viewer/src/payload.ts`` reads what
 is written here.
 """
 
@@ -134,7 +134,11 @@ def _sparse(
     weights = {mode: [0.0, 0.0] for mode in modes}  # kept, of
     for site in range(len(next(iter(modes.values())))):
         maps = {mode: of_sites[site].detach().cpu().float() for mode, of_sites in modes.items()}
-        first, last = _range(next(iter(maps.values())))
+        # The first and the last column in which any head's row has a weight.
+        used = (next(iter(maps.values())) != 0).any(0)
+        used[~used.any(-1)] = True
+        first = used.int().argmax(-1)
+        last = used.shape[-1] - 1 - used.flip(-1).int().argmax(-1)
         range_of = torch.stack([first, last], -1).numpy().astype("<u2").tobytes()
         visible.append(blocks.add(f"{name}/{site}/visible", range_of))
         rows = _Rows(count, (last - first + 1 - count).clamp_min(1), len(maps[together[0][0]]))
@@ -207,12 +211,3 @@ def _strongest(
     for scores in maps[1:]:
         size = torch.maximum(size, scores.abs())
     return size.topk(count, dim=-1).indices.sort(-1).values
-
-
-def _range(maps: Float[Tensor, "head row column"]) -> tuple[Tensor, Tensor]:
-    """The first and the last column in which any head's row has a weight."""
-    used = (maps != 0).any(0)
-    used[~used.any(-1)] = True
-    first = used.int().argmax(-1)
-    last = used.shape[-1] - 1 - used.flip(-1).int().argmax(-1)
-    return first, last

@@ -1,7 +1,8 @@
 """Turns the blocks of a result into the panels of a page, and packs their numbers.
 
-Maps, stories, trees and sliders become packed numbers with an entry in the header; all other blocks
-go into the header as they are. What is only for paper (``on_page=False``) is left out.
+Maps, stories, trees and sliders become packed numbers with an entry in the header; the other blocks
+of a page go into the header as they are. Left out are grids, sections (the table in ``blocks.py``)
+and what is only for paper (``on_page=False``).
 """
 
 from itertools import pairwise
@@ -94,32 +95,27 @@ def attention_maps(block: described.Maps, packed: PackedBlocks) -> header.Maps:
         "note": _storage_note(stored),
     }
     if block.heads is not None:
-        _add_numbers(shown, block.heads)
+        rows = block.heads.rows if isinstance(block.heads.rows, list) else []
+        by_head = dict(zip(block.heads.heads, rows, strict=True))
+        for column in block.heads.columns:
+            values = [row[column.key] for row in rows]
+            entry: header.Column = {"key": column.key, "name": column.name, "help": column.help}
+            if column.key in ("layer", "head") or any(isinstance(value, str) for value in values):
+                continue
+            is_question = any(isinstance(value, bool) for value in values)
+            shown["questions" if is_question else "columns"].append(entry)
+            for head in shown["heads"]:
+                value = by_head.get((head["site"], head["head"]), {}).get(column.key)
+                if is_question:
+                    answer = value if isinstance(value, bool) else None
+                    head.setdefault("answers", {})[column.key] = answer
+                else:
+                    head["numbers"][column.key] = value if isinstance(value, int | float) else None
     for head in shown["heads"]:
         place = (head["site"], head["head"])
         if block.verdicts is not None:
             head["word"], head["reason"] = block.verdicts[place]
     return shown
-
-
-def _add_numbers(maps: header.Maps, table: described.Table) -> None:
-    """Give every head its row of the table: numbers, and answers to yes-or-no questions."""
-    rows = table.rows if isinstance(table.rows, list) else []
-    by_head = dict(zip(table.heads, rows, strict=True))
-    for column in table.columns:
-        values = [row[column.key] for row in rows]
-        entry: header.Column = {"key": column.key, "name": column.name, "help": column.help}
-        if column.key in ("layer", "head") or any(isinstance(value, str) for value in values):
-            continue
-        is_question = any(isinstance(value, bool) for value in values)
-        maps["questions" if is_question else "columns"].append(entry)
-        for head in maps["heads"]:
-            value = by_head.get((head["site"], head["head"]), {}).get(column.key)
-            if is_question:
-                answer = value if isinstance(value, bool) else None
-                head.setdefault("answers", {})[column.key] = answer
-            else:
-                head["numbers"][column.key] = value if isinstance(value, int | float) else None
 
 
 def _mode(mode: Mode, limit: float) -> header.Mode:
@@ -323,26 +319,20 @@ def _sequences(description: Blocks, result: Result) -> dict[str, header.Sequence
         marks = list(special) if tokens == result.tokens else []
         sequences[name] = {"tokens": list(tokens), "special": marks}
         if name in layouts and len(layouts[name]) == len(tokens):
-            sequences[name] = _written(sequences[name], layouts[name])
+            # Tokens that stand in no text, such as those that a tokenizer adds, are words of their
+            # own; what is over words or sentences already stands for itself.
+            layout = layouts[name]
+            same = Units(layout, tuple(range(len(layout))))
+            units = units_of(layout, "word") if layout.unit == TOKEN else same
+            spans = units.layout.spans
+            gaps = [" ", *(_between(units.layout, *spans) for spans in pairwise(spans))]
+            sequences[name] = {
+                **sequences[name],
+                "words": list(units.layout.names),
+                "of": list(units.of),
+                "gaps": gaps[: len(spans)],
+            }
     return sequences
-
-
-def _written(sequence: header.Sequence, layout: Layout) -> header.Sequence:
-    """A sequence with its words, as they were written, and what stood between them.
-
-    Tokens that stand in no text, such as those that a tokenizer adds, are words of their own; what
-    is over words or sentences already stands for itself.
-    """
-    same = Units(layout, tuple(range(len(layout))))
-    units = units_of(layout, "word") if layout.unit == TOKEN else same
-    spans = units.layout.spans
-    gaps = [" ", *(_between(units.layout, *spans) for spans in pairwise(spans))]
-    return {
-        **sequence,
-        "words": list(units.layout.names),
-        "of": list(units.of),
-        "gaps": gaps[: len(spans)],
-    }
 
 
 def _between(layout: Layout, first: Span | None, second: Span | None) -> str:

@@ -23,39 +23,35 @@ from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import HeadVerdict
 
 NAMED = 8  # heads that are listed by name
-MARKS = {"show": "✓", "caution": "!", "do not show": "✗"}  # of advice, beside its colour
+MARKS = {"show": "✓", "caution": "!", "do not show": "✗"}  # of advice, next to its colour
 
 
 def reliance_sentences(reliance: Reliance, answer: dict[str, float]) -> list[str]:
-    """The answer, and what it becomes with every head even and with all rows permuted."""
+    """The answer, and what it becomes with every head uniform and with all rows permuted."""
     name, now = answer_name(reliance), format_margin(reliance, reliance.margin)
     after = format_margin(reliance, reliance.permuted_margin)
+    uniform = format_margin(reliance, reliance.even_margin)
     if not has_probability(reliance):
-        even = format_margin(reliance, reliance.even_margin)
         return [
             f"The model answers {now}.",
-            f"If no head could choose where to look, it would answer {even}.",
+            f"If no head could choose where to look, it would answer {uniform}.",
             f"With shuffled attention: {after} on average.",
         ]
     again = short_answer_name(reliance)
     top = max(answer, key=lambda label: answer[label], default="")
+    others = [label for label in answer if label != name]
+    if name in answer and len(others) == 1 and reliance.margin > 0 > reliance.even_margin:
+        without_choice = f"it would say {others[0]} ({name}: {uniform})"
+    else:
+        kept = "still have" if reliance.margin > 0 and reliance.even_margin > 0 else "have"
+        without_choice = f"{again} would {kept} {uniform}"
     return [
         f"The model says {name} with probability {now}."
         if name == top
         else f"The model gives {name} the probability {now}.",
-        f"If no head could choose where to look, {_without_choice(reliance, answer)}.",
+        f"If no head could choose where to look, {without_choice}.",
         f"With shuffled attention, {again} would have {after}.",
     ]
-
-
-def _without_choice(reliance: Reliance, answer: dict[str, float]) -> str:
-    """What the model says with every head even; another answer is named where there is only one."""
-    name, even = answer_name(reliance), format_margin(reliance, reliance.even_margin)
-    others = [label for label in answer if label != name]
-    if name in answer and len(others) == 1 and reliance.margin > 0 > reliance.even_margin:
-        return f"it would say {others[0]} ({name}: {even})"
-    kept = "still have" if reliance.margin > 0 and reliance.even_margin > 0 else "have"
-    return f"{short_answer_name(reliance)} would {kept} {even}"
 
 
 def carrying_heads(trial: Trial) -> list[tuple[int, int]]:
@@ -134,8 +130,8 @@ def foretells(trial: Trial, site: Site) -> bool:
 
     So it is where the answer is made of the words that come next, and is no class or number.
     """
-    told = " at position " in trial.target or trial.target.endswith(SEVERAL)
-    return told and site.stack in {one.stack for one in trial.sites if one.causal}
+    is_token = " at position " in trial.target or trial.target.endswith(SEVERAL)
+    return is_token and site.stack in {one.stack for one in trial.sites if one.causal}
 
 
 def of_margin(trial: Trial, share: float | None) -> float | None:

@@ -192,5 +192,5 @@ class Fitting:
 
 
 def _width(table: Table, console: Console, options: ConsoleOptions) -> int:
-    """What the table asks for, however wide the screen is."""
+    """what the table needs, however wide the screen is."""
     return console.measure(table, options=options.update(max_width=10_000)).maximum

@@ -24,7 +24,7 @@ from exhibit_a.report.display_units import reading
 from exhibit_a.report.palette import AGAINST, AGAINST_SHADES, FOR_SHADES, OF_ADVICE, OF_WORD
 from exhibit_a.report.table import Fitting, cell
 from exhibit_a.results.result import Result
-from exhibit_a.trace.units import Asked
+from exhibit_a.trace.units import UnitSpec
 from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import UNDETERMINED, WORDS
 
@@ -39,7 +39,7 @@ GLYPHS = dict(zip(WORDS, "■≠×·?", strict=True))
 SHADES = ((2 / 3, "⁺⁺", "⁻⁻", "bold white"), (1 / 3, "⁺", "⁻", "black"), (1 / 8, "", "", "black"))
 
 
-def show(result: Result, *, console: Console | None = None, by: Asked | None = None) -> None:
+def show(result: Result, *, console: Console | None = None, by: UnitSpec | None = None) -> None:
     """Print a summary of a result: one screen for a trial, a paragraph for anything else.
 
     >>> xa.show(xa.effective_attention(trace))
@@ -213,7 +213,10 @@ def _brief(table: blocks.Table) -> RenderableType:
         (column.name, [_styled(row[column.key], column.form) for row in table.first()])
         for column in brief
     ]
-    signs = [(name, _signs(cells)) for name, cells in columns]  # words of verdicts as their signs
+    signs = list(columns)
+    for place, (name, cells) in enumerate(columns):
+        if all(text.plain[2:] in OF_WORD for text in cells):  # words of verdicts as their signs
+            signs[place] = (name, [text[:1] for text in cells])
     fewer = (signs[:count] for count in range(len(signs), 1, -1))
     return Fitting([partial(_drawn, shown) for shown in (columns, *fewer)])
 
@@ -226,11 +229,6 @@ def _styled(value: blocks.Cell, form: str) -> Text:
     if len(text) > LONGEST_NAME:  # in two lines, so that no number next to it is cut
         text = text.replace(", head", ",\nhead")
     return words(text, style=OF_ADVICE.get(text.partition(" ")[2], ""))
-
-
-def _signs(cells: list[Text]) -> list[Text]:
-    is_verdict = all(text.plain[2:] in OF_WORD for text in cells)
-    return [text[:1] for text in cells] if is_verdict else cells
 
 
 def _drawn(columns: list[tuple[str, list[Text]]]) -> Table:

@@ -20,7 +20,7 @@ from exhibit_a.report.pack import PackedBlocks
 from exhibit_a.report.panels import panels
 from exhibit_a.results.plain import plain
 from exhibit_a.results.result import Result
-from exhibit_a.trace.units import Asked
+from exhibit_a.trace.units import UnitSpec
 
 SCHEMA = 1
 BUDGET = 4_700_000  # characters of all blocks; with the rest, a page of 5 MB
@@ -42,15 +42,18 @@ class View:
         )
 
 
-def view(result: Result, by: Asked | None = None) -> View:
-    """Everything a page shows about a result, over words or over the units asked for."""
+def view(result: Result, by: UnitSpec | None = None) -> View:
+    """Everything a page shows about a result, over words or over the units requested."""
     shown, packed = reading(result, by), PackedBlocks()
     description = describe(shown)
     sides = next(iter(of_kind(description, Sides)), None)
     if sides is not None:
-        return _beside(sides, shown, description, by)
+        return _two_results(sides, shown, description, by)
     header = _header(result, shown, description, packed)
-    if by is None and _differ(shown, result):
+    # Whether some unit is more than one token; other names alone are no other view.
+    sizes = ([len(layout) for layout in each.layouts.values()] for each in (shown, result))
+    differ = shown is not result and len(set(map(tuple, sizes))) > 1
+    if by is None and differ:
         apart = PackedBlocks(prefix=f"{TOKEN} ")
         by_token = panels(describe(result), result, apart)
         if packed.length + apart.length <= BUDGET:
@@ -65,13 +68,31 @@ def _view(header: Header, packed: PackedBlocks) -> View:
 
 def _header(result: Result, shown: Result, description: Blocks, packed: PackedBlocks) -> Header:
     """The header of a result, with panels over the units that are shown."""
+    origin = result.provenance
+    if any(summary.word for summary in of_kind(description, Summary)):
+        what = "text" if result.scene is None else "picture"
+        title = f"One {what}, every method: {origin.model}"
+    elif of_kind(description, Sides):
+        title = f"Two results side by side: {origin.model}"
+    else:
+        title = f"{origin.method.replace('_', ' ').capitalize()} of {origin.model}"
+    rows = [("model", origin.model), ("method", origin.method)]
+    if origin.revision:
+        rows.append(("revision", origin.revision))
+    if origin.seed is not None:
+        rows.append(("seed", str(origin.seed)))
+    given = {name: value for name, value in origin.parameters.items() if value is not None}
     header = {
         "schema": SCHEMA,
         "kind": type(result).__name__,
-        "title": _title(result, description),
+        "title": title,
         "unit": unit_of(shown),
         **panels(description, shown, packed),
-        "about": _about(result),
+        "about": [
+            *rows,
+            *((name, _words(value)) for name, value in given.items()),
+            *origin.versions.items(),
+        ],
         "checks": [(name, _words(value)) for name, value in shown.checks.items()],
         "glossary": plain_sentences(),
         "blocks": packed.places,
@@ -79,13 +100,7 @@ def _header(result: Result, shown: Result, description: Blocks, packed: PackedBl
     return cast("Header", header)  # the panels always have what a header must
 
 
-def _differ(shown: Result, result: Result) -> bool:
-    """Whether some unit is more than one token; other names alone are no other view."""
-    sizes = ([len(layout) for layout in each.layouts.values()] for each in (shown, result))
-    return shown is not result and len(set(map(tuple, sizes))) > 1
-
-
-def _beside(sides: Sides, result: Result, description: Blocks, by: Asked | None) -> View:
+def _two_results(sides: Sides, result: Result, description: Blocks, by: UnitSpec | None) -> View:
     """Both results in one view: each has half the bytes, and blocks with a prefix of its own."""
     packed = PackedBlocks()
     parts = list[Header]()
@@ -109,31 +124,6 @@ def _beside(sides: Sides, result: Result, description: Blocks, by: Asked | None)
         "second": parts[1],
     }
     return _view(header, packed)
-
-
-def _title(result: Result, description: Blocks) -> str:
-    origin = result.provenance
-    if any(summary.word for summary in of_kind(description, Summary)):
-        what = "text" if result.scene is None else "picture"
-        return f"One {what}, every method: {origin.model}"
-    if of_kind(description, Sides):
-        return f"Two results side by side: {origin.model}"
-    return f"{origin.method.replace('_', ' ').capitalize()} of {origin.model}"
-
-
-def _about(result: Result) -> list[tuple[str, str]]:
-    origin = result.provenance
-    rows = [("model", origin.model), ("method", origin.method)]
-    if origin.revision:
-        rows.append(("revision", origin.revision))
-    if origin.seed is not None:
-        rows.append(("seed", str(origin.seed)))
-    given = {name: value for name, value in origin.parameters.items() if value is not None}
-    return [
-        *rows,
-        *((name, _words(value)) for name, value in given.items()),
-        *origin.versions.items(),
-    ]
 
 
 def _words(value: object) -> str:

@@ -26,7 +26,7 @@ from torch import Tensor
 from exhibit_a.errors import NotComputableError
 from exhibit_a.numerics.precision import to_float64
 from exhibit_a.results.tables import Leaf, leaves
-from exhibit_a.trace.units import Asked, Units, units_of
+from exhibit_a.trace.units import Units, UnitSpec, units_of
 
 if TYPE_CHECKING:
     from exhibit_a.results.result import Result
@@ -37,7 +37,7 @@ LOOKED_AT = ("key", "source")  # axes over which a map is added up
 REDUCTIONS = {"largest": "amax", "smallest": "amin", "all": "amin"}
 
 
-def over_units(result: "Result", by: Asked) -> Any:
+def over_units(result: "Result", by: UnitSpec) -> Any:
     """The same result over units of its text."""
     kind = type(result).__name__
     tensors = [leaf for leaf in leaves(result) if set(leaf.dims) & set(result.token_axes)]
@@ -56,7 +56,7 @@ def over_units(result: "Result", by: Asked) -> Any:
 class _Uniting:
     """A result on its way from tokens to units."""
 
-    def __init__(self, result: "Result", by: Asked, tensors: list[Leaf]) -> None:
+    def __init__(self, result: "Result", by: UnitSpec, tensors: list[Leaf]) -> None:
         self.tokens, self.by, self.tensors = result, by, tensors
         read, *others = result.layouts.values()
         self.units = {read.names: units_of(read, by)}
@@ -74,7 +74,7 @@ class _Uniting:
             layouts={
                 stack: self.units[layout.names].layout for stack, layout in before.layouts.items()
             },
-            checks=before.checks | {"units": said(self.by, self.units.values())},
+            checks=before.checks | {"units": units_in_words(self.by, self.units.values())},
             **changed,
         )
 
@@ -146,13 +146,13 @@ def _rebuilt(value: object, tensors: Iterator[Tensor]) -> object:
     return value
 
 
-def said(by: Asked, taken: Iterable[Units]) -> str:
+def units_in_words(by: UnitSpec, taken: Iterable[Units]) -> str:
     """Which units were taken, and what is uncertain about them.
 
-    >>> said("word", [units_of(trace.layouts["encoder"])])
+    >>> units_in_words("word", [units_of(trace.layouts["encoder"])])
     'words'
     >>> ids = xa.capture(subject, {"input_ids": trace.inputs["input_ids"]})
-    >>> said("word", [units_of(ids.layouts["encoder"])])
+    >>> units_in_words("word", [units_of(ids.layouts["encoder"])])
     'words from decoded pieces: token ids were given, and not their text'
     """
     units = f"{by}s" if isinstance(by, str) else "spans of the text"

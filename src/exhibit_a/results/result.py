@@ -1,10 +1,11 @@
 """Results: numbers, the names of their axes, their origin, and the checks on them.
 
-Every method returns a frozen dataclass that extends `Result`. Its tensor fields say their axes in
-their annotations, and the tables are read off those (``tables.py``):
+Every method returns a frozen dataclass that extends `Result` or, with maps of sites, `SiteResult`.
+Its tensor fields say their axes in their annotations, and the tables are read off those
+(``tables.py``):
 
     @dataclass(frozen=True, kw_only=True, eq=False)
-    class EffectiveAttention(Result):
+    class Effective(Result):
         effective: tuple[Float[Tensor, "head query key"], ...]   # site, head, query, key
         hidden: tuple[Float[Tensor, "token d_model"], ...] = field(metadata={"over": "layer"})
         rate: dict[str, Float[Tensor, " layer"]]                 # name, layer
@@ -28,7 +29,7 @@ from exhibit_a.subject.anatomy import Site, key_stack
 from exhibit_a.subject.images import Scene
 from exhibit_a.subject.provenance import Provenance
 from exhibit_a.trace.layout import Layout
-from exhibit_a.trace.units import Asked
+from exhibit_a.trace.units import UnitSpec
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -54,7 +55,7 @@ class Result:
     """
 
     kinds: ClassVar[dict[str, type["Result"]]] = {}
-    unit_rules: ClassVar[dict[str, Rule]] = {}  # what becomes of a field over words
+    unit_rules: ClassVar[dict[str, Rule]] = {}  # of each field over words; none: tokens are shown
     columns: ClassVar[dict[str, str]] = {}  # of ``to_pandas`` where it is no long table, and why
     token_axes: ClassVar[tuple[str, ...]] = TOKEN_AXES
     tokens: tuple[str, ...] | None = None
@@ -69,7 +70,7 @@ class Result:
         if "__repr__" not in vars(cls):  # else @dataclass makes one, with all the numbers in it
             cls.__repr__ = cls.__repr__  # type: ignore[method-assign]
 
-    def by(self: Kind, units: Asked = "word") -> Kind:
+    def by(self: Kind, units: UnitSpec = "word") -> Kind:
         """The same result over units of the original text, with the same sums.
 
         Attributions are added up; attention is averaged over the tokens that look and added up
@@ -96,7 +97,7 @@ class Result:
 
         return save(self, path)
 
-    def html(self, path: str | PathLike[str], *, by: Asked | None = None) -> Path:
+    def html(self, path: str | PathLike[str], *, by: UnitSpec | None = None) -> Path:
         """Write the result as one HTML file that works without a network.
 
         It is over the words of the text where there are any; ``by`` asks for other units, or for
@@ -116,7 +117,7 @@ class Result:
         figure: matplotlib.figure.Figure = provider("figure")(self, **options)
         return figure
 
-    def show(self, *, by: Asked | None = None) -> None:
+    def show(self, *, by: UnitSpec | None = None) -> None:
         """Print a summary over words, or over other units of the text, or tokens ("token")."""
         provider("screen")(self, by=by)
 

@@ -83,8 +83,14 @@ def read(path: str | PathLike[str]) -> Result:
     try:
         data, text = unsealed(Path(path))
         header = json.loads(text)
+        if header["schema"] > SCHEMA:
+            raise BadRequestError("it was written by a newer version. Upgrade exhibit-a.")
         if header["schema"] != SCHEMA:
-            raise BadRequestError(_other_version(header))
+            versions = header["result"]["fields"]["provenance"]["fields"]["versions"]
+            raise BadRequestError(
+                f"it was written by exhibit-a {dict(versions['dict'])['exhibit_a']}, and this "
+                "version does not read it. Compute the result again."
+            )
         result = _decoded(header["result"], safetensors.torch.load(data), {})
         if not isinstance(result, Result):
             raise BadRequestError("there is no result in it.")
@@ -266,18 +272,6 @@ def _result_class(name: str) -> type[Result]:
     raise BadRequestError(
         f"it holds a {name}, which exhibit-a {version('exhibit-a')} does not know. It was made "
         f"by a newer version or another package: upgrade, or import that package first."
-    )
-
-
-def _other_version(header: dict[str, Any]) -> str:
-    """Which version wrote a file of another schema, and what to do."""
-    if header["schema"] > SCHEMA:
-        return "it was written by a newer version. Upgrade exhibit-a."
-    provenance = header["result"]["fields"]["provenance"]["fields"]
-    writer = dict(provenance["versions"]["dict"])["exhibit_a"]
-    return (
-        f"it was written by exhibit-a {writer}, and this version does not read it. Compute the "
-        "result again."
     )
 
 

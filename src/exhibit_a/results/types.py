@@ -50,24 +50,17 @@ def fits(value: object, hint: object) -> bool:
         case origin if origin is Literal:
             return value in parts
         case origin if origin is tuple:
-            return isinstance(value, tuple) and _all_fit(value, parts)
+            if not isinstance(value, tuple):
+                return False
+            if len(parts) == 2 and parts[1] is Ellipsis:  # one part for all entries
+                return all(fits(entry, parts[0]) for entry in value)
+            return len(value) == len(parts) and all(map(fits, value, parts))
         case origin if isinstance(origin, type) and issubclass(origin, Mapping):
             return isinstance(value, origin) and all(
                 fits(key, parts[0]) and fits(entry, parts[1]) for key, entry in value.items()
             )
         case origin if isinstance(origin, type) and issubclass(origin, Sequence):
             return isinstance(value, origin) and all(fits(entry, parts[0]) for entry in value)
-    return _is_a(value, hint)
-
-
-def _all_fit(entries: tuple[object, ...], parts: tuple[object, ...]) -> bool:
-    """Whether the entries of a tuple fit: ``tuple[X, ...]`` has one part for all of them."""
-    if len(parts) == 2 and parts[1] is Ellipsis:
-        return all(fits(entry, parts[0]) for entry in entries)
-    return len(entries) == len(parts) and all(map(fits, entries, parts))
-
-
-def _is_a(value: object, hint: object) -> bool:
     if hint is Any or not isinstance(hint, type):
         return hint is not None or value is None
     if hint is float:  # a whole number is one too

@@ -5,7 +5,7 @@
 2. A request must have arrived whole within a time limit, however slowly its bytes come.
 3. A header that goes on in a second line is refused: proxies do not agree about where it ends.
 4. A body that is damaged after its head was good ends the connection.
-5. When the server is stopped, clients that wait for the model are told so.
+5. When the server is stopped, clients that wait for the model are informed.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ class StrictProtocol(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """The server of an application, which ends when it is told to."""
+    """The server of an application, which can be stopped from outside."""
 
     def __init__(self, app: Starlette, **options: Any) -> None:
         self.jobs = app.state.jobs

@@ -48,7 +48,18 @@ class Guard:
 
     def __init__(self, app: ASGIApp, hosts: frozenset[str]) -> None:
         self.app, self.hosts = app, hosts
-        self.headers = _headers()
+        headers = {
+            "content-security-policy": policy(script(), STYLE, connect="'self'")
+            + "; frame-ancestors 'none'",
+            "x-content-type-options": "nosniff",
+            "x-frame-options": "DENY",
+            "referrer-policy": "no-referrer",
+            "cross-origin-opener-policy": "same-origin",
+            "cross-origin-resource-policy": "same-origin",
+            "permissions-policy": "camera=(), geolocation=(), microphone=()",
+            "cache-control": "no-store",
+        }
+        self.headers = [(name.encode(), value.encode()) for name, value in headers.items()]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -91,18 +102,3 @@ def _split_target(scope: Scope) -> tuple[str | None, Scope]:
     host, _, path = rest.partition(b"/")
     inside = {**scope, "raw_path": b"/" + path, "path": "/" + unquote(path.decode("ascii"))}
     return (host if scheme.lower() == b"http" else b"").decode("ascii").lower(), inside
-
-
-def _headers() -> list[tuple[bytes, bytes]]:
-    headers = {
-        "content-security-policy": policy(script(), STYLE, connect="'self'")
-        + "; frame-ancestors 'none'",
-        "x-content-type-options": "nosniff",
-        "x-frame-options": "DENY",
-        "referrer-policy": "no-referrer",
-        "cross-origin-opener-policy": "same-origin",
-        "cross-origin-resource-policy": "same-origin",
-        "permissions-policy": "camera=(), geolocation=(), microphone=()",
-        "cache-control": "no-store",
-    }
-    return [(name.encode(), value.encode()) for name, value in headers.items()]

@@ -4,8 +4,8 @@ One computation at a time, first come, first served, a bounded number waiting. E
 stream of messages: how many are ahead, which stage is running, how it ended. A client that
 disconnects gives up its place; a running computation stops when its next stage would begin. The
 last few results are kept in memory, under names that cannot be guessed. When the server is stopped,
-every client is told, and a computation under way is given up: the command's end does not wait for
-the worker (``interrupts.leave``).
+every client is informed, and a computation under way is given up: the command's end does not
+wait for the worker (``interrupts.leave``).
 """
 
 import asyncio

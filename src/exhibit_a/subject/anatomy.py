@@ -128,16 +128,15 @@ def output_weight(model: PreTrainedModel, site: Site) -> Tensor | None:
         return None
     projection = model.get_submodule(site.projection)
     assert isinstance(projection.weight, Tensor)
-    weight = as_numbers(projection.weight)
+    weight = at_least_float32(
+        projection.weight
+        if type(projection.weight) in (Tensor, Parameter)
+        else projection.weight.dequantize()
+    )
     weight = weight if isinstance(projection, Conv1D) else weight.T
     if len(weight) == site.d_head:  # heads that are added up meet the same rows
         return weight.detach().expand(site.heads, -1, -1)
     return weight.detach().reshape(site.heads, site.d_head, -1)
-
-
-def as_numbers(weight: Tensor) -> Tensor:
-    """A weight as numbers of float32 at least, also where its class keeps it in fewer bits."""
-    return at_least_float32(weight if type(weight) in (Tensor, Parameter) else weight.dequantize())
 
 
 def first_hidden(args: Args, kwargs: Kwargs) -> Tensor | None:

@@ -46,7 +46,34 @@ def encode(
 ) -> Inputs:
     """Inputs for one text, pair, image, or what the caller has encoded already."""
     if isinstance(text, Mapping):
-        return _encoded_already(model, text, pair, limit)
+        # The caller has encoded them; they must fit the model.
+        if pair is not None:
+            raise BadRequestError(
+                "A pair was given with encoded inputs; encode both texts together."
+            )
+        for name, tensor in text.items():
+            wrong = name.endswith("_ids") and getattr(tensor, "dtype", None) not in WHOLE_NUMBERS
+            if isinstance(tensor, Tensor) and (wrong or tensor.is_meta):
+                raise BadRequestError(
+                    f"{name} was given as {tensor.dtype} on {tensor.device}; ids are torch.long, "
+                    "and nothing can be on meta, which holds no numbers."
+                )
+        pictures = (PIXELS, GRID) if "input_ids" in text else ()
+        rows = {name: tensor for name, tensor in text.items() if name not in pictures}
+        sizes = {tensor.shape[0] for tensor in rows.values() if isinstance(tensor, Tensor)}
+        if sizes != {1}:
+            raise BadRequestError(
+                f"Encoded inputs must be a batch of 1, found batches of {sorted(sizes)}."
+            )
+        require_one_picture(dict(text))
+        if isinstance(ids := text.get("input_ids"), Tensor):
+            _require_ids(model, ids, limit)
+            mask = text.get("attention_mask")
+            if isinstance(mask, Tensor) and mask.ndim == 2 and mask.shape != ids.shape:
+                raise BadRequestError(
+                    f"attention_mask {tuple(mask.shape)} does not fit input_ids {tuple(ids.shape)}."
+                )
+        return {k: _placed(v, model) if isinstance(v, Tensor) else v for k, v in text.items()}
     if tokenizer is None:
         if model.main_input_name == "pixel_values":
             extra("PIL")  # without it no processor of images can be read
@@ -58,7 +85,17 @@ def encode(
             raise BadRequestError(
                 "A pair was given, but this model looks at one image; leave it out."
             )
-        return _pixels(model, tokenizer, text)
+        image = text
+        if isinstance(image, str | Path):
+            image = read_picture(image)
+        try:
+            pixels = tokenizer(images=image, return_tensors="pt")["pixel_values"]
+        except (ValueError, TypeError, AttributeError) as problem:
+            raise BadRequestError(
+                f"This model looks at images: {type(image).__name__} was given, and cannot be used "
+                f"({first_line(problem)})."
+            ) from problem
+        return {"pixel_values": pixels.to(model.device, computing_dtype(model))}
     require_text(text)
     if pair is not None:
         require_text(pair)
@@ -215,37 +252,6 @@ def _stated(model: PreTrainedModel, name: str) -> Any:
     )
 
 
-def _encoded_already(
-    model: PreTrainedModel, inputs: Mapping[str, object], pair: str | None, limit: int | None
-) -> Inputs:
-    """Inputs that the caller has encoded, where they fit the model."""
-    if pair is not None:
-        raise BadRequestError("A pair was given with encoded inputs; encode both texts together.")
-    for name, tensor in inputs.items():
-        wrong = name.endswith("_ids") and getattr(tensor, "dtype", None) not in WHOLE_NUMBERS
-        if isinstance(tensor, Tensor) and (wrong or tensor.is_meta):
-            raise BadRequestError(
-                f"{name} was given as {tensor.dtype} on {tensor.device}; ids are torch.long, and "
-                "nothing can be on meta, which holds no numbers."
-            )
-    pictures = (PIXELS, GRID) if "input_ids" in inputs else ()
-    rows = {name: tensor for name, tensor in inputs.items() if name not in pictures}
-    sizes = {tensor.shape[0] for tensor in rows.values() if isinstance(tensor, Tensor)}
-    if sizes != {1}:
-        raise BadRequestError(
-            f"Encoded inputs must be a batch of 1, found batches of {sorted(sizes)}."
-        )
-    require_one_picture(dict(inputs))
-    if isinstance(ids := inputs.get("input_ids"), Tensor):
-        _require_ids(model, ids, limit)
-        mask = inputs.get("attention_mask")
-        if isinstance(mask, Tensor) and mask.ndim == 2 and mask.shape != ids.shape:
-            raise BadRequestError(
-                f"attention_mask {tuple(mask.shape)} does not fit input_ids {tuple(ids.shape)}."
-            )
-    return {k: _placed(v, model) if isinstance(v, Tensor) else v for k, v in inputs.items()}
-
-
 def _placed(tensor: Tensor, model: PreTrainedModel) -> Tensor:
     """A tensor where the model is; one from inference mode as a copy, which gradients may meet."""
     return (tensor.clone() if tensor.is_inference() else tensor).to(model.device)
@@ -266,20 +272,6 @@ def _require_ids(model: PreTrainedModel, ids: Tensor, limit: int | None) -> None
             f"Token ids from {int(ids.min())} to {int(ids.max())} were given; the model knows 0 to "
             f"{len(words.weight) - 1}."
         )
-
-
-def _pixels(model: PreTrainedModel, processor: Tokenizer, image: object) -> Inputs:
-    """Pixels for an image, an array, or the path of an image file."""
-    if isinstance(image, str | Path):
-        image = read_picture(image)
-    try:
-        pixels = processor(images=image, return_tensors="pt")["pixel_values"]
-    except (ValueError, TypeError, AttributeError) as problem:
-        raise BadRequestError(
-            f"This model looks at images: {type(image).__name__} was given, and cannot be used "
-            f"({first_line(problem)})."
-        ) from problem
-    return {"pixel_values": pixels.to(model.device, computing_dtype(model))}
 
 
 def separates(tokenizer: Tokenizer) -> bool:

@@ -37,7 +37,7 @@ from exhibit_a.subject.tap import (
     Operands,
     Tap,
     attention_by_part,
-    eager_beside,
+    eager_function,
     parts_of,
     serve,
     showing,
@@ -59,7 +59,7 @@ class RequestedRows:
 
     def probs(self) -> Attention:
         """The probabilities, by the family's own eager attention (step 2)."""
-        _, probs = eager_beside(self.module)(self.module, *self.given, **self.details)
+        _, probs = eager_function(self.module)(self.module, *self.given, **self.details)
         return probs
 
     def part(self, rows: slice) -> "RequestedRows":
@@ -108,7 +108,10 @@ class FusedCall(AttentionCall):
             place = torch.arange(keys, device=rows.device)
             row = (rows + (0 if self.kernel == SDPA else keys - count)).unsqueeze(-1)
             seen = seen & (place <= row)
-        seen = seen & self._window(rows, keys)
+        window = self.details.get("sliding_window")
+        if self.kernel != SDPA and window is not None:  # only flash kernels know one
+            apart = rows.unsqueeze(-1) - torch.arange(keys, device=rows.device)
+            seen = seen & (apart.abs() < window)
         if isinstance(given, Tensor) and given.ndim == 2:
             seen = seen & given[:, None, None, -keys:].bool()
         elif given is not None:
@@ -124,15 +127,6 @@ class FusedCall(AttentionCall):
         causal = getattr(self.module, "is_causal", True) if requested is None else requested
         given_one = self.kernel == SDPA and self.mask is not None
         return bool(causal) and count > 1 and not given_one
-
-    def _window(self, rows: RowIndex, keys: int) -> Tensor:
-        """Which keys are near enough; only flash kernels know a window besides the mask."""
-        window = self.details.get("sliding_window")
-        if self.kernel == SDPA or window is None:
-            return torch.ones(1, keys, dtype=torch.bool, device=rows.device)
-        apart = rows.unsqueeze(-1) - torch.arange(keys, device=rows.device)
-        near: Tensor = apart.abs() < window
-        return near
 
 
 def _added(seen: Tensor, like: Tensor) -> Tensor:

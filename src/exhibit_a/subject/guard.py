@@ -120,7 +120,9 @@ def frozen_eval(model: nn.Module, *, as_held: bool = False) -> Iterator[None]:
     thread may begin another block inside its own. Enter this before any other change to the model.
     """
     arithmetic = nullcontext() if as_held else float32_arithmetic(model)
-    with _lock_of(model), default_torch_state(), arithmetic:
+    with _adding_a_lock:
+        lock = _locks.setdefault(model, threading.RLock())
+    with lock, default_torch_state(), arithmetic:
         modules = list(every_module(model))
         training = [module for module in modules if module.training]
         weights = [weight for module in modules for weight in module._parameters.values()]
@@ -136,11 +138,6 @@ def frozen_eval(model: nn.Module, *, as_held: bool = False) -> Iterator[None]:
                 module.training = True
             for weight in trainable:
                 weight.requires_grad_(True)
-
-
-def _lock_of(model: nn.Module) -> "threading.RLock":
-    with _adding_a_lock:
-        return _locks.setdefault(model, threading.RLock())
 
 
 @contextmanager

@@ -76,26 +76,21 @@ def read_picture(path: str | Path) -> Any:
         with file:
             if file.width * file.height > MOST_PIXELS:
                 raise OSError(f"it has {file.width} × {file.height} pixels, too many")
-            return _plain_colours(file)
+            # As red, green and blue, turned as its camera says, on white.
+            picture = extra("PIL.ImageOps").exif_transpose(file)
+            if picture.mode.startswith(("I", "F")):  # more than 8 bits: convert would clip them
+                levels = np.asarray(picture, dtype=np.float64)
+                scaled = 255 * (levels - levels.min()) / max(float(np.ptp(levels)), 1e-9)
+                picture = image.fromarray(scaled.astype(np.uint8))
+            if picture.has_transparency_data:
+                ground = image.new("RGBA", picture.size, "white")
+                picture = image.alpha_composite(ground, picture.convert("RGBA"))
+            return picture.convert("RGB")
     except (OSError, ValueError, SyntaxError, EOFError, image.DecompressionBombError) as problem:
         raise BadRequestError(
             f"This model looks at images, and {str(path)!r} is not a readable image file: "
             f"{first_line(problem)}."
         ) from problem
-
-
-def _plain_colours(picture: Any) -> Any:
-    """A picture of any kind as red, green and blue, turned as its camera says, on white."""
-    image = extra("PIL.Image")
-    picture = extra("PIL.ImageOps").exif_transpose(picture)
-    if picture.mode.startswith(("I", "F")):  # 16 bits and more to a pixel: convert would clip them
-        levels = np.asarray(picture, dtype=np.float64)
-        scaled = 255 * (levels - levels.min()) / max(float(np.ptp(levels)), 1e-9)
-        picture = image.fromarray(scaled.astype(np.uint8))
-    if picture.has_transparency_data:
-        ground = image.new("RGBA", picture.size, "white")
-        picture = image.alpha_composite(ground, picture.convert("RGBA"))
-    return picture.convert("RGB")
 
 
 def with_picture(model: PreTrainedModel, ids: TokenIds, seeded: torch.Generator) -> Inputs | None:

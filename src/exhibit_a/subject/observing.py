@@ -148,7 +148,10 @@ class _Watcher(Tap):
                 self.given.append(first_hidden(args, kwargs))
             self.running.append(_Running(name, module, args, kwargs))
             if self.open is not None and isinstance(module, nn.Linear | Conv1D) and args:
-                self._match_projection(name, args[0])
+                index, context = self.open  # this Linear may consume it
+                if isinstance(args[0], Tensor) and _consumes(args[0], context):
+                    site = replace(self.sites[index], projection=name, projection_problem=None)
+                    self.sites[index], self.open = site, None
 
         return enter
 
@@ -161,22 +164,6 @@ class _Watcher(Tap):
     def _layer(self) -> "_Running | None":
         """The outermost item of a module list that is running."""
         return next((module for module in self.running if module.name in self.items), None)
-
-    def _match_projection(self, name: str, states: object) -> None:
-        """Note whether the Linear that is about to run consumes the open context."""
-        assert self.open is not None
-        index, context = self.open
-        if isinstance(states, Tensor) and _consumes(states, context):
-            site = replace(self.sites[index], projection=name, projection_problem=None)
-            self.sites[index], self.open = site, None
-
-    def _find_source(self, foreign: list[object]) -> None:
-        """Count the list whose states are looked at among the stacks."""
-        for states in foreign:
-            for name, made in zip(self.calls, self.returned, strict=False):
-                if made is not None and made is states:
-                    self.lists.add(self.items[name])
-                    self.widths.setdefault(self.items[name], made.shape[-1])
 
     def result(self, call: AttentionCall, context: Context) -> None:
         """Write the site down; which module consumes the context is found next."""
@@ -197,7 +184,12 @@ class _Watcher(Tap):
                 self.of_pictures[stack] = None
         foreign = [attention.argument(name) for name in _FOREIGN_STATES]
         crossing = any(states is not None for states in foreign)
-        self._find_source(foreign)
+        # The list whose states are looked at counts among the stacks.
+        for states in foreign:
+            for name, made in zip(self.calls, self.returned, strict=False):
+                if made is not None and made is states:
+                    self.lists.add(self.items[name])
+                    self.widths.setdefault(self.items[name], made.shape[-1])
         causal, window = causal_and_window(call)
         self.sites.append(
             Site(

@@ -6,8 +6,8 @@ anew. Copies of a text then lie behind one another and not side by side. Here th
 side by side while we look, and behind one another again for the model:
 
 1. while a tap is active, the number of rows is read from the ids that the model is called with;
-2. attention is asked once for each layer, over all borders: rows as a batch, and borders within a
-   row as a mask, so that a layer is one site however many pictures or windows there are;
+2. attention is computed once for each layer, over all borders: rows as a batch, and borders within
+   a row as a mask, so that a layer is one site however many pictures or windows there are;
 3. layers are wrapped so that whoever looks sees states (row, patch, width).
 """
 
@@ -193,7 +193,7 @@ def _flat(states: Tensor) -> Tensor:
 
 
 def _packed_attention(model: PreTrainedModel) -> list[nn.Module]:
-    """The innermost modules that are told where sequences end: those attend."""
+    """The innermost modules that are given where sequences end: those attend."""
     packing_modules = [module for module in every_module(model) if _takes_borders(module)]
     return [
         module
@@ -202,11 +202,11 @@ def _packed_attention(model: PreTrainedModel) -> list[nn.Module]:
     ]
 
 
-_told: dict[type, bool] = {}  # whether modules of a class are told where sequences end
+_marks_ends: dict[type, bool] = {}  # whether modules of a class are given where sequences end
 
 
 def _takes_borders(module: nn.Module) -> bool:
     kind = type(module)
-    if kind not in _told:
-        _told[kind] = BORDERS in inspect.signature(kind.forward).parameters
-    return _told[kind]
+    if kind not in _marks_ends:
+        _marks_ends[kind] = BORDERS in inspect.signature(kind.forward).parameters
+    return _marks_ends[kind]

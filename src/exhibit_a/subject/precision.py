@@ -95,7 +95,9 @@ class _InFloat32(FunctionMode):
         if name == "__get__":  # step 1
             found = func(*args, **kwargs)
             return torch.float32 if isinstance(found, torch.dtype) and found in HALF else found
-        if name in _LOOKING or _writes(name):  # step 3
+        # What a function writes into must be the thing itself.
+        writes = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+        if name in _LOOKING or writes:  # step 3
             return func(*args, **kwargs)
         if name in _PICKING:
             return tree_map(_wide, func(*args, **kwargs))
@@ -161,11 +163,6 @@ def _widened(weight: Tensor) -> Tensor:
         size = max(weight.numel(), WIDENED_AT_ONCE)
         _buffers.room = buffer = torch.empty(size, dtype=torch.float32, device=weight.device)
     return buffer[: weight.numel()].view(weight.shape).copy_(weight)
-
-
-def _writes(name: str) -> bool:
-    """Whether a function writes into what it is given, which must then be the thing itself."""
-    return name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
 
 
 def _is_matrix(weight: Tensor) -> bool:

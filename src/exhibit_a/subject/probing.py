@@ -19,8 +19,8 @@ A model that does not pass has none.
 every text, and some of their tokenizers do not put it there (converted checkpoints forget it).
 Nothing fails then: the model reads every text badly. So the perplexity of a short text is
 compared with and without the token, in one pass, when the model is loaded. Where the token makes
-the text at least twice as predictable, that is said by the doctor, and among the checks of every
-result about a text without it.
+the text at least twice as predictable, that is reported by the doctor, and among the checks of
+every result about a text without it.
 """
 
 import math
@@ -139,7 +139,9 @@ def weight_makers(
 
     ``watching`` shows the attention calls of the model to a tap.
     """
-    every = {id(m): m for layer in layers for m in layer.modules() if _is_projection(m)}
+    every: dict[int, nn.Module] = {
+        id(m): m for layer in layers for m in layer.modules() if isinstance(m, nn.Linear | Conv1D)
+    }
     nudges: dict[int, list[Tensor]] = {}
 
     def nudge(module: nn.Module, given: Tensor) -> Tensor:
@@ -150,9 +152,12 @@ def weight_makers(
         return torch.full_like(given, torch.nan)
 
     def answers(change: Change, modules: list[nn.Module]) -> list[Tensor]:
+        def changing(module: nn.Module) -> Callable[[Forward], Forward]:
+            return lambda forward: lambda *args, **kwargs: change(module, forward(*args, **kwargs))
+
         with frozen_eval(model), ExitStack() as changed, watching(_GivenContexts()):
             for module in modules:
-                changed.enter_context(wrap_forward([module], _changing(module, change)))
+                changed.enter_context(wrap_forward([module], changing(module)))
             return floating(model(**without_cache(model, probe(model))))
 
     try:
@@ -190,15 +195,6 @@ class _GivenContexts(Tap):
         return shared_to_all(value.mean(2, keepdim=True), heads).expand(-1, -1, queries, -1)
 
 
-def _is_projection(module: nn.Module) -> bool:
-    return isinstance(module, nn.Linear | Conv1D)
-
-
-def _changing(module: nn.Module, change: Change) -> Callable[[Forward], Forward]:
-    """A wrapper that changes what the module gives."""
-    return lambda forward: lambda *args, **kwargs: change(module, forward(*args, **kwargs))
-
-
 BOS_TEXT = (
     "The sun rises in the east and sets in the west. Water is wet, and snow is white and cold."
 )
@@ -215,11 +211,16 @@ class Beginning(NamedTuple):
 
 def missing_beginning(model: PreTrainedModel, tokenizer: Tokenizer) -> Beginning | None:
     """The token that is missing in front of texts, and how that was seen; None where none is."""
-    token = _beginning_of(model, tokenizer)
+    known = hasattr(tokenizer, "convert_ids_to_tokens")
+    if not known or model.config.is_encoder_decoder or not model.can_generate():
+        return None
+    text = model.config.get_text_config()
+    stated = [getattr(source, "bos_token_id", None) for source in (tokenizer, text)]
+    words = getattr(text, "vocab_size", 0)
+    token = next((token for token in stated if isinstance(token, int) and 0 <= token < words), None)
     if token is None:
         return None
     ids = tokenizer(BOS_TEXT)["input_ids"]
-    words = model.config.get_text_config().vocab_size
     if token in ids or len(set(ids)) < BOS_FEWEST or max(ids) >= words:
         return None  # it is there already, or the tokenizer does not know these words
     count = len(ids) - 1
@@ -233,17 +234,6 @@ def missing_beginning(model: PreTrainedModel, tokenizer: Tokenizer) -> Beginning
         f"perplexity of a short text is {without:.3g} without it and {with_it:.3g} with it. Write "
         "it in front of your texts, or set the tokenizer's add_bos_token",
     )
-
-
-def _beginning_of(model: PreTrainedModel, tokenizer: Tokenizer) -> int | None:
-    """The beginning token of a language model with one stack, if it has one."""
-    known = hasattr(tokenizer, "convert_ids_to_tokens")
-    if not known or model.config.is_encoder_decoder or not model.can_generate():
-        return None
-    text = model.config.get_text_config()
-    ids = [getattr(source, "bos_token_id", None) for source in (tokenizer, text)]
-    size = getattr(text, "vocab_size", 0)
-    return next((token for token in ids if isinstance(token, int) and 0 <= token < size), None)
 
 
 @torch.no_grad()

@@ -116,7 +116,12 @@ def read_conversation(
     if pair is not None:
         raise BadRequestError("A pair was given with messages; write it into one of them.")
     for message in messages:
-        _require_message(message)
+        if not {"role", "content"} <= set(message):
+            found = ", ".join(map(str, message)) or "{}"
+            raise BadRequestError(f'A message has a "role" and a "content"; found {found}.')
+        if not isinstance(message["role"], str):
+            raise BadRequestError(f"The role of a message is a word, not {message['role']!r}.")
+        require_text(message["content"])
     requested = list(messages)
     if requested[-1]["role"] == SPOKEN_BY_MODEL:
         if answer is not None or generate is not None:
@@ -146,16 +151,6 @@ def written_out(tokenizer: Tokenizer, messages: list[Message]) -> str:
             f"The chat template does not take these messages: {first_line(problem)}"
         ) from problem
     return written
-
-
-def _require_message(message: Message) -> None:
-    if not {"role", "content"} <= set(message):
-        raise BadRequestError(
-            f'A message has a "role" and a "content"; found {", ".join(map(str, message)) or "{}"}.'
-        )
-    if not isinstance(message["role"], str):
-        raise BadRequestError(f"The role of a message is a word, not {message['role']!r}.")
-    require_text(message["content"])
 
 
 def _message_spans(
@@ -213,7 +208,16 @@ def prompted(
     truncate: bool = False,
 ) -> Prompt:
     """The inputs for a text or conversation, with the answer that is given or generated."""
-    _require_one_answer(answer, generate)
+    if answer is not None and generate is not None:
+        raise BadRequestError("An answer was given and is to be generated as well; choose one.")
+    if answer is not None and not isinstance(answer, str):
+        _require_ids(answer)
+    if answer is not None and not (answer.strip() if isinstance(answer, str) else answer):
+        raise BadRequestError("The answer is empty; leave it out, or let the model generate one.")
+    if isinstance(answer, str):
+        require_text(answer)
+    if generate is not None and not (isinstance(generate, int) and generate >= 1):
+        raise BadRequestError(f"{generate!r} tokens were to be generated; give 1 or more.")
     texts: Texts = {"input_ids": tuple(read for read in (text, pair) if isinstance(read, str))}
     if subject.model.config.is_encoder_decoder:
         inputs = subject.encode(text, pair, truncate=truncate)
@@ -238,19 +242,6 @@ def prompted(
     _require_length(subject, len(prompt.ids), "The conversation")
     texts = {"input_ids": () if prompt.text is None else (prompt.text,)}
     return Prompt(_inputs(subject, prompt.ids), prompt.spans, texts=texts)
-
-
-def _require_one_answer(answer: str | Ids | None, generate: int | None) -> None:
-    if answer is not None and generate is not None:
-        raise BadRequestError("An answer was given and is to be generated as well; choose one.")
-    if answer is not None and not isinstance(answer, str):
-        _require_ids(answer)
-    if answer is not None and not (answer.strip() if isinstance(answer, str) else answer):
-        raise BadRequestError("The answer is empty; leave it out, or let the model generate one.")
-    if isinstance(answer, str):
-        require_text(answer)
-    if generate is not None and not (isinstance(generate, int) and generate >= 1):
-        raise BadRequestError(f"{generate!r} tokens were to be generated; give 1 or more.")
 
 
 def _require_ids(answer: object) -> None:

@@ -28,6 +28,6 @@ def provenance(
     return Provenance(model_name, method, revision, used, seed, versions)
 
 
-@cache  # every result asks, and to read a package's metadata takes milliseconds
+@cache  # every result needs it, and to read a package's metadata takes milliseconds
 def _installed(name: str) -> str:
     return version(name)

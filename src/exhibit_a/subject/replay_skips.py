@@ -68,7 +68,11 @@ class ReplaySkips:
         token = _sparing.set(self)
         leaves: list[nn.Module] = []
         if first is not None and len(self.first) < len(self.place):
-            leaves = [part for part in first.modules() if _has_weights(part)]
+            leaves = [
+                part
+                for part in first.modules()
+                if not part._modules and any(w is not None for w in part._parameters.values())
+            ]
         try:
             with wrap_forward(leaves, self._once), ExitStack() as resting:
                 for module in self.idle:
@@ -92,7 +96,9 @@ class ReplaySkips:
         states = _states(args, kwargs)
         if self.read is None or states is None:
             return forward(*args, **kwargs)
-        _require_rows(self.read.tolist(), states.shape[1])
+        wanted, last = self.read.tolist(), states.shape[1] - 1
+        if not wanted or not 0 <= min(wanted) <= max(wanted) <= last:
+            raise BadRequestError(f"The last layer has rows 0 to {last}; {wanted} were to be read.")
         self.held = []
         try:
             return forward(*args, **kwargs)  # a layer whose attention is not seen runs to its end
@@ -163,17 +169,6 @@ def _copies(texts: RowIndex | None) -> tuple[RowIndex, RowIndex]:
     first = {number: row for row, number in reversed(list(enumerate(numbers)))}
     places = {number: place for place, number in enumerate(first)}
     return torch.tensor(list(first.values())), torch.tensor([places[n] for n in numbers])
-
-
-def _require_rows(read: list[int], count: int) -> None:
-    """Refuse rows that the last layer does not have."""
-    if not read or not 0 <= min(read) <= max(read) < count:
-        raise BadRequestError(f"The last layer has rows 0 to {count - 1}; {read} were to be read.")
-
-
-def _has_weights(module: nn.Module) -> bool:
-    """Whether a module has weights of its own and no parts."""
-    return not module._modules and any(w is not None for w in module._parameters.values())
 
 
 def _states(args: Sequence[object], kwargs: dict[str, object]) -> Tensor | None:

@@ -48,7 +48,12 @@ WEIGHTS = ("model.safetensors", "model-*.safetensors", "pytorch_model*.bin")
 
 def accept(model: nn.Module, device: Device, dtype: DType, options: Options) -> PreTrainedModel:
     """A model object as it is; whatever would have to change about it is refused."""
-    if any(_is_compiled(module) for module in model.modules()):
+    if any(
+        hasattr(module, "_orig_mod")
+        or getattr(module, "_compiled_call_impl", None) is not None
+        or hasattr(module.forward, "_torchdynamo_orig_callable")
+        for module in model.modules()
+    ):
         raise UnsupportedModelError(
             f"{type(model).__name__} is compiled (torch.compile), and compiled code cannot be "
             "watched. Give the model as it was before compiling (model._orig_mod)."
@@ -72,7 +77,13 @@ def fetch(
     name: str, device: Device, dtype: DType, options: Options, *, with_tokenizer: bool = True
 ) -> tuple[PreTrainedModel, Tokenizer]:
     """A model from the package, a folder or the hub, with its tokenizer if that is wanted."""
-    floating = None if dtype in (None, "auto") else _dtype(dtype)
+    floating = None
+    if dtype not in (None, "auto"):
+        floating = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+        if not isinstance(floating, torch.dtype) or not floating.is_floating_point:
+            raise BadRequestError(
+                f"A model has no dtype {dtype!r}; for example float32 or bfloat16."
+            )
     if name in embedded_names():
         if options:
             raise BadRequestError(
@@ -225,7 +236,7 @@ def _read(
             f"({', '.join(embedded_names())}), not a folder, and not available from the hub "
             f"({reason.rstrip('.')})."
         ) from problem
-    tokenizer = _tokenizer_beside(name, model, shared) if with_tokenizer else None
+    tokenizer = _saved_tokenizer(name, model, shared) if with_tokenizer else None
     return model.eval(), tokenizer
 
 
@@ -244,24 +255,19 @@ def _require_sound(folder: Path) -> None:
         if (folder / kind).is_file():
             break
         if index.is_file():
-            _require_parts(index)
+            places = _json_object(index).get("weight_map")
+            parts = {str(part) for part in places.values()} if isinstance(places, dict) else set()
+            if not parts:
+                raise BadRequestError(
+                    f"{index} has no weight_map, which says in which file each weight is. Save or "
+                    "download it again."
+                )
+            if missing := sorted(part for part in parts if not (index.parent / part).is_file()):
+                raise BadRequestError(
+                    f"{index} names {missing[0]}, and there is no such file ({len(missing)} of "
+                    f"{len(parts)} are missing). Save or download the model again."
+                )
             break
-
-
-def _require_parts(index: Path) -> None:
-    """Refuse an index that does not say where the weights are, or names files that are missing."""
-    places = _json_object(index).get("weight_map")
-    parts = {str(part) for part in places.values()} if isinstance(places, dict) else set()
-    if not parts:
-        raise BadRequestError(
-            f"{index} has no weight_map, which says in which file each weight is. Save or download "
-            "it again."
-        )
-    if missing := sorted(part for part in parts if not (index.parent / part).is_file()):
-        raise BadRequestError(
-            f"{index} names {missing[0]}, and there is no such file ({len(missing)} of "
-            f"{len(parts)} are missing). Save or download the model again."
-        )
 
 
 def _json_object(file: Path) -> dict[str, Any]:
@@ -329,42 +335,24 @@ def _registered(config: PretrainedConfig, architecture: str) -> Any:
     return None
 
 
-def _tokenizer_beside(name: str, model: PreTrainedModel, options: Options) -> Tokenizer:
+def _saved_tokenizer(name: str, model: PreTrainedModel, options: Options) -> Tokenizer:
     """The tokenizer or processor saved with a model, or None."""
     companion = COMPANIONS.get(model.main_input_name, "AutoTokenizer")
     try:
         tokenizer = getattr(transformers, companion).from_pretrained(name, **options)
     except Exception:  # any broken file or missing library; pre-encoded inputs still work
-        _require_sound_tokenizer(Path(name))
+        # A tokenizer that is there and damaged must not pass for one that is missing.
+        folder = Path(name)
+        for pattern in COMPANION_FILES:
+            for file in sorted(folder.glob(pattern)):
+                _json_object(file)
+        if (saved := folder / "tokenizer.json").is_file():
+            try:
+                tokenizers.Tokenizer.from_file(str(saved))
+            except Exception as problem:  # this library raises nothing more special
+                raise BadRequestError(
+                    f"The tokenizer {saved} cannot be read: {first_line(problem)}. Save or "
+                    "download it again; or delete it, if you give encoded inputs."
+                ) from problem
         return None
     return tokenizer if knows_words(tokenizer) else None
-
-
-def _require_sound_tokenizer(folder: Path) -> None:
-    """Refuse a tokenizer that is there and damaged: it must not pass for one that is missing."""
-    for pattern in COMPANION_FILES:
-        for file in sorted(folder.glob(pattern)):
-            _json_object(file)
-    if (saved := folder / "tokenizer.json").is_file():
-        try:
-            tokenizers.Tokenizer.from_file(str(saved))
-        except Exception as problem:  # this library raises nothing more special
-            raise BadRequestError(
-                f"The tokenizer {saved} cannot be read: {first_line(problem)}. Save or download it "
-                "again; or delete it, if you give encoded inputs."
-            ) from problem
-
-
-def _is_compiled(module: nn.Module) -> bool:
-    return (
-        hasattr(module, "_orig_mod")
-        or getattr(module, "_compiled_call_impl", None) is not None
-        or hasattr(module.forward, "_torchdynamo_orig_callable")
-    )
-
-
-def _dtype(name: str | torch.dtype) -> torch.dtype:
-    dtype = getattr(torch, name, None) if isinstance(name, str) else name
-    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
-        raise BadRequestError(f"A model has no dtype {name!r}; for example float32 or bfloat16.")
-    return dtype

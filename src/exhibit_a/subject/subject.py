@@ -119,7 +119,7 @@ class Subject:
         """Show the attention calls of the model to ``tap`` while a block runs.
 
         With ``fused``, the model runs on its fused kernels where it has any, and ``tap`` is not
-        asked about weights there.
+        called for weights there.
         """
         if fused and self.kernels:
             return fused_tapping(self.model, tap, first)
@@ -196,8 +196,12 @@ def examine(model: PreTrainedModel, tokenizer: Tokenizer = None, tap: str = "aut
                 sites, layers, d_model = observe(model, inputs, TAPS[name])
                 break
             except UnsupportedModelError as problem:
-                if name == candidates[-1]:
-                    raise UnsupportedModelError(f"{problem}{_remedy(model)}") from None
+                if name != candidates[-1]:
+                    continue
+                hidden = f"It was built on {built_on(model)!r}, which hides its probabilities"
+                remedy = f' {hidden}; build it with attn_implementation="eager".'
+                remedy = "" if built_on(model) == "eager" else remedy
+                raise UnsupportedModelError(f"{problem}{remedy}") from None
         parity, tolerance = _parity(model, inputs, TAPS[name], native)
     if not parity <= tolerance:
         raise BrokenInvariantError(
@@ -279,13 +283,3 @@ def _answers(model: PreTrainedModel, inputs: Inputs) -> str:
 def _candidates(model: PreTrainedModel) -> list[str]:
     """The taps worth trying: the registry where the model reads it, the softmax otherwise."""
     return ["registry", "softmax"] if reads_registry(model) else ["softmax"]
-
-
-def _remedy(model: PreTrainedModel) -> str:
-    """What to do about attention that no tap sees; nothing where the model is eager already."""
-    if built_on(model) == "eager":
-        return ""
-    return (
-        f" It was built on {built_on(model)!r}, which hides its probabilities; "
-        'build it with attn_implementation="eager".'
-    )

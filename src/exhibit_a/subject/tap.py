@@ -246,7 +246,7 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """Attention as the family computes it, with the active tap at its points."""
     given = Operands(query, key, value, attention_mask)
-    return serve(eager_beside(module), _seen, module, given, kwargs)
+    return serve(eager_function(module), _seen, module, given, kwargs)
 
 
 class Operands(NamedTuple):
@@ -280,7 +280,8 @@ def serve(
         query, key, value = map(packing.side_by_side, (query, key, value))
 
     query, key = tap.scoring(site, query, key) or (query, key)
-    value = _or(tap.values(site, value), value)
+    if (changed_value := tap.values(site, value)) is not None:
+        value = changed_value
     if (given_context := tap.averaged(site, value)) is not None:
         context = _query_first(given_context)
         context = context if packing is None else packing.one_behind_the_other(context)
@@ -332,7 +333,7 @@ def _seen(
     return AttentionCall(site, module, *given[:3], probs, visible, details)
 
 
-def eager_beside(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
+def eager_function(module: nn.Module) -> Callable[..., tuple[Tensor, Tensor]]:
     """The eager attention written next to this module's class."""
     for cls in type(module).__mro__:
         eager: Callable[..., tuple[Tensor, Tensor]] | None = getattr(
@@ -361,10 +362,6 @@ def _models_inside(model: PreTrainedModel) -> list[PreTrainedModel]:
 def _query_first(context: Context) -> Tensor:
     """The context with queries before heads, the layout that the family expects."""
     return context.transpose(1, 2).contiguous()
-
-
-def _or(replacement: Tensor | None, original: Tensor) -> Tensor:
-    return original if replacement is None else replacement
 
 
 AttentionInterface.register(NAME, attend)

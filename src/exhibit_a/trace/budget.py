@@ -19,7 +19,6 @@ from torch import nn
 from exhibit_a.errors import NotComputableError
 from exhibit_a.numerics.memory import free_bytes
 from exhibit_a.shapes import Inputs
-from exhibit_a.subject.anatomy import Site
 from exhibit_a.subject.subject import Subject
 from exhibit_a.subject.weights import every_module
 
@@ -60,13 +59,23 @@ def pass_size(subject: Subject, sizes: Sequence[tuple[int, int]]) -> PassSize:
     maps = [site.heads * queries * keys * number for site, (queries, keys) in places]
     length = max(max(size) for size in sizes)
     answering = [(s, size) for s, size in places if s.stack == sites[-1].stack]
+    linear_widths = [
+        part.out_features
+        for module in {layer.module for layer in subject.anatomy.layers}
+        for part in every_module(subject.model.get_submodule(module))
+        if isinstance(part, nn.Linear)
+    ]
+    widest = max(linear_widths, default=subject.anatomy.d_model)
     return PassSize(
         maps=sum(maps),
         largest=max(maps),
         per_row=sum(site.heads * keys * number for site, (_, keys) in answering),
-        vectors=sum(_vectors(site) * keys * number for site, (_, keys) in places),
+        vectors=sum(
+            site.kv_heads * (site.d_head + (site.d_query or site.d_head)) * keys * number
+            for site, (_, keys) in places
+        ),
         states=(layers + 1) * length * width * number,
-        passing=length * number * (PASSING_VECTORS * _widest(subject) + PASSING_STATES * width),
+        passing=length * number * (PASSING_VECTORS * widest + PASSING_STATES * width),
         per_answer=_answers(subject) * number,
         length=length,
         fused=bool(subject.kernels),
@@ -78,7 +87,8 @@ def require_room(subject: Subject, inputs: Inputs, keep: Sequence[str], rows: in
     ids = inputs.get("input_ids")
     if ids is None:
         return  # pictures and sound have a length of their own, which is never long
-    length = max(ids.shape[1], *(others.shape[1] for others in _other_ids(inputs)), 1)
+    read = (inputs.get(name) for name in ("input_ids", "decoder_input_ids"))
+    length = max(1, *(ids.shape[1] for ids in read if ids is not None))
     size = pass_size(subject, [(length, length)] * len(subject.anatomy.sites))
     free = free_bytes(subject.device)
     needed = size.peak(1.0 if "attention" in keep else 0.0, rows=rows)
@@ -97,28 +107,6 @@ def require_room(subject: Subject, inputs: Inputs, keep: Sequence[str], rows: in
         f"{requested} of {length} tokens take {needed / GIGABYTE:.1f} GB besides the model, and "
         f"{free / GIGABYTE:.1f} GB are free; {cure}."
     )
-
-
-def _other_ids(inputs: Inputs) -> list[torch.Tensor]:
-    return [inputs["decoder_input_ids"]] if "decoder_input_ids" in inputs else []
-
-
-def _vectors(site: Site) -> int:
-    """Numbers that the key and value of one position have."""
-    return site.kv_heads * (site.d_head + (site.d_query or site.d_head))
-
-
-def _widest(subject: Subject) -> int:
-    """The widest Linear in a layer."""
-    model = subject.model
-    modules = {layer.module: model.get_submodule(layer.module) for layer in subject.anatomy.layers}
-    widths = [
-        part.out_features
-        for layer in modules.values()
-        for part in every_module(layer)
-        if isinstance(part, nn.Linear)
-    ]
-    return max(widths, default=subject.anatomy.d_model)
 
 
 def _answers(subject: Subject) -> int:

@@ -426,7 +426,10 @@ def _run(
     known = None if request is None or count is None else len(request.of(count))
     require_room(subject, inputs, keep, known)
     with _readable_errors(subject.model, inputs):
-        if _uses_unprobed_attention(subject, inputs):
+        # These inputs may turn attention on or off that the probe did not see.
+        pictured, sees = "pixel_values" in inputs, VISION in subject.anatomy.stacks
+        crossed = "encoder_hidden_states" in inputs and not subject.model.config.is_encoder_decoder
+        if ("input_ids" in inputs and pictured != sees) or crossed:
             with torch.no_grad(), frozen_eval(subject.model):
                 active = observe(subject.model, inputs, TAPS[subject.anatomy.tap])[:2]
         sites = active[0] if active is not None else subject.anatomy.sites
@@ -459,10 +462,3 @@ def _readable_errors(model: PreTrainedModel, inputs: Inputs) -> Iterator[None]:
         raise BadRequestError(
             f"{type(model).__name__} could not run on {shapes(inputs)}: {reason}"
         ) from problem
-
-
-def _uses_unprobed_attention(subject: Subject, inputs: Inputs) -> bool:
-    """Whether these inputs turn attention on or off, compared with the probe."""
-    if "input_ids" in inputs and ("pixel_values" in inputs) != (VISION in subject.anatomy.stacks):
-        return True
-    return "encoder_hidden_states" in inputs and not subject.model.config.is_encoder_decoder

@@ -1,6 +1,6 @@
 """Which characters of the text each token stands for.
 
-A fast tokenizer says it itself: it is asked once more, with its offsets, and is believed if it
+A fast tokenizer reports it: it is run once more, with its offsets, and is believed if it
 gives the same ids. Otherwise (no offsets, ids from elsewhere, a text that the model wrote) the
 tokens are decoded one after the other, and what each adds to the text is its place; the layout then
 says so. A token that is a part of a character has the place of that character.
@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from os.path import commonprefix
-from typing import Any
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.subject.encoding import Tokenizer
@@ -131,20 +130,16 @@ def _stated(tokenizer: Tokenizer, ids: list[int], texts: tuple[str, ...]) -> Spa
         if len(whole["input_ids"]) > len(ids) and whole["input_ids"][: len(ids)] != ids:
             cut = tokenizer(*texts, verbose=False, truncation=True, max_length=len(ids))
             whole = cut if cut["input_ids"] == ids else whole
-        stated = _spans(whole.encodings[0])
+        encoding = whole.encodings[0]
+        stated = [
+            None if text is None else (text, *offsets)
+            for text, offsets in zip(encoding.sequence_ids, encoding.offsets, strict=True)
+        ]
         for shift in (0, 1):
             length = len(ids) - shift
             if list(whole["input_ids"][:length]) == ids[shift:]:
                 return (*[None] * shift, *stated[:length])
     return _together(tokenizer, ids, texts) or _in_turn(tokenizer, ids, texts)
-
-
-def _spans(encoding: Any) -> list[Span | None]:
-    """The characters of each token, where it is of a text."""
-    return [
-        None if text is None else (text, *offsets)
-        for text, offsets in zip(encoding.sequence_ids, encoding.offsets, strict=True)
-    ]
 
 
 def _together(tokenizer: Tokenizer, ids: list[int], texts: tuple[str, ...]) -> Spans | None:

@@ -144,21 +144,22 @@ class Recorder(Tap):
     def weighting(self, call: AttentionCall) -> None:
         """Remember the call."""
         for name, calls in self.kept.items():
-            calls.append(_recorded(call, name))
+            recorded: Tensor | None
+            if name == "attention":
+                recorded = call.probs
+            elif name == "values":
+                recorded = call.values
+            elif name == "queries":
+                recorded = call.query
+            else:
+                recorded = (
+                    None if call.key is None else shared_to_all(call.key, call.probs.shape[1])
+                )
+            calls.append(recorded)
 
     def at_sites(self) -> AtSites:
         """What was kept, by name and site."""
         return {name: tuple(calls) for name, calls in self.kept.items()}
-
-
-def _recorded(call: AttentionCall, name: str) -> Tensor | None:
-    if name == "attention":
-        return call.probs
-    if name == "values":
-        return call.values
-    if name == "queries":
-        return call.query
-    return None if call.key is None else shared_to_all(call.key, call.probs.shape[1])
 
 
 @torch.no_grad()
@@ -205,15 +206,11 @@ def leaves_answers_out(subject: Subject) -> bool:
 
 def require_finite(output: object) -> None:
     """Refuse an answer with which nothing can be computed."""
-    if not all(_is_finite(tensor) for tensor in floating(output)):
+    # A sum shows it, unless it overflows, in a tenth of the time.
+    if not all(tensor.sum().isfinite() or tensor.isfinite().all() for tensor in floating(output)):
         raise BrokenInvariantError(
             "The model's answer to this input is NaN or infinite; no numbers are given for it."
         )
-
-
-def _is_finite(tensor: Tensor) -> bool:
-    """Whether all numbers are; a sum shows it, unless it runs over, in a tenth of the time."""
-    return bool(tensor.sum().isfinite()) or bool(tensor.isfinite().all())
 
 
 def checked_keep(keep: Iterable[str]) -> tuple[str, ...]:

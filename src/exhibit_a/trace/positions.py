@@ -65,7 +65,12 @@ def named_sequences(
             looking = next(i for i, site in enumerate(sites) if key_stack(site, stacks) == stack)
             sequences[stack] = _sequence(subject, prompt, stack, visible[looking].mT)
         elif first.kind == "cross" and not decodes:
-            sequences[stack] = _learnt(visible[sites.index(first)].shape[0])
+            # These positions hold no token: they are what the model learnt to look up in the text.
+            count = visible[sites.index(first)].shape[0]
+            names = ("[query]",) if count == 1 else tuple(f"[query {i}]" for i in range(count))
+            sequences[stack] = Positions(
+                names, torch.zeros(count, dtype=torch.bool), torch.ones(count).bool()
+            )
         else:
             seen = seen_everywhere(first, sites, visible)
             sequences[stack] = _sequence(subject, prompt, stack, seen)
@@ -100,9 +105,21 @@ def _sequence(subject: Subject, prompt: Prompt, stack: str, seen: SiteVisible) -
         real = mask[0].bool().cpu()
     layout = None
     if not stack.startswith(VISION):
-        special = special | _of_template(prompt, len(tokens))
+        # The tokens that a chat template wrote around the messages are special, too.
+        of_template = torch.zeros(len(tokens), dtype=torch.bool)
+        if any(span.kind == "message" for span in prompt.spans):
+            of_template[:] = True
+            for span in prompt.spans:
+                of_template[span.start : span.stop] = False
+        special = special | of_template
         marks = tuple((special | ~real).tolist())
-        layout = _layout(subject, prompt, name, tokens, marks)
+        ids = prompt.inputs.get(name)
+        # Where the tokens stand in the text; pictures among the words are no text.
+        if ids is not None and ids.shape[1] == len(tokens) and "pixel_values" not in prompt.inputs:
+            texts = prompt.texts.get(name)
+            layout = read_layout(subject.tokenizer, ids[0].tolist(), tokens, marks, texts)
+            if layout is not None and name == "input_ids":
+                layout = replace(layout, parts=_parts(prompt))
     return Positions(tokens, special, real, layout)
 
 
@@ -117,36 +134,6 @@ def _names(
     for grid in grids:
         special[grid.flatten()] = False
     return token_names(tokens, grids), special
-
-
-def _learnt(count: int) -> Positions:
-    """Positions that hold no token: what the model learnt to ask the text."""
-    names = ("[query]",) if count == 1 else tuple(f"[query {i}]" for i in range(count))
-    return Positions(names, torch.zeros(count, dtype=torch.bool), torch.ones(count).bool())
-
-
-def _of_template(prompt: Prompt, count: int) -> TokenMarks:
-    """The tokens that a chat template wrote around the messages."""
-    marks = torch.zeros(count, dtype=torch.bool)
-    if any(span.kind == "message" for span in prompt.spans):
-        marks[:] = True
-        for span in prompt.spans:
-            marks[span.start : span.stop] = False
-    return marks
-
-
-def _layout(
-    subject: Subject, prompt: Prompt, name: str, tokens: tuple[str, ...], marks: tuple[bool, ...]
-) -> Layout | None:
-    """Where the tokens stand in the text; pictures among the words are no text."""
-    ids = prompt.inputs.get(name)
-    if ids is None or ids.shape[1] != len(tokens) or "pixel_values" in prompt.inputs:
-        return None
-    texts = prompt.texts.get(name)
-    layout = read_layout(subject.tokenizer, ids[0].tolist(), tokens, marks, texts)
-    if layout is None or name != "input_ids":
-        return layout
-    return replace(layout, parts=_parts(prompt))
 
 
 def _parts(prompt: Prompt) -> dict[str, tuple[Part, ...]]:
@@ -176,17 +163,35 @@ def patch_grids(
     if not isinstance(pixels, Tensor):
         return ()
     in_tower = stack.startswith(VISION) or "input_ids" not in inputs
-    sides, merged = _sides(subject, inputs)
+    # The rows and columns of patches of each picture, and how many are merged to a side.
+    vision, merged = vision_config(subject.model), 1
+    sides: list[tuple[int, int]] = []
+    if GRID in inputs:
+        sides = [(rows, columns) for t, rows, columns in inputs[GRID].tolist() for _ in range(t)]
+        merged = getattr(vision, "spatial_merge_size", 1)
+    elif vision is not None:
+        height, width = inputs[PIXELS].shape[-2:]
+        patch = pair(getattr(vision, "patch_size", 1))
+        sides = [(height // patch[0], width // patch[1])]
     if in_tower:
         sizes = [rows * columns for rows, columns in sides]
-        if sum(sizes) > len(visible) or not _sees_whole(visible, sizes):
+        before = len(visible) - sum(sizes)
+        if before < 0:
             return ()
-        places = torch.arange(len(visible) - sum(sizes), len(visible))
+        # Every patch must see all patches of its picture, and what is before all pictures.
+        picture = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes, dtype=torch.long))
+        alone = picture[:, None] == picture[None, :]
+        if not (torch.equal(visible[before:, before:].cpu(), alone) and visible[:, :before].all()):
+            return ()
+        places = torch.arange(before, len(visible))
         return _packed(places, sides, merged) if GRID in inputs else _whole(places, sides)
     places = (inputs["input_ids"][0].cpu() == picture_token(subject.model)).nonzero()[:, 0]
     if GRID in inputs:
         return _whole(places, [(rows // merged, columns // merged) for rows, columns in sides])
-    rows, columns = _pooled(sides[0], len(places)) if sides else (0, 0)
+    rows, columns = sides[0] if sides else (0, 0)
+    # Each token may stand for a square of patches.
+    factor = math.isqrt(max(1, rows * columns // max(1, len(places))))
+    rows, columns = rows // factor, columns // factor
     return _whole(places[max(0, len(places) - rows * columns) :], [(rows, columns)])
 
 
@@ -229,40 +234,14 @@ def _with_cells(names: list[str], grids: tuple[Grid, ...], prefix: str = "") -> 
     return names
 
 
-def _sides(subject: Subject, inputs: Inputs) -> tuple[list[tuple[int, int]], int]:
-    """How many rows and columns of patches each picture has, and how many are merged to a side."""
-    vision = vision_config(subject.model)
-    if GRID in inputs:
-        frames = [(rows, columns) for t, rows, columns in inputs[GRID].tolist() for _ in range(t)]
-        return frames, getattr(vision, "spatial_merge_size", 1)
-    if vision is None:
-        return [], 1
-    height, width = inputs[PIXELS].shape[-2:]
-    patch = pair(getattr(vision, "patch_size", 1))
-    return [(height // patch[0], width // patch[1])], 1
-
-
-def _sees_whole(visible: SiteVisible, sizes: list[int]) -> bool:
-    """Whether every patch sees all patches of its picture, and what is before all pictures."""
-    text_tokens = len(visible) - sum(sizes)
-    picture = torch.arange(len(sizes)).repeat_interleave(torch.tensor(sizes, dtype=torch.long))
-    alone = picture[:, None] == picture[None, :]
-    return torch.equal(visible[text_tokens:, text_tokens:].cpu(), alone) and bool(
-        visible[:, :text_tokens].all()
-    )
-
-
 def _whole(places: Tensor, sides: list[tuple[int, int]]) -> tuple[Grid, ...]:
     """Grids that are filled row by row; none where the positions do not fill them."""
     if not sides or len(places) != sum(rows * columns for rows, columns in sides):
         return ()
-    pieces = torch.tensor_split(places, _ends(sides))
+    pieces = torch.tensor_split(
+        places, list(accumulate(rows * columns for rows, columns in sides))[:-1]
+    )
     return tuple(piece.view(side) for piece, side in zip(pieces, sides, strict=True))
-
-
-def _ends(sides: list[tuple[int, int]]) -> list[int]:
-    """Where each picture but the last ends."""
-    return list(accumulate(rows * columns for rows, columns in sides))[:-1]
 
 
 def _packed(places: Tensor, sides: list[tuple[int, int]], merged: int) -> tuple[Grid, ...]:
@@ -273,10 +252,3 @@ def _packed(places: Tensor, sides: list[tuple[int, int]], merged: int) -> tuple[
         grid.view(square).transpose(1, 2).reshape(side)
         for grid, square, side in zip(grids, squares, sides, strict=bool(grids))
     )
-
-
-def _pooled(side: tuple[int, int], count: int) -> tuple[int, int]:
-    """The rows and columns of tokens, of which each may stand for a square of patches."""
-    rows, columns = side
-    factor = math.isqrt(max(1, rows * columns // max(1, count)))
-    return rows // factor, columns // factor

@@ -55,7 +55,24 @@ def replay(
         read: the rows of the last layer that the answer is read from, as ``answer_rows.rows_read``
             finds them; the others are left out.
     """
-    start = _checked_start(trace, edit, start)
+    if edit is None:
+        first_edited = len(trace.layers)
+    elif not isinstance(edit, Edit) or not edit.sites:
+        first_edited = 0
+    else:
+        for site in sorted(edit.sites):
+            check_site(trace.sites, site)
+        first_edited = trace.sites[min(edit.sites)].call
+    start = first_edited if start is None else start
+    if not 0 <= start <= len(trace.layers):
+        raise BadRequestError(
+            f"There is no layer call {start}; valid are 0 to {len(trace.layers)}."
+        )
+    if isinstance(edit, Edit) and edit.sites and start > first_edited:
+        raise BadRequestError(
+            f"The edit begins in layer call {first_edited}, and a replay from {start} on does not "
+            "run that; start there or before."
+        )
     if copies < 1:
         raise BadRequestError(f"{copies} copies were requested; give 1 or more.")
     if start > 0:
@@ -94,18 +111,23 @@ def runs_fused(trace: Pass, tap: Tap) -> bool:
     return trace.fused or (tap.context_only and precise and tokens >= LONG)
 
 
-def _idle(trace: Pass, tap: Tap, first: int) -> tuple[nn.Module, ...]:
-    """Modules that need not run: those that make weights, where the tap acts from ``first`` on."""
-    acts = all(tap.acts_at(site.index) for site in trace.sites[first:])
-    return trace.subject.weight_makers if tap.gives_contexts and acts else ()
-
-
 class _Untouched(Tap):
     """Looks at nothing and changes nothing."""
 
     def acts_at(self, site: int) -> bool:  # noqa: ARG002
         """Nowhere."""
         return False
+
+
+def _contiguous(states: Tensor) -> Tensor:
+    """Hidden states as the layer above expects them: some layers need contiguous memory."""
+    return states.contiguous() if states.ndim == 3 else states
+
+
+def _idle(trace: Pass, tap: Tap, first: int) -> tuple[nn.Module, ...]:
+    """Modules that need not run: those that make weights, where the tap acts from ``first`` on."""
+    acts = all(tap.acts_at(site.index) for site in trace.sites[first:])
+    return trace.subject.weight_makers if tap.gives_contexts and acts else ()
 
 
 def _texts(trace: Pass, copies: int) -> Tensor | None:
@@ -136,38 +158,11 @@ def _recalling(
                 run = run if call > start else partial(spared.enter, run)
                 return run(*args, **kwargs)
             output = expand(trace.layer_outputs[call], copies)
-            return _contiguous(output) if call in used else output
+            return tree_map_only(Tensor, _contiguous, output) if call in used else output
 
         return layer
 
     return recall
-
-
-def _checked_start(trace: Pass, edit: Tap | None, start: int | None) -> int:
-    """The layer call to start from: the one requested, or the first that is edited."""
-    first_edited = _first_edited(trace, edit)
-    start = first_edited if start is None else start
-    if not 0 <= start <= len(trace.layers):
-        raise BadRequestError(
-            f"There is no layer call {start}; valid are 0 to {len(trace.layers)}."
-        )
-    if isinstance(edit, Edit) and edit.sites and start > first_edited:
-        raise BadRequestError(
-            f"The edit begins in layer call {first_edited}, and a replay from {start} on does not "
-            "run that; start there or before."
-        )
-    return start
-
-
-def _first_edited(trace: Pass, edit: Tap | None) -> int:
-    """The layer call of the first edited site; an edit that names no site may touch them all."""
-    if edit is None:
-        return len(trace.layers)
-    if not isinstance(edit, Edit) or not edit.sites:
-        return 0
-    for site in sorted(edit.sites):
-        check_site(trace.sites, site)
-    return trace.sites[min(edit.sites)].call
 
 
 def expand(tree: object, copies: int) -> object:
@@ -176,13 +171,6 @@ def expand(tree: object, copies: int) -> object:
         Tensor,
         lambda rows: rows.expand(copies, *rows.shape[1:]) if rows.ndim and len(rows) == 1 else rows,
         tree,
-    )
-
-
-def _contiguous(output: object) -> object:
-    """Hidden states as the layer above expects them: some layers need contiguous memory."""
-    return tree_map_only(
-        Tensor, lambda states: states.contiguous() if states.ndim == 3 else states, output
     )
 
 

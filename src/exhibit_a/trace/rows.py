@@ -72,7 +72,17 @@ def row_request(subject: Subject, prompt: Prompt, rows: Rows) -> "RowRequest":
             raise BadRequestError(
                 f'There are no rows {rows!r}; give "{ANSWER}", positions, or a slice of them.'
             )
-        rows = _of_answer(subject, prompt)
+        if prompt.reply is not None:
+            rows = slice(prompt.reply.position, prompt.reply.position + len(prompt.reply.ids))
+        elif subject.anatomy.answers == "tokens" and subject.anatomy.sites[-1].stack == "decoder":
+            mask = prompt.inputs.get("attention_mask")
+            last = -1 if mask is None else int(mask[0].nonzero()[-1])
+            rows = (-1,) if subject.model.config.is_encoder_decoder else (last,)
+        else:
+            raise BadRequestError(
+                "Which rows the answer of this model is read from is not known beforehand; name "
+                "them, as rows=[0]."
+            )
     elif isinstance(rows, int):
         rows = [rows]
     request = RowRequest(_positions(rows))
@@ -135,20 +145,6 @@ def later_answers(subject: Subject, inputs: Inputs, request: RowRequest) -> tupl
     return ({**inputs, LATER: count - first} if first else inputs), first
 
 
-def _of_answer(subject: Subject, prompt: Prompt) -> slice | tuple[int, ...]:
-    """The rows that the answer is predicted from."""
-    if prompt.reply is not None:
-        return slice(prompt.reply.position, prompt.reply.position + len(prompt.reply.ids))
-    if subject.anatomy.answers == "tokens" and subject.anatomy.sites[-1].stack == "decoder":
-        mask = prompt.inputs.get("attention_mask")
-        last = -1 if mask is None else int(mask[0].nonzero()[-1])
-        return (-1,) if subject.model.config.is_encoder_decoder else (last,)
-    raise BadRequestError(
-        "Which rows the answer of this model is read from is not known beforehand; name them, as "
-        "rows=[0]."
-    )
-
-
 class _KeptCall(NamedTuple):
     """What is kept of one call."""
 
@@ -185,7 +181,13 @@ class RowRecorder(Recorder):
         rows = torch.tensor(positions, dtype=torch.long, device=context.device)
         query, key = call.query, call.key
         if isinstance(call, FusedCall):
-            kept = _compact(call.requested(rows))
+            # Keys and values that do not keep a larger tensor in memory.
+            requested = call.requested(rows)
+            query, key, value, mask = requested.given
+            mask = None if mask is None else _own_memory(mask)
+            kept = replace(
+                requested, given=Operands(query, _own_memory(key), _own_memory(value), mask)
+            )
             self.parity = max(self.parity, _apart(kept, context[:, :, rows]))
             query, key, value, _ = kept.given
             probs, visible = kept.probs, kept.visible
@@ -195,7 +197,10 @@ class RowRecorder(Recorder):
             probs, visible = (lambda: cut), _cut(call.visible, rows, count)
         self.calls.append(_KeptCall(probs, query, key, value, context.shape[1]))
         self.sizes.append((count, value.shape[2]))
-        self.visible.append(_one_mask(visible, (len(rows), value.shape[2]), value.device))
+        # Which keys each row may see in any head.
+        every = torch.ones(1, 1, dtype=torch.bool, device=value.device)
+        seen = every if visible is None else visible[0].any(0)
+        self.visible.append(seen.expand(len(rows), value.shape[2]))
 
     def at_sites(self) -> AtSites:
         """What was requested, each made when it is used."""
@@ -218,13 +223,6 @@ class RowRecorder(Recorder):
             )
         sizes = tuple(self.sizes)
         return PartialPass(self.rows, self.stacks[-1], sizes, self.parity, subject.kernels)
-
-
-def _compact(rows: RequestedRows) -> RequestedRows:
-    """The same with keys and values that do not keep a larger tensor in memory."""
-    query, key, value, mask = rows.given
-    mask = None if mask is None else _own_memory(mask)
-    return replace(rows, given=Operands(query, _own_memory(key), _own_memory(value), mask))
 
 
 def _own_memory(tensor: Tensor) -> Tensor:
@@ -253,10 +251,3 @@ def _cut(by_query: Tensor | None, rows: Tensor, count: int) -> Tensor | None:
     if by_query is None:
         return None
     return by_query.expand(-1, -1, count, -1)[:, :, rows].clone()
-
-
-def _one_mask(visible: Tensor | None, size: tuple[int, int], device: torch.device) -> SiteVisible:
-    """Which keys each row may see in any head."""
-    if visible is None:
-        return torch.ones(1, 1, dtype=torch.bool, device=device).expand(size)
-    return visible[0].any(0).expand(size)

@@ -205,11 +205,27 @@ def choose_target(
     elif what is not None:
         label = what
     requested = {"label": label, "token": token, "position": position, "scale": scale}
-    _require_meaningful(answers, requested | {"against": against})
+    # Each kind of answer has options of its own; one that would be ignored is refused.
+    for name, value in (requested | {"against": against}).items():
+        harmless = name == "scale" and value == "logit"
+        if value is not None and name not in CHOSEN_BY[answers] and not harmless:
+            choices = ", ".join(CHOSEN_BY[answers]) or "nothing"
+            raise BadRequestError(
+                f"{name}={value!r} was given, but this model's answer is {ANSWERS[answers]}; what "
+                f"can be chosen: {choices}."
+            )
     if trace.reply is not None and token is position is against is None:
         return _answer(trace, None, scale or "log_probability")
     if against is not None:
-        return _margin(trace, requested, against)
+        # How far one class or token is ahead of another, as a difference of logits.
+        if requested["scale"] not in (None, "logit"):
+            raise BadRequestError("A margin is a difference of logits; it has no other scale.")
+        kind = "token" if trace.subject.anatomy.answers == "tokens" else "label"
+        chosen, other = _one(trace, requested), _one(trace, requested | {kind: against})
+        if chosen.index == other.index:
+            raise BadRequestError(f"A margin is between two answers, and both are {chosen.name}.")
+        name = f"{chosen.name} against {other.name}"
+        return replace(chosen, scale="logit", name=name, against=other.index)
     return _one(trace, requested)
 
 
@@ -225,18 +241,6 @@ def _one(trace: Trace, requested: Options) -> Target:
         return _token(trace, requested["token"], requested["position"], scale)
     place = None if answers == "classes" else _place(trace, requested["position"])
     return _class(trace, label, place, requested["scale"] or "probability")
-
-
-def _margin(trace: Trace, requested: Options, against: str | int) -> Target:
-    """How far one class or token is ahead of another, as a difference of logits."""
-    if requested["scale"] not in (None, "logit"):
-        raise BadRequestError("A margin is a difference of logits; it has no other scale.")
-    kind = "token" if trace.subject.anatomy.answers == "tokens" else "label"
-    chosen, other = _one(trace, requested), _one(trace, requested | {kind: against})
-    if chosen.index == other.index:
-        raise BadRequestError(f"A margin is between two answers, and both are {chosen.name}.")
-    name = f"{chosen.name} against {other.name}"
-    return replace(chosen, scale="logit", name=name, against=other.index)
 
 
 def _answer(trace: Trace, position: int | None, scale: str) -> Target:
@@ -260,7 +264,28 @@ def _answer(trace: Trace, position: int | None, scale: str) -> Target:
 def chosen_target(trace: Trace, target: Target | str | int | None) -> Target:
     """The requested target, checked against what the model answers."""
     if isinstance(target, Target):
-        return _existing(target, trace)
+        logits = trace.output.logits
+        width = logits.shape[-1]
+        for index in (*target.indices, *([] if target.against is None else [target.against])):
+            if not 0 <= index < width:
+                raise BadRequestError(
+                    f"There is no answer {index}; the model has 0 to {width - 1}."
+                )
+        if logits.ndim == 2 and target.position is None:
+            return target
+        if logits.ndim == 2 or target.position is None:
+            at = "gives one answer" if logits.ndim == 2 else "answers at every token"
+            raise BadRequestError(
+                f"The model {at}; a target at position {target.position} cannot be."
+            )
+        last, count = target.position + len(target.following), trace.first_logit + logits.shape[1]
+        if not 0 <= target.position <= last < count:
+            raise BadRequestError(
+                f"There is no position {last if target.position >= 0 else target.position}; the "
+                f"text has 0 to {count - 1}."
+            )
+        among_answers(trace, target.position)
+        return target
     return choose_target(trace, target)
 
 
@@ -272,39 +297,6 @@ def among_answers(passed: Pass, position: int) -> int:
             "on were requested."
         )
     return position - passed.first_logit
-
-
-def _existing(target: Target, trace: Trace) -> Target:
-    logits = trace.output.logits
-    width = logits.shape[-1]
-    for index in (*target.indices, *([] if target.against is None else [target.against])):
-        if not 0 <= index < width:
-            raise BadRequestError(f"There is no answer {index}; the model has 0 to {width - 1}.")
-    if logits.ndim == 2 and target.position is None:
-        return target
-    if logits.ndim == 2 or target.position is None:
-        at = "gives one answer" if logits.ndim == 2 else "answers at every token"
-        raise BadRequestError(f"The model {at}; a target at position {target.position} cannot be.")
-    last, count = target.position + len(target.following), trace.first_logit + logits.shape[1]
-    if not 0 <= target.position <= last < count:
-        raise BadRequestError(
-            f"There is no position {last if target.position >= 0 else target.position}; the text "
-            f"has 0 to {count - 1}."
-        )
-    among_answers(trace, target.position)
-    return target
-
-
-def _require_meaningful(answers: str, requested: dict[str, str | int | None]) -> None:
-    """Refuse an option that would be ignored: each kind of answer has options of its own."""
-    for name, value in requested.items():
-        harmless = name == "scale" and value == "logit"
-        if value is not None and name not in CHOSEN_BY[answers] and not harmless:
-            choices = ", ".join(CHOSEN_BY[answers]) or "nothing"
-            raise BadRequestError(
-                f"{name}={value!r} was given, but this model's answer is {ANSWERS[answers]}; what "
-                f"can be chosen: {choices}."
-            )
 
 
 def _class(trace: Trace, label: str | int | None, position: int | None, scale: str) -> Target:
@@ -332,28 +324,26 @@ def _token(trace: Trace, token: str | int | None, position: int | None, scale: s
 
 
 def _place(trace: Trace, position: int | None) -> int:
-    """The requested position, counted from the start."""
-    count = len(trace.sequences[trace.sites[-1].stack].tokens)
+    """The requested position, counted from the start; without, where the model answers."""
+    sequence = trace.sequences[trace.sites[-1].stack]
+    count, mask = len(sequence.tokens), getattr(trace.subject.tokenizer, "mask_token", None)
     if position is None:
-        position = trace.reply.position if trace.reply is not None else _default_position(trace)
+        if trace.reply is not None:
+            position = trace.reply.position
+        elif trace.subject.anatomy.answers == "token classes":
+            raise BadRequestError("This model labels every token; say which position is meant.")
+        elif trace.sites[-1].stack == "decoder":
+            position = int(sequence.real.nonzero()[-1])
+        elif mask in sequence.tokens:
+            position = sequence.tokens.index(mask)
+        else:
+            raise BadRequestError(
+                "This model answers at every token; say which position is meant, or put a mask "
+                "token there."
+            )
     if not -count <= position < count:
         raise BadRequestError(f"There is no position {position}; the text has 0 to {count - 1}.")
     return position % count
-
-
-def _default_position(trace: Trace) -> int:
-    """Where the model answers: at the last real token, or at the mask if it fills masks."""
-    sequence = trace.sequences[trace.sites[-1].stack]
-    if trace.subject.anatomy.answers == "token classes":
-        raise BadRequestError("This model labels every token; say which position is meant.")
-    if trace.sites[-1].stack == "decoder":
-        return int(sequence.real.nonzero()[-1])
-    mask = getattr(trace.subject.tokenizer, "mask_token", None)
-    if mask in sequence.tokens:
-        return sequence.tokens.index(mask)
-    raise BadRequestError(
-        "This model answers at every token; say which position is meant, or put a mask token there."
-    )
 
 
 def _token_id(trace: Trace, token: str | int) -> int:

@@ -32,7 +32,7 @@ UNITS = ("token", "word", "sentence", "line", "passage", "message")
 LINE_BREAK = "⏎"
 
 CharacterSpan = tuple[int, int]
-Asked = str | Sequence[CharacterSpan | Span | str] | Mapping[str, CharacterSpan | Span]
+UnitSpec = str | Sequence[CharacterSpan | Span | str] | Mapping[str, CharacterSpan | Span]
 
 _WORD_CUT = regex.compile(r"(?w)\b")
 _CLUSTER = regex.compile(r"\X")
@@ -65,7 +65,7 @@ class Units:
         return tuple(map(tuple, members))
 
 
-def units_of(layout: Layout, by: Asked = "word") -> Units:
+def units_of(layout: Layout, by: UnitSpec = "word") -> Units:
     """The units of a sequence: by a name of UNITS, or by spans of characters.
 
     >>> layout = trace.sequences["encoder"].layout
@@ -229,7 +229,7 @@ def _by_spans(layout: Layout, named: Mapping[str, Span]) -> _Groups:
     return groups
 
 
-def named_spans(layout: Layout, by: Asked) -> dict[str, Span]:
+def named_spans(layout: Layout, by: UnitSpec) -> dict[str, Span]:
     """The spans that were requested, by name; a word or phrase stands for its place in the text.
 
     >>> layout = trace.sequences["encoder"].layout

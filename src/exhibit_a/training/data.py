@@ -92,28 +92,26 @@ def read_pairs(source: object) -> Pairs:
 
 def _lines(source: object) -> list[str]:
     if isinstance(source, str | Path):
-        return _lines_of_file(Path(source))
+        path = Path(source)
+        require_file(path)
+        free = free_bytes(torch.device("cpu"))
+        if (size := path.stat().st_size) > free // 8:  # bytes, then words
+            raise BadRequestError(
+                f"{path} has {size / 1e9:.1f} GB, too much for the memory that is free."
+            )
+        try:
+            return path.read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n")
+        except OSError as problem:
+            raise BadRequestError(f"{path} cannot be read: {problem.strerror}.") from problem
+        except UnicodeDecodeError as problem:
+            line = problem.object[: problem.start].count(b"\n") + 1
+            raise BadRequestError(
+                f"{path} is not UTF-8: line {line} has byte {problem.object[problem.start]:#04x}. "
+                "Convert it first (iconv -t UTF-8)."
+            ) from problem
     if isinstance(source, Sequence):
         return [_text(line, number) for number, line in enumerate(source, 1)]
     raise BadRequestError(f"A file or a list of sentences was expected, found {source!r}.")
-
-
-def _lines_of_file(path: Path) -> list[str]:
-    require_file(path)
-    if (size := path.stat().st_size) > free_bytes(torch.device("cpu")) // 8:  # bytes, then words
-        raise BadRequestError(
-            f"{path} has {size / 1e9:.1f} GB, too much for the memory that is free."
-        )
-    try:
-        return path.read_bytes().decode("utf-8-sig").removesuffix("\n").split("\n")
-    except OSError as problem:
-        raise BadRequestError(f"{path} cannot be read: {problem.strerror}.") from problem
-    except UnicodeDecodeError as problem:
-        line = problem.object[: problem.start].count(b"\n") + 1
-        raise BadRequestError(
-            f"{path} is not UTF-8: line {line} has byte {problem.object[problem.start]:#04x}. "
-            "Convert it first (iconv -t UTF-8)."
-        ) from problem
 
 
 def _pair(item: object, number: int) -> tuple[str, str]:

@@ -65,15 +65,7 @@ def configuration(
                 "made from nothing."
             )
         return None
-    _require_sizes(str(base), kind, sizes or {})
-    try:
-        return kind(**(sizes or {}))
-    except ValueError as problem:
-        raise BadRequestError(first_line(problem)) from problem
-
-
-def _require_sizes(name: str, kind: type[ReferenceConfig], sizes: Mapping[str, object]) -> None:
-    """Refuse sizes that the configuration does not know, or of another type."""
+    sizes = sizes or {}
     declared = {
         size
         for ancestor in kind.__mro__
@@ -84,13 +76,17 @@ def _require_sizes(name: str, kind: type[ReferenceConfig], sizes: Mapping[str, o
     for size, value in sizes.items():
         if size not in usual:
             raise BadRequestError(
-                f'{name} has no size "{size}"; it has {", ".join(sorted(usual))}.'
+                f'{base} has no size "{size}"; it has {", ".join(sorted(usual))}.'
             )
         wanted = (int, float) if isinstance(usual[size], float) else type(usual[size])
         if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
             raise BadRequestError(f"{size} is {value!r}; it must be like {usual[size]!r}.")
         if not isinstance(value, str | bool) and value < (0 if size == "dropout" else 1e-12):
             raise BadRequestError(f"{size} is {value}; it must be positive.")
+    try:
+        return kind(**sizes)
+    except ValueError as problem:
+        raise BadRequestError(first_line(problem)) from problem
 
 
 def new_classifier(
@@ -131,7 +127,7 @@ def new_translator(
 
 
 def learnt_vocabulary(
-    texts: Iterable[str], size: int, *, lowercase: bool = False, starts: bool = False
+    texts: Iterable[str], size: int, *, starts: bool = False
 ) -> PreTrainedTokenizerBase:
     """A tokenizer with at most ``size`` pieces, learnt from the texts; every text gets an end.
 
@@ -142,8 +138,7 @@ def learnt_vocabulary(
     'two dogs run'
     """
     pieces = Tokenizer(models.BPE(unk_token=UNKNOWN))
-    steps = [normalizers.NFC(), *([normalizers.Lowercase()] if lowercase else [])]
-    pieces.normalizer = normalizers.Sequence(steps)
+    pieces.normalizer = normalizers.Sequence([normalizers.NFC()])
     pieces.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation("isolated")]
     )

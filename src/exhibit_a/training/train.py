@@ -175,7 +175,23 @@ def train(
     kind = FINE_TUNING if config is None else CLASSIFIER
     if config is not None and config.is_encoder_decoder:
         kind = TRANSLATOR
-    options = _settled(kind, given, holdout)
+    # The value of every option of this kind; None is an option that was not given.
+    requested = {name: value for name, value in given.items() if value is not None}
+    for name in requested:
+        if name not in OPTIONS[kind]:
+            raise BadRequestError(
+                f"{name} does not apply to {kind}; its options: {', '.join(OPTIONS[kind])}."
+            )
+    options: dict[str, Any] = OPTIONS[kind] | requested
+    for name, value in {**options, "holdout": holdout}.items():
+        if name not in RANGES:
+            continue
+        is_within, words = RANGES[name]
+        number = isinstance(value, int if "whole" in words else int | float)
+        if not number or isinstance(value, bool) or not is_within(value):
+            raise BadRequestError(f"{name} is {value}. It must be {words}.")
+    if not isinstance(options.get("half", False), bool):
+        raise BadRequestError(f"half is {options['half']!r}. It must be True or False.")
     require_seed(seed)
     require_device(where)
     request = Request(train, dev, holdout, seed, where)
@@ -207,27 +223,6 @@ class Request:
     holdout: float
     seed: int
     device: str
-
-
-def _settled(kind: str, given: Mapping[str, Any], holdout: float) -> dict[str, Any]:
-    """The value of every option of a kind of training; None is an option that was not given."""
-    requested = {name: value for name, value in given.items() if value is not None}
-    for name in requested:
-        if name not in OPTIONS[kind]:
-            raise BadRequestError(
-                f"{name} does not apply to {kind}; its options: {', '.join(OPTIONS[kind])}."
-            )
-    options: dict[str, Any] = OPTIONS[kind] | requested
-    for name, value in {**options, "holdout": holdout}.items():
-        if name not in RANGES:
-            continue
-        is_within, words = RANGES[name]
-        number = isinstance(value, int if "whole" in words else int | float)
-        if not number or isinstance(value, bool) or not is_within(value):
-            raise BadRequestError(f"{name} is {value}. It must be {words}.")
-    if not isinstance(options.get("half", False), bool):
-        raise BadRequestError(f"half is {options['half']!r}. It must be True or False.")
-    return options
 
 
 def _fingerprint(config: PretrainedConfig | None, base: object, data: str) -> dict[str, JSON]:
@@ -270,7 +265,12 @@ def _classifier(
     columns = {name: options[name] for name in COLUMNS}
     teacher = options["teacher"]
     examples = read_examples(request.train, **columns, labelled=teacher is None)
-    labels = label_names(examples) if teacher is None else _labels_of(teacher)
+    if teacher is None:
+        labels = label_names(examples)
+    else:
+        with quietly(), _readable(teacher, "a teacher"):
+            taught = AutoConfig.from_pretrained(teacher)
+        labels = [taught.id2label[number] for number in range(taught.num_labels)]
     if request.dev is not None:
         held_out = read_examples(request.dev, **columns, labelled=True)
     else:
@@ -302,6 +302,10 @@ def _classifier(
         check = encode(model, tokenizer, held_out, options["max_length"])
         if teacher is not None:
             _teach(teacher, model, examples, learn, options["max_length"], bar)
+
+        def loss(output: HasLogits, labels: Tensor, **_: object) -> Tensor:
+            return cross_entropy(output.logits, labels, label_smoothing=options["label_smoothing"])
+
         fitting = Fitting(
             arguments={
                 "num_train_epochs": options["epochs"],
@@ -316,7 +320,7 @@ def _classifier(
             patience=options["patience"],
             keep=lambda step: min(EMA, (1 + step) / (10 + step)),  # soon forgets the start
             collate=lambda rows: padded(model, rows),
-            loss=_label_loss(options["label_smoothing"]),
+            loss=loss,
             measure=lambda measured: {"accuracy": share_right(measured, check)},
         )
         history = fit(model, learn, fitting, kept, bar, request.seed)
@@ -334,15 +338,6 @@ def _classifier(
         return model, tokenizer, record
 
     return make, settings
-
-
-def _label_loss(smoothing: float) -> Callable[..., Tensor]:
-    """Cross entropy with numbers of labels, or with a teacher's probabilities of them."""
-
-    def loss(output: HasLogits, labels: Tensor, **_: object) -> Tensor:
-        return cross_entropy(output.logits, labels, label_smoothing=smoothing)
-
-    return loss
 
 
 def _teach(
@@ -453,13 +448,6 @@ def load_base(
         )
     model.config.pad_token_id = tokenizer.pad_token_id
     return model, tokenizer
-
-
-def _labels_of(teacher: str | Path) -> list[str]:
-    """The labels of a teacher, in its order."""
-    with quietly(), _readable(teacher, "a teacher"):
-        config = AutoConfig.from_pretrained(teacher)
-    return [config.id2label[number] for number in range(config.num_labels)]
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Shares out the forward passes that a trial of a model with many heads may take.
 
-The verdict needs every head made even alone, so a model with many heads in many layers takes
+The verdict needs every head made uniform alone, so a model with many heads in many layers takes
 hundreds of passes for that. Where this is more than a hundred passes, a trial counts its passes and
 has 400 of them:
 

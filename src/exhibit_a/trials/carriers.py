@@ -1,11 +1,11 @@
 """Finds the few heads that carry the answer, and confirms them.
 
 1. Heads are ranked by their share. The smallest set of the first k heads is looked for that, made
-   even together, takes at least half of what all heads take.
+   uniform together, takes at least half of what all heads take.
 2. The same is done with sets of k other heads, drawn at random: the set was well named if they take
    much less.
 3. Shares are measured with fixed maps, in which a head that only *steers* others (moving where they
-   look) has none. So heads without a share are made even together with all maps free to follow,
+   look) has none. So heads without a share are made uniform together with all maps free to follow,
    then site by site and head by head where the answer moves.
 """
 

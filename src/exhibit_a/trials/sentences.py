@@ -1,7 +1,7 @@
 """Puts margins into words that a person who must decide can read.
 
-A margin is a number of log-odds. Where the answer has a probability it is said as one; where the
-answer is a number, the margin is that number.
+A margin is a number of log-odds. Where the answer has a probability it is reported as one; where
+the answer is a number, the margin is that number.
 """
 
 import math
@@ -12,7 +12,7 @@ LOG_ODDS = "log odds of "  # how the name of a target with a probability begins
 SEVERAL = " tokens)"  # and how that of a whole answer ends
 CANCELS = "what some heads add, others take"
 SMALLEST = 1e-4  # probability that is written out
-TWICE = 2.0  # a factor from which it is said as one; smaller ones are said in percent
+TWICE = 2.0  # a factor from which it is reported as one; smaller ones in percent
 RAISED = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
@@ -86,7 +86,7 @@ def answer_name(reliance: Reliance) -> str:
 
 
 def short_answer_name(reliance: Reliance) -> str:
-    """The answer where it was named before: a whole sentence is not said twice.
+    """The answer where it was named before: a whole sentence is not written twice.
 
     >>> short_answer_name(xa.reliance(trace))
     'positive'

@@ -1,10 +1,11 @@
 """Tells trained weights of a layer from random ones.
 
 A head of a model with random weights can be sharp, decide the answer and have only one valid map,
-and still be evidence of nothing. So before any word is drawn, every weight matrix W is compared
-with its own entries in random order: such a matrix has the same numbers and no structure. The
-statistic is the concentration of its spectrum, tr((WWᵀ)²) / tr(WWᵀ)², which products cost and no
-decomposition. Training (or construction by hand) moves it by dozens of standard deviations.
+and still be evidence of nothing. So before a head that the answer rests on gets another word than
+*undetermined*, every weight matrix W is compared with its own entries in random order: such a
+matrix has the same numbers and no structure. The statistic is the concentration of its spectrum,
+tr((WWᵀ)²) / tr(WWᵀ)², which products cost and no decomposition. Training (or construction by hand)
+moves it by dozens of standard deviations.
 """
 
 import torch

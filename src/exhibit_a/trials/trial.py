@@ -162,10 +162,10 @@ def trial(
         thresholds: where the words of the verdict begin.
         seed: same seed, same numbers.
         probes: random directions per token with which mixing is estimated; without, up to 8, as
-            many as fit beside everything else, and none for a text of more than 20 tokens.
+            many as fit next to everything else, and none for a text of more than 20 tokens.
         pictures: also judge whether heat maps of this text may be shown.
         truncate: cut a text that is too long for the model.
-        progress: is told when a stage begins; what it raises ends the trial.
+        progress: is called when a stage begins; what it raises ends the trial.
     """
     require_seed(seed)
     if probes is not None and probes < 2:
@@ -176,7 +176,7 @@ def trial(
     trace = stages.run(
         "capture", lambda: capture(subject, text, keep=KEPT, truncate=truncate, **options)
     )
-    requested = _asked(trace, target, stages.skipped)
+    requested = _trial_options(trace, target, stages.skipped)
     how = TrialOptions(probes, seed, thresholds.carries, pictures)
     judged = _judged(examine(trace, requested, stages, how), stages, thresholds, how)
     return replace(judged, label=truth)
@@ -235,7 +235,7 @@ def _truth(subject: Subject, label: str | None) -> str:
     return known[numbers.index(str(label))]
 
 
-def _asked(
+def _trial_options(
     trace: Trace, target: Target | str | int | None, skipped: dict[str, str]
 ) -> Target | None:
     """The number to explain; a model that has none is no mistake unless one was requested."""

@@ -17,8 +17,9 @@ Three questions, each answered with a number, and one word drawn from the answer
     undetermined  a check failed, a budget ended, its rows contradict each other as random ones
                   would, or the layer's weights are random numbers
 
-A failed check makes the word *undetermined*, never *evidence* or *no effect*. Where the lines are
-drawn is measured on models whose truth is known (``studies/verdict.py``, docs/verdict.md).
+For a head that the answer rests on, a failed check makes the word *undetermined*, never *evidence*
+or *no effect*; the others are judged by their effects alone. Where the lines are drawn is measured
+on models whose truth is known (``studies/verdict.py``, docs/verdict.md).
 """
 
 import math
@@ -135,11 +136,11 @@ def _coherent(head: HeadNumbers, by_chance: bool, limits: Thresholds) -> bool:
     return not by_chance or (head.coherence or 0.0) >= limits.coherence
 
 
-def _word(head: HeadVerdict, size: float, carries: bool, limits: Thresholds) -> tuple[str, str]:
-    """The word for one head and why; ``carries`` says whether the answer rests on it."""
+def _word(head: HeadVerdict, size: float, rests: bool, limits: Thresholds) -> tuple[str, str]:
+    """The word for one head and why; ``rests``: whether the answer does, by share or alone."""
     scale = size or 1.0
     share, alone = (head.reliance or 0.0) / scale, (head.one_head or 0.0) / scale
-    if not carries:
+    if not rests:
         steers = (head.steering or 0.0) / scale
         if abs(steers) >= limits.carries:
             return UNDETERMINED, (
@@ -167,8 +168,10 @@ def quality(head: HeadVerdict, share: float, limits: Thresholds) -> tuple[str, s
         return UNDETERMINED, (
             f"{rests}, but the weights of its layer cannot be told from random numbers"
         )
-    if head.distance is None or head.pointing is None or head.coherence is None:
+    if head.distance is None:
         return UNDETERMINED, f"{rests}; not known whether its weights are determined"
+    if head.pointing is None or head.coherence is None:
+        return UNDETERMINED, f"{rests}; not known whether its weights lie on the words that count"
     if head.distance >= limits.distance:
         return CONTESTED, (
             f"{rests}, but other weights would have given the same: up to {head.distance:.0%} of "
@@ -222,9 +225,10 @@ def judge_text(
 
 
 def _parts(verdicts: Sequence[HeadVerdict], size: float, limits: Thresholds) -> dict[str, float]:
-    """The part of all shares that heads of each word have, were every head requested its word.
+    """The part of all shares that heads of each word have.
 
-    A text can rest on many heads that carry little each, so small shares count here as well.
+    A text can rest on many heads that carry little each, so heads of no effect are judged here as
+    if the answer rested on them.
     """
     shares = torch.tensor([verdict.reliance or 0.0 for verdict in verdicts]).abs()
     parts = dict.fromkeys((EVIDENCE, CONTESTED, MISLEADING, UNDETERMINED), 0.0)

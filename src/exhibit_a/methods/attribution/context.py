@@ -1,6 +1,6 @@
 """Which passage did the answer rest on?
 
-A language model is asked a question with passages in front of it, and answers. What it owes to each
+A language model is given a question with passages in front of it, and answers. What it owes to each
 passage is read in two ways:
 
 1. *Methods*, from one pass over the whole prompt: any attribution to tokens, for the
@@ -210,7 +210,7 @@ def context_attribution(
 
     Args:
         subject: a language model.
-        question: what is asked.
+        question: about the passages.
         passages: the texts in front of the question, two or more.
         answer: the answer to explain; without, what the model answers.
         generate: the largest number of tokens, where the model answers.
@@ -230,7 +230,7 @@ def context_attribution(
     examined = _Examined(prompt, trace, choose_target(trace, "answer"), seed, progress)
     with counting_passes(subject) as examined.spent:
         for name, entry in chosen.items():
-            examined.attribute(name, entry, asked_for=methods is not None)
+            examined.attribute(name, entry, requested=methods is not None)
         examined.leave_out()
         examined.regress(samples)
     return examined.result(methods=[*chosen], samples=samples)
@@ -272,12 +272,12 @@ class _Examined:
         self.subsets = torch.zeros(0, self.count, dtype=torch.bool)
         self.values = torch.zeros(0)
 
-    def attribute(self, name: str, entry: Method, *, asked_for: bool) -> None:
+    def attribute(self, name: str, entry: Method, *, requested: bool) -> None:
         """Step 1: the scores of a method for every sentence."""
         try:
             tokens = attribution_of(entry, self.trace, self.target, seed=self.seed)
         except (NotComputableError, UnsupportedModelError) as reason:
-            if asked_for:
+            if requested:
                 raise
             self.left_out[name] = str(reason)
             return

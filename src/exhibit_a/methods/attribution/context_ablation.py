@@ -119,7 +119,7 @@ class ContextPrompt:
         text = content
         if self.in_chat:
             text = written_out(tokenizer, [{"role": "user", "content": content}])
-        before = text.index(content)  # a template that rewrites what is said was refused already
+        before = text.index(content)  # a template that rewrites the words was refused already
         tokens, places = with_places(tokenizer, text)
         first = next((at for at in range(len(ids)) if ids[at : at + len(tokens)] == tokens), None)
         if first is None:

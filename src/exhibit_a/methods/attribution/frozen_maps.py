@@ -104,7 +104,7 @@ class Frozen(Edit):
     """Puts what the heads of some copies average in the place of what the model averages.
 
     The model's own weights are not computed for that, unless only some rows were kept, or it cannot
-    be told where its attention begins.
+    know where its attention begins.
     """
 
     context_only = True

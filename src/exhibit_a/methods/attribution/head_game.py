@@ -71,7 +71,7 @@ class HeadGame:
     def __len__(self) -> int:
         return len(self.heads)
 
-    def even(self, site: int) -> SiteMap:
+    def uniform(self, site: int) -> SiteMap:
         """The uniform maps of a site."""
         return self.maps.uniform(site)
 
@@ -86,10 +86,10 @@ class HeadGame:
         layers = len(self.trace.layers)
         return sum(site.heads * (layers - site.call) / layers for site in self.trace.sites)
 
-    def setting(self, even: Sequence[int] = (), *, rest: float = 1.0) -> Float[Tensor, " head"]:
+    def setting(self, uniform: Sequence[int] = (), *, rest: float = 1.0) -> Float[Tensor, " head"]:
         """The shares with the heads of these numbers uniform, and all others at ``rest``."""
         shares = torch.full((len(self),), rest)
-        shares[list(even)] = 0.0
+        shares[list(uniform)] = 0.0
         return shares
 
     def by_site(self, numbers: Shaped[Tensor, " head *copy"]) -> tuple[Tensor, ...]:

@@ -131,14 +131,14 @@ class HeadShares:
         """What each edge added along the path, site by site."""
         gradients = maps_of_sites(self.path.integral, self.game.own)
         for site, maps in enumerate(self.game.own):
-            yield (maps - self.game.even(site)) * gradients[site]
+            yield (maps - self.game.uniform(site)) * gradients[site]
 
     @property
     def along(self) -> list["AlongRows"]:
         """What the rows of every head say, site by site."""
         game, gradients = self.game, maps_of_sites(self.path.integral, self.game.own)
         return [
-            along_rows(maps, game.even(site), gradients[site], game.trace.visible[site])
+            along_rows(maps, game.uniform(site), gradients[site], game.trace.visible[site])
             for site, maps in enumerate(game.own)
         ]
 
@@ -185,7 +185,7 @@ class HeadShares:
         left = int(self.passes - self._reserved)
         if left < FEWEST_POINTS:
             raise NotComputableError(
-                f"Making each of {len(self.game)} heads even alone takes "
+                f"Making each of {len(self.game)} heads uniform alone takes "
                 f"{self.game.one_by_one:.0f} forward passes; with what else is needed, that is "
                 f"beyond the {self.passes} that are allowed."
             )
@@ -239,15 +239,17 @@ class AlongRows(NamedTuple):
     coherence: SiteHeads  # how far the rows speak for the same side as the head
 
 
-def along_rows(maps: SiteMap, even: SiteMap, gradients: SiteMap, visible: SiteVisible) -> AlongRows:
+def along_rows(
+    maps: SiteMap, uniform: SiteMap, gradients: SiteMap, visible: SiteVisible
+) -> AlongRows:
     """What the rows of every head say together; a few heads at a time, where maps are large."""
-    runs = zip(few_heads(maps), few_heads(even), few_heads(gradients), strict=True)
+    runs = zip(few_heads(maps), few_heads(uniform), few_heads(gradients), strict=True)
     by_run = [_along_rows(*run, visible) for run in runs]
     return AlongRows(*(torch.cat(numbers) for numbers in zip(*by_run, strict=True)))
 
 
 def _along_rows(
-    maps: SiteMap, even: SiteMap, gradients: SiteMap, visible: SiteVisible
+    maps: SiteMap, uniform: SiteMap, gradients: SiteMap, visible: SiteVisible
 ) -> AlongRows:
     """For every head: the null of its share, its alignment, whether it points, and coherently.
 
@@ -266,7 +268,7 @@ def _along_rows(
     count = seen.sum(-1)
     gradients = gradients * seen
     centred = (gradients - gradients.sum(-1, keepdim=True) / count.clamp_min(1)[:, None]) * seen
-    weights, sizes = (maps - even).square().sum(-1), centred.square().sum(-1)
+    weights, sizes = (maps - uniform).square().sum(-1), centred.square().sum(-1)
     variance = (weights * sizes / (count - 1).clamp_min(1)).sum(-1)
     tiny = torch.finfo(maps.dtype).tiny
     row_shares = (maps * centred).sum(-1)

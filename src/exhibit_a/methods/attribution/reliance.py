@@ -56,7 +56,7 @@ class Reliance(SiteResult):
     coherence: tuple[SiteHeads, ...]  # how far rows speak for the same side, -1 to 1
     edges: tuple[SiteMap, ...]  # by the path; they add up to the shares, except for jumps
     margin: float  # of the answer as it is
-    even_margin: float  # with all heads even
+    even_margin: float  # with all heads uniform
     permuted_margin: float  # with all rows permuted: mean, and its standard error
     permuted_error: float
     gap: float  # what the shares miss of ``whole``
@@ -89,7 +89,7 @@ class Reliance(SiteResult):
 def token_scores(trace: Trace, target: Target, *, points: int = POINTS) -> Float[Tensor, " token"]:
     """What looking at each token added to the answer, over sites, heads and queries.
 
-    Edges come from the path alone, so that no head is made even by itself.
+    Edges come from the path alone, so that no head is made uniform by itself.
     """
     sites = one_stack(trace)
     shares = HeadShares(HeadGame(trace, margin_of(target)), Options("path", points))

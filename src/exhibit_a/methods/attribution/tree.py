@@ -34,10 +34,10 @@ from exhibit_a.extras import extra
 from exhibit_a.methods.attribution.path_integral import WALK
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.registry import method
-from exhibit_a.results.over_units import said
+from exhibit_a.results.over_units import units_in_words
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import record_table
-from exhibit_a.trace.units import Asked, units_of
+from exhibit_a.trace.units import UnitSpec, units_of
 
 if TYPE_CHECKING:
     import networkx
@@ -81,7 +81,7 @@ class AttributionTree(Result):
     layers: int
     target: str
 
-    def by(self, units: Asked = "word") -> "AttributionTree":
+    def by(self, units: UnitSpec = "word") -> "AttributionTree":
         """The same tree over units: one stands where the first of its tokens entered the tree."""
         if not self.layouts:
             return super().by(units)  # which says why there are no words
@@ -103,7 +103,7 @@ class AttributionTree(Result):
             objective=self.objective
             - sum(edge.score for edge in self.edges)
             + sum(edge.score for edge in edges),
-            checks=self.checks | {"units": said(units, [united])},
+            checks=self.checks | {"units": units_in_words(units, [united])},
         )
 
     @property
@@ -235,10 +235,27 @@ def attribution_tree(
     """
     check_request(threshold, penalty, algorithm)
     stack = stack or attribution.sites[-1].stack
-    maps = _layer_maps(attribution, stack)
-    reader = _reader(attribution, stack)
+    sites = [
+        site.index for site in attribution.sites if site.stack == stack and site.kind == "self"
+    ]
+    if not sites:
+        stacks = ", ".join(attribution.sequences)
+        raise BadRequestError(f"There is no stack {stack!r}; this model has {stacks}.")
+    maps = [attribution.scores[site].sum(0) for site in sites]
+    # The one position whose row counts in the last layer, if there is one.
+    counting = attribution.scores[sites[-1]].abs().sum((0, 2)).nonzero().flatten().tolist()
+    reader = counting[0] if len(counting) == 1 else None
     root = _root(maps, reader)
-    edges = _eligible(maps if reader is None else maps[:-1], reader, threshold)
+    # The edges above the threshold, from the top layer down, then in reading order.
+    edges = []
+    for layer in reversed(range(len(maps) - (reader is not None))):
+        rows = maps[layer].clone()
+        if reader is not None:
+            rows[reader] = 0
+        above = rows / rows.max().abs().clamp_min(TINY) > threshold
+        above.fill_diagonal_(False)
+        for parent, child in above.nonzero().tolist():
+            edges.append(TreeEdge(layer, parent, child, float(rows[parent, child])))
     optimum, proven = _exact(edges, root, penalty)
     trees = {"greedy": _greedy(edges, root, penalty), "exact": optimum}
     worth = {name: sum(edge.score - penalty for edge in tree) for name, tree in trees.items()}
@@ -278,27 +295,6 @@ def check_request(threshold: float, penalty: float, algorithm: str) -> None:
         )
 
 
-def _layer_maps(attribution: SelfAttribution, stack: str) -> list[Tensor]:
-    """The contributions of every layer of a stack to itself, summed over heads."""
-    sites = _self_attention(attribution, stack)
-    if not sites:
-        stacks = ", ".join(attribution.sequences)
-        raise BadRequestError(f"There is no stack {stack!r}; this model has {stacks}.")
-    return [attribution.scores[site].sum(0) for site in sites]
-
-
-def _reader(attribution: SelfAttribution, stack: str) -> int | None:
-    """The one position whose row counts in the last layer, if there is one."""
-    last = _self_attention(attribution, stack)[-1]
-    rows = attribution.scores[last].abs().sum((0, 2)).nonzero().flatten().tolist()
-    return rows[0] if len(rows) == 1 else None
-
-
-def _self_attention(attribution: SelfAttribution, stack: str) -> list[int]:
-    """The sites at which a stack attends to itself."""
-    return [site.index for site in attribution.sites if site.stack == stack and site.kind == "self"]
-
-
 def _root(maps: list[Tensor], reader: int | None) -> int:
     """The position that took most from the others, over all layers."""
     total = torch.stack(maps).sum(0)
@@ -308,20 +304,6 @@ def _root(maps: list[Tensor], reader: int | None) -> int:
             raise NotComputableError("A tree needs a second token besides the one that is read.")
         total[reader] = -1
     return int(total.argmax())
-
-
-def _eligible(maps: list[Tensor], reader: int | None, threshold: float) -> list[TreeEdge]:
-    """The edges above the threshold, from the top layer down, then in reading order."""
-    edges = []
-    for layer in reversed(range(len(maps))):
-        rows = maps[layer].clone()
-        if reader is not None:
-            rows[reader] = 0
-        above = rows / rows.max().abs().clamp_min(TINY) > threshold
-        above.fill_diagonal_(False)
-        for parent, child in above.nonzero().tolist():
-            edges.append(TreeEdge(layer, parent, child, float(rows[parent, child])))
-    return edges
 
 
 def _greedy(edges: list[TreeEdge], root: int, penalty: float) -> list[TreeEdge]:

@@ -8,7 +8,7 @@ For every site alone, then for all sites at once (``adversary_search.py``).
 The result is a lower bound: there may be maps farther away.
 
 Where the log-odds are a linear function of one single row (one head, one query, a linear read-out,
-two classes) no search is needed: ``corners.py`` has the exact optimum.
+two classes) no search is needed: ``farthest_corner`` gives the exact optimum.
 """
 
 from dataclasses import dataclass

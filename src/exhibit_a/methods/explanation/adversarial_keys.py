@@ -97,7 +97,7 @@ def adversarial_keys(
         hidden: the width of the hidden layer of the network that makes the keys.
         epochs: how often the network sees every example.
         learning_rate: the step size of its training.
-        held_out: examples to judge by; without, a quarter of the examples is put aside.
+        held_out: examples to judge by; without, a quarter of the examples is held out.
         seed: same seed, same numbers.
         progress: is called with the number of networks trained, and of how many.
     """
@@ -105,12 +105,46 @@ def adversarial_keys(
     _check_request(subject, recipe)
     before = [weight.clone() for weight in subject.model.state_dict().values()]
     learn, judge = _split(read_examples(examples, labelled=True), held_out, seed)
-    changes, curves = _trained(_LabelledBatches(subject, learn, seed), recipe, seed, progress)
+    data = _LabelledBatches(subject, learn, seed)
+    changes = {"own": _KeyChange(None, False), "random": _KeyChange(None, True)}
+    curves = {}
+    site = subject.anatomy.sites[0]
+    width = site.kv_heads * (site.d_query or 0)
+    for number, (name, (sign, from_noise)) in enumerate(TRAINED.items()):
+        # Linear, ReLU, linear, with torch's usual bounds, drawn from our own stream.
+        seeded = generator(seed + number)
+        # Layers begin empty: to fill them would draw from the caller's global stream.
+        first = nn.Linear(width, recipe.hidden, device="meta").to_empty(device="cpu")
+        last = nn.Linear(recipe.hidden, width, device="meta").to_empty(device="cpu")
+        mlp = nn.Sequential(first, nn.ReLU(), last)
+        with torch.no_grad():
+            for layer, size in ((first, width), (last, recipe.hidden)):
+                for weight in layer.parameters():
+                    drawn = torch.rand(weight.shape, generator=seeded)
+                    weight.copy_((2 * drawn - 1) * size**-0.5)
+        mlp = mlp.to(subject.device)
+        change = changes[name] = _KeyChange(mlp, from_noise)
+        optimiser = torch.optim.Adam(mlp.parameters(), lr=recipe.learning_rate)
+        curve = []
+        for _ in range(recipe.epochs):
+            for batch in data.batches(shuffled=True):
+                compared = _compared(data, batch, change)
+                error = nn.functional.cross_entropy(compared.changed_logits.float(), batch.gold)
+                squares = torch.stack([_mean_square(gap, batch.real) for gap in compared.gaps])
+                distance = squares.mean().log()
+                optimiser.zero_grad()
+                torch.autograd.backward(recipe.alpha * error + sign * (1 - recipe.alpha) * distance)
+                optimiser.step()
+                curve.append(torch.stack([error.detach(), distance.detach()]).cpu())
+        curves[name] = torch.stack(curve)
+        tell(progress, number + 1, len(TRAINED))
     measured = [
         _measure(_LabelledBatches(subject, judge, seed), changes[name]) for name in CONDITIONS
     ]
     correct = torch.stack([numbers["correct"] for numbers in measured])
-    _require_untouched(subject, before)
+    after = subject.model.state_dict().values()
+    if not all(torch.equal(was, now) for was, now in zip(before, after, strict=True)):
+        raise BrokenInvariantError("The model's weights changed during training; no numbers given.")
     return build_result(
         AdversarialKeys,
         subject,
@@ -266,42 +300,6 @@ def _compared(data: _LabelledBatches, batch: _Batch, change: _KeyChange) -> _Com
     return _Compared(clean, changed, clean_logits, changed_logits)
 
 
-def _trained(
-    data: _LabelledBatches, recipe: _Recipe, seed: int, progress: Progress | None
-) -> tuple[dict[str, _KeyChange], dict[str, Float[Tensor, "_step term"]]]:
-    """The changes of all conditions, and the training curves of those that are trained."""
-    changes = {"own": _KeyChange(None, False), "random": _KeyChange(None, True)}
-    curves = {}
-    site = data.subject.anatomy.sites[0]
-    width = site.kv_heads * (site.d_query or 0)
-    for number, (name, (sign, from_noise)) in enumerate(TRAINED.items()):
-        mlp = _mlp(width, recipe.hidden, generator(seed + number)).to(data.subject.device)
-        changes[name] = _KeyChange(mlp, from_noise)
-        curves[name] = _train(data, changes[name], recipe, sign)
-        tell(progress, number + 1, len(TRAINED))
-    return changes, curves
-
-
-def _train(
-    data: _LabelledBatches, change: _KeyChange, recipe: _Recipe, sign: float
-) -> Float[Tensor, "step term"]:
-    """Train one MLP; the loss terms of every step."""
-    assert change.mlp is not None
-    optimiser = torch.optim.Adam(change.mlp.parameters(), lr=recipe.learning_rate)
-    curve = []
-    for _ in range(recipe.epochs):
-        for batch in data.batches(shuffled=True):
-            compared = _compared(data, batch, change)
-            error = nn.functional.cross_entropy(compared.changed_logits.float(), batch.gold)
-            squares = torch.stack([_mean_square(gap, batch.real) for gap in compared.gaps])
-            distance = squares.mean().log()
-            optimiser.zero_grad()
-            torch.autograd.backward(recipe.alpha * error + sign * (1 - recipe.alpha) * distance)
-            optimiser.step()
-            curve.append(torch.stack([error.detach(), distance.detach()]).cpu())
-    return torch.stack(curve)
-
-
 @torch.no_grad()
 def _measure(data: _LabelledBatches, change: _KeyChange) -> dict[str, Tensor]:
     """Answers and distances under one change, over all examples."""
@@ -335,20 +333,6 @@ def _mean_square(gap: Tensor, real: Tensor) -> Tensor:
     return (gap.square().mean((1, 3)) * real).sum() / real.sum()
 
 
-def _mlp(width: int, hidden: int, seeded: torch.Generator) -> nn.Sequential:
-    """Linear, ReLU, linear, with torch's usual bounds drawn from ``seeded``."""
-    # Layers begin empty: to fill them would draw from the caller's global stream.
-    first = nn.Linear(width, hidden, device="meta").to_empty(device="cpu")
-    last = nn.Linear(hidden, width, device="meta").to_empty(device="cpu")
-    mlp = nn.Sequential(first, nn.ReLU(), last)
-    with torch.no_grad():
-        for layer, size in ((first, width), (last, hidden)):
-            for weight in layer.parameters():
-                drawn = torch.rand(weight.shape, generator=seeded)
-                weight.copy_((2 * drawn - 1) * size**-0.5)
-    return mlp
-
-
 def _split(
     examples: list[Example], held_out: Source | None, seed: int
 ) -> tuple[list[Example], list[Example]]:
@@ -373,9 +357,3 @@ def _check_request(subject: Subject, recipe: _Recipe) -> None:
         )
     if any(site.kind == "cross" for site in subject.anatomy.sites):
         raise UnsupportedModelError("The keys of two stacks cannot be replaced by one network.")
-
-
-def _require_untouched(subject: Subject, before: list[Tensor]) -> None:
-    after = subject.model.state_dict().values()
-    if not all(torch.equal(was, now) for was, now in zip(before, after, strict=True)):
-        raise BrokenInvariantError("The model's weights changed during training; no numbers given.")

@@ -13,17 +13,17 @@ Jensen–Shannon divergence from the model's own rows is made as large as a sear
 4. run the model once more from the beginning with nothing but the map replaced, and check again.
 
 Where the log-odds are a linear function of one single row (one head, one query, a linear read-out,
-two classes) no search is needed: ``corners.py`` has the exact optimum.
+two classes) no search is needed: ``farthest_corner`` gives the exact optimum.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from exhibit_a.errors import BrokenInvariantError
-from exhibit_a.methods.explanation.two_key_optimum import farthest_corner
+from exhibit_a.errors import BrokenInvariantError, NotComputableError
 from exhibit_a.methods.identifiability.alternatives import alternative_attention
 from exhibit_a.numerics.distances import farthest_divergence, jensen_shannon, total_variation
 from exhibit_a.numerics.precision import to_float64
@@ -36,11 +36,22 @@ from exhibit_a.trace.edits import Edit
 from exhibit_a.trace.replay import replay
 from exhibit_a.trace.targets import Target
 
-ROUNDING = 1e-6  # between a pass with copies and a plain one
-HALVINGS = 10
-NEARLY, FAIR = 0.98, 0.9  # of the bound: far enough to stop, far enough not to start again
-PATIENCE, PROGRESS = 20, 1.01  # steps without one per cent of progress, after which a climb ends
-LONG, SHORT = 2.0, 0.6  # steps of Adam, on the scores
+
+@dataclass(frozen=True)
+class Settings:
+    """How far and how long the search climbs."""
+
+    rounding: float = 1e-6  # between a pass with copies and a plain one
+    halvings: int = 10  # of the way to a point that changes the answer too much
+    nearly: float = 0.98  # of the bound: far enough to stop
+    fair: float = 0.9  # of the bound: far enough not to start again
+    patience: int = 20  # steps without progress, after which a climb ends
+    progress: float = 1.01  # less than this factor is none
+    long: float = 2.0  # step of Adam on the scores, for the first climb
+    short: float = 0.6  # and for those that start again
+
+
+SETTINGS = Settings()
 
 Group = tuple[int, ...]  # sites whose attention is replaced together
 Maps = dict[int, Tensor]  # by site: (head, query, key), with copies in front while searching
@@ -72,7 +83,7 @@ class AdversarySearch:
         self.answer = self.distributions(trace.output)[0].detach()  # (place, answer)
         self.read = readout(trace, target)
         self.rows = rows_read(trace, self.distributions)
-        self.inner = max(0.0, epsilon * (1 - 1e-3) - ROUNDING)  # room for rounding
+        self.inner = max(0.0, epsilon * (1 - 1e-3) - SETTINGS.rounding)  # room for rounding
 
     def _real(self, site: int) -> Tensor:
         """Which rows count; a learned query that belongs to no token always does."""
@@ -111,7 +122,7 @@ class AdversarySearch:
         """How far the answer moves in a run from the very beginning; it must be within ε."""
         single = {site: attention.unsqueeze(0) for site, attention in maps.items()}
         change = float(self.moved(self.run(single, start=0))[0])
-        if change > self.epsilon + ROUNDING:
+        if change > self.epsilon + SETTINGS.rounding:
             raise BrokenInvariantError(
                 f"The adversary changes the answer by {change:.3g} in a plain run, more than the "
                 f"{self.epsilon:g} that were allowed; no numbers are given."
@@ -164,10 +175,10 @@ class AdversarySearch:
         starts = {site: self._starts(site, restarts, seeded) for site in group}
         bound = float(self.mean(self.bounds(starts)))
         first = {site: scores[:1] for site, scores in starts.items()}
-        maps, divergence = self._climb(first, LONG, steps, bound)
-        if restarts > 1 and divergence < FAIR * bound:
+        maps, divergence = self._climb(first, SETTINGS.long, steps, bound)
+        if restarts > 1 and divergence < SETTINGS.fair * bound:
             others = {site: scores[1:] for site, scores in starts.items()}
-            other_maps, other_divergence = self._climb(others, SHORT, steps, bound)
+            other_maps, other_divergence = self._climb(others, SETTINGS.short, steps, bound)
             maps = other_maps if other_divergence > divergence else maps
         return maps
 
@@ -177,10 +188,12 @@ class AdversarySearch:
         optimiser = torch.optim.Adam(list(scores.values()), lr=rate)
         penalty = torch.ones(len(next(iter(scores.values()))), device=self.answer.device)
         best = {site: self.attention[site].expand_as(s).clone() for site, s in scores.items()}
-        farthest, reached = torch.zeros_like(penalty), [0.0] * PATIENCE
-        ceiling = NEARLY * bound
+        farthest, reached = torch.zeros_like(penalty), [0.0] * SETTINGS.patience
+        ceiling, recent = SETTINGS.nearly * bound, SETTINGS.patience
         for _ in range(steps):
-            if reached[-1] >= ceiling or 0 < reached[-1] <= PROGRESS * min(reached[-PATIENCE:]):
+            if reached[-1] >= ceiling or 0 < reached[-1] <= SETTINGS.progress * min(
+                reached[-recent:]
+            ):
                 break
             maps = self._maps(scores)
             answers, divergence = self.run(maps), self.mean(self.divergences(maps))
@@ -221,7 +234,7 @@ class AdversarySearch:
         least = torch.zeros(len(next(iter(maps.values()))), device=self.answer.device)
         most = torch.ones_like(least)
         trial = most
-        for _ in range(HALVINGS):
+        for _ in range(SETTINGS.halvings):
             inside = self.moved(self.run(between(trial))) <= self.inner
             least, most = torch.where(inside, trial, least), torch.where(inside, most, trial)
             trial = (least + most) / 2
@@ -267,3 +280,25 @@ class AdversarySearch:
         corner = farthest_corner(row, to_float64(score[seen]), low, high)
         best[head, query, seen] = corner.to(attention)
         return {site: best}
+
+
+def farthest_corner(
+    row: Float[Tensor, " key"], score: Float[Tensor, " key"], low: float, high: float
+) -> Float[Tensor, " key"]:
+    """The distribution a farthest from ``row`` with low ≤ a · score ≤ high, exactly.
+
+    Divergence from the row is convex, so its maximum over the polytope {a ≥ 0, Σa = 1, low ≤ a · s
+    ≤ high} lies in a corner, and corners have at most two keys: single keys whose score lies
+    inside, and pairs of keys whose scores lie on either side of one end. They are all tried.
+    """
+    corners = [torch.eye(len(row), dtype=row.dtype)[(score >= low) & (score <= high)]]
+    for end in (low, high):
+        under, over = torch.where((score < end)[:, None] & (score > end)[None, :])
+        share = (end - score[under]) / (score[over] - score[under])
+        pairs = torch.zeros(len(share), len(row), dtype=row.dtype)
+        pairs.scatter_(1, under[:, None], 1 - share[:, None])
+        corners.append(pairs.scatter_(1, over[:, None], share[:, None]))
+    every = torch.cat(corners)
+    if not len(every):
+        raise NotComputableError("No distribution over these keys keeps the answer in its range.")
+    return every[jensen_shannon(every, row).argmax()]

@@ -17,7 +17,6 @@ the other vector methods count the residual themselves.
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -306,7 +305,19 @@ def lime(
     """
     score, written = by_presence(trace, target, erase)
     surrogate = extra("captum.attr").Lime(score, interpretable_model=_Ridge(1e-2))
-    return _sampled(surrogate, written, erase, samples, seed)
+    require_seed(seed)
+    _require_samples(samples)
+    # captum draws from torch's global stream.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        scores = surrogate.attribute(
+            torch.ones(1, int(written.sum())),
+            baselines=torch.zeros(1, int(written.sum())),
+            n_samples=samples,
+            perturbations_per_eval=64,
+        )
+    placed, checks = _spread(scores[0], written, erase)
+    return placed, checks | {"samples": samples}
 
 
 @token_method(
@@ -371,24 +382,6 @@ class _Ridge:
 def _require_samples(samples: int) -> None:
     if samples < 1:
         raise BadRequestError(f"{samples} samples were requested; give 1 or more.")
-
-
-def _sampled(
-    surrogate: Any, written: Tensor, erase: str, samples: int, seed: int
-) -> tuple[Scores, Checks]:
-    """Scores of a method that draws texts at random; captum draws from torch's global stream."""
-    require_seed(seed)
-    _require_samples(samples)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        scores = surrogate.attribute(
-            torch.ones(1, int(written.sum())),
-            baselines=torch.zeros(1, int(written.sum())),
-            n_samples=samples,
-            perturbations_per_eval=64,
-        )
-    placed, checks = _spread(scores[0], written, erase)
-    return placed, checks | {"samples": samples}
 
 
 def _spread(scores: Tensor, written: Tensor, erase: str) -> tuple[Scores, Checks]:

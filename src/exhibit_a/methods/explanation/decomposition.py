@@ -175,7 +175,9 @@ class _BlockWatcher:
                 self.blocks.append(_Block(residual, output))
             return
         states = args[0]
-        if _scales(module) and isinstance(states, Tensor):
+        # A norm has one gain for each channel, and no matrix.
+        weights = list(module.parameters(recurse=False))
+        if weights and all(weight.ndim == 1 for weight in weights) and isinstance(states, Tensor):
             self.last = output
             for block in self.blocks[self.open :]:
                 if block.norm is None and _same(states, block.residual + block.projected):
@@ -258,12 +260,6 @@ def _linear_part(block: _Block) -> tuple[Callable[[Tensor], Tensor], Tensor, Ten
     raise NotComputableError(
         f"{type(block.norm).__name__} after attention is no layer norm that can be taken apart."
     )
-
-
-def _scales(module: nn.Module) -> bool:
-    """Whether a module has what a norm has: one gain for each channel, and no matrix."""
-    weights = list(module.parameters(recurse=False))
-    return bool(weights) and all(weight.ndim == 1 for weight in weights)
 
 
 def _same(first: Tensor, second: Tensor) -> bool:

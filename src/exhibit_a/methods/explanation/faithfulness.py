@@ -47,7 +47,6 @@ from exhibit_a.progress import Progress, tell
 from exhibit_a.results.making import build_result
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import HasLogits, Inputs, Options
-from exhibit_a.subject.prompts import Prompt
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import answered, logits_along, prompt_of, require_distribution
 from exhibit_a.trace.batches import Source, lengths_of
@@ -148,13 +147,33 @@ def faithfulness(
     """
     require_distribution(subject)
     require_way(subject, erase)
-    _require_rankings(rankings)
-    explainers = _explainers(attribution, erase, samples, seed)
+    if not 1 <= rankings <= MOST_RANKINGS:
+        raise BadRequestError(
+            f"{rankings} random rankings were requested; give 1 to {MOST_RANKINGS:,}."
+        )
+    if isinstance(attribution, Mapping):
+        explainers = dict(attribution)
+    elif callable(attribution):
+        explainers = {getattr(attribution, "__name__", "attribution"): attribution}
+    else:
+        known = attributions()
+        named = [attribution] if isinstance(attribution, str) else list(dict.fromkeys(attribution))
+        if not named:
+            raise BadRequestError(f"No attribution was named; there are {', '.join(known)}.")
+
+        def explainer(entry: Method) -> Explainer:
+            options = {"erase": erase, "samples": samples, "seed": seed}
+            return lambda trace, target: token_scores(entry, trace, target, **options)[0]
+
+        for name in named:
+            require_choice("attribution", name, known)
+        explainers = {name: explainer(known[name]) for name in named}
     prompts = [prompt_of(subject, example, truncate=True) for example in read_examples(examples)]
     seeded = generator(seed)
     judged = []
     for number, prompt in enumerate(prompts, start=1):
-        case = _case(subject, prompt, erase)
+        trace = capture(subject, **answered(prompt))
+        case = _Case(trace, choose_target(trace), removable(trace), erase)
         judged.append(_judged(case, explainers, rankings, seeded))
         tell(progress, number, len(prompts))
     names = (*explainers, RANDOM)
@@ -178,19 +197,6 @@ def faithfulness(
         deletion={name: curve[:, 0] for name, curve in curves.items()},
         insertion={name: curve[:, 1] for name, curve in curves.items()},
     )
-
-
-def _case(subject: Subject, prompt: Prompt, erase: str) -> "_Case":
-    """A text as it is judged: the model's pass, its answer, and the tokens that can go."""
-    trace = capture(subject, **answered(prompt))
-    return _Case(trace, choose_target(trace), removable(trace), erase)
-
-
-def _require_rankings(count: int) -> None:
-    if not 1 <= count <= MOST_RANKINGS:
-        raise BadRequestError(
-            f"{count} random rankings were requested; give 1 to {MOST_RANKINGS:,}."
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,28 +322,6 @@ def _agreement(scores: PerToken, single: PerToken) -> float:
 def _first(flips: Bool[Tensor, " fraction"]) -> float:
     """The smallest share of tokens without which the answer flips."""
     return float(torch.tensor(FRACTIONS)[flips].amin()) if bool(flips.any()) else 1.0
-
-
-def _explainers(
-    attribution: Attribution, erase: str, samples: int, seed: int
-) -> dict[str, Explainer]:
-    """What was requested, as functions by name."""
-    if isinstance(attribution, Mapping):
-        return dict(attribution)
-    if callable(attribution):
-        return {getattr(attribution, "__name__", "attribution"): attribution}
-    known = attributions()
-    names = [attribution] if isinstance(attribution, str) else list(dict.fromkeys(attribution))
-    if not names:
-        raise BadRequestError(f"No attribution was named; there are {', '.join(known)}.")
-
-    def explainer(entry: Method) -> Explainer:
-        options = {"erase": erase, "samples": samples, "seed": seed}
-        return lambda trace, target: token_scores(entry, trace, target, **options)[0]
-
-    for name in names:
-        require_choice("attribution", name, known)
-    return {name: explainer(known[name]) for name in names}
 
 
 def _checked(scores: Tensor, written: Tensor, name: str) -> PerToken:

@@ -24,7 +24,7 @@ does, and it is correct where the model would say it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -47,7 +47,7 @@ from exhibit_a.numerics.intervals import bootstrap_interval, sign_flip_p_value
 from exhibit_a.progress import Progress
 from exhibit_a.results.making import build_result
 from exhibit_a.results.result import Result
-from exhibit_a.shapes import Inputs, Options
+from exhibit_a.shapes import Inputs
 from exhibit_a.subject.anatomy import layer_name
 from exhibit_a.subject.subject import Subject
 from exhibit_a.trace.answers import Gold, gold_of_examples, prompt_of, require_distribution
@@ -77,8 +77,8 @@ class PermutationTest(Result):
     flipped: Marks  # is it another class?
     correct: Marks  # is it the right class?
     own_correct: Bool[Tensor, " example"]  # is it, unshuffled?
-    uniform_change: Float[Tensor, "condition example"]  # change, with even rows instead
-    uniform_correct: Bool[Tensor, "condition example"]  # right class, with even rows instead
+    uniform_change: Float[Tensor, "condition example"]  # change, with uniform rows instead
+    uniform_correct: Bool[Tensor, "condition example"]  # right class, with uniform rows instead
     own_accuracy: float
     own_accuracy_interval: Float[Tensor, " bound"]  # 95 %, unshuffled
     accuracy: Float[Tensor, " condition"]  # mean over repeats
@@ -89,7 +89,7 @@ class PermutationTest(Result):
     mean_change: Float[Tensor, " condition"]  # over repeats and examples
     mean_change_interval: Float[Tensor, "condition bound"]  # 95 %
     flip_rate: Float[Tensor, " condition"]  # share of answers that became another class
-    uniform_accuracy: Float[Tensor, " condition"]  # with even rows instead
+    uniform_accuracy: Float[Tensor, " condition"]  # with uniform rows instead
     uniform_accuracy_interval: Float[Tensor, "condition bound"]  # 95 %
 
 
@@ -147,9 +147,33 @@ def permutation_test(
         checks["scope"] = f"{used_scope}: {what} are shared by all rows of a head"
     options = {"what": what, "scope": used_scope, "sites": chosen, "repeats": repeats}
     together = (f"all {len(chosen)}",) if len(chosen) > 1 else ()
-    averages = _averages(own_right, shuffled, seed)
+    # Averages over repeats and examples, with their intervals; the last repeat is uniform.
+    change, flipped, correct = shuffled
+    right, extreme = correct[:, :-1].float().mean(1), correct[:, -1]
+    lost = own_right.float() - right
+    averages: dict[str, Any] = {
+        "change": change[:, :-1],
+        "flipped": flipped[:, :-1],
+        "correct": correct[:, :-1],
+        "own_correct": own_right,
+        "uniform_change": change[:, -1],
+        "uniform_correct": extreme,
+        "own_accuracy": float(own_right.float().mean()),
+        "own_accuracy_interval": bootstrap_interval(own_right.float(), seed=seed),
+        "accuracy": right.mean(-1),
+        "accuracy_interval": bootstrap_interval(right, seed=seed),
+        "drop": lost.mean(-1),
+        "drop_interval": bootstrap_interval(lost, seed=seed),
+        "p_value": sign_flip_p_value(lost, seed=seed),
+        "mean_change": change[:, :-1].mean((1, 2)),
+        "mean_change_interval": bootstrap_interval(change[:, :-1].mean(1), seed=seed),
+        "flip_rate": flipped[:, :-1].float().mean((1, 2)),
+        "uniform_accuracy": extreme.float().mean(-1),
+        "uniform_accuracy_interval": bootstrap_interval(extreme.float(), seed=seed),
+    }
     if not labelled:
-        averages["p_value"] = torch.full_like(averages["p_value"], torch.nan)
+        averages["p_value"] = torch.full_like(lost.mean(-1), torch.nan)
+    every = subject.anatomy.sites
     return build_result(
         PermutationTest,
         subject,
@@ -159,15 +183,9 @@ def permutation_test(
         checks=checks,
         what=what,
         scope=used_scope,
-        conditions=(*_layers(subject, chosen), *together),
+        conditions=(*[layer_name(every[site], every) for site in chosen], *together),
         **averages,
     )
-
-
-def _layers(subject: Subject, chosen: Sequence[int]) -> list[str]:
-    """The layers of these sites, by name."""
-    sites = subject.anatomy.sites
-    return [layer_name(sites[site], sites) for site in chosen]
 
 
 def _shuffled_answers(
@@ -202,31 +220,4 @@ def _checks(subject: Subject, encodings: list[Inputs], labelled: bool) -> dict[s
         "examples": len(encodings),
         "cut at the model's length": cut_short(subject, lengths_of(encodings)),
         "labels": "given" if labelled else "none: correct is the model's own answer",
-    }
-
-
-def _averages(own_right: Bool[Tensor, " example"], shuffled: _Shuffled, seed: int) -> Options:
-    """Averages over repeats and examples, with their intervals; the last repeat is uniform."""
-    change, flipped, correct = shuffled
-    right, extreme = correct[:, :-1].float().mean(1), correct[:, -1]
-    lost = own_right.float() - right
-    return {
-        "change": change[:, :-1],
-        "flipped": flipped[:, :-1],
-        "correct": correct[:, :-1],
-        "own_correct": own_right,
-        "uniform_change": change[:, -1],
-        "uniform_correct": extreme,
-        "own_accuracy": float(own_right.float().mean()),
-        "own_accuracy_interval": bootstrap_interval(own_right.float(), seed=seed),
-        "accuracy": right.mean(-1),
-        "accuracy_interval": bootstrap_interval(right, seed=seed),
-        "drop": lost.mean(-1),
-        "drop_interval": bootstrap_interval(lost, seed=seed),
-        "p_value": sign_flip_p_value(lost, seed=seed),
-        "mean_change": change[:, :-1].mean((1, 2)),
-        "mean_change_interval": bootstrap_interval(change[:, :-1].mean(1), seed=seed),
-        "flip_rate": flipped[:, :-1].float().mean((1, 2)),
-        "uniform_accuracy": extreme.float().mean(-1),
-        "uniform_accuracy_interval": bootstrap_interval(extreme.float(), seed=seed),
     }

@@ -40,7 +40,7 @@ from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target, chosen_target
-from exhibit_a.trace.units import Asked
+from exhibit_a.trace.units import UnitSpec
 
 Advice = Literal["show", "caution", "do not show"]
 
@@ -101,7 +101,7 @@ class Pictures(Result, Mapping[str, Picture]):
     orders: int  # random orders compared
     exact: bool  # all orders were
 
-    def by(self, units: Asked = "word") -> "Pictures":
+    def by(self, units: UnitSpec = "word") -> "Pictures":
         """Pictures are judged over words, and over nothing else."""
         if units == "word":
             return self

@@ -112,7 +112,20 @@ def pruning_curve(
         overlap: also judge by examples that the importance was measured on.
     """
     data = read_examples(examples)
-    ranking, by, used = _ranking(subject, importance)
+    # All heads, least important first, by which measure, and on which examples.
+    sites = subject.anatomy.sites
+    scores = importance.scores if isinstance(importance, HeadImportance) else importance
+    if tuple(scores.shape) != (len(sites), max(site.heads for site in sites)):
+        raise BadRequestError(
+            f"The importance is for {tuple(scores.shape)} sites and heads; this model has "
+            f"{len(sites)} sites of up to {max(site.heads for site in sites)} heads."
+        )
+    if isinstance(importance, HeadImportance):
+        ranking, by, used = importance.ranking, importance.measure, set(importance.used)
+    else:
+        heads = [(site.index, head) for site in sites for head in range(site.heads)]
+        ranking = sorted(heads, key=lambda head: float(importance[head]))
+        by, used = "a given table", set()
     unseen = [example for example in data if overlap or fingerprint(example) not in used]
     if not unseen:
         raise BadRequestError(
@@ -249,23 +262,6 @@ def _measured(
                 measured[:, point, group] = torch.stack(right_and_loss(logits, gold[group])).cpu()
     right, loss = measured
     return right, loss
-
-
-def _ranking(
-    subject: Subject, importance: HeadImportance | HeadTable
-) -> tuple[list[Head], str, set[str]]:
-    """All heads, least important first, the measure, and the examples it was measured on."""
-    sites = subject.anatomy.sites
-    scores = importance.scores if isinstance(importance, HeadImportance) else importance
-    if tuple(scores.shape) != (len(sites), max(site.heads for site in sites)):
-        raise BadRequestError(
-            f"The importance is for {tuple(scores.shape)} sites and heads; this model has "
-            f"{len(sites)} sites of up to {max(site.heads for site in sites)} heads."
-        )
-    if isinstance(importance, HeadImportance):
-        return importance.ranking, importance.measure, set(importance.used)
-    heads = [(site.index, head) for site in sites for head in range(site.heads)]
-    return sorted(heads, key=lambda head: float(importance[head])), "a given table", set()
 
 
 def _steps(

@@ -92,11 +92,31 @@ def head_patching(
     if verify < 0:
         raise BadRequestError(f"{verify} heads cannot be patched; give 0 or more.")
     kept = trace.keeping("attention", "values", "hidden")
-    other = _other(kept, counterfactual)
+    # The pass over the other prompt, position by position comparable with this one.
+    keep = ("attention", "values")
+    if isinstance(counterfactual, Trace):
+        other = counterfactual.keeping(*keep)
+    else:
+        reply = None if kept.reply is None else kept.reply.ids
+        other = capture(kept.subject, counterfactual, target_text=reply, keep=keep)
+    if [*map(len, kept.token_names.values())] != [*map(len, other.token_names.values())]:
+        raise BadRequestError(
+            f"The counterfactual has {len(other.tokens)} tokens and the text {len(kept.tokens)}; "
+            "heads can be patched between prompts of one length only."
+        )
     chosen = chosen_target(trace, target)
     outputs = [_outputs(other, site.index) for site in kept.sites]
     change = [context - _outputs(kept, site) for site, context in enumerate(outputs)]
-    effects = _first_order(kept, chosen, change)
+    # (z' − z) · ∂F/∂z for every head, in one forward and one backward pass.
+    kept.subject.require_gradients()
+    passed, tap = chosen.narrowed(kept), ContextGradients()
+    with torch.enable_grad():
+        answer = chosen.value(passed, replay(passed, tap, start=0)).sum()
+        gradients = torch.autograd.grad(answer, tap.nudges, materialize_grads=True)
+    effects = tuple(
+        (moved.float() * gradient[0].float()).sum((1, 2)).cpu()
+        for moved, gradient in zip(change, gradients, strict=True)
+    )
     patched = _patched(kept, chosen, outputs, verify, seed)
     tried = ~torch.cat(patched).isnan()
     both = to_float64(torch.cat(effects)[tried]), to_float64(torch.cat(patched)[tried])
@@ -125,41 +145,10 @@ def _agreement(effects: Float[Tensor, " head"], patched: Float[Tensor, " head"])
     return float(pearson(effects / largest, patched / largest, everywhere))
 
 
-def _other(trace: Trace, counterfactual: str | Trace) -> Trace:
-    """The pass over the other prompt, position by position comparable with this one."""
-    keep = ("attention", "values")
-    if isinstance(counterfactual, Trace):
-        other = counterfactual.keeping(*keep)
-    else:
-        answer = None if trace.reply is None else trace.reply.ids
-        other = capture(trace.subject, counterfactual, target_text=answer, keep=keep)
-    if [*map(len, trace.token_names.values())] != [*map(len, other.token_names.values())]:
-        raise BadRequestError(
-            f"The counterfactual has {len(other.tokens)} tokens and the text {len(trace.tokens)}; "
-            "heads can be patched between prompts of one length only."
-        )
-    return other
-
-
 def _outputs(trace: Trace, site: int) -> SiteOutputs:
     """What every head of a site gives: its weights times its values."""
     values = trace.values[site]
     return trace.attention[site].to(values.dtype) @ values
-
-
-def _first_order(
-    trace: Trace, target: Target, change: Sequence[SiteOutputs]
-) -> tuple[SiteHeads, ...]:
-    """(z' − z) · ∂F/∂z for every head, in one forward and one backward pass."""
-    trace.subject.require_gradients()
-    passed, tap = target.narrowed(trace), ContextGradients()
-    with torch.enable_grad():
-        answer = target.value(passed, replay(passed, tap, start=0)).sum()
-        gradients = torch.autograd.grad(answer, tap.nudges, materialize_grads=True)
-    return tuple(
-        (moved.float() * gradient[0].float()).sum((1, 2)).cpu()
-        for moved, gradient in zip(change, gradients, strict=True)
-    )
 
 
 @torch.no_grad()

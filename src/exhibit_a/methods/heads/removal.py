@@ -466,10 +466,10 @@ def _plain(subject: Subject, inputs: Inputs) -> list[Tensor]:
 
 def _refusing_to_save(problem: str) -> Callable[..., None]:
     def save_pretrained(*_: object, **__: object) -> None:
-        even = "Take equally many from every site (--scope site), or save" * (problem == UNEVEN)
+        equally = "Take equally many from every site (--scope site), or save" * (problem == UNEVEN)
         raise UnsupportedModelError(
             f"The pruned model cannot be saved: {problem}, so no configuration describes it. "
-            f"{even or 'Save'} the whole model and the list of heads; prune again after loading."
+            f"{equally or 'Save'} the whole model and the list of heads; prune again after loading."
         )
 
     return save_pretrained

@@ -35,11 +35,20 @@ from exhibit_a.shapes import Options, SiteHeads
 from exhibit_a.trace.capture import Trace
 
 KINDS = ("no sink", "no-op", "null space", "broadcast", "mixed")
-TINY = 0.25  # of the usual length: a vector that adds nothing
-MOST = 0.5  # of the weights, or of the output
-OFTEN = 0.5  # share of the rows that must be able to see a sink
 
 Numbers = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """From where on a head has a sink, and what kind it is."""
+
+    tiny: float = 0.25  # of the usual length: a vector that adds nothing
+    most: float = 0.5  # of the weights, or of the output
+    often: float = 0.5  # share of the rows that must be able to see a sink
+
+
+SETTINGS = Settings()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -117,8 +126,8 @@ def sink_diagnosis(trace: Trace, *, threshold: float = 0.3) -> SinkDiagnosis:
         "sink_diagnosis",
         settings={"threshold": threshold},
         checks={
-            "a vector is tiny below": TINY,
-            "most is": MOST,
+            "a vector is tiny below": SETTINGS.tiny,
+            "most is": SETTINGS.most,
         },
         threshold=threshold,
         **_columns(by_site),
@@ -140,12 +149,15 @@ def _diagnosed(
     seen = trace.visible[site].to(attention.device) & rows.to(attention.device).unsqueeze(-1)
     counts = seen.sum(0)
     mean = (attention * seen).sum(1) / counts.clamp_min(1)
-    key = mean.masked_fill(counts < OFTEN * counts.amax(), -1.0).argmax(-1)
+    key = mean.masked_fill(counts < SETTINGS.often * counts.amax(), -1.0).argmax(-1)
     each = torch.arange(len(key), device=key.device)
     looking = seen[:, key].T.to(attention)  # head, query
     columns = attention[each, :, key] * looking
     hidden = (attention - effective.to(attention))[each, :, key] * looking
-    vectors = _lengths(trace, site, weight)
+    # The length of the vector that each key would add.
+    values = trace.values[site].float()
+    projected = values if weight is None else values @ (weight.float() @ weight.float().mT)
+    vectors = (projected * values).sum(-1).clamp_min(0).sqrt()
     others = vectors.masked_fill(
         torch.nn.functional.one_hot(key, vectors.shape[1]).bool(), torch.nan
     )
@@ -165,23 +177,13 @@ def _diagnosed(
     }
 
 
-def _lengths(trace: Trace, site: int, weight: Tensor | None) -> Float[Tensor, "head key"]:
-    """The length of the vector that each key would add."""
-    values = trace.values[site].float()
-    if weight is None:
-        weight = torch.eye(values.shape[-1], device=values.device).expand(len(values), -1, -1)
-    projected = values @ (weight.float() @ weight.float().mT)
-    lengths: Tensor = (projected * values).sum(-1).clamp_min(0).sqrt()
-    return lengths
-
-
 def _kind(numbers: Numbers, threshold: float) -> Int[Tensor, " head"]:
     """The place in KINDS of every head: the first that fits."""
     tests = (
         numbers["weight"] < threshold,
-        numbers["length"] < TINY,
-        numbers["null_share"] > MOST,
-        numbers["output_share"] > MOST,
+        numbers["length"] < SETTINGS.tiny,
+        numbers["null_share"] > SETTINGS.most,
+        numbers["output_share"] > SETTINGS.most,
     )
     marks = torch.stack([*tests, torch.ones_like(tests[0])])
     first: Tensor = marks.to(torch.int8).argmax(0)

@@ -222,10 +222,10 @@ def _site_means(result: EffectiveAttention, name: str) -> Float[Tensor, " site"]
 
 def _steps(subject: Subject, available: int) -> list[int]:
     """A dozen lengths up to that of the text, and those around the width of the heads."""
-    even = torch.linspace(min(8, available), available, 12).round().long().tolist()
+    spaced = torch.linspace(min(8, available), available, 12).round().long().tolist()
     widths = {site.d_head for site in subject.anatomy.sites}
     edges = {edge for width in widths for edge in (width, width + 1)}
-    return sorted({length for length in {*even, *edges} if SHORTEST <= length <= available})
+    return sorted({length for length in {*spaced, *edges} if SHORTEST <= length <= available})
 
 
 def _beginning(subject: Subject, text: str, length: int) -> Trace:
@@ -297,7 +297,11 @@ def degrees_of_freedom(
         wider = tolerance_for(precision, summed.shape[-1], rtol)
         same_output = _nullity(exact_values, sets, plain)  # step 1
         same_sum = _nullity(summed, sets, wider)  # step 2
-        not_negative = _on_its_face(weights, summed, sets, wider, same_sum)  # step 3
+        used, not_negative = weights > 0, same_sum.clone()  # step 3: over the keys with any weight
+        has_zeros = (used != sets.member[sets.of_row]).any(-1).any(-1)
+        for head in has_zeros.nonzero().flatten().tolist():
+            used_sets = key_sets(used[head])
+            not_negative[head] = _nullity(summed[head : head + 1], used_sets, wider)[0]
         if keys is None:
             return [same_output, same_sum, not_negative]
         line = tolerance_for(precision, max(values.shape[-1], keys.shape[-1]), rtol)
@@ -329,14 +333,3 @@ def _bytes_of_moves(values: Tensor, keys: Tensor) -> int:
 def _nullity(values: HeadValues, sets: KeySets, tolerance: Tolerance) -> Counts:
     """The number of keys that a row sees, without the rank of their values."""
     return (sets.size - ranks(values, sets, tolerance).rank)[:, sets.of_row]
-
-
-def _on_its_face(
-    weights: HeadMaps, summed: HeadValues, sets: KeySets, tolerance: Tolerance, same_sum: Counts
-) -> Counts:
-    """As ``same_sum``, but over the keys that a row gives any weight."""
-    used, counts = weights > 0, same_sum.clone()
-    has_zeros = (used != sets.member[sets.of_row]).any(-1).any(-1)
-    for head in has_zeros.nonzero().flatten().tolist():
-        counts[head] = _nullity(summed[head : head + 1], key_sets(used[head]), tolerance)[0]
-    return counts

@@ -163,7 +163,7 @@ def project(
         exact_values = to_float64(flat_values[heads])
         exact_values = with_ones(exact_values, sets) if simplex else exact_values
         rows = _Rows(maps[heads], effective[heads], sets, heads.start, measures)
-        return _project(rows, exact_values, sets, tolerance)
+        return fill_effective_rows(rows, exact_values, sets, tolerance)
 
     at_a_time = SETTINGS.workspace // (
         effective.element_size() * visible.shape[1] * SETTINGS.fewest_rows
@@ -234,7 +234,7 @@ class Space:
             unsettled=unsettled if bool(unsettled.any()) else None,
         )
 
-    def project(self, raw: HeadMaps, plan: Plan, part: Part, effective: HeadMaps) -> None:
+    def fill(self, raw: HeadMaps, plan: Plan, part: Part, effective: HeadMaps) -> None:
         """Fill ``effective`` for a part of a block, over the keys of its span."""
         solver, block, owner = plan.solver, plan.solver.block, self.owner[part.heads]
         weights = raw if plan.safe else to_float64(raw)
@@ -274,7 +274,11 @@ class Space:
         (heads, rows), (owner, index) = where, seen
         keys = self.sets.member[index].nonzero().flatten()
         kinds, place = torch.unique(owner, return_inverse=True)
-        directions = _leading(self.values[kinds][:, keys], self.counted.rank[kinds, index])[place]
+        # As many of the strongest left singular vectors as the rank says, then zeros.
+        rank = self.counted.rank[kinds, index]
+        left, _, _ = torch.linalg.svd(self.values[kinds][:, keys], full_matrices=False)
+        kept = torch.arange(left.shape[-1], device=rank.device) < rank.unsqueeze(-1)
+        directions = (left * kept.unsqueeze(1))[place]
         block = (heads[:, None, None], rows[:, None], keys - span.start)
         projected = to_float64(raw[block]) @ directions @ directions.mT
         effective[heads[:, None], rows] = 0  # without a factor, there may be anything
@@ -344,16 +348,6 @@ def _by_cholesky(
     return columns
 
 
-def _leading(
-    values: Float[Tensor, "kind seen width"], rank: Int[Tensor, " kind"]
-) -> Float[Tensor, "kind seen direction"]:
-    """The ``rank`` strongest left singular vectors, then zeros."""
-    left, _, _ = torch.linalg.svd(values, full_matrices=False)
-    kept = torch.arange(left.shape[-1], device=rank.device) < rank.unsqueeze(-1)
-    leading: Tensor = left * kept.unsqueeze(1)
-    return leading
-
-
 @dataclass(frozen=True, eq=False)
 class _Counted:
     """Ranks of the values of some heads; heads may share values, which are not kept."""
@@ -367,7 +361,9 @@ class _Counted:
         return self.of_values()[self.owner]
 
 
-def _project(rows: "_Rows", values: HeadValues, sets: KeySets, tolerance: Tolerance) -> _Counted:
+def fill_effective_rows(
+    rows: "_Rows", values: HeadValues, sets: KeySets, tolerance: Tolerance
+) -> _Counted:
     """Fill the effective rows of some heads, which are zero, and count their ranks."""
     distinct, owner = _distinct(values)
     counted = ranks(distinct, sets, tolerance)  # step 1
@@ -384,7 +380,7 @@ def _project(rows: "_Rows", values: HeadValues, sets: KeySets, tolerance: Tolera
             for part in rows.parts(solver.block):
                 raw = rows.read(solver.block, part)
                 kept = rows.room(solver.block, part)
-                space.project(raw, plan, part, kept)
+                space.fill(raw, plan, part, kept)
                 rows.write(solver.block, part, raw, kept)
     counts = torch.stack([counted.least, counted.rank, counted.most])
     return _Counted(counts[:, owner[:, None], sets.of_row], counted.spectrum_later, owner)
@@ -405,7 +401,8 @@ class _Rows:
         self.first_head, self.measures = first_head, measures
 
     def parts(self, block: Block) -> list[Part]:
-        """Whole heads as many as fit into the workspace, or else rows of one, in even runs."""
+        """Whole heads as many as fit into the workspace, or else rows of one, in runs of equal "
+        "length."""
         row = max(1, (block.span.stop - block.span.start) * self.effective.element_size())
         most = max(1, SETTINGS.workspace // row)
         heads = _even_runs(len(self.maps), max(1, most // max(1, len(block.rows))))

@@ -106,7 +106,7 @@ class KeySets:
             seen, contested = _where(union), _where(union & ~member.all(0))
             span = slice(int(seen[0]), int(seen[-1]) + 1) if len(seen) else slice(0, 0)
             lacking = (~member[:, contested]).sum(0)
-            contested = contested[lacking.argsort(descending=True, stable=True)]  # step 3
+            contested = contested[lacking.argsort(descending=True, stable=True)]  # rank step 3
             absent = ~member[:, contested]
             of_set = [
                 rows[a:b] for a, b in zip(first_row[start:stop], past_rows[start:stop], strict=True)
@@ -116,7 +116,7 @@ class KeySets:
             blocks.append(
                 Block(
                     sets=sets,
-                    rows=torch.cat(of_set),  # step 2
+                    rows=torch.cat(of_set),  # rank step 2
                     set_of_row=torch.arange(len(sets), device=rows.device).repeat_interleave(
                         counts
                     ),
@@ -125,7 +125,7 @@ class KeySets:
                     contested=contested,
                     absent=absent,
                     chain=bool((absent == prefix).all()),
-                    gained=_where(union & ~before),  # step 4
+                    gained=_where(union & ~before),  # rank step 4
                     lost=_where(before & ~union),
                 )
             )
@@ -133,7 +133,7 @@ class KeySets:
         return tuple(blocks)
 
     def _cuts(self, wanted: Int[Tensor, " set"]) -> list[int]:
-        """Where each run of sets begins (step 1)."""
+        """Where each run of sets begins (rank step 1)."""
         if self.chain:
             sizes, cuts = self.size[wanted].tolist(), [0]
             for index, size in enumerate(sizes):
@@ -300,8 +300,8 @@ def ranks(values: HeadValues, sets: KeySets, tolerance: Tolerance) -> Ranks:
             run_counts, settled = _between(
                 sets, slice(start, stop), strengths, tolerance, open_heads
             )
-            counts[open_heads[settled], start:stop] = run_counts[settled]  # step 7
-            if not bool(settled.all()):  # step 8
+            counts[open_heads[settled], start:stop] = run_counts[settled]  # rank step 7
+            if not bool(settled.all()):  # rank step 8
                 middle = (start + stop) // 2
                 pending.append((start, middle, open_heads[~settled]))
                 pending.append((middle, stop, open_heads[~settled]))
@@ -387,13 +387,13 @@ def _between(
     inner_size, outer_size = int(core.sum()), int(union.sum())
     low = _thresholds(inner, tolerance.lines(inner_size))
     high = _thresholds(outer, tolerance.lines(outer_size))
-    # step 5: the lower bound of the rank, and whether it is the upper bound, too
+    # rank step 5: the lower bound of the rank, and whether it is the upper bound, too
     rank = _above(inner, high)
     same_rank = rank == _above(outer, low)
-    # step 6: the same for the nullity
+    # rank step 6: the same for the nullity
     nullity = inner_size - _above(inner, low)
     same_nullity = nullity == outer_size - _above(outer, high)
-    # step 7
+    # rank step 7
     sizes = sets.size[run].reshape(1, -1, 1)
     counts = torch.where(same_rank.unsqueeze(1), rank.unsqueeze(1), sizes - nullity.unsqueeze(1))
     return counts, (same_rank | same_nullity).all(-1)

@@ -50,15 +50,15 @@ class Solver:
         if self.inverse is None:
             return products
         inverse, set_of_row = self.inverse[owner], self.block.set_of_row[rows]
-        half = products @ inverse.mT  # step 3
-        if self.block.chain:  # step 4
+        half = products @ inverse.mT  # correction step 3
+        if self.block.chain:  # correction step 4
             reduced = self.reduced[owner, 0]
             lacking = (half @ reduced.mT) * self.block.absent[set_of_row]
             half = half + lacking @ reduced
         else:
             by_row = self.reduced[owner][:, set_of_row]
             half = half + (by_row.mT @ (by_row @ half.unsqueeze(-1))).squeeze(-1)
-        return half @ inverse  # step 5
+        return half @ inverse  # correction step 5
 
     @cached_property
     def amplification(self) -> Float[Tensor, " distinct"]:
@@ -84,13 +84,13 @@ def solvers(
     gram = torch.diag_embed((basis == 0).all(1).to(basis))
     identity = torch.eye(basis.shape[-1], dtype=basis.dtype, device=basis.device)
     for block in sets.blocks(requested):
-        # step 1
+        # correction step 1
         for keys, sign in ((block.gained, 1), (block.lost, -1)):
             if len(keys):
                 gram = torch.baddbmm(gram, basis[:, keys].mT, basis[:, keys], alpha=sign)
         factor, smallest = _cholesky(gram)
         inverse = torch.linalg.solve_triangular(factor, identity.expand_as(gram), upper=False)
-        # step 2
+        # correction step 2
         contested = basis[:, block.contested] @ inverse.mT
         reduced, pivots = (_one_for_all if block.chain else _one_for_each)(contested, block.absent)
         yield Solver(block, inverse, reduced, (smallest * pivots).square())

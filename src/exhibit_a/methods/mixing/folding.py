@@ -19,7 +19,7 @@ with h the layer's input and c what its heads averaged. A change pushed through 
 costs 4d² operations a token, through output projection, feed-forward network and norms 18d² or so.
 Making the matrices costs as much as d changes, so it pays where many more are pushed.
 
-4. The layer runs with a copy of c that is detached from h, so that B and C can be told apart.
+4. The layer runs with a copy of c that is detached from h, so that B and C can be distinguished.
 5. That tokens meet nowhere else is not assumed but tested; a layer where they do is refused.
 6. B and C of all tokens are found backwards, one pass for each entry of a state.
 7. The layer's output is replaced by its value plus the two products.

@@ -177,7 +177,16 @@ def assembled(
     (norms, error), (stack, source) = measured, stacks
     targets, sources = (probing.positions(trace, name) for name in (stack, source))
     inputs = push.entry[0, sources].detach() if stack == source else None
-    norms = _with_input(norms, inputs, norm)
+    # Layer 0 in front: its Jacobian is the identity; zero where it is the input of another stack.
+    if inputs is None:
+        norms = torch.cat([torch.zeros_like(norms[:1]), norms])
+    else:
+        if norm == "times_input":
+            first = lengths_of(to_float64(inputs))
+        else:
+            size = inputs.shape[1] ** 0.5 if norm == "frobenius" else 1
+            first = inputs.new_full((len(inputs),), size)
+        norms = torch.cat([torch.diag(to_float64(first).to(norms)).unsqueeze(0), norms])
     error = torch.cat([torch.zeros_like(error[:1]), error])
     if not bool(norms.isfinite().all()):
         raise BrokenInvariantError(
@@ -300,7 +309,18 @@ def _measured(
 ) -> tuple[Mixing, Mixing]:
     """The norms at the output of every layer, and the standard error of the contributions."""
     if norm == "spectral":
-        norms = _spectral_norms(push, sources, targets)
+        # The largest singular value of every Jacobian block, one source token at a time.
+        width, by_source = push.entry.shape[-1], []
+        for place in sources:
+            changes = Probing(None).changes(push.entry, [place])
+            runs = []
+            for run in push.chunks(width):
+                tangents, _ = changes.within(run, push.entry.detach())
+                runs.append(torch.stack([pushed[:, targets] for pushed in push(tangents)]))
+            block = torch.cat(runs, 1).permute(0, 2, 1, 3)  # layer, target, d_model in and out
+            squared = (block @ block.mT).to(exact_device(block.device))
+            by_source.append(torch.linalg.eigvalsh(squared)[..., -1].clamp_min(0).sqrt())
+        norms = to_float64(torch.stack(by_source, -1)).cpu()
         return norms, torch.zeros_like(norms)
     changes = probing.changes(push.entry, sources)
     if norm == "times_input":
@@ -310,38 +330,6 @@ def _measured(
         tangents, source = changes.within(run, push.entry.detach())
         lengths.add(run, source, push(tangents))
     return lengths.norms(sketch=not probing.exact)
-
-
-def _spectral_norms(push: Pushforward, sources: Sequence[int], targets: Sequence[int]) -> Mixing:
-    """The largest singular value of every Jacobian block, one source token at a time."""
-    width, by_source = push.entry.shape[-1], []
-    for place in sources:
-        changes = Probing(None).changes(push.entry, [place])
-        runs = []
-        for run in push.chunks(width):
-            tangents, _ = changes.within(run, push.entry.detach())
-            runs.append(torch.stack([pushed[:, targets] for pushed in push(tangents)]))
-        block = torch.cat(runs, 1).permute(0, 2, 1, 3)  # (layer, target, d_model in, d_model out)
-        squared = (block @ block.mT).to(exact_device(block.device))
-        by_source.append(torch.linalg.eigvalsh(squared)[..., -1].clamp_min(0).sqrt())
-    return to_float64(torch.stack(by_source, -1)).cpu()
-
-
-def _with_input(
-    norms: Mixing, inputs: Float[Tensor, "source d_model"] | None, norm: Norm
-) -> Float[Tensor, "layer+1 target source"]:
-    """Norms with those of layer 0 in front; they are zero where the input is another stack's.
-
-    The Jacobian of the input itself is the identity.
-    """
-    if inputs is None:
-        return torch.cat([torch.zeros_like(norms[:1]), norms])
-    if norm == "times_input":
-        first = lengths_of(to_float64(inputs))
-    else:
-        size = inputs.shape[1] ** 0.5 if norm == "frobenius" else 1
-        first = inputs.new_full((len(inputs),), size)
-    return torch.cat([torch.diag(to_float64(first).to(norms)).unsqueeze(0), norms])
 
 
 def _known_stack(trace: Trace, stack: str | None) -> str:

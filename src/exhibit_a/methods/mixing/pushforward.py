@@ -244,7 +244,15 @@ def _prepare(run: Pass, source: str, watched: _Watched, fold: Fold | None = None
             f"{type(run.subject.model).__name__} has a kernel that cannot be differentiated "
             f"twice, and token mixing needs that: {reason}"
         ) from problem
-    gap = _adjoint_gap(gradient, stand_ins, probe, pushed)
+    # The adjoint gap: how far ⟨Jᵀu, v⟩ is from ⟨u, Jv⟩, relative to the size of the vectors.
+    backwards = (to_float64(gradient).sum(0) * to_float64(probe)).sum((1, 2))
+    terms = [
+        (to_float64(stand_in.detach()) * to_float64(derivative)).flatten(1)
+        for stand_in, derivative in zip(stand_ins, pushed, strict=True)
+    ]
+    forwards = torch.stack([term.sum(1) for term in terms]).sum(0)
+    size = torch.stack([term.square().sum(1) for term in terms]).sum(0).sqrt()
+    gap = float(((backwards - forwards).abs() / size.clamp_min(1e-30)).amax())
     # Norms and softmax often work in float32 whatever the model's dtype is.
     rounding = 1e4 * max(torch.finfo(dtype).eps for dtype in (entry.dtype, torch.float32))
     if not (parity <= run.subject.anatomy.tolerance and gap <= rounding):
@@ -273,7 +281,9 @@ def _run_from(
     def watch(forward: Forward) -> Forward:
         def layer(*args: object, **kwargs: object) -> object:
             if len(states) == first:
-                args, kwargs = _starting_from(entry, args, kwargs)
+                before = first_hidden(args, kwargs)
+                args = tuple(entry if arg is before else arg for arg in args)
+                kwargs = {name: entry if arg is before else arg for name, arg in kwargs.items()}
             if fold is None:
                 output = forward(*args, **kwargs)
             else:
@@ -315,17 +325,6 @@ class _HeadRecorder(Tap):
             self.contexts[call.site] = context
 
 
-def _starting_from(
-    entry: Tensor, args: tuple[object, ...], kwargs: dict[str, object]
-) -> tuple[tuple[object, ...], dict[str, object]]:
-    """A layer's arguments with ``entry`` in the place of its hidden states."""
-    hidden = first_hidden(args, kwargs)
-    return (
-        tuple(entry if arg is hidden else arg for arg in args),
-        {name: entry if arg is hidden else arg for name, arg in kwargs.items()},
-    )
-
-
 def _transposed(
     outputs: list[Tensor], entry: Tensor, stand_ins: tuple[Tensor, ...], create_graph: bool = False
 ) -> Float[Tensor, "1 token d_model"]:
@@ -354,17 +353,3 @@ def _push(
         )
 
     return list(side_by_side(push, tangents))
-
-
-def _adjoint_gap(
-    gradient: Tensor, stand_ins: tuple[Tensor, ...], probe: Tangents, pushed: list[Tensor]
-) -> float:
-    """How far ⟨Jᵀu, v⟩ is from ⟨u, Jv⟩, relative to the size of the vectors."""
-    backwards = (to_float64(gradient).sum(0) * to_float64(probe)).sum((1, 2))
-    terms = [
-        (to_float64(stand_in.detach()) * to_float64(derivative)).flatten(1)
-        for stand_in, derivative in zip(stand_ins, pushed, strict=True)
-    ]
-    forwards = torch.stack([term.sum(1) for term in terms]).sum(0)
-    size = torch.stack([term.square().sum(1) for term in terms]).sum(0).sqrt()
-    return float(((backwards - forwards).abs() / size.clamp_min(1e-30)).amax())

@@ -169,13 +169,27 @@ def token_identifiability(
     learned_by_heart, by_chance = memorised(task, controls)
     used: Options = {"maps": tuple(maps), "metric": metric, "candidates": candidates}
     used |= {"top": top, "width": width, "epochs": epochs}
+    learned, rates, intervals = list(controls), score.rates(), score.intervals()
+    at_chance = None  # in what share of layers the control's interval holds the chance
+    if learned:
+        bounds = torch.stack([intervals[CONTROL + name] for name in learned])
+        inside = (bounds[..., 0] <= score.chance) & (score.chance <= bounds[..., 1])
+        at_chance = float(to_float64(inside).mean())
     return build_result(
         TokenIdentifiability,
         subject,
         "token_identifiability",
         seed=seed,
         settings=used,
-        checks=facts | _test_checks(score, list(controls)),
+        checks=facts
+        | {
+            "test_texts": score.texts,
+            "test_words": score.counts["words"],
+            "test_special": score.counts["special"],
+            "padding": "excluded",
+            "special_tokens": "reported apart",
+            "control_within_interval_of_chance": at_chance,
+        },
         tokens=None,
         layouts={},
         chance=score.chance,
@@ -183,43 +197,16 @@ def token_identifiability(
         candidates=candidates,
         memorised=learned_by_heart,
         memorised_chance=by_chance,
-        **_statistics(score, maps, list(controls)),
-    )
-
-
-def _statistics(
-    score: Score, maps: Sequence[str], learned: Sequence[str]
-) -> dict[str, ByLayer | Bounds]:
-    """The fields of the result that are counted on test texts, for maps and controls."""
-    rates, intervals = score.rates(), score.intervals()
-    return {
         **{name: {chosen: by_map[chosen] for chosen in maps} for name, by_map in rates.items()},
-        "interval": {name: intervals[name] for name in maps},
-        "control": {name: rates["rate"][CONTROL + name] for name in learned},
-        "control_interval": {name: intervals[CONTROL + name] for name in learned},
-    }
-
-
-def _test_checks(score: Score, learned: Sequence[str]) -> dict[str, int | float | str | None]:
-    """What was scored, and in what share of layers the control's interval holds the chance."""
-    at_chance = None
-    if learned:
-        bounds = torch.stack([score.intervals()[CONTROL + name] for name in learned])
-        inside = (bounds[..., 0] <= score.chance) & (score.chance <= bounds[..., 1])
-        at_chance = float(to_float64(inside).mean())
-    return {
-        "test_texts": score.texts,
-        "test_words": score.counts["words"],
-        "test_special": score.counts["special"],
-        "padding": "excluded",
-        "special_tokens": "reported apart",
-        "control_within_interval_of_chance": at_chance,
-    }
+        interval={name: intervals[name] for name in maps},
+        control={name: rates["rate"][CONTROL + name] for name in learned},
+        control_interval={name: intervals[CONTROL + name] for name in learned},
+    )
 
 
 @dataclass(frozen=True, eq=False)
 class TokenTask:
-    """The model, the texts, and what is asked about them."""
+    """The model, the texts, and how they are examined."""
 
     subject: Subject
     data: Texts

@@ -38,10 +38,6 @@ Split = Literal["train", "validation", "test"]
 Source = str | Path | Iterable[object]  # a file, texts, examples, encoded inputs or images
 
 SPLITS: dict[Split, float] = dict(zip(get_args(Split), (0.7, 0.15, 0.15), strict=True))
-WINDOW = 2048  # texts that are sorted by shape together
-TOKENS = 1024  # in one batch: larger ones are no faster on a CPU
-
-REPLICATES = 500
 TWIN = 1e-5  # closer than this (1 − cosine) are the same vector but for rounding
 
 WORD_STATISTICS = ("rate", "top", "mrr", "same_token", "bits")
@@ -52,6 +48,18 @@ ByLayer = dict[str, Float[Tensor, " layer"]]
 Bounds = dict[str, Float[Tensor, "layer bound"]]
 Vectors = Float[Tensor, "text token d_input"]
 Marks = Bool[Tensor, "text token"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How texts are put into batches, and how often scores are resampled."""
+
+    window: int = 2048  # texts that are sorted by shape together
+    tokens: int = 1024  # in one batch: larger ones are no faster on a CPU
+    replicates: int = 500
+
+
+SETTINGS = Settings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,14 +101,14 @@ class Texts:
 def states(subject: Subject, texts: Iterable[object]) -> Iterator[StateBatch]:
     """The hidden states of the texts, a batch of equal shapes at a time."""
     waiting = iter(texts)
-    while window := list(islice(waiting, WINDOW)):
+    while window := list(islice(waiting, SETTINGS.window)):
         alike: dict[tuple[tuple[str, torch.Size], ...], list[Inputs]] = {}
         for text in window:
             inputs = _inputs(subject, text)
             shapes = tuple((k, v.shape) for k, v in inputs.items() if isinstance(v, Tensor))
             alike.setdefault(shapes, []).append(inputs)
         for shapes, group in alike.items():
-            size = max(1, TOKENS // max(shape[-1] for _, shape in shapes))
+            size = max(1, SETTINGS.tokens // max(shape[-1] for _, shape in shapes))
             for start in range(0, len(group), size):
                 yield _run(subject, _joined(group[start : start + size]))
 
@@ -235,14 +243,16 @@ class Score:
         self.chance_sum = 0.0
         self.counts = {"words": 0, "all": 0, "special": 0}
         self.sums = torch.zeros(len(STATISTICS), len(self.names), layers, dtype=torch.float64)
-        self.replicates = torch.zeros(REPLICATES, len(self.names), layers, dtype=torch.float64)
-        self.replicate_words = torch.zeros(REPLICATES, dtype=torch.float64)
+        self.replicates = torch.zeros(
+            SETTINGS.replicates, len(self.names), layers, dtype=torch.float64
+        )
+        self.replicate_words = torch.zeros(SETTINGS.replicates, dtype=torch.float64)
         self.chance_of = generator(seed + 2)
 
     def add(self, hits: Float[Tensor, "statistic map layer text"], words: Tensor) -> None:
         """Add the sums of some texts, and their numbers of words."""
         weights = to_float64(
-            torch.poisson(torch.ones(REPLICATES, len(words)), generator=self.chance_of)
+            torch.poisson(torch.ones(SETTINGS.replicates, len(words)), generator=self.chance_of)
         )
         self.sums += hits.sum(-1)
         self.replicates += torch.einsum("mlt,rt->rml", hits[0], weights)

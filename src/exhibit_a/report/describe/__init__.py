@@ -1,4 +1,4 @@
-"""What every kind of result is made of, said once for page, terminal, notebook, LaTeX and figures.
+"""What every kind of result is made of, stated once for page, terminal, notebook, LaTeX, plots.
 
 ``describe(result)`` finds the function registered for the result's class, or for the nearest class
 it extends. To show a new kind of result, register one function with ``@describe.register``: it

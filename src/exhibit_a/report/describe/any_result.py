@@ -9,7 +9,7 @@
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import groupby, islice, product
 
 from torch import Tensor
@@ -37,7 +37,11 @@ def any_result(result: Result) -> Blocks:
 def maps_of(result: Result) -> Blocks:
     """The first field with rows and columns as maps, with all fields of the same shapes."""
     fields = {name: list(group) for name, group in groupby(leaves(result), lambda leaf: leaf.field)}
-    mapped = [name for name, found in fields.items() if found and all(map(_has_rows, found))]
+    sizes = {
+        name: [leaf.tensor.shape[-2:] if leaf.tensor.ndim >= 2 else (0,) for leaf in found]
+        for name, found in fields.items()
+    }
+    mapped = [name for name, each in sizes.items() if each and min(map(min, each)) >= SMALLEST]
     if not mapped:
         return ()
     first = fields[mapped[0]]
@@ -57,10 +61,6 @@ def maps_of(result: Result) -> Blocks:
         for name in alike
     )
     return Texts(sequences), Maps(modes, sites)
-
-
-def _has_rows(leaf: Leaf) -> bool:
-    return leaf.tensor.ndim >= 2 and min(leaf.tensor.shape[-2:]) >= SMALLEST
 
 
 def _site(result: Result, leaf: Leaf, place: int, sequences: dict[str, tuple[str, ...]]) -> Site:
@@ -115,7 +115,15 @@ def _tables(result: Result) -> list[Table]:
     title = f"{result.provenance.method.replace('_', ' ')} of {result.provenance.model}"
     tables = list[Table]()
     for axes, table in by_axes.items():
-        rows = _rectangular(table.values())
+        # The rows that hold a number, all with the same columns; what one of them lacks is None.
+        every: Row = {}
+        full = []
+        for row in table.values():
+            floats = [cell for cell in row.values() if isinstance(cell, float)]
+            if not floats or not all(map(math.isnan, floats)):
+                full.append(row)
+                every |= dict.fromkeys(row)
+        rows = [every | row for row in full]
         if rows:
             name = title if not tables else f"For each {', '.join(axes) or 'text'}"
             columns = tuple(map(column, rows[0]))
@@ -124,11 +132,8 @@ def _tables(result: Result) -> list[Table]:
 
 
 def _row_axes(leaf: Leaf) -> tuple[str, ...]:
-    return leaf.axes[:-2] if _is_map(leaf) else leaf.axes
-
-
-def _is_map(leaf: Leaf) -> bool:
-    return leaf.tensor.ndim >= 2 and leaf.dims[-2:] in (("query", "key"), ("target", "source"))
+    is_map = leaf.tensor.ndim >= 2 and leaf.dims[-2:] in (("query", "key"), ("target", "source"))
+    return leaf.axes[:-2] if is_map else leaf.axes
 
 
 def _enter(table: dict[Place, Row], result: Result, leaf: Leaf) -> None:
@@ -167,18 +172,6 @@ def _largest(leaf: Leaf, scores: Tensor, tokens: dict[str, tuple[str, ...]]) -> 
         for axis, place in places.items()
     }
     return {f"{leaf.field}_largest": scores.flatten()[flat].item(), **between}
-
-
-def _rectangular(rows: Iterable[Row]) -> Rows:
-    """The rows that hold a number, all with the same columns; what one of them lacks is None."""
-    columns: Row = {}
-    full = []
-    for row in rows:
-        floats = [cell for cell in row.values() if isinstance(cell, float)]
-        if not floats or not all(map(math.isnan, floats)):
-            full.append(row)
-            columns |= dict.fromkeys(row)
-    return [columns | row for row in full]
 
 
 def _size(row: Row) -> float:

@@ -51,7 +51,7 @@ MARKS = ("##", "Ġ", "▁", "</w>")  # of word pieces, by the tokenizers that ar
 LINES = ("-", "--", ":", "-.")
 MARKERS = "osD^vP"
 ROW = 0.17  # inches; a row of a legend in a column of a paper
-WRAPPED = 26  # characters in a line beside a colour bar
+WRAPPED = 26  # characters in a line next to a colour bar
 
 Size = str | Sequence[float]  # a name of COLUMNS, or inches
 Labels = str | Sequence[str] | Mapping[str, Sequence[str]]
@@ -68,7 +68,7 @@ class Canvas:
     tokens: Labels | None = None
 
     def axes(self, width: float, height: float, *, rows: bool = False) -> Axes:
-        """The caller's axes, or new ones in a figure of this size, unless another was asked for.
+        """The caller's axes, or new ones in a figure of this size, unless another was requested.
 
         ``rows`` says that the height is that of some rows of text, and does not depend on the
         width.
@@ -87,7 +87,7 @@ class Canvas:
         sharey: bool = False,
         below: bool = False,
     ) -> list[Axes]:
-        """New axes in a row; ``below`` each other if so asked, or where a row is too narrow."""
+        """New axes in a row; ``below`` each other if so requested, or where a row is too narrow."""
         if self.ax is not None:
             raise BadRequestError(
                 f"The figure of {self.kind} has {count} panels, which do not fit into one ax; "
@@ -248,13 +248,13 @@ def heat_map(
     numbers: Tensor,
     *,
     limit: float | None = None,
-    even: bool = False,
+    linear: bool = False,
     square: bool = True,
 ) -> AxesImage:
     """A table as colours. With a limit, or with numbers below zero, the scale is signed.
 
-    Like that of the page, the scale goes by square roots, so that small numbers show beside large
-    ones, unless it is to be ``even``. A ``square`` table has square cells.
+    Like that of the page, the scale goes by square roots, so that small numbers show next to large
+    ones, unless it is to be ``linear``. A ``square`` table has square cells.
     """
     table = numbers_of(numbers)
     largest = float(np.nanmax(np.abs(table), initial=0.0)) if limit is None else limit
@@ -264,13 +264,13 @@ def heat_map(
     return axes.imshow(
         table,
         cmap=canvas.signed if signed else canvas.unsigned,
-        norm=Normalize(*ends) if even else FuncNorm((_root, _square), *ends),
+        norm=Normalize(*ends) if linear else FuncNorm((_root, _square), *ends),
         aspect="equal" if square and rows == columns else "auto",
     )
 
 
 def colour_bar(mappable: ScalarMappable, axes: Axes | Sequence[Axes], label: str) -> None:
-    """What the colours mean, beside the axes."""
+    """What the colours mean, next to the axes."""
     first = axes if isinstance(axes, Axes) else axes[0]
     bar = first.figure.colorbar(mappable, ax=axes, shrink=0.9, pad=0.02)
     bar.set_label(fill(literal(label), WRAPPED))
@@ -280,7 +280,7 @@ def colour_bar(mappable: ScalarMappable, axes: Axes | Sequence[Axes], label: str
 def legend(canvas: Canvas, *named: Axes, **options: Any) -> None:
     """The names of the series in these axes, each once: in the caller's axes where they fit best.
 
-    In a figure of ours they stand beside everything else, or below it in a narrow figure.
+    In a figure of ours they stand next to everything else, or below it in a narrow figure.
     """
     if canvas.ax is not None:
         canvas.ax.legend(fontsize="small", **options)
@@ -290,9 +290,9 @@ def legend(canvas: Canvas, *named: Axes, **options: Any) -> None:
         handles, names = axes.get_legend_handles_labels()
         series = series | dict(zip(names, handles, strict=True))
     figure = figure_of(named[0])
-    beside = figure.get_figwidth() > 2 * NARROW
+    has_room = figure.get_figwidth() > 2 * NARROW
     place: dict[str, Any] = {"loc": "outside right center"}
-    if not beside:
+    if not has_room:
         place = {"loc": "outside lower center", "ncols": 2}
         if isinstance(canvas.figsize, str):
             figure.set_figheight(min(figure.get_figheight() + ROW * len(series) / 2, PAGE))
@@ -307,7 +307,7 @@ def inner_legend(axes: Axes) -> None:
 
 
 def root_scale(axes: Axes) -> None:
-    """Heights by square roots, so that small weights show beside large ones."""
+    """Heights by square roots, so that small weights show next to large ones."""
     axes.set_yscale("function", functions=(_root, _square))
 
 

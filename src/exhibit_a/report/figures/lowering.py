@@ -15,7 +15,6 @@ from torch import Tensor
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.report.blocks import (
-    Blocks,
     Chart,
     Figure,
     Grid,
@@ -50,14 +49,14 @@ from exhibit_a.report.palette import BLUE, GREY, OF_WORD, PALE, SERIES, VERMILIO
 from exhibit_a.results.result import Result
 from exhibit_a.shapes import Options
 from exhibit_a.subject.anatomy import check_head
-from exhibit_a.trace.units import Asked
+from exhibit_a.trace.units import UnitSpec
 from exhibit_a.trials.verdict import WORDS
 
 COMMON = ("ax", "figsize", "cmap", "tokens", "by")
 MARK = 0.6  # of the room for a head that the largest mark of a verdict takes
 MARKER_OF = dict(zip(WORDS, "sDXo^", strict=True))
 GROUP = 0.8  # of the room between two places that the bars of all series take
-NAME = 44  # letters of a name beside a lying bar, or of a row of a grid
+NAME = 44  # letters of a name next to a lying bar, or of a row of a grid
 NAMED = 6  # series of an ordered chart that the legend names
 FEW = 20  # points; with fewer, each is marked
 WIDEST_TREE = 40  # tokens; of a longer text only those in the tree are shown
@@ -72,7 +71,7 @@ def figure(
     figsize: Size | None = None,
     cmap: str | Colormap | None = None,
     tokens: Labels | None = None,
-    by: Asked | None = None,
+    by: UnitSpec | None = None,
     **options: object,
 ) -> Drawn:
     """Draw a result, and give back the figure that it stands in.
@@ -88,7 +87,9 @@ def figure(
         by = unit_of(result)
     result = reading(result, by)
     kind = type(result).__name__
-    block = drawable(describe(result))
+    description, kinds = describe(result), (Chart, Grid, Maps, Story, Tree)
+    plain = [block for block in description if isinstance(block, kinds)]
+    block = next(iter([*of_kind(description, Figure), *plain]), None)
     if block is None:
         raise BadRequestError(f"{kind} has no plot. Draw from to_pandas() instead.")
     known = _options_of(block)
@@ -112,15 +113,6 @@ def plot_curves(
     """Several pruning curves in one figure: solid where the least important heads go first."""
     canvas = Canvas("PruningCurve", ax, figsize, cmap)
     return canvas.finished(draw(curves(results), canvas, {}))
-
-
-def drawable(description: Blocks) -> Drawable | None:
-    """The block of a description that a plot shows."""
-    figures = of_kind(description, Figure)
-    kinds = (Chart, Grid, Maps, Story, Tree)
-    return next(
-        iter([*figures, *(block for block in description if isinstance(block, kinds))]), None
-    )
 
 
 def _options_of(block: Drawable) -> tuple[str, ...]:
@@ -237,7 +229,12 @@ def _map(block: Maps, canvas: Canvas, options: Options) -> Axes:
         side = map_side(len(queries), 3.6) + 1.5
         width = len(drawn) * map_side(len(keys), 3.6) + 2.2
         boxes = canvas.panels(len(drawn), (width, side), sharey=True)
-        boxes[0].figure.suptitle(_titled(block, title, site, head), fontsize="large")
+        table = block.heads
+        if table is not None and block.titled and not callable(table.rows):
+            row = table.rows[table.heads.index((site, head))]
+            number = next(column.name for column in table.columns if column.key == block.titled)
+            title = f"{title}: {number} {row[block.titled]:.3f}"
+        boxes[0].figure.suptitle(title, fontsize="large")
     for axes, name in zip(boxes, drawn, strict=True):
         image = heat_map(axes, canvas, shown[name], limit=limit if signed else None)
         axes.set_xlabel("key")
@@ -291,14 +288,31 @@ def _draw_into(axes: Axes, block: Chart | Grid | Story, canvas: Canvas, options:
 def _chart(axes: Axes, block: Chart, canvas: Canvas, options: Options) -> None:
     """Every series with a colour and a style of its own; bars side by side."""
     count = _count(block, options)
-    colours = _colours(block, canvas)
+    names = [one.name for one in block.series if not (one.like or one.role)]
+    shades = canvas.shades(len(names)) if block.ordered else canvas.series(len(names))
+    colours = dict(zip(names, shades, strict=True)) | {
+        one.name: PALE for one in block.series if one.role in ("pale", "signed")
+    }
     bars = [one for one in block.series if one.mark == "bars" and one.role != "pale"]
     named = evenly(len(block.series), NAMED) if block.ordered else set(range(len(block.series)))
     for number, one in enumerate(block.series):
         label = literal(one.name) if number in named else None
         colour = GREY if one.role == "reference" else colours[one.like or one.name]
         if one.mark == "bars":
-            _bars(axes, block, one, canvas, (bars, count), colour, label)
+            # One bar at each place; a band makes it float.
+            shown, width = one.points[:count], GROUP / max(len(bars), 1)
+            shift = 0.0 if one not in bars else (bars.index(one) - (len(bars) - 1) / 2) * width
+            places = [at + shift for at, _ in shown]
+            heights = [value for _, value in shown]
+            painted = canvas.by_sign(heights) if one.role == "signed" else colour
+            if one.band is not None:
+                lows = [low for low, _ in one.band[:count]]
+                highs = [high - low for low, high in one.band[:count]]
+                axes.bar(places, highs, 0.9, bottom=lows, color=painted, label=label)
+            elif block.upright:
+                axes.bar(places, heights, width, color=painted, label=label)
+            else:
+                axes.barh(places, heights, width, color=painted, label=label)
         else:
             _curve(axes, block, one, number, colour, label)
     across, along = (axes.axhline, axes.axvline) if block.upright else (axes.axvline, axes.axhline)
@@ -326,41 +340,6 @@ def _chart(axes: Axes, block: Chart, canvas: Canvas, options: Options) -> None:
         axes.set_yscale("symlog", linthresh=1e-2)
     if block.inside:
         inner_legend(axes)
-
-
-def _colours(block: Chart, canvas: Canvas) -> dict[str, str]:
-    """The colour of every series that has one of its own."""
-    names = [one.name for one in block.series if not (one.like or one.role)]
-    shades = canvas.shades(len(names)) if block.ordered else canvas.series(len(names))
-    return dict(zip(names, shades, strict=True)) | {
-        one.name: PALE for one in block.series if one.role in ("pale", "signed")
-    }
-
-
-def _bars(
-    axes: Axes,
-    block: Chart,
-    one: Series,
-    canvas: Canvas,
-    group: tuple[list[Series], int],
-    colour: str,
-    label: str | None,
-) -> None:
-    """One bar of a series at each place; a band makes it float."""
-    (bars, count), shown = group, one.points[: group[1]]
-    width = GROUP / max(len(bars), 1)
-    shift = 0.0 if one not in bars else (bars.index(one) - (len(bars) - 1) / 2) * width
-    places = [at + shift for at, _ in shown]
-    heights = [value for _, value in shown]
-    colours = canvas.by_sign(heights) if one.role == "signed" else colour
-    if one.band is not None:
-        lows = [low for low, _ in one.band[:count]]
-        highs = [high - low for low, high in one.band[:count]]
-        axes.bar(places, highs, 0.9, bottom=lows, color=colours, label=label)
-    elif block.upright:
-        axes.bar(places, heights, width, color=colours, label=label)
-    else:
-        axes.barh(places, heights, width, color=colours, label=label)
 
 
 def _curve(
@@ -432,7 +411,7 @@ def _name_places(axes: Axes, block: Chart, canvas: Canvas, count: int) -> None:
 
 def _grid(axes: Axes, block: Grid, canvas: Canvas) -> Any:
     """A table as colours; with tokens, each row is already relative to its largest number."""
-    image = heat_map(axes, canvas, block.numbers, limit=block.limit, even=True, square=False)
+    image = heat_map(axes, canvas, block.numbers, limit=block.limit, linear=True, square=False)
     if block.most is not None:
         image.set_clim(0, block.most)
     names: Sequence[str] = block.columns
@@ -503,16 +482,6 @@ def _shown(mode: Mode, block: Maps, site: int, head: int, *, whole: bool) -> Ten
     assert mode.maps is not None
     maps = mode.maps[site]
     return maps.sum(0) if whole else maps[head]
-
-
-def _titled(block: Maps, title: str, site: int, head: int) -> str:
-    """The name of a head, with the number that stands in titles."""
-    table = block.heads
-    if table is None or not block.titled or callable(table.rows):
-        return title
-    row = table.rows[table.heads.index((site, head))]
-    name = next(column.name for column in table.columns if column.key == block.titled)
-    return f"{title}: {name} {row[block.titled]:.3f}"
 
 
 def _choose(weights: Sequence[Tensor], site: int | None, head: int | None) -> tuple[int, int]:

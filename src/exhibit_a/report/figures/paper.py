@@ -72,7 +72,9 @@ class NameLocator(Locator):
         """The same between any limits."""
         low, high = sorted((vmin, vmax))
         places = range(max(0, math.ceil(low)), min(self.count - 1, math.floor(high)) + 1)
-        step = self._spacing(high - low)
+        axis = self._own_axis()
+        spacing = self.breadth * text_size(axis) * (high - low) / max(axis_length(axis), 1)
+        step = max(1, math.ceil(spacing))  # positions from one name to the next
         if self.weights is None or step == 1:
             return list(places[::step])
         chosen: list[int] = []
@@ -84,11 +86,6 @@ class NameLocator(Locator):
     def _lightness(self, place: int) -> float:
         assert self.weights is not None
         return -self.weights[place]
-
-    def _spacing(self, span: float) -> int:
-        """How many positions from one name to the next."""
-        axis = self._own_axis()
-        return max(1, math.ceil(self.breadth * text_size(axis) * span / max(axis_length(axis), 1)))
 
     def _own_axis(self) -> Axis:
         assert isinstance(self.axis, Axis)
