@@ -22,7 +22,7 @@ import transformers
 from support.measure import bare, begun, bert, drawn, llama, turns, written
 
 import exhibit_a as xa
-from exhibit_a.methods.attribution.path_integral import Plan, integrate
+from exhibit_a.methods.attribution.path_integral import PathPlan, integrate
 from exhibit_a.methods.identifiability.projection import project
 from exhibit_a.numerics.precision import at_least_float32
 from exhibit_a.trace.answer_rows import rows_read
@@ -125,7 +125,7 @@ def captum_attention(*, gap: bool = False) -> None:
 def our_attention() -> None:
     target, batch = xa.choose_target(trace(), label=0), of_one(trace())
     whole, answer = at_least_float32(target(trace().output).detach()), lambda out, _: target(out)
-    how = {"plan": Plan("gauss", POINTS), "read": rows_read(batch, target)}
+    how = {"plan": PathPlan("gauss", POINTS), "read": rows_read(batch, target)}
     integrate(batch, trace().sites[-1].index, answer, whole, **how)
 
 

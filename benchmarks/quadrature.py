@@ -28,7 +28,7 @@ from support.measure import begun, written
 from transformers import BertConfig, BertForSequenceClassification, LlamaConfig, LlamaForCausalLM
 
 import exhibit_a as xa
-from exhibit_a.methods.attribution.path_integral import SETTINGS, Plan, _SiteWork
+from exhibit_a.methods.attribution.path_integral import SETTINGS, PathPlan, _SiteWork
 from exhibit_a.numerics.panels import ROUGH
 from exhibit_a.numerics.quadrature import nested
 from exhibit_a.trace.batches import of_one
@@ -178,7 +178,7 @@ def sites(trace: xa.Trace) -> Iterator[tuple[int, Walked]]:
     points = (1 - np.cos(np.pi * np.arange(DENSE) / (DENSE - 1))) / 2
     for site in reversed(trace.sites):
         answer = lambda out, _: target(out)  # noqa: E731
-        work = _SiteWork(of_one(trace), site.index, answer, whole, Plan(), None)
+        work = _SiteWork(of_one(trace), site.index, answer, whole, PathPlan(), None)
         pieces = list(work._pieces(torch.zeros(DENSE, dtype=torch.long), torch.from_numpy(points)))
         heights = torch.cat([height for _, height, _, _ in pieces]).double().numpy()
         each = torch.cat([(gradient * context).flatten(1) for _, _, gradient, context in pieces])

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from exhibit_a.examples import read_examples
 from exhibit_a.methods.mixing.token_maps import Moments, ridge
-from exhibit_a.methods.mixing.token_search import Texts, states
+from exhibit_a.methods.mixing.token_search import SplitTexts, states
 from exhibit_a.subject.subject import load
 
 BATCH, RATES, PATIENCE = 256, (1e-2, 3e-3, 1e-3), 100  # rows a step, rates tried, most epochs
@@ -28,7 +28,7 @@ def main() -> None:
     subject = load(given.base) if given.base else bert(384, 6)
     lengths = torch.randint(6, 40, (given.texts,)).tolist()
     noise = [drawn(length, 1000, 20000, seed) for seed, length in enumerate(lengths)]
-    data = Texts(read_examples(given.data)[: given.texts] if given.data else noise, 0)
+    data = SplitTexts(read_examples(given.data)[: given.texts] if given.data else noise, 0)
     batches = [list(states(subject, data.split(part))) for part in ("train", "validation")]
     hidden = [torch.cat([b.hidden.flatten(1, 2) for b in part], 1) for part in batches]
     train, held = [(each, each[0]) for each in hidden]

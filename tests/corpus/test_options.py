@@ -14,7 +14,7 @@ from support.subjects import speaker
 
 import exhibit_a as xa
 from exhibit_a import corpus
-from exhibit_a.commands.corpus import Run
+from exhibit_a.commands.corpus import RunVerb
 from exhibit_a.corpus.plan import COLUMNS, PLANNED
 from exhibit_a.corpus.tasks import PermutationTask, names, task_of, tasks
 from exhibit_a.errors import BadRequestError
@@ -37,7 +37,7 @@ def importance(subject, tmp_path_factory):
 
 @pytest.fixture
 def outcome(subject, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(Run, "subject", lambda _: subject)
+    monkeypatch.setattr(RunVerb, "subject", lambda _: subject)
     data = save_texts(tmp_path / "texts.tsv", 2)
 
     def corpus_run(*words):

@@ -12,7 +12,7 @@ from support.zoo import FAMILIES
 
 from exhibit_a import corpus
 from exhibit_a.corpus.plan import Card, Data, Model, Window, checked_plan, versions, windows
-from exhibit_a.corpus.ray_engine import FILLING, Actor, Reply, reply_of
+from exhibit_a.corpus.ray_engine import FILLING, Actor, ActorReply, reply_of
 from exhibit_a.corpus.work import Shard
 from exhibit_a.errors import KINDS, NotComputableError
 from exhibit_a.subject.subject import load
@@ -59,7 +59,7 @@ def test_a_method_that_does_not_apply_says_so_from_a_ray_actor(bare):
     (window,) = windows(examples(1), None)
     answer = Actor(card.model_dump_json(), None)({"window": [window.packed()]})
     with pytest.raises(NotComputableError, match=MESSAGE):
-        Reply(answer["head"][0], answer["files"][0]).opened()
+        ActorReply(answer["head"][0], answer["files"][0]).opened()
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.examples import Example
-from exhibit_a.methods.attribution.path_integral import Plan, integrate
+from exhibit_a.methods.attribution.path_integral import PathPlan, integrate
 from exhibit_a.methods.attribution.self_attribution import self_attribution
 from exhibit_a.methods.heads.importance import (
     MEASURES,
@@ -64,7 +64,7 @@ def test_taylor_is_the_single_point_rule_at_the_end_of_the_path_for_the_loss():
 
         whole = loss(batch.output, torch.zeros(1).long())
         for site in range(len(found)):
-            plan = Plan("riemann", 1)  # its one point is α = 1
+            plan = PathPlan("riemann", 1)  # its one point is α = 1
             scores = integrate(batch, site, loss, whole, plan=plan).scores
             expected[site] += scores[0].sum((1, 2)).abs() / len(examples)
     assert_close(found, expected, rtol=1e-4, atol=1e-6)

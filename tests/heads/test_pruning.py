@@ -195,7 +195,7 @@ def test_what_removal_brings_is_measured(tmp_path):
         ("bert", [(9, 0)], BadRequestError, "site 9"),
         ("bert", [(0, 4)], BadRequestError, "head 4"),
         ("bert", [], BadRequestError, "heads"),
-        ("llama", [(0, 0)], UnsupportedModelError, "unevenly"),
+        ("llama", [(0, 0)], UnsupportedModelError, "in different ways"),
         ("albert", [(0, 0)], UnsupportedModelError, "3 times"),
     ],
 )

@@ -312,7 +312,7 @@ def test_sites_and_heads_can_be_stacked_and_cut_anywhere(kind, monkeypatch):
         [attention_over(visible, 4, generator, torch.float32) for _ in range(3)]
     )
     together, lost_together = measured(attention, values, visible)
-    monkeypatch.setattr(module, "SETTINGS", module.Settings(workspace=1))
+    monkeypatch.setattr(module, "SETTINGS", module.ProjectionSettings(workspace=1))
     for site in range(3):
         alone, lost_alone = measured(attention[site], values[site], visible)
         for name in ("effective", "rank", "spectrum"):

@@ -5,7 +5,7 @@ import weakref
 import pytest
 import torch
 
-from exhibit_a.numerics.paths import Limits, PathIntegral, integrate, integrate_sums
+from exhibit_a.numerics.paths import PathIntegral, PathLimits, integrate, integrate_sums
 
 
 def walk(function, *, parts=(0.75, 0.25), **options) -> PathIntegral:
@@ -41,7 +41,7 @@ def test_a_polynomial_takes_one_panel_and_is_exact():
 @pytest.mark.parametrize("width", [0.1, 0.03, 0.01, 0.003])
 @pytest.mark.parametrize("place", [0.2, 0.5, 0.77])
 def test_a_steep_rise_is_found_and_integrated(place, width):
-    path = walk(rise(place, width), limits=Limits(budget=200))
+    path = walk(rise(place, width), limits=PathLimits(budget=200))
     assert path.complete
     assert abs(float(path.integral.sum()) - path.change) <= 0.01 * path.change
     assert path.integral[0] / path.integral[1] == pytest.approx(3)
@@ -75,7 +75,7 @@ def test_two_jumps_that_cancel_are_both_told():
 
 
 def test_a_jump_at_the_very_start_is_told():
-    path = walk(lambda alpha: alpha + (alpha > 0), limits=Limits(budget=200))
+    path = walk(lambda alpha: alpha + (alpha > 0), limits=PathLimits(budget=200))
     assert not path.complete
     assert path.jumps[0].start == 0
     assert path.jumps[0].stop < 1e-6
@@ -101,7 +101,7 @@ def test_no_more_sums_are_held_than_allowed_and_the_integral_is_the_same():
     paths = {}
     for held in (2, 1024):
         seen, most = [], 0
-        limits = Limits(budget=400, held=held)
+        limits = PathLimits(budget=400, held=held)
         paths[held] = integrate_sums(summed, ends, limits, jumps_apart=True)
         assert paths[held].complete
         # with the one that is laid, the one before it, and the integral, which was the first
@@ -112,7 +112,7 @@ def test_no_more_sums_are_held_than_allowed_and_the_integral_is_the_same():
 
 def test_points_never_exceed_the_budget():
     for budget in (5, 14, 15, 40, 96):
-        assert walk(rise(0.4, 1e-3), limits=Limits(budget=budget)).points <= budget
+        assert walk(rise(0.4, 1e-3), limits=PathLimits(budget=budget)).points <= budget
 
 
 def test_panels_cover_the_path_once():

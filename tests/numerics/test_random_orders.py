@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.stats import kstest
 
-from exhibit_a.numerics.random_orders import REACHED, Plan, compare, plan_orders, sequential_p
+from exhibit_a.numerics.random_orders import REACHED, OrderPlan, compare, plan_orders, sequential_p
 
 
 class Runs:
@@ -77,7 +77,7 @@ def test_the_sequential_p_value_is_that_of_the_tenth_order_that_reaches():
 def test_p_values_of_random_rankings_are_uniform():
     """No more than a share α of them is below α, with and without an early end."""
     losses, p_values = Runs(20, seed=5), []
-    plan = Plan(sizes=(4, 10), orders=99, exact=False)
+    plan = OrderPlan(sizes=(4, 10), orders=99, exact=False)
     for seed in range(300):
         ranking = torch.randperm(20, generator=torch.Generator().manual_seed(10_000 + seed))
         found = compare(plan, [ranking.tolist()], losses, seed=seed)

@@ -88,7 +88,7 @@ def one_of_each(child):
     rows = [{"n": 0.25, "w": CORNER}, {"n": 0.5, "w": "other"}]
     columns = (Column("n", f"{CORNER} number", "a help", ".0%"), Column("w", "word"))
     names = tuple("abcd")
-    site = blocks.Site("Layer 7", "layer 7", "tokens", "tokens", names=(names, names))
+    site = blocks.MapSite("Layer 7", "layer 7", "tokens", "tokens", names=(names, names))
     series = (blocks.Series("one", ((0.0, 1.0), (1.0, 2.0)), mark="bars"),)
     return {
         "table": blocks.Table(f"{CORNER} table", columns, rows),
@@ -101,7 +101,7 @@ def one_of_each(child):
             [blocks.HeatMap(CORNER, "show", "✓", "", 0.01, 0.5, 1.0, [0.1, 0.4, 0.3, 0.2])],
             "",
         ),
-        "summary": blocks.Summary(
+        "summary": blocks.AnswerSummary(
             CORNER, [("yes", 1.0)], "", "evidence", "so it is", [], "", "tokens", [], "", []
         ),
     }  # fmt: skip

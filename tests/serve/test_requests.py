@@ -12,7 +12,7 @@ from support.serving import AT_ONCE, served
 from support.subjects import speaker
 
 from exhibit_a.serve import jobs as serve_jobs
-from exhibit_a.serve.application import Limits, application
+from exhibit_a.serve.application import ServerLimits, application
 
 PLACES = 16
 WITHOUT_LIMIT = {"limit_concurrency": None}
@@ -166,7 +166,7 @@ def test_places_are_counted_before_any_stream_has_begun(monkeypatch):
         return tiny_trial()
 
     monkeypatch.setattr(serve_jobs, "trial", trial)
-    limits = Limits(per_minute=AT_ONCE, waiting=PLACES)
+    limits = ServerLimits(per_minute=AT_ONCE, waiting=PLACES)
     app = application({"tiny": speaker()}, frozenset({"here"}), limits)
     found = []
 

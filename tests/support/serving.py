@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from exhibit_a.serve.application import Limits, application
+from exhibit_a.serve.application import ServerLimits, application
 from exhibit_a.serve.connections import Server
 from support.subjects import speaker
 from support.waiting import PATIENCE
@@ -20,7 +20,7 @@ def served(server: dict[str, Any] | None = None, **limits: int) -> Iterator[Simp
     """Its port and its jobs; with options of uvicorn, and limits of ours."""
     listening = socket.create_server(("127.0.0.1", 0), backlog=AT_ONCE)
     port = listening.getsockname()[1]
-    app = application({"tiny": speaker()}, frozenset({f"127.0.0.1:{port}"}), Limits(**limits))
+    app = application({"tiny": speaker()}, frozenset({f"127.0.0.1:{port}"}), ServerLimits(**limits))
     running = Server(app, timeout_graceful_shutdown=1, **server or {})
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()

@@ -10,7 +10,7 @@ from support.tokenizers import texts, tokenizers
 
 import exhibit_a as xa
 from exhibit_a.subject.provenance import provenance
-from exhibit_a.trace.layout import NO_OFFSETS, Part, read_layout
+from exhibit_a.trace.layout import NO_OFFSETS, NamedPart, read_layout
 from exhibit_a.trace.units import units_of, word_spans
 
 COUNT = 500
@@ -175,7 +175,7 @@ def test_without_offsets_decoded_pieces_stand_in_and_say_so(tokens, expected):
 
 def test_parts_that_are_known_are_units(trained):
     layout = layout_of(trained["bytes"], "ask me. now")
-    parts = {"message": (Part("user", 1, 5), Part("assistant", 5, len(layout) - 1))}
+    parts = {"message": (NamedPart("user", 1, 5), NamedPart("assistant", 5, len(layout) - 1))}
     united = units_of(replace(layout, parts=parts), "message").layout
     assert united.names == ("<s>", "user", "assistant", "</s>")
     with pytest.raises(xa.BadRequestError, match="messages"):

@@ -17,7 +17,7 @@ from exhibit_a.trace.capture import capture
 @pytest.fixture
 def everything_counts(monkeypatch):
     """Random models rest on nothing; let their faint patterns through."""
-    monkeypatch.setattr(module, "SETTINGS", module.Settings(faint=0.0))
+    monkeypatch.setattr(module, "SETTINGS", module.TriggerSettings(faint=0.0))
 
 
 def pattern(*tokens):

@@ -1,5 +1,22 @@
 // Written by report/typescript.py from report/header.py; change it there.
 
+export interface AnswerSummary {
+  advice: string;
+  answer: [string, number][];
+  target: string;
+  word: string;
+  verdict: string;
+  reliance: string[];
+  carriers: string;
+  sequence: string;
+  shares: number[];
+  caption: string;
+  skipped: [string, string][];
+  truth?: string;
+  carrying?: [number, number][];
+  texts?: [string, string][];
+}
+
 export interface Chart {
   title: string;
   x: string;
@@ -52,7 +69,7 @@ export interface Header {
   unit: string;
   sequences: Record<string, Sequence>;
   scene?: Image;
-  summary?: Summary;
+  summary?: AnswerSummary;
   pictures?: HeatMaps;
   passages?: Passages;
   comparison?: Comparison;
@@ -124,7 +141,7 @@ export interface Mode {
 export interface Panels {
   sequences?: Record<string, Sequence>;
   scene?: Image;
-  summary?: Summary;
+  summary?: AnswerSummary;
   pictures?: HeatMaps;
   passages?: Passages;
   maps?: Maps;
@@ -206,23 +223,6 @@ export interface Story {
   sources: string;
   errors: string | null;
   note: string;
-}
-
-export interface Summary {
-  advice: string;
-  answer: [string, number][];
-  target: string;
-  word: string;
-  verdict: string;
-  reliance: string[];
-  carriers: string;
-  sequence: string;
-  shares: number[];
-  caption: string;
-  skipped: [string, string][];
-  truth?: string;
-  carrying?: [number, number][];
-  texts?: [string, string][];
 }
 
 export interface Table {

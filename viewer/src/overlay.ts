@@ -5,10 +5,10 @@ import { type Context, type HeadView, modeOf, nameOf, type Opened, tokensOf } fr
 import { caption, css, fill, h, s } from "./dom";
 import { number, word } from "./format";
 import { gridOf, limitOf } from "./matrix";
-import type { Image, Maps, Summary } from "./model";
+import type { Image, Maps, AnswerSummary } from "./model";
 
 const SIDE = 340; // CSS pixels to the longer side of the picture
-const OVER_MEAN = 4; // times the mean of a row: a row that looks evenly is not painted as a strong one
+const OVER_MEAN = 4; // times the mean of a row: a uniform row is not painted as a strong one
 const FAINTEST = 0.04; // share of the scale below which nothing is laid over the picture
 
 type Choose = (position: number) => void;
@@ -48,7 +48,7 @@ function draw(scene: Image, grid: number[][], scores: ArrayLike<number>, scale: 
 }
 
 /** What the answer took from each patch, all heads together. */
-export function sceneScores(context: Context, scene: Image, summary: Summary): HTMLElement | null {
+export function sceneScores(context: Context, scene: Image, summary: AnswerSummary): HTMLElement | null {
   const grid = scene.grids[summary.sequence];
   if (!grid || !summary.shares.length) return null;
   const holder = h("div", { class: "scene" });

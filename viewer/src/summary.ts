@@ -3,7 +3,7 @@
 import { type Context, meaning, nameOf } from "./context";
 import { caption, css, h } from "./dom";
 import { number, percent } from "./format";
-import type { Summary } from "./model";
+import type { AnswerSummary } from "./model";
 import { sceneScores } from "./overlay";
 import { tip } from "./tips";
 import { textView } from "./words";
@@ -45,7 +45,7 @@ export function summaryView(context: Context, heading: "h1" | "h3" = "h1"): HTML
 }
 
 /** What the model was given, and what it said where that is a text of its own. */
-function texts(context: Context, summary: Summary): HTMLElement | null {
+function texts(context: Context, summary: AnswerSummary): HTMLElement | null {
   const { header } = context;
   if (!summary.shares.length && summary.verdict === "") return null;
   const given = summary.texts ?? [["The text", summary.sequence] as [string, string]];
@@ -63,7 +63,7 @@ function texts(context: Context, summary: Summary): HTMLElement | null {
   );
 }
 
-function answered(context: Context, summary: Summary): HTMLElement | null {
+function answered(context: Context, summary: AnswerSummary): HTMLElement | null {
   if (!summary.answer.length && !summary.reliance.length && summary.verdict === "") return null;
   return h(
     "div",
@@ -77,7 +77,7 @@ function answered(context: Context, summary: Summary): HTMLElement | null {
 }
 
 /** The heads that carry the answer, each a way to its map. */
-function carriers(context: Context, summary: Summary): HTMLElement | null {
+function carriers(context: Context, summary: AnswerSummary): HTMLElement | null {
   const { header, store } = context;
   const maps = header.maps;
   if (!summary.carriers) return null;
@@ -108,7 +108,7 @@ function carriers(context: Context, summary: Summary): HTMLElement | null {
 }
 
 /** Whether the answer rests on attention: the word, and the sentence behind it. */
-function rests(context: Context, summary: Summary): HTMLElement {
+function rests(context: Context, summary: AnswerSummary): HTMLElement {
   return h(
     "div",
     { class: "finding" },
@@ -123,7 +123,7 @@ function rests(context: Context, summary: Summary): HTMLElement {
   );
 }
 
-function answer(context: Context, summary: Summary): HTMLElement {
+function answer(context: Context, summary: AnswerSummary): HTMLElement {
   const shares = summary.answer;
   const probable = shares.every(([, share]) => share >= 0 && share <= 1);
   const says = meaning(context, probable ? "probability" : "answer");

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from exhibit_a.commands.options import Answer, WithModel, check_place, words_of
+from exhibit_a.commands.options import AnswerVerb, WithModel, check_place, words_of
 from exhibit_a.commands.screen import print_json, print_table, print_written
 from exhibit_a.commands.verb import argument, option
 from exhibit_a.progress import progress_bar
@@ -16,7 +16,7 @@ NUMBERS = ("question", "answer", "verdict", "rests_on", "need", "log_probability
 
 
 @dataclass(frozen=True, kw_only=True)
-class Context(WithModel, Answer):
+class Context(WithModel, AnswerVerb):
     """Say which passage in front of a question the answer to it rests on."""
 
     model: str = option(

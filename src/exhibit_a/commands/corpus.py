@@ -36,7 +36,7 @@ class _Engine(Verb):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(WithModel, _Engine):
+class RunVerb(WithModel, _Engine):
     """Ask a method about every text of a data set; the answers fill a folder."""
 
     data: str = argument(help="TSV, CSV, JSONL, Parquet, a pattern, a folder.")
@@ -111,7 +111,7 @@ class Resume(_Engine):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Summary(Verb):
+class SummaryVerb(Verb):
     """Show what a finished run says."""
 
     folder: Path = argument(help="Folder of a run.")
@@ -154,7 +154,7 @@ class Diff(Verb):
         print_table(title, ordered[:SHOWN], text_of=_cell)
 
 
-VERBS = (Run, Resume, Summary, Diff)
+VERBS = (RunVerb, Resume, SummaryVerb, Diff)
 
 
 def _counting(bar: Bar, source: str | None) -> Callable[[int], None]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from exhibit_a.commands.method_verbs import called
-from exhibit_a.commands.options import Answer, DataSet, refuse_together
+from exhibit_a.commands.options import AnswerVerb, DataSet, refuse_together
 from exhibit_a.commands.verb import option
 from exhibit_a.progress import progress_bar
 
@@ -18,7 +18,7 @@ COMPARED_ON = 200  # examples on which a smaller model is compared
 
 
 @dataclass(frozen=True, kw_only=True)
-class Heads(DataSet, Answer):
+class Heads(DataSet, AnswerVerb):
     """Rank the heads of a model by how much the right answers owe to them."""
 
     method: ClassVar[str] = "head_importance"
@@ -43,7 +43,7 @@ class Heads(DataSet, Answer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prune(DataSet, Answer):
+class Prune(DataSet, AnswerVerb):
     """Show how accuracy falls as heads go, or make a model without some of them."""
 
     method: ClassVar[str] = "pruning_curve"
@@ -139,7 +139,7 @@ class Prune(DataSet, Answer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Triggers(DataSet, Answer):
+class TriggersVerb(DataSet, AnswerVerb):
     """Find pairs of words that single answers rest on, and see whether they turn others."""
 
     method: ClassVar[str] = "find_triggers"

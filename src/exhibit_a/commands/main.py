@@ -23,7 +23,7 @@ from exhibit_a.errors import ExhibitError, asks_too_much, first_line
 from exhibit_a.interrupts import INTERRUPTED, raise_if_interrupted
 
 WRITTEN: dict[str, type[Verb]] = {
-    kind.__name__.lower(): kind
+    kind.name(): kind
     for kind in (
         explain.Explain,
         model.Doctor,
@@ -31,14 +31,14 @@ WRITTEN: dict[str, type[Verb]] = {
         text.Effective,
         text.Mixing,
         text.Attribute,
-        text.Tree,
+        text.TreeVerb,
         text.Adversary,
         compare.Compare,
         context.Context,
         heads.Heads,
         heads.Prune,
-        heads.Triggers,
-        web.View,
+        heads.TriggersVerb,
+        web.ViewVerb,
         web.Serve,
     )
 }
@@ -101,7 +101,7 @@ over_a_corpus = typer.Typer(
     help="A method over a data set, on one machine or many.", no_args_is_help=True
 )
 for _kind in corpus.VERBS:
-    over_a_corpus.command(_kind.__name__.lower())(function_of(_kind))
+    over_a_corpus.command(_kind.name())(function_of(_kind))
 app.add_typer(over_a_corpus, name="corpus")
 
 

@@ -13,7 +13,7 @@ from inspect import Parameter
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
-from exhibit_a.commands.options import Answer, DataSet, OneText, expect
+from exhibit_a.commands.options import AnswerVerb, DataSet, OneText, expect
 from exhibit_a.commands.verb import Verb, option
 from exhibit_a.errors import BadRequestError
 from exhibit_a.progress import progress_bar
@@ -34,12 +34,12 @@ def verb_of(method: "Method") -> type[Verb]:
     """A verb with everything that a method takes and offers."""
     group = OneText if _about_one_text(method) else DataSet
 
-    def run(self: Answer) -> None:
+    def run(self: AnswerVerb) -> None:
         self.answer(result(method, self))
 
     named = {"run": run, "method": method.name, "__doc__": method.does}
     plain: type[Verb] = make_dataclass(
-        method.name, [], bases=(group, Answer), namespace=named, frozen=True, kw_only=True
+        method.name, [], bases=(group, AnswerVerb), namespace=named, frozen=True, kw_only=True
     )
     return with_options(plain, method)
 

@@ -186,7 +186,7 @@ def _methods(diagnosis: "Diagnosis") -> "Group":
     """What may be computed, and the estimated cost; notes stand below, where they have room."""
     from rich.console import Group
 
-    from exhibit_a.report.table import Fitting
+    from exhibit_a.report.table import ResponsiveTable
 
     title = (
         f"methods at {diagnosis.length} tokens{_rows(diagnosis.rows)} "
@@ -205,7 +205,7 @@ def _methods(diagnosis: "Diagnosis") -> "Group":
     ]
     names = list(COSTS)
     narrow = [name for name in names if name not in ("applies", "keeps")]
-    tables = Fitting([partial(_cost_table, costs, shown) for shown in (names, narrow)])
+    tables = ResponsiveTable([partial(_cost_table, costs, shown) for shown in (names, narrow)])
     notes = (f"{row.method}: {row.reason}" for row in diagnosis.methods if row.reason)
     legend = "; ".join(f"{name}: {meaning}" for name, meaning in COSTS.items() if meaning)
     return Group(f"\n{title}", tables, f"\n{legend}", *notes)

@@ -252,7 +252,7 @@ class DataSet(WithModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer(Verb):
+class AnswerVerb(Verb):
     """A verb that answers with a result."""
 
     json: bool = option(False, help="Answer in JSON, for machines.")
@@ -299,7 +299,7 @@ class Answer(Verb):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WithPage(Answer):
+class WithPage(AnswerVerb):
     """A verb that writes a page next to its answer, unless --no-html is given."""
 
     html: Path = option(Path("report.html"), help="Write the page to this file.", writes=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from exhibit_a.commands import method_verbs
-from exhibit_a.commands.options import Answer, DataSet, OneText, refuse_together
+from exhibit_a.commands.options import AnswerVerb, DataSet, OneText, refuse_together
 from exhibit_a.commands.screen import console
 from exhibit_a.commands.verb import option
 from exhibit_a.progress import progress_bar
@@ -22,7 +22,7 @@ def _method(name: str) -> "Method":
 
 
 @dataclass(frozen=True, kw_only=True)
-class _OfMethod(OneText, Answer):
+class _OfMethod(OneText, AnswerVerb):
     """What a method says about a text, with options of the verb's own."""
 
     def run(self) -> None:
@@ -74,7 +74,7 @@ class Mixing(_OfMethod):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attribute(OneText, Answer):
+class Attribute(OneText, AnswerVerb):
     """Show the attention edges that the answer rests on."""
 
     method: ClassVar[str] = "self_attribution"
@@ -86,7 +86,7 @@ class Attribute(OneText, Answer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tree(OneText, Answer):
+class TreeVerb(OneText, AnswerVerb):
     """Draw the tree of attention edges that lead to the answer."""
 
     method: ClassVar[str] = "attribution_tree"
@@ -108,7 +108,7 @@ class Tree(OneText, Answer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Adversary(OneText, Answer):
+class Adversary(OneText, AnswerVerb):
     """Find attention far from the model's own that gives nearly the same answer."""
 
     method: ClassVar[str] = "adversarial_attention"

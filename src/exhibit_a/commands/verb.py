@@ -49,9 +49,17 @@ def argument(default: object = MISSING, *, help: str) -> Any:
 
 
 class Verb(ABC):
-    """Something that can be done from the command line, by the name of its class."""
+    """Something that can be done from the command line, by the name of its class.
+
+    The class of a verb ends in "Verb" where a result has its name: ``TreeVerb`` is ``tree``.
+    """
 
     method: ClassVar[str] = ""  # the registered method whose options it has, if any
+
+    @classmethod
+    def name(cls) -> str:
+        """What is typed."""
+        return cls.__name__.removesuffix("Verb").lower()
 
     @abstractmethod
     def run(self) -> None:

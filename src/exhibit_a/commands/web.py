@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class View(Verb):
+class ViewVerb(Verb):
     """Show a saved result as a page."""
 
     result: Path = argument(help="A saved result.")

@@ -91,7 +91,7 @@ class RayEngine:
         missing = {window.number for window in wave}
         with _arriving(data, 2 * pool) as arrived:
             while (row := self._next(ray, arrived, claim)) is not None:
-                shard = Reply(bytes(row["head"]), bytes(row["files"])).opened()
+                shard = ActorReply(bytes(row["head"]), bytes(row["files"])).opened()
                 if shard.number in missing:  # a retried task may answer twice
                     missing.remove(shard.number)
                     yield shard
@@ -154,7 +154,7 @@ class Actor:
         return {"head": [reply.head], "files": [reply.files]}
 
 
-class Reply(NamedTuple):
+class ActorReply(NamedTuple):
     """What an actor answers to a window, as the bytes that a row of Ray can hold.
 
     The head, in JSON, has the receipt and the sizes of the files, which follow one another; or the
@@ -176,16 +176,16 @@ class Reply(NamedTuple):
         return Shard(head["receipt"], files)
 
 
-def reply_of(worker: Callable[[], Worker], window: Window) -> Reply:
+def reply_of(worker: Callable[[], Worker], window: Window) -> ActorReply:
     """The reply to a window: its shard, or the error of the worker or of loading its model."""
     try:
         shard = worker()(window)
     except ExhibitError as problem:
         failure = {"kind": kind_of(problem), "error": str(problem)}
-        return Reply(json.dumps(failure).encode(), b"")
+        return ActorReply(json.dumps(failure).encode(), b"")
     sizes = {kind: len(data) for kind, data in shard.files.items()}
     head = json.dumps({"receipt": shard.receipt, "sizes": sizes})
-    return Reply(head.encode(), b"".join(shard.files.values()))
+    return ActorReply(head.encode(), b"".join(shard.files.values()))
 
 
 @contextmanager

@@ -62,7 +62,7 @@ class Findings:
 
 
 @dataclass(frozen=True, eq=False)
-class Texts:
+class TextBatch:
     """Texts of one length, encoded, with their places in the data."""
 
     subject: Subject
@@ -90,12 +90,12 @@ class Texts:
             self.subject.device,
         )
 
-    def split(self, tokens: int) -> "Iterator[Texts]":
+    def split(self, tokens: int) -> "Iterator[TextBatch]":
         """The same texts, as many at a time as make ``tokens`` tokens."""
         size = max(1, tokens // self.special.shape[1])
         for start in range(0, len(self.prompts), size):
             few = slice(start, start + size)
-            yield Texts(self.subject, self.prompts[few], self.numbers[few], self.special[few])
+            yield TextBatch(self.subject, self.prompts[few], self.numbers[few], self.special[few])
 
 
 class Task(BaseModel):
@@ -110,7 +110,7 @@ class TextTask(Task):
     """A method that looks at each text by itself."""
 
     @abstractmethod
-    def prepared(self, subject: Subject, plan: Plan) -> "Question":
+    def prepared(self, subject: Subject, plan: Plan) -> "CorpusTask":
         """The task made ready for a model."""
 
 
@@ -143,7 +143,7 @@ class SetTask(Task):
 
 
 @dataclass(frozen=True, eq=False)
-class Question(ABC):
+class CorpusTask(ABC):
     """A task, a model, and what they have in common for all texts."""
 
     task: Any
@@ -151,7 +151,7 @@ class Question(ABC):
     plan: Plan
 
     @abstractmethod
-    def __call__(self, texts: Texts) -> Findings:
+    def __call__(self, texts: TextBatch) -> Findings:
         """What is found about texts of one length."""
 
 
@@ -160,13 +160,13 @@ class OneByOne(TextTask):
 
     can_be_dense: ClassVar[bool] = True
 
-    def prepared(self, subject: Subject, plan: Plan) -> Question:
+    def prepared(self, subject: Subject, plan: Plan) -> CorpusTask:
         """Nothing to prepare."""
         return _OneByOne(self, subject, plan)
 
 
-class _OneByOne(Question):
-    def __call__(self, texts: Texts) -> Findings:
+class _OneByOne(CorpusTask):
+    def __call__(self, texts: TextBatch) -> Findings:
         from exhibit_a.corpus.summaries import joined, results_of_texts, summary_of
 
         method = find(self.task.name)
@@ -190,7 +190,7 @@ class PermutationTask(TextTask):
     scope: Literal["row", "head", "example"] = "row"
     repeats: int = Field(default=20, ge=1)
 
-    def prepared(self, subject: Subject, plan: Plan) -> Question:
+    def prepared(self, subject: Subject, plan: Plan) -> CorpusTask:
         """Settle the sites; a model without a distribution is refused."""
         require_distribution(subject)
         scope = "head" if self.what != "attention" and self.scope == "row" else self.scope
@@ -199,11 +199,11 @@ class PermutationTask(TextTask):
 
 
 @dataclass(frozen=True, eq=False)
-class _Permutation(Question):
+class _Permutation(CorpusTask):
     scope: str
     groups: list[frozenset[int]]
 
-    def __call__(self, texts: Texts) -> Findings:
+    def __call__(self, texts: TextBatch) -> Findings:
         batch = run(texts.subject, texts.inputs)
         length = texts.special.shape[1]
         lengths = torch.full((len(texts.inputs),), length)
@@ -267,7 +267,7 @@ def task_of(method: Method) -> type[Task]:
     return kind
 
 
-def answers(texts: Texts, output: HasLogits) -> Lists:
+def answers(texts: TextBatch, output: HasLogits) -> Lists:
     """What the model says to each text, or the answer it was given; and how sure it is."""
     subject, kind = texts.subject, texts.subject.anatomy.answers
     if kind not in ("classes", "value", "tokens"):

@@ -29,7 +29,7 @@ import transformers
 from torch import Tensor
 
 from exhibit_a.corpus.plan import Card, Model, Window, digest
-from exhibit_a.corpus.tasks import Question, SetTask, Texts, TextTask, task_named
+from exhibit_a.corpus.tasks import CorpusTask, SetTask, TextBatch, TextTask, task_named
 from exhibit_a.errors import BadRequestError, BrokenInvariantError, ExhibitError
 from exhibit_a.examples import Example, Unusable
 from exhibit_a.numerics.parallel import one_thread
@@ -116,7 +116,7 @@ class Worker:
                 )
         self.subject = subject
         self.task = task_named(card.plan.method, dict(card.plan.parameters))
-        self.question: Question | None = None
+        self.question: CorpusTask | None = None
         if isinstance(self.task, TextTask):
             with one_thread():
                 self.question = self.task.prepared(self.subject, card.plan)
@@ -176,7 +176,7 @@ class Worker:
     def _findings(self, group: Sequence[Encoded]) -> tuple[list[ExampleFindings], list[Unusable]]:
         """The findings about texts of one length, and the texts on which the method fails."""
         special = torch.stack([text.special for text in group]).to(self.subject.device)
-        texts = Texts(
+        texts = TextBatch(
             self.subject, [text.prompt for text in group], [text.number for text in group], special
         )
         try:

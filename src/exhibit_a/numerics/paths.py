@@ -74,7 +74,7 @@ class Jump(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Limits:
+class PathLimits:
     """How exact an integral must be, and how much it may cost."""
 
     tolerance: float = 0.01  # the error that is allowed, as a share of the change
@@ -120,13 +120,13 @@ def integrate(
     evaluate: Evaluate,
     ends: tuple[float, float],
     *,
-    limits: Limits = Limits(),  # noqa: B008 (frozen)
+    limits: PathLimits = PathLimits(),  # noqa: B008 (frozen)
     heights: Heights | None = None,
     gradient: Gradient | None = None,
 ) -> PathIntegral:
     """Integrate contributions from α = 0 to 1, with panels where they are needed.
 
-    >>> from exhibit_a.numerics.paths import Limits, integrate
+    >>> from exhibit_a.numerics.paths import PathLimits, integrate
     >>> def cubic(alphas):  # F = α³, all of it from the first of two parts
     ...     places = torch.tensor(alphas)
     ...     return places**3, torch.stack([3 * places**2, 0 * places], -1)
@@ -136,7 +136,7 @@ def integrate(
     >>> def step(alphas):
     ...     places = torch.tensor(alphas)
     ...     return (places > 0.3).float(), torch.zeros(len(alphas), 1)
-    >>> path = integrate(step, (0.0, 1.0), limits=Limits(budget=45))
+    >>> path = integrate(step, (0.0, 1.0), limits=PathLimits(budget=45))
     >>> path.complete, path.reason
     (False, 'the target jumps by 1 between α = 0.2998 and 0.3008; 45 points do not resolve it')
 
@@ -166,7 +166,7 @@ def integrate(
 
 
 def integrate_sums(
-    summed: Summed, ends: tuple[float, float], limits: Limits, *, jumps_apart: bool = False
+    summed: Summed, ends: tuple[float, float], limits: PathLimits, *, jumps_apart: bool = False
 ) -> PathIntegral:
     """Integrate contributions of which only the sums over panels are known.
 
@@ -185,7 +185,7 @@ class _Walk:
     """One path on its way: what is settled, what is open, and which stretches are wanted next."""
 
     def __init__(
-        self, ends: tuple[float, float], limits: Limits, *, jumps_apart: bool = False
+        self, ends: tuple[float, float], limits: PathLimits, *, jumps_apart: bool = False
     ) -> None:
         self.ends, self.limits, self.allowed = ends, limits, limits.error(ends)
         self.jumps_apart = jumps_apart

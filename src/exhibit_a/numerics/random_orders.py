@@ -43,7 +43,7 @@ Losses = Callable[[Sequence[Subset]], Float[Tensor, " subset"]]
 
 
 @dataclass(frozen=True)
-class Plan:
+class OrderPlan:
     """How many things are taken away at each cut, and how many orders are compared."""
 
     sizes: tuple[int, ...]
@@ -57,10 +57,10 @@ class Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class Comparison:
+class OrderComparison:
     """Rankings compared with random orders of the same things."""
 
-    plan: Plan
+    plan: OrderPlan
     losses: Float[Tensor, "ranking cut"]
     random: Float[Tensor, "order cut"]  # of the orders that were run
     percentile: Float[Tensor, " ranking"]  # share of random orders that lose less
@@ -68,26 +68,26 @@ class Comparison:
     p_value: Float[Tensor, " ranking"]
 
 
-def plan_orders(count: int, rankings: int, budget: int) -> Plan:
+def plan_orders(count: int, rankings: int, budget: int) -> OrderPlan:
     """The cuts and the number of orders, by the number of things and of different sets to run.
 
     >>> plan_orders(6, rankings=3, budget=250)
-    Plan(sizes=(1, 2, 3), orders=120, exact=True)
+    OrderPlan(sizes=(1, 2, 3), orders=120, exact=True)
     >>> plan_orders(18, rankings=10, budget=250)
-    Plan(sizes=(1, 2, 4), orders=106, exact=False)
+    OrderPlan(sizes=(1, 2, 4), orders=106, exact=False)
     """
     plans = [_plan(_sizes(count, shares), count, rankings, budget) for shares in CUTS]
     return next((plan for plan in plans if plan.exact or plan.orders >= ORDERS), plans[-1])
 
 
 def compare(
-    plan: Plan,
+    plan: OrderPlan,
     rankings: Sequence[Order],
     losses: Losses,
     *,
     seed: int,
     enough: Callable[[], bool] = lambda: False,
-) -> Comparison:
+) -> OrderComparison:
     """Compare rankings with random orders.
 
     Args:
@@ -114,7 +114,7 @@ def compare(
     percentile = to_float64(~_reaching(ranked, random)).mean(-1)
     clearly = ranked.mean(-1) + CLEARLY * ranked.mean(-1).abs()
     surpassed = to_float64(random.mean(-1)[None] > clearly[:, None]).mean(-1)
-    return Comparison(plan, ranked, random, percentile, surpassed, p_value)
+    return OrderComparison(plan, ranked, random, percentile, surpassed, p_value)
 
 
 def sequential_p(reached: Tensor) -> Float[Tensor, ""]:
@@ -136,7 +136,7 @@ def _sizes(count: int, shares: Sequence[float]) -> tuple[int, ...]:
     return tuple(sorted({max(1, math.ceil(share * count - 1e-9)) for share in shares}))
 
 
-def _plan(sizes: tuple[int, ...], count: int, rankings: int, budget: int) -> Plan:
+def _plan(sizes: tuple[int, ...], count: int, rankings: int, budget: int) -> OrderPlan:
     """All orders where they fit; else as many as fit with the rankings' own sets."""
     subsets = [math.comb(count, size) for size in sizes]
     if sum(subsets) <= budget:
@@ -145,13 +145,13 @@ def _plan(sizes: tuple[int, ...], count: int, rankings: int, budget: int) -> Pla
         for size in sizes:
             ways *= math.comb(count - before, size - before)
             before = size
-        return Plan(sizes, ways, exact=True)
+        return OrderPlan(sizes, ways, exact=True)
     orders = 0
     while (
         orders < MOST_ORDERS and sum(min(orders + 1 + rankings, most) for most in subsets) <= budget
     ):
         orders += 1
-    return Plan(sizes, orders, exact=False)
+    return OrderPlan(sizes, orders, exact=False)
 
 
 def _nested(
@@ -178,7 +178,7 @@ def _chains(
 def _drawn(
     ranked: Float[Tensor, "ranking cut"],
     things: Order,
-    plan: Plan,
+    plan: OrderPlan,
     losses: Losses,
     seed: int,
     enough: Callable[[], bool],

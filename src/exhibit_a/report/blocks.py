@@ -7,7 +7,7 @@ matplotlib each show these kinds of blocks, and know nothing about kinds of resu
 Where a block is shown (a still notebook is one without scripts; a figure is what ``plot`` draws):
 
 =========================== ==================================================================
-``Summary``                 page, terminal, still notebook: the story of a text
+``AnswerSummary``                 page, terminal, still notebook: the story of a text
 ``Table``                   page; the others show the first, or those that are not on the page
 ``Maps``                    page, figure; of the heads' numbers a table everywhere, LaTeX too
 ``Chart``, ``Figure``       page (without what is only for paper), figure
@@ -20,9 +20,9 @@ Where a block is shown (a still notebook is one without scripts; a figure is wha
 ``Texts``                   nowhere alone: it names the tokens of the others
 =========================== ==================================================================
 
-``Series``, ``Line``, ``Summary``, ``HeatMaps``, ``Passages`` and ``Image`` (which a page makes of
-the picture that a vision model read) go into the header of a page as they are (``header.py``); the
-others are packed first.
+``Series``, ``Line``, ``AnswerSummary``, ``HeatMaps``, ``Passages`` and ``Image`` (which a page
+makes of the picture that a vision model read) go into the header of a page as they are
+(``header.py``); the others are packed first.
 """
 
 from collections.abc import Callable
@@ -102,7 +102,7 @@ class Mode:
 
 
 @dataclass(frozen=True)
-class Site:
+class MapSite:
     """Where maps stand: what it is called, and the sequences along its rows and columns."""
 
     name: str
@@ -118,7 +118,7 @@ class Maps:
     """The attention maps of all heads, and the numbers about each head."""
 
     modes: tuple[Mode, ...]
-    sites: tuple[Site, ...]
+    sites: tuple[MapSite, ...]
     heads: Table | None = None
     verdicts: dict[Head, tuple[str, str]] | None = None  # the word of each head, and its reason
     meanings: tuple[tuple[str, str], ...] = ()  # of these words
@@ -261,7 +261,7 @@ class Slider:
 
 
 @dataclass(frozen=True)
-class Summary:
+class AnswerSummary:
     """The answer, what it rests on, and the shaded text."""
 
     advice: str  # the headline; empty where none was given
@@ -366,7 +366,7 @@ class Section:
 
 Block = (
     Texts | Table | Maps | Grid | Chart | Figure | Tree | Story | Slider
-    | Summary | HeatMaps | Passages | Sides | Section
+    | AnswerSummary | HeatMaps | Passages | Sides | Section
 )  # fmt: skip
 Blocks = tuple[Block, ...]
 Kind = TypeVar("Kind")

@@ -18,7 +18,7 @@ WORDS: dict[str, str] = {
         "How much of the answer is owed to something: to an edge, a word, a head. Always "
         "against a baseline."
     ),
-    "baseline": "What “without it” means: no attention, an even look, a deleted word.",
+    "baseline": "What “without it” means: no attention, uniform attention, a deleted word.",
     "check": (
         "A number that says how far to trust the others: parity, gap, tolerance, standard error. "
         "The terminal lists them last."
@@ -34,7 +34,6 @@ WORDS: dict[str, str] = {
     "difference": "The number of the second less the number of the first.",
     "edge": "One entry of an attention map: this query to this key, in this head.",
     "effective attention": "The part of an attention map that can reach the output of its head.",
-    "even look": "A row whose weight is the same on all words it may see: a head without a choice.",
     "evidence": "The answer rests on where the heads look, and on no other weights or words.",
     "head": (
         "One of the parallel attention maps of a layer. Written “layer 3, head 9”; both are "
@@ -65,7 +64,7 @@ WORDS: dict[str, str] = {
         "How sure the model is of this answer, between 0 and 1, over all answers it could give."
     ),
     "reliance": (
-        "How much of the margin is lost when heads look evenly instead of where they looked."
+        "How much of the margin is lost with uniform attention instead of the heads’ own."
     ),
     "result": (
         "What every method returns: numbers, the words they belong to, where they come from, "
@@ -73,10 +72,10 @@ WORDS: dict[str, str] = {
     ),
     "row": "The weights of one query over all keys.",
     "share": (
-        "What a head's looking adds to the margin, compared with an even look; in parts of the "
-        "margin as it is or with all heads even, whichever is larger."
+        "What a head's attention adds to the margin, compared with uniform attention; in parts of "
+        "the margin as it is or with uniform attention, whichever is larger."
     ),
-    "shared": "A head whose work others do when it looks evenly.",
+    "shared": "A head whose work others do when its attention is uniform.",
     "sink": "A token that collects weight without contributing, often the first one.",
     "site": (
         "In Python, the number of an attention layer, counted through the whole model: "
@@ -96,6 +95,9 @@ WORDS: dict[str, str] = {
         " see it."
     ),
     "undetermined": "Not known: a check failed, or a map alone cannot tell.",
+    "uniform attention": (
+        "The weight of a row is the same on all words it may see: a head without a choice."
+    ),
     "verdict": "One of five words: evidence, contested, misleading, no effect, undetermined.",
     "word": "A word of the text as it was written; its numbers are those of its tokens together.",
 }
@@ -103,14 +105,14 @@ WORDS: dict[str, str] = {
 CHECKS: dict[str, str] = {  # that a trial carries
     "seed": "The number that random draws start from: the same seed gives the same numbers.",
     "reliance, by": (
-        "How the shares of heads were found: along a path from an even look, or by taking "
+        "How the shares of heads were found: along a path from uniform attention, or by taking "
         "heads in turn."
     ),
     "reliance, gap as a share of the whole": (
         "How far the shares of all heads miss what they should add up to, as a part of it."
     ),
     "reliance, points": (
-        "Steps between an even look and the model’s own at which the answer was asked."
+        "Steps between uniform attention and the model’s own at which the answer was computed."
     ),
     "margin with all rows permuted": (
         "The margin of the answer when the weights of each row are permuted among the words it "

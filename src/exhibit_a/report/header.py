@@ -7,7 +7,7 @@ name of a list of tokens.
 
 from typing import Literal, NotRequired, TypedDict
 
-from exhibit_a.report.blocks import HeatMaps, Image, Line, Passages, Series, Summary
+from exhibit_a.report.blocks import AnswerSummary, HeatMaps, Image, Line, Passages, Series
 
 Bits = Literal[16, 32]
 
@@ -22,7 +22,7 @@ class Sequence(TypedDict):
     gaps: NotRequired[list[str]]  # what stands before each word
 
 
-class Mode(TypedDict):
+class PageMode(TypedDict):
     """One way to look at a map: raw, effective, attribution, difference …"""
 
     key: str
@@ -33,7 +33,7 @@ class Mode(TypedDict):
     minus: NotRequired[tuple[str, str]]  # drawn as the first of these modes less the second
 
 
-class Site(TypedDict):
+class PageSite(TypedDict):
     """One place where the model attends: its names, the sequences along its axes, its shape."""
 
     name: str
@@ -62,7 +62,7 @@ class Head(TypedDict):
     answers: NotRequired[dict[str, bool | None]]  # questions about it; null: unknown
 
 
-class Column(TypedDict):
+class PageColumn(TypedDict):
     """One column of the table of heads."""
 
     key: str
@@ -84,21 +84,21 @@ class Word(TypedDict):
     meaning: str
 
 
-class Maps(TypedDict):
+class PageMaps(TypedDict):
     """The maps of all heads."""
 
-    modes: list[Mode]
-    sites: list[Site]
+    modes: list[PageMode]
+    sites: list[PageSite]
     heads: list[Head]
-    columns: list[Column]  # the numbers of each head
-    questions: list[Column]  # with yes or no about each head
+    columns: list[PageColumn]  # the numbers of each head
+    questions: list[PageColumn]  # with yes or no about each head
     words: list[Word]
     bits: Literal[8, 16]
     groups: list[Group] | None  # None: every entry is there
     note: str
 
 
-class Slide(TypedDict):
+class PageSlide(TypedDict):
     """One head whose rows can be exchanged for other valid rows."""
 
     site: int
@@ -111,24 +111,24 @@ class Slide(TypedDict):
     scale: float
 
 
-class Slider(TypedDict):
+class PageSlider(TypedDict):
     """All such heads."""
 
-    heads: list[Slide]
+    heads: list[PageSlide]
     note: str
 
 
-class Story(TypedDict):
+class PageStory(TypedDict):
     """What every token contributes to every hidden vector."""
 
-    maps: Maps  # one site (target, source) with a "head" for every layer
+    maps: PageMaps  # one site (target, source) with a "head" for every layer
     targets: str
     sources: str
     errors: str | None  # block: float32 standard errors of the own share (layer, target)
     note: str
 
 
-class Tree(TypedDict):
+class PageTree(TypedDict):
     """The attribution tree, with every edge that its sliders could let in."""
 
     sequence: str
@@ -143,7 +143,7 @@ class Tree(TypedDict):
     note: str
 
 
-class Chart(TypedDict):
+class PageChart(TypedDict):
     """Series over one axis, of numbers or of names."""
 
     title: str
@@ -155,7 +155,7 @@ class Chart(TypedDict):
     caption: str
 
 
-class Table(TypedDict):
+class PageTable(TypedDict):
     """Rows under headings."""
 
     title: str
@@ -164,7 +164,7 @@ class Table(TypedDict):
     caption: str
 
 
-class Comparison(TypedDict):
+class PageComparison(TypedDict):
     """Two results side by side: what differs, and the header of each."""
 
     names: tuple[str, str]
@@ -186,16 +186,16 @@ class Header(TypedDict):
     unit: str  # what positions are: word, token, sentence …
     sequences: dict[str, Sequence]
     scene: NotRequired[Image]
-    summary: NotRequired[Summary]
+    summary: NotRequired[AnswerSummary]
     pictures: NotRequired[HeatMaps]
     passages: NotRequired[Passages]
-    comparison: NotRequired[Comparison]
-    maps: NotRequired[Maps]
-    slider: NotRequired[Slider]
-    story: NotRequired[Story]
-    tree: NotRequired[Tree]
-    charts: list[Chart]
-    tables: list[Table]
+    comparison: NotRequired[PageComparison]
+    maps: NotRequired[PageMaps]
+    slider: NotRequired[PageSlider]
+    story: NotRequired[PageStory]
+    tree: NotRequired[PageTree]
+    charts: list[PageChart]
+    tables: list[PageTable]
     tokens: NotRequired["Panels"]  # the same panels over tokens, where positions are words
     about: list[tuple[str, str]]
     checks: list[tuple[str, str]]
@@ -208,12 +208,12 @@ class Panels(TypedDict, total=False):
 
     sequences: dict[str, Sequence]
     scene: Image
-    summary: Summary
+    summary: AnswerSummary
     pictures: HeatMaps
     passages: Passages
-    maps: Maps
-    slider: Slider
-    story: Story
-    tree: Tree
-    charts: list[Chart]
-    tables: list[Table]
+    maps: PageMaps
+    slider: PageSlider
+    story: PageStory
+    tree: PageTree
+    charts: list[PageChart]
+    tables: list[PageTable]

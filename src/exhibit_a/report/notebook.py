@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from exhibit_a.extras import extra
 from exhibit_a.report.blocks import (
+    AnswerSummary,
     Blocks,
     Maps,
-    Summary,
     Table,
     Texts,
     main_table,
@@ -81,14 +81,14 @@ def static_html(result: Result, *, by: UnitSpec | None = None) -> str:
     """
     shown = reading(result, by)
     description = describe(shown)
-    summary = next(iter(of_kind(description, Summary)), None)
+    summary = next(iter(of_kind(description, AnswerSummary)), None)
     if summary is not None and summary.verdict:
         return _story(description, summary)
     table = main_table(description)
     return shown.checks_html(labelled_maps(description) + ("" if table is None else _table(table)))
 
 
-def _story(description: Blocks, summary: Summary) -> str:
+def _story(description: Blocks, summary: AnswerSummary) -> str:
     """A text, its answer, the verdict of every head, and the maps of the one that carries most."""
     answer = ", ".join(f"{escape(label)} {share:.3f}" for label, share in summary.answer)
     tokens = next(iter(of_kind(description, Texts))).sequences[summary.sequence]

@@ -141,7 +141,7 @@ def _sparse(
         last = used.shape[-1] - 1 - used.flip(-1).int().argmax(-1)
         range_of = torch.stack([first, last], -1).numpy().astype("<u2").tobytes()
         visible.append(blocks.add(f"{name}/{site}/visible", range_of))
-        rows = _Rows(count, (last - first + 1 - count).clamp_min(1), len(maps[together[0][0]]))
+        rows = _RowMaxima(count, (last - first + 1 - count).clamp_min(1), len(maps[together[0][0]]))
         for group in together:
             rows.add({mode: maps[mode] for mode in group}, weights)
         for head, packed in enumerate(rows.heads):
@@ -151,7 +151,7 @@ def _sparse(
     return Packed(heads, 8, groups, visible, shares, _limits(heads))
 
 
-class _Rows:
+class _RowMaxima:
     """The largest entries of every row of one site, head by head."""
 
     def __init__(self, count: int, others: Int[Tensor, " row"], heads: int) -> None:

@@ -40,7 +40,7 @@ def panels(description: Blocks, result: Result, packed: PackedBlocks) -> Panels:
     shown: Panels = {"sequences": _sequences(description, result), "charts": [], "tables": []}
     for block in description:
         match block:
-            case described.Summary():
+            case described.AnswerSummary():
                 shown["summary"] = block
             case described.HeatMaps():
                 shown["pictures"] = block
@@ -67,7 +67,7 @@ def panels(description: Blocks, result: Result, packed: PackedBlocks) -> Panels:
     return shown
 
 
-def attention_maps(block: described.Maps, packed: PackedBlocks) -> header.Maps:
+def attention_maps(block: described.Maps, packed: PackedBlocks) -> header.PageMaps:
     """The maps of every head, with the numbers about it."""
     modes: dict[str, SiteMaps] = {
         mode.key: mode.maps for mode in block.modes if mode.maps is not None
@@ -83,7 +83,7 @@ def attention_maps(block: described.Maps, packed: PackedBlocks) -> header.Maps:
     for site, visible in zip(sites, stored.visible, strict=True):
         if visible:
             site["visible"] = visible
-    shown: header.Maps = {
+    shown: header.PageMaps = {
         "modes": [_mode(mode, limits[mode.key]) for mode in block.modes],
         "sites": sites,
         "heads": stored.heads,
@@ -99,7 +99,7 @@ def attention_maps(block: described.Maps, packed: PackedBlocks) -> header.Maps:
         by_head = dict(zip(block.heads.heads, rows, strict=True))
         for column in block.heads.columns:
             values = [row[column.key] for row in rows]
-            entry: header.Column = {"key": column.key, "name": column.name, "help": column.help}
+            entry: header.PageColumn = {"key": column.key, "name": column.name, "help": column.help}
             if column.key in ("layer", "head") or any(isinstance(value, str) for value in values):
                 continue
             is_question = any(isinstance(value, bool) for value in values)
@@ -118,8 +118,8 @@ def attention_maps(block: described.Maps, packed: PackedBlocks) -> header.Maps:
     return shown
 
 
-def _mode(mode: Mode, limit: float) -> header.Mode:
-    entry: header.Mode = {
+def _mode(mode: Mode, limit: float) -> header.PageMode:
+    entry: header.PageMode = {
         "key": mode.key,
         "name": mode.name,
         "caption": mode.caption,
@@ -129,9 +129,9 @@ def _mode(mode: Mode, limit: float) -> header.Mode:
     return entry if mode.minus is None else {**entry, "minus": mode.minus}
 
 
-def _site(site: described.Site, shape: tuple[int, ...]) -> header.Site:
+def _site(site: described.MapSite, shape: tuple[int, ...]) -> header.PageSite:
     heads, rows, columns = shape
-    entry: header.Site = {
+    entry: header.PageSite = {
         "name": site.name,
         "short": site.short,
         "queries": site.queries,
@@ -156,10 +156,10 @@ def _storage_note(stored: Packed) -> str:
     )
 
 
-def _story(block: described.Story, packed: PackedBlocks) -> header.Story:
+def _story(block: described.Story, packed: PackedBlocks) -> header.PageStory:
     modes = {"contribution": tuple(layer.unsqueeze(0) for layer in block.contribution)}
     stored = pack(packed, "story", modes, together=[["contribution"]], budget=MOST_OF_STORY)
-    place = described.Site("story", "", block.targets, block.sources)
+    place = described.MapSite("story", "", block.targets, block.sources)
     site = _site(place, tuple(block.contribution.shape))
     if visible := stored.visible[-1]:  # the last layer sees most
         site["visible"] = visible
@@ -185,7 +185,7 @@ def _story(block: described.Story, packed: PackedBlocks) -> header.Story:
     }
 
 
-def _tree(block: described.Tree, packed: PackedBlocks) -> header.Tree:
+def _tree(block: described.Tree, packed: PackedBlocks) -> header.PageTree:
     return {
         "sequence": block.sequence,
         "root": block.root,
@@ -200,7 +200,7 @@ def _tree(block: described.Tree, packed: PackedBlocks) -> header.Tree:
     }
 
 
-def _chart(block: described.Chart) -> header.Chart:
+def _chart(block: described.Chart) -> header.PageChart:
     return {
         "title": block.title or block.y,
         "x": block.x,
@@ -212,7 +212,7 @@ def _chart(block: described.Chart) -> header.Chart:
     }
 
 
-def _table(block: described.Table) -> header.Table:
+def _table(block: described.Table) -> header.PageTable:
     rows = block.first(block.shown) if callable(block.rows) else block.rows[:LONGEST]
     columns = [
         (heading, values)
@@ -238,7 +238,7 @@ def _cell(value: Cell) -> str | float | None:
     return ", ".join(map(str, value)) if isinstance(value, tuple | list) else value
 
 
-def _slider(block: described.Slider, packed: PackedBlocks, budget: int) -> header.Slider:
+def _slider(block: described.Slider, packed: PackedBlocks, budget: int) -> header.PageSlider:
     """As many heads and rows as fit; in long texts only those that carry most."""
     if not block.heads:
         return {"heads": [], "note": block.note}
@@ -277,7 +277,7 @@ def _plan(
 
 def _slide(
     packed: PackedBlocks, slide: described.Slide, most: int, bits: header.Bits
-) -> header.Slide:
+) -> header.PageSlide:
     rows = slide.rows[:most].sort().values
     raw, alternative = (maps[rows] for maps in (slide.raw, slide.alternative))
     values = slide.values.detach().cpu().float()

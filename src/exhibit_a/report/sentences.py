@@ -71,24 +71,26 @@ def carriers_sentence(trial: Trial) -> str:
     if abs(reliance.whole) < trial.thresholds.whole * reliance.size:
         if cancels(reliance, trial.thresholds.whole):
             return f"No small set of heads carries the answer: {CANCELS}."
-        return "No head carries the answer: it stays when all of them look evenly."
+        return "No head carries the answer: it stays with uniform attention in all of them."
     if not carriers.heads:
         return "No small set of heads carries the answer."
     count = len(carriers.heads)
     names = heads_by_layer(trial.sites, carriers.heads[:NAMED])
     more = f" and {count - NAMED} more" if count > NAMED else ""
     which = "This head carries" if count == 1 else f"These {count} heads carry"
-    those = "it" if count == 1 else "they"
+    those = "it" if count == 1 else "them"
     named = has_probability(reliance) and short_answer_name(reliance) != "it"
     what = answer_name(reliance) if named else "the answer"
     now, kept, random = (
         format_margin(reliance, reliance.margin - loss)
         for loss in (0.0, carriers.loss, carriers.random_loss)
     )
-    sentence = f"{which} it: {names}{more}. If {those} looked evenly, {what} would have {kept}"
+    sentence = (
+        f"{which} it: {names}{more}. With uniform attention in {those}, {what} would have {kept}"
+    )
     if carriers.random_sets:
         others = "another head" if count == 1 else f"{count} other heads"
-        sentence += f"; if {others} did, {random} ({carriers.random_sets} random draws)"
+        sentence += f"; with it in {others}, {random} ({carriers.random_sets} random draws)"
     known = "" if carriers.confirmed else " That is no more than random heads do."
     return f"{sentence}. As it is, {what} has {now}.{known}"
 

@@ -54,7 +54,7 @@ def cell(value: object, form: str = "") -> str:
 
 
 @dataclass(frozen=True)
-class Column:
+class TextColumn:
     """One column in letters, and how many of them it asks for in a line."""
 
     heading: str
@@ -123,18 +123,18 @@ def longest(texts: Iterable[str]) -> int:
     return max((cell_len(word) for text in texts for word in text.split()), default=0)
 
 
-def _column(title: str, values: list[Cell], text_of: Callable[[Cell], str], of: str) -> Column:
+def _column(title: str, values: list[Cell], text_of: Callable[[Cell], str], of: str) -> TextColumn:
     heading = escape_controls(title, lines=False).replace("_", "\n")
     for word, short in SHORT.items():
         heading = heading.replace(word, short)
     has_words = any(isinstance(value, str) for value in values)
-    return Column(heading, tuple(map(text_of, values)), has_words, of)
+    return TextColumn(heading, tuple(map(text_of, values)), has_words, of)
 
 
-def _split(columns: list[Column], width: int) -> list[list[Column]]:
+def _split(columns: list[TextColumn], width: int) -> list[list[TextColumn]]:
     """Columns that fit side by side, table by table; each begins with the names of the rows."""
     names = list(takewhile(lambda column: column.has_words, columns)) or columns[:1]
-    tables: list[list[Column]] = []
+    tables: list[list[TextColumn]] = []
     for _, group in groupby(columns[len(names) :], lambda column: column.of):
         together = list(group)
         wider = [*tables[-1], *together] if tables else together
@@ -144,13 +144,13 @@ def _split(columns: list[Column], width: int) -> list[list[Column]]:
     return tables or [names] * bool(names)
 
 
-def _leasts(columns: list[Column], width: int) -> list[int]:
+def _leasts(columns: list[TextColumn], width: int) -> list[int]:
     """What each column needs, when words may fill no more than an equal share of the line."""
     share = width // (1 + sum(column.has_words for column in columns))
     return [column.least(share) for column in columns]
 
 
-def _drawn(columns: list[Column], width: int) -> RenderableType:
+def _drawn(columns: list[TextColumn], width: int) -> RenderableType:
     gaps, leasts = len(columns) - 1, _leasts(columns, width)
     gap = 2 if sum(column.best() for column in columns) + 2 * gaps <= width else 1
     drawn = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, gap - 1, 0, 0))
@@ -172,7 +172,7 @@ def _drawn(columns: list[Column], width: int) -> RenderableType:
 
 
 @dataclass(frozen=True)
-class Fitting:
+class ResponsiveTable:
     """A table in several widths: the first that fits the line is shown, or the last."""
 
     tables: Sequence[Callable[[], Table]]

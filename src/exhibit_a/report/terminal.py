@@ -17,12 +17,12 @@ from rich.table import Table
 from rich.text import Text
 
 from exhibit_a.report import blocks
-from exhibit_a.report.blocks import Blocks, Maps, Section, Summary, Texts, Tree, of_kind
+from exhibit_a.report.blocks import AnswerSummary, Blocks, Maps, Section, Texts, Tree, of_kind
 from exhibit_a.report.console import Screen, Visible, words
 from exhibit_a.report.describe import describe
 from exhibit_a.report.display_units import reading
 from exhibit_a.report.palette import AGAINST, AGAINST_SHADES, FOR_SHADES, OF_ADVICE, OF_WORD
-from exhibit_a.report.table import Fitting, cell
+from exhibit_a.report.table import ResponsiveTable, cell
 from exhibit_a.results.result import Result
 from exhibit_a.trace.units import UnitSpec
 from exhibit_a.trials.trial import Trial
@@ -60,7 +60,7 @@ def show(result: Result, *, console: Console | None = None, by: UnitSpec | None 
     """
     shown = reading(result, by)
     description = describe(shown)
-    summary = next(iter(of_kind(description, Summary)), None)
+    summary = next(iter(of_kind(description, AnswerSummary)), None)
     if summary is not None and summary.verdict:
         say(_story(shown, description, summary, len(result.tokens or ())), console=console)
         return
@@ -82,7 +82,9 @@ def say(content: RenderableType, *, console: Console | None = None) -> None:
     screen.file.writelines(f"{line.rstrip()}\n" for line in printed.get().splitlines())
 
 
-def _story(result: Result, description: Blocks, summary: Summary, length: int) -> RenderableType:
+def _story(
+    result: Result, description: Blocks, summary: AnswerSummary, length: int
+) -> RenderableType:
     """The text, its answer and everything that was found about it."""
     title = f"Exhibit A · {result.provenance.model} · {length} tokens"
     tokens = next(iter(of_kind(description, Texts))).sequences[summary.sequence]
@@ -136,7 +138,7 @@ def _listed(lines: Iterable[str]) -> RenderableType:
     return table
 
 
-def _words(tokens: tuple[str, ...], summary: Summary) -> RenderableType:
+def _words(tokens: tuple[str, ...], summary: AnswerSummary) -> RenderableType:
     """The text, shaded, and its strongest tokens by name and number."""
     numbers = summary.shares
     if not numbers:
@@ -160,7 +162,7 @@ def _shaded(token: str, score: float, largest: float) -> Text:
     return words(token)
 
 
-def _answer(summary: Summary) -> RenderableType:
+def _answer(summary: AnswerSummary) -> RenderableType:
     if not summary.answer:
         return Text("hidden states, and no more")
     table = Table(box=None, show_header=False, padding=(0, 1, 0, 0))
@@ -172,7 +174,7 @@ def _answer(summary: Summary) -> RenderableType:
     return Group(table, *rests, words(f"examined: the {summary.target}", style="dim"))
 
 
-def _grid(maps: Maps, summary: Summary) -> RenderableType:
+def _grid(maps: Maps, summary: AnswerSummary) -> RenderableType:
     """Every head as one sign, a row for each layer; then what the signs mean."""
     verdicts = {place: word for place, (word, _) in (maps.verdicts or {}).items()}
     rows: list[RenderableType] = []
@@ -218,7 +220,7 @@ def _brief(table: blocks.Table) -> RenderableType:
         if all(text.plain[2:] in OF_WORD for text in cells):  # words of verdicts as their signs
             signs[place] = (name, [text[:1] for text in cells])
     fewer = (signs[:count] for count in range(len(signs), 1, -1))
-    return Fitting([partial(_drawn, shown) for shown in (columns, *fewer)])
+    return ResponsiveTable([partial(_drawn, shown) for shown in (columns, *fewer)])
 
 
 def _styled(value: blocks.Cell, form: str) -> Text:

@@ -1,7 +1,8 @@
 """Writes the header of a page as TypeScript: ``python -m exhibit_a.report.typescript``.
 
 Every class of ``header.py``, and every block among its fields, becomes an interface. A field that
-may be missing (``NotRequired``, or a default of None) gets a question mark.
+may be missing (``NotRequired``, or a default of None) gets a question mark. The viewer knows no
+other charts than those of a page, so ``PageChart`` is its ``Chart``.
 """
 
 from dataclasses import fields, is_dataclass
@@ -24,16 +25,20 @@ def model() -> str:
 
 def _with_inner(kinds: list[Any]) -> list[Any]:
     """The classes, and those that their fields are made of, in the order of their names."""
-    known = {kind.__name__: kind for kind in kinds}
+    known = {_name(kind): kind for kind in kinds}
     for kind in kinds:
         for hint in get_type_hints(kind).values():
             inner = [part for part in _parts(hint) if is_dataclass(part)]
-            known |= {part.__name__: part for part in _with_inner(inner)}
+            known |= {_name(part): part for part in _with_inner(inner)}
     return [known[name] for name in sorted(known)]
 
 
 def _parts(hint: Any) -> list[Any]:
     return [hint, *(part for inner in get_args(hint) for part in _parts(inner))]
+
+
+def _name(kind: Any) -> str:
+    return str(kind.__name__).removeprefix("Page")
 
 
 def _interface(kind: Any) -> str:
@@ -45,7 +50,7 @@ def _interface(kind: Any) -> str:
         missing = is_dataclass(kind) and name in optional
         written = _typescript(hint).removesuffix(" | null") if missing else _typescript(hint)
         lines.append(f"  {name}{'?' if name in optional else ''}: {written};\n")
-    return f"export interface {kind.__name__} {{\n{''.join(lines)}}}\n"
+    return f"export interface {_name(kind)} {{\n{''.join(lines)}}}\n"
 
 
 def _typescript(hint: Any) -> str:
@@ -64,7 +69,7 @@ def _typescript(hint: Any) -> str:
         return " | ".join(dict.fromkeys(map(_typescript, inner)))
     if origin is Literal:
         return " | ".join(f'"{one}"' if isinstance(one, str) else str(one) for one in inner)
-    return str(hint.__name__)
+    return _name(hint)
 
 
 if __name__ == "__main__":

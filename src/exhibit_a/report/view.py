@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import cast
 
-from exhibit_a.report.blocks import Blocks, Sides, Summary, of_kind
+from exhibit_a.report.blocks import AnswerSummary, Blocks, Sides, of_kind
 from exhibit_a.report.describe import describe
 from exhibit_a.report.display_units import TOKEN, reading, unit_of
 from exhibit_a.report.glossary import plain_sentences
@@ -69,7 +69,7 @@ def _view(header: Header, packed: PackedBlocks) -> View:
 def _header(result: Result, shown: Result, description: Blocks, packed: PackedBlocks) -> Header:
     """The header of a result, with panels over the units that are shown."""
     origin = result.provenance
-    if any(summary.word for summary in of_kind(description, Summary)):
+    if any(summary.word for summary in of_kind(description, AnswerSummary)):
         what = "text" if result.scene is None else "picture"
         title = f"One {what}, every method: {origin.model}"
     elif of_kind(description, Sides):

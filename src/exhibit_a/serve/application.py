@@ -49,7 +49,7 @@ _FORM = """<!doctype html>
 
 
 @dataclass(frozen=True)
-class Limits:
+class ServerLimits:
     """How much one client, and all clients together, may ask for."""
 
     text: int = 4000  # characters, of the text and of the pair
@@ -71,7 +71,7 @@ class _Question:
 def application(
     subjects: Mapping[str, Subject],
     hosts: frozenset[str],
-    limits: Limits = Limits(),  # noqa: B008 (frozen)
+    limits: ServerLimits = ServerLimits(),  # noqa: B008 (frozen)
 ) -> Starlette:
     """The server for these models, answering to these names (``host:port``)."""
     jobs, rate = JobQueue(limits.waiting, limits.kept), RateLimit(limits.per_minute)
@@ -138,7 +138,7 @@ def _kept_result(jobs: JobQueue, request: Request) -> View:
     return result
 
 
-async def _question(request: Request, limits: Limits) -> _Question:
+async def _question(request: Request, limits: ServerLimits) -> _Question:
     """What a request asks for; a body that is too large is refused before it has been read."""
     kind = request.headers.get("content-type", "").partition(";")[0]
     if kind.strip().lower() != "application/json":
@@ -159,7 +159,7 @@ async def _question(request: Request, limits: Limits) -> _Question:
     return _checked(fields, limits)
 
 
-def _checked(fields: object, limits: Limits) -> _Question:
+def _checked(fields: object, limits: ServerLimits) -> _Question:
     """A question with a text, perhaps a pair, and the name of a model."""
     sent = fields if isinstance(fields, dict) else {}
     text, pair, model = sent.get("text"), sent.get("pair"), sent.get("model", "")

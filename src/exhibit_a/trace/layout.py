@@ -26,7 +26,7 @@ Spans = tuple[Span | None, ...]
 
 
 @dataclass(frozen=True)
-class Part:
+class NamedPart:
     """A stretch of positions with a name: a message, a passage, the answer."""
 
     name: str
@@ -44,7 +44,7 @@ class Layout:
     special: tuple[bool, ...]  # what the tokenizer added, and padding
     unit: str = "token"  # what the positions are
     warning: str = ""  # why the places come from decoded pieces; empty where they are exact
-    parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)  # messages, passages …
+    parts: dict[str, tuple[NamedPart, ...]] = field(default_factory=dict)  # messages, passages …
 
     def __len__(self) -> int:
         return len(self.names)
@@ -63,7 +63,9 @@ class Layout:
         """The layout of some of the positions, in their order."""
         parts = {
             name: tuple(
-                Part(part.name, bisect_left(places, part.start), bisect_left(places, part.stop))
+                NamedPart(
+                    part.name, bisect_left(places, part.start), bisect_left(places, part.stop)
+                )
                 for part in parts
                 if bisect_left(places, part.start) < bisect_left(places, part.stop)
             )

@@ -28,7 +28,7 @@ from exhibit_a.subject.encoding import positions
 from exhibit_a.subject.images import GRID, PIXELS, pair, picture_token, vision_config
 from exhibit_a.subject.prompts import Prompt
 from exhibit_a.subject.subject import Subject
-from exhibit_a.trace.layout import Layout, Part, read_layout
+from exhibit_a.trace.layout import Layout, NamedPart, read_layout
 from exhibit_a.trace.passes import PartialPass
 
 
@@ -136,11 +136,11 @@ def _names(
     return token_names(tokens, grids), special
 
 
-def _parts(prompt: Prompt) -> dict[str, tuple[Part, ...]]:
+def _parts(prompt: Prompt) -> dict[str, tuple[NamedPart, ...]]:
     """The messages of a conversation, the answer to them among these."""
     if not any(span.kind == "message" for span in prompt.spans):
         return {}
-    messages = (Part(span.name or span.kind, span.start, span.stop) for span in prompt.spans)
+    messages = (NamedPart(span.name or span.kind, span.start, span.stop) for span in prompt.spans)
     return {"message": tuple(messages)}
 
 

@@ -26,7 +26,7 @@ from itertools import pairwise
 import regex
 
 from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
-from exhibit_a.trace.layout import Layout, Part, Span
+from exhibit_a.trace.layout import Layout, NamedPart, Span
 
 UNITS = ("token", "word", "sentence", "line", "passage", "message")
 LINE_BREAK = "⏎"
@@ -197,7 +197,7 @@ def _by_ends(layout: Layout, by: str) -> _Groups:
     return groups
 
 
-def _by_parts(layout: Layout, parts: Sequence[Part]) -> _Groups:
+def _by_parts(layout: Layout, parts: Sequence[NamedPart]) -> _Groups:
     """Parts of the sequence that are known; everything else is left alone."""
     groups = _Groups(layout)
     for part in parts:
@@ -310,7 +310,9 @@ def _united(layout: Layout, groups: _Groups, unit: str) -> Units:
         special=tuple(layout.special[root] for root in order),
         unit=unit,
         parts={
-            name: tuple(Part(part.name, of[part.start], of[part.stop - 1] + 1) for part in parts)
+            name: tuple(
+                NamedPart(part.name, of[part.start], of[part.stop - 1] + 1) for part in parts
+            )
             for name, parts in layout.parts.items()
         },
     )

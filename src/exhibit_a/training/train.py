@@ -62,7 +62,7 @@ from exhibit_a.subject.sources import (
 from exhibit_a.trace.batches import padded_with
 from exhibit_a.training.data import Pairs, encode, label_numbers, read_pairs, split
 from exhibit_a.training.new_models import configuration, new_classifier, new_translator
-from exhibit_a.training.trainer import Checkpoints, Fitting, fit
+from exhibit_a.training.trainer import Checkpoints, TrainerInputs, fit
 from exhibit_a.training.translating import bleu, translate
 
 RECORD = "training.json"
@@ -306,7 +306,7 @@ def _classifier(
         def loss(output: HasLogits, labels: Tensor, **_: object) -> Tensor:
             return cross_entropy(output.logits, labels, label_smoothing=options["label_smoothing"])
 
-        fitting = Fitting(
+        fitting = TrainerInputs(
             arguments={
                 "num_train_epochs": options["epochs"],
                 "per_device_train_batch_size": options["batch_size"],
@@ -491,7 +491,7 @@ def _translator(
             model.set_attn_implementation("eager")
         examples, checks = _ids(tokenizer, learn), _ids(tokenizer, check)
         steps = len(_batches(examples, budget, request.seed, 0))
-        fitting = Fitting(
+        fitting = TrainerInputs(
             arguments={
                 "num_train_epochs": options["epochs"],
                 "learning_rate": options["learning_rate"],

@@ -54,7 +54,7 @@ KEPT = 2  # checkpoints: the best and the last
 
 
 @dataclass(frozen=True)
-class Fitting:
+class TrainerInputs:
     """What the Trainer is given besides model and data."""
 
     arguments: Mapping[str, Any]  # of transformers.Seq2SeqTrainingArguments
@@ -143,7 +143,7 @@ def hashes_of(folder: Path) -> dict[str, str]:
 def fit(
     model: PreTrainedModel,
     examples: Sequence[Any],
-    fitting: Fitting,
+    fitting: TrainerInputs,
     kept: Checkpoints,
     bar: Bar,
     seed: int,
@@ -239,7 +239,7 @@ class _AveragingTrainer(Trainer):
         model: PreTrainedModel,
         arguments: Any,
         examples: Sequence[Any],
-        fitting: Fitting,
+        fitting: TrainerInputs,
         bar: Bar,
     ) -> None:
         self.fitting, self.weights = fitting, model

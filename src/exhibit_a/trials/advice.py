@@ -24,8 +24,8 @@ _WITHOUT_PICTURES = {
         "Show self-attribution."
     ),
     NO_EFFECT: (
-        "Do not show an attention map for this answer: it stays as it is when every head looks "
-        "evenly."
+        "Do not show an attention map for this answer: it stays as it is with uniform attention in "
+        "every head."
     ),
 }
 

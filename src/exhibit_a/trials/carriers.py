@@ -31,7 +31,7 @@ class MinimalHeadSet:
     """The smallest set of heads found that carries the answer, and what other sets do."""
 
     heads: tuple[Head, ...]  # site, head; empty where no set carries half of it
-    loss: float  # of the margin when these look evenly
+    loss: float  # of the margin with uniform attention in these
     probability: float  # of the answer then; the number itself, where the answer is one
     random_loss: float  # mean over random sets of as many other heads
     random_error: float  # its standard error
@@ -114,7 +114,7 @@ def steering(
     *,
     most: int | None = None,
 ) -> Float[Tensor, " head"]:
-    """What the answer loses when a head looks evenly and all maps may follow; 0 below ``line``.
+    """What the answer loses with uniform attention in a head and all maps free; 0 below ``line``.
 
     Only heads that are marked idle are tried: all together, then site by site, then one by one.
     With ``most``, no more than this many are tried one by one, those of the sites that move the

@@ -16,7 +16,7 @@ from exhibit_a.methods.attribution.reliance import Reliance, reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution, self_attribution
 from exhibit_a.methods.attribution.tree import AttributionTree, attribution_tree
 from exhibit_a.methods.explanation.heat_maps import ONE_HEAD
-from exhibit_a.methods.explanation.pictures import Limits, Pictures, pictures_knowing
+from exhibit_a.methods.explanation.pictures import PictureLimits, Pictures, pictures_knowing
 from exhibit_a.methods.identifiability.alternative_maps import AlternativeMaps, alternative_maps
 from exhibit_a.methods.identifiability.counts import (
     AttentionIdentifiability,
@@ -167,7 +167,7 @@ def _pictures(
     known = {name: result for name, result in named if result is not None}
     if allowed.pictures is None:
         return pictures_knowing(known, allowed.trace, target, seed=how.seed)
-    limits = Limits(allowed.pictures, ("reliance", "self_attribution", ONE_HEAD))
+    limits = PictureLimits(allowed.pictures, ("reliance", "self_attribution", ONE_HEAD))
     return pictures_knowing(known, allowed.trace, target, seed=how.seed, limits=limits)
 
 

@@ -32,7 +32,7 @@ class HeadNumbers:
     head: int
     reliance: float | None = None  # its share, in log-odds of the answer
     error: float | None = None  # standard error of the share
-    one_head: float | None = None  # what the answer loses when it alone looks evenly
+    one_head: float | None = None  # what the answer loses with uniform attention in it alone
     steering: float | None = None  # the same with all other maps free to follow, if measured
     chance: float | None = None  # p-value: a share as large with permuted rows
     pointing: float | None = None  # cosine of weights and contributions, row by row

@@ -2,9 +2,9 @@
 
 Three questions, each answered with a number, and one word drawn from the answers:
 
-1. *Does the answer rest on where it looks?* Its share in what the answer loses when heads look
-   evenly (``reliance``), its effect alone, and whether it steers other heads. A large share without
-   an effect alone is *shared*: other heads stand in for it.
+1. *Does the answer rest on where it looks?* Its share in what the answer loses with uniform
+   attention (``reliance``), its effect alone, and whether it steers other heads. A large share
+   without an effect alone is *shared*: other heads stand in for it.
 2. *Are its weights determined?* Other valid weights with the same output, by their distance.
 3. *Does it point where its contribution comes from?* The cosine of weights and contributions, row
    by row. Rows that point can still speak for and against each other, as permuted rows
@@ -144,8 +144,8 @@ def _word(head: HeadVerdict, size: float, rests: bool, limits: Thresholds) -> tu
         steers = (head.steering or 0.0) / scale
         if abs(steers) >= limits.carries:
             return UNDETERMINED, (
-                f"it steers other heads: when it looks evenly they look elsewhere, and the answer "
-                f"loses {steers:.0%} of its margin; its own map cannot show that"
+                f"it steers other heads: with uniform attention in it they look elsewhere, and the "
+                f"answer loses {steers:.0%} of its margin; its own map cannot show that"
             )
         error = 2 * (head.error or 0.0) / scale
         if abs(share) + error >= limits.carries and error > 0:
@@ -204,7 +204,7 @@ def judge_text(
         return UNDETERMINED, f"Not known whether the answer rests on where heads look: {reason}."
     size = reliance.size or 1.0
     whole, permuted = reliance.whole / size, (reliance.margin - reliance.permuted_margin) / size
-    moved = f"If every head looked evenly, {describe_change(reliance, reliance.even_margin)}"
+    moved = f"With uniform attention, {describe_change(reliance, reliance.even_margin)}"
     heads = [verdict for verdict in verdicts if verdict.word != NO_EFFECT]
     if abs(whole) < limits.whole and not heads:
         return NO_EFFECT, f"The answer does not rest on where attention looks. {moved}."

@@ -39,9 +39,9 @@ class Shapley:
 
 
 def coalitions(game: HeadGame) -> Shapley:
-    """Every head's exact share of what is lost when all heads look evenly."""
+    """Every head's exact share of what is lost with uniform attention in all heads."""
     count = len(game)
-    sets = (torch.arange(2**count)[:, None] >> torch.arange(count)) & 1  # 1: looks evenly
+    sets = (torch.arange(2**count)[:, None] >> torch.arange(count)) & 1  # 1: uniform
     margins = to_float64(game.margins(1.0 - sets.float()))
     sizes = sets.sum(1)
     weights = torch.tensor([1 / (count * comb(count - 1, size)) for size in range(count)])
@@ -54,7 +54,7 @@ def coalitions(game: HeadGame) -> Shapley:
 
 
 def orders(game: HeadGame, pairs: int, seeded: torch.Generator) -> Shapley:
-    """Every head's share of what is lost when all heads look evenly, by sampled orders."""
+    """Every head's share of what is lost with uniform attention in all heads, by sampled orders."""
     units = [[head] for head in range(len(game))]
     walks = [_walk(game, units, 0.0, 1.0, order) for order in _antithetic(len(game), pairs, seeded)]
     return _mean(torch.stack(walks))

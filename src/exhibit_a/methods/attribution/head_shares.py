@@ -25,7 +25,7 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.attribution.head_game import HeadGame, maps_of_sites
 from exhibit_a.methods.attribution.head_orders import coalitions, orders, staged
-from exhibit_a.numerics.paths import Limits, integrate_sums
+from exhibit_a.numerics.paths import PathLimits, integrate_sums
 from exhibit_a.numerics.precision import float64_sum, to_float64
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.numerics.sorting import ascending
@@ -89,7 +89,7 @@ class HeadShares:
     def follow_path(self) -> None:
         """Walk the joint path of all heads from uniform to what they were (step 2)."""
         game, ends = self.game, (self.even_margin, self.margin)
-        limits = Limits(TOLERANCE, TOLERANCE * FLOOR, self.points, game.sums_held)
+        limits = PathLimits(TOLERANCE, TOLERANCE * FLOOR, self.points, game.sums_held)
         self.path = integrate_sums(
             lambda alphas, weights: game.gradients(alphas, weights.float()),
             ends,
@@ -123,7 +123,7 @@ class HeadShares:
 
     @property
     def gap(self) -> float:
-        """What the shares miss of what the answer loses when all heads look evenly."""
+        """What the shares miss of what the answer loses with uniform attention in all heads."""
         return self.margin - self.even_margin - float(to_float64(self.credit).sum())
 
     @property

@@ -54,7 +54,7 @@ ReadRows = tuple[int, ...] | None  # of the last layer, that answers are read fr
 
 
 @dataclass(frozen=True)
-class Settings:
+class PathSettings:
     """When a path has been walked well enough, and how much of it is walked at a time."""
 
     # Of the gap that is allowed, rule by rule: with few points a sum can close before its parts do.
@@ -65,7 +65,7 @@ class Settings:
     tokens_at_once: int = 2048  # more in one walk is no faster
 
 
-SETTINGS = Settings()
+SETTINGS = PathSettings()
 WALK = Cost(  # for all sites of one text
     forwards=2, per_layer=2.6, backwards=True, maps=2, at_once=SETTINGS.tokens_at_once
 )
@@ -138,7 +138,7 @@ def _memory(tensor: Tensor) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PathPlan:
     """How to walk: the rule, its number of points or "auto", and when a gap is small enough."""
 
     rule: str = "gauss"
@@ -187,7 +187,7 @@ def integrate(
     answer: Answer,
     whole: Scores,
     *,
-    plan: Plan,
+    plan: PathPlan,
     end: Context | None = None,
     rough: Bool[Tensor, " batch"] | None = None,
     read: ReadRows = None,
@@ -240,10 +240,10 @@ def attribute_classes(
     def answer(output: HasLogits, rows: RowIndex) -> Scores:
         return distribution_at(output).gather(1, classes[rows, None]).squeeze(1)
 
-    return attribute(batch, answer, Plan(tolerance=tolerance))
+    return attribute(batch, answer, PathPlan(tolerance=tolerance))
 
 
-def attribute(batch: Batch, answer: Answer, plan: Plan) -> list[SiteIntegral]:
+def attribute(batch: Batch, answer: Answer, plan: PathPlan) -> list[SiteIntegral]:
     """Attribute each row's answer to every site, the last one first."""
     batch.subject.require_gradients()
     integrals: list[SiteIntegral] = []
@@ -279,7 +279,7 @@ class _SiteWork:
         site: int,
         answer: Answer,
         whole: Scores,
-        plan: Plan,
+        plan: PathPlan,
         read: ReadRows,
     ) -> None:
         self.batch, self.site, self.answer, self.plan = batch, site, answer, plan
@@ -372,7 +372,7 @@ class _SiteWork:
         path = paths.integrate(
             gradients_at,
             (float(self.silenced[row]), float(self.whole[row])),
-            limits=paths.Limits(self.plan.tolerance, self.floor, SETTINGS.panel_points),
+            limits=paths.PathLimits(self.plan.tolerance, self.floor, SETTINGS.panel_points),
             heights=lambda alphas: self._heights(*self._copies(row, alphas)),
             gradient=lambda gradients: (to_float64(gradients) * context).sum((1, 2, 3)),
         )

@@ -48,7 +48,7 @@ class Reliance(SiteResult):
 
     unit_rules: ClassVar[dict[str, Rule]] = {"edges": "sum", "sequences": "names"}
     heads: tuple[SiteHeads, ...]  # the share of every head in ``whole``
-    one_head: tuple[SiteHeads, ...]  # what the answer loses when this head alone looks evenly
+    one_head: tuple[SiteHeads, ...]  # what uniform attention in it alone costs
     standard_error: tuple[SiteHeads, ...]  # of the shares; 0 where nothing was sampled
     null: tuple[SiteHeads, ...]  # spread of the share if the rows had been permuted
     alignment: tuple[SiteHeads, ...]  # correlation of weights and gradients along rows, -1 to 1
@@ -67,7 +67,7 @@ class Reliance(SiteResult):
 
     @property
     def whole(self) -> float:
-        """What the answer loses when all heads look evenly."""
+        """What the answer loses with uniform attention in all heads."""
         return self.margin - self.even_margin
 
     @property
@@ -114,7 +114,7 @@ def reliance(
     passes: int | None = None,
     seed: int = 0,
 ) -> Reliance:
-    """The share of every head in what the answer loses when heads look evenly.
+    """The share of every head in what the answer loses with uniform attention.
 
     Everything is measured in the margin: the log-odds of the answer (for a number, the number).
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from exhibit_a.errors import NotComputableError
 from exhibit_a.methods.attribution.path_integral import (
     WALK,
-    Plan,
+    PathPlan,
     SiteIntegral,
     attribute,
 )
@@ -184,7 +184,7 @@ def self_attribution(
             use their points again.
         tolerance: the gap that is allowed, as a share of what a site changes.
     """
-    plan = Plan(rule, steps, tolerance)
+    plan = PathPlan(rule, steps, tolerance)
     if isinstance(trace, Trace):
         return _of_several([trace], [chosen_target(trace, target)], plan)[0]
     traces = list(trace)
@@ -197,7 +197,7 @@ def self_attribution(
 
 
 def _of_several(
-    traces: Sequence[Trace], targets: Sequence[Target], plan: Plan
+    traces: Sequence[Trace], targets: Sequence[Target], plan: PathPlan
 ) -> list[SelfAttribution]:
     """The result of one trace, or of each of several that are alike, for a target each."""
     batch = targets[0].narrowed(of_several(traces))

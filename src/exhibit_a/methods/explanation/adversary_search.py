@@ -38,7 +38,7 @@ from exhibit_a.trace.targets import Target
 
 
 @dataclass(frozen=True)
-class Settings:
+class AdversarySettings:
     """How far and how long the search climbs."""
 
     rounding: float = 1e-6  # between a pass with copies and a plain one
@@ -51,7 +51,7 @@ class Settings:
     short: float = 0.6  # and for those that start again
 
 
-SETTINGS = Settings()
+SETTINGS = AdversarySettings()
 
 Group = tuple[int, ...]  # sites whose attention is replaced together
 Maps = dict[int, Tensor]  # by site: (head, query, key), with copies in front while searching

@@ -59,7 +59,7 @@ USUAL = tuple(LABELS)[:10]
 
 
 @dataclass(frozen=True, eq=False)
-class HeatMaps:
+class ScoredHeatMaps:
     """The scores of every heat map, what it is called, and which could not be drawn and why."""
 
     scores: dict[str, Float[Tensor, " _token"]]
@@ -67,12 +67,12 @@ class HeatMaps:
     left_out: dict[str, str]
 
 
-def heat_maps(drawing: "Drawing", methods: Methods | None) -> HeatMaps:
+def heat_maps(drawing: "Drawing", methods: Methods | None) -> ScoredHeatMaps:
     """The heat maps of a text by these methods, or those that people show most."""
     if isinstance(methods, Mapping):
         given = {name: _checked(name, row, drawing.trace) for name, row in methods.items()}
         _require_some(given)
-        return HeatMaps(given, {name: label_of(name) for name in given}, {})
+        return ScoredHeatMaps(given, {name: label_of(name) for name in given}, {})
     names = _names(methods)
     scores: dict[str, Tensor] = {}
     labels: dict[str, str] = {}
@@ -86,7 +86,7 @@ def heat_maps(drawing: "Drawing", methods: Methods | None) -> HeatMaps:
             left_out[name] = str(reason)
     if not scores:
         raise NotComputableError(f"No picture can be drawn: {next(iter(left_out.values()))}")
-    return HeatMaps(scores, labels, left_out)
+    return ScoredHeatMaps(scores, labels, left_out)
 
 
 def label_of(name: str) -> str:

@@ -34,7 +34,7 @@ from exhibit_a.methods.explanation.shortened import ShortenedTexts
 from exhibit_a.methods.explanation.words import Words, words_of
 from exhibit_a.methods.registry import Cost, method, rows_of
 from exhibit_a.numerics.intervals import discovery_rates
-from exhibit_a.numerics.random_orders import Comparison, compare, plan_orders
+from exhibit_a.numerics.random_orders import OrderComparison, compare, plan_orders
 from exhibit_a.results.making import build_result
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf
@@ -182,7 +182,7 @@ def pictures_knowing(
     *,
     methods: Sequence[str] | Mapping[str, Float[Tensor, " token"]] | None = None,
     seed: int = 0,
-    limits: "Limits | None" = None,
+    limits: "PictureLimits | None" = None,
 ) -> Pictures:
     """The pictures of a text, where the results of some methods, by name, are known already."""
     words = words_of(trace)
@@ -233,14 +233,14 @@ def ranking_of(scores: Float[Tensor, " word"]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Limits:
+class PictureLimits:
     """Shortened texts that may be run, and methods that are drawn only if their result is known."""
 
     texts: int
     known_only: tuple[str, ...]
 
 
-def _budget(trace: Trace, limits: Limits | None) -> int:
+def _budget(trace: Trace, limits: PictureLimits | None) -> int:
     """How many shortened texts may be run."""
     usual = max(FEWEST_PASSES, min(PASSES, TOKENS // len(trace.tokens)))
     if limits is None:
@@ -264,7 +264,7 @@ def _summed(scores: Float[Tensor, " token"], words: Words) -> Float[Tensor, " wo
 
 
 def _judged(
-    compared: Comparison,
+    compared: OrderComparison,
     texts: ShortenedTexts,
     rankings: Sequence[Sequence[int]],
     labels: Mapping[str, str],
@@ -287,7 +287,7 @@ def _judged(
 
 
 def _checks(
-    words: Words, texts: ShortenedTexts, compared: Comparison, left_out: Mapping[str, str]
+    words: Words, texts: ShortenedTexts, compared: OrderComparison, left_out: Mapping[str, str]
 ) -> dict[str, object]:
     plan = compared.plan
     checks: dict[str, object] = {

@@ -28,7 +28,7 @@ Numbers = Float[Tensor, "text 2"]  # the margin, and 1 where it is what the mode
 
 
 @dataclass(frozen=True)
-class Answer:
+class TextAnswer:
     """What the model makes of one text: the margin and probability of the target."""
 
     margin: float
@@ -48,8 +48,10 @@ class ShortenedTexts:
                 f"{ANSWERS[answers]}, as {target.scale.replace('_', ' ')}."
             )
         self.trace, self.target, self.places = trace, target, places
-        self.known: dict[frozenset[int], Answer] = {}  # by the words that are gone
-        self.answers: dict[tuple[int, ...], Answer] = {}  # by what is left: a word may stand twice
+        self.known: dict[frozenset[int], TextAnswer] = {}  # by the words that are gone
+        self.answers: dict[
+            tuple[int, ...], TextAnswer
+        ] = {}  # by what is left: a word may stand twice
         length = trace.real.nonzero()[-1] + 1
         self.whole = _listed(self._numbers(trace.output, length, trace.first_logit))[0]
         self.margin, self.probability = self.whole.margin, self.whole.probability
@@ -65,7 +67,7 @@ class ShortenedTexts:
         kept = [answer.probability / self.probability for answer in self.known.values()]
         return min(kept, default=1.0)
 
-    def without(self, subsets: Sequence[frozenset[int]]) -> list[Answer]:
+    def without(self, subsets: Sequence[frozenset[int]]) -> list[TextAnswer]:
         """The answers without each set of words."""
         new = list(dict.fromkeys(subset for subset in subsets if subset not in self.known))
         if new:
@@ -115,7 +117,7 @@ class ShortenedTexts:
         return torch.stack([margins, to_float64(given)], -1)
 
 
-def _listed(rows: Numbers) -> list[Answer]:
+def _listed(rows: Numbers) -> list[TextAnswer]:
     margins, given = rows.unbind(-1)
     numbers = zip(margins.tolist(), margins.sigmoid().tolist(), given.tolist(), strict=True)
-    return [Answer(margin, probability, bool(top)) for margin, probability, top in numbers]
+    return [TextAnswer(margin, probability, bool(top)) for margin, probability, top in numbers]

@@ -26,7 +26,7 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError, NotComputableError, require_choice
 from exhibit_a.examples import Example, fingerprint, read_examples
 from exhibit_a.examples.labels import limited
-from exhibit_a.methods.attribution.path_integral import WALK, Plan, attribute
+from exhibit_a.methods.attribution.path_integral import WALK, PathPlan, attribute
 from exhibit_a.methods.registry import method
 from exhibit_a.numerics.precision import at_least_float32
 from exhibit_a.progress import Progress
@@ -244,7 +244,9 @@ class _Attribution(_Measure):
             return gold.rows(rows).share(output)
 
         largest, sums = [], []
-        for site, integral in enumerate(attribute(batch, answer, Plan(tolerance=self.tolerance))):
+        for site, integral in enumerate(
+            attribute(batch, answer, PathPlan(tolerance=self.tolerance))
+        ):
             real = batch.real_queries(site)[:, :, None] & batch.real_keys(site)[:, None]
             largest.append(integral.scores.masked_fill(~real[:, None], -torch.inf).amax((2, 3)))
             sums.append(integral.scores.sum((2, 3)))

@@ -182,8 +182,8 @@ def plan_removal(site: Site, removed: list[int], feeding: Feeding) -> Change:
     if len({len(users[key]) for key in shared}) > 1:
         raise UnsupportedModelError(
             f"At site {site.index}, {group} heads share each key, and those that stay would share "
-            f"unevenly ({', '.join(str(len(users[key])) for key in shared)}). Remove whole "
-            f"groups (0 to {group - 1}, …) or the same number from every group."
+            f"in different ways ({', '.join(str(len(users[key])) for key in shared)}). Remove "
+            f"whole groups (0 to {group - 1}, …) or the same number from every group."
         )
     return Change(stay, shared, silent)
 

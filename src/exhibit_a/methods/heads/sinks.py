@@ -40,7 +40,7 @@ Numbers = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Settings:
+class SinkSettings:
     """From where on a head has a sink, and what kind it is."""
 
     tiny: float = 0.25  # of the usual length: a vector that adds nothing
@@ -48,7 +48,7 @@ class Settings:
     often: float = 0.5  # share of the rows that must be able to see a sink
 
 
-SETTINGS = Settings()
+SETTINGS = SinkSettings()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -87,9 +87,7 @@ class EffectiveAttention(SiteResult):
     first_raw: tuple[SiteHeads, ...]  # share of weight on the first token
     first_effective: tuple[SiteHeads, ...]  # the same of effective weights
     spectrum: tuple[Float[Tensor, "_head _direction"], ...]  # of the values the widest row sees
-    rtol: tuple[
-        Float[Tensor, " _query"], ...
-    ]  # of each row, relative to its largest singular value
+    rtol: tuple[Float[Tensor, " _query"], ...]  # of each row, over its largest singular value
 
     def verdict_of(self, site: int, head: int, query: int) -> str:
         """The verdict on one row, in words."""

@@ -55,7 +55,7 @@ Distinct = Float[Tensor, "distinct key width"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class ProjectionSettings:
     """What is worked on at a time, and when the fast route is good enough."""
 
     workspace: int = 2**22  # bytes of attention per thread, if more than one row of one head
@@ -68,7 +68,7 @@ class Settings:
         return 1e-8 if dtype == torch.float32 else 1e-6
 
 
-SETTINGS = Settings()
+SETTINGS = ProjectionSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +184,7 @@ def project(
 
 
 @dataclass(frozen=True)
-class Part:
+class RowPart:
     """What is worked on at a time: some heads, and some rows of a block."""
 
     heads: slice
@@ -193,7 +193,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class BlockPlan:
     """How the rows of a block are projected, by what is known of its key sets."""
 
     solver: Solver
@@ -215,7 +215,7 @@ class Space:
     settled: Bool[Tensor, "distinct set"]  # whether the values have the rank of the whole there
     blur: Float[Tensor, " distinct"]  # strongest direction dropped over the weakest kept
 
-    def plan(self, solver: Solver) -> Plan:
+    def plan(self, solver: Solver) -> BlockPlan:
         """How the rows of a block are projected, which is the same for all its parts."""
         block, limit = solver.block, SETTINGS.safe_growth * self.basis.shape[-1] ** 0.5
         safe = bool((solver.amplification <= limit).all())  # False for NaN, too
@@ -227,14 +227,14 @@ class Space:
         )
         settled = self.settled[:, block.sets] & (solver.pivots > line.unsqueeze(-1))
         unsettled = free & ~settled
-        return Plan(
+        return BlockPlan(
             solver,
             safe,
             bound=None if bool(free.all()) else ~free,
             unsettled=unsettled if bool(unsettled.any()) else None,
         )
 
-    def fill(self, raw: HeadMaps, plan: Plan, part: Part, effective: HeadMaps) -> None:
+    def fill(self, raw: HeadMaps, plan: BlockPlan, part: RowPart, effective: HeadMaps) -> None:
         """Fill ``effective`` for a part of a block, over the keys of its span."""
         solver, block, owner = plan.solver, plan.solver.block, self.owner[part.heads]
         weights = raw if plan.safe else to_float64(raw)
@@ -285,7 +285,7 @@ class Space:
         effective[block] = projected.to(effective.dtype).to(effective.device)
 
 
-def seen_in(sets: KeySets, block: Block, part: Part) -> Bool[Tensor, "row key"]:
+def seen_in(sets: KeySets, block: Block, part: RowPart) -> Bool[Tensor, "row key"]:
     """Which keys of the block's span the rows of a part see."""
     return sets.member[block.sets[block.set_of_row[part.rows]], block.span]
 
@@ -400,28 +400,28 @@ class _Rows:
         self.maps, self.effective, self.sets = maps, effective, sets
         self.first_head, self.measures = first_head, measures
 
-    def parts(self, block: Block) -> list[Part]:
+    def parts(self, block: Block) -> list[RowPart]:
         """Whole heads as many as fit into the workspace, or else rows of one, in runs of equal "
         "length."""
         row = max(1, (block.span.stop - block.span.start) * self.effective.element_size())
         most = max(1, SETTINGS.workspace // row)
         heads = _even_runs(len(self.maps), max(1, most // max(1, len(block.rows))))
         rows = [(run, _place(block.rows[run])) for run in _even_runs(len(block.rows), most)]
-        return [Part(some_heads, *some_rows) for some_heads in heads for some_rows in rows]
+        return [RowPart(some_heads, *some_rows) for some_heads in heads for some_rows in rows]
 
-    def read(self, block: Block, part: Part) -> HeadMaps:
+    def read(self, block: Block, part: RowPart) -> HeadMaps:
         """Rows of a block over the keys of its span; what they cannot see is nothing."""
         raw = self.maps[part.heads, part.place, block.span].to(self.effective.dtype)
         if block.sees_all:
             return raw
         return raw * seen_in(self.sets, block, part).to(raw.device)
 
-    def room(self, block: Block, part: Part) -> HeadMaps:
+    def room(self, block: Block, part: RowPart) -> HeadMaps:
         """Where effective rows go: their place, if it is not scattered."""
         room = self.effective[part.heads, part.place, block.span]
         return room if isinstance(part.place, slice) else torch.empty_like(room)
 
-    def write(self, block: Block, part: Part, raw: HeadMaps, kept: HeadMaps) -> None:
+    def write(self, block: Block, part: RowPart, raw: HeadMaps, kept: HeadMaps) -> None:
         """Put effective rows in their place, and measure them while they are in the cache."""
         if not isinstance(part.place, slice) or kept is raw:
             self.effective[part.heads, part.place, block.span] = kept

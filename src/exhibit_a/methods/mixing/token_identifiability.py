@@ -46,8 +46,8 @@ from exhibit_a.methods.mixing.token_search import (
     Score,
     Source,
     Split,
+    SplitTexts,
     StateBatch,
-    Texts,
     cosine,
     score_candidates,
     states,
@@ -72,7 +72,7 @@ Pool = tuple[Float[Tensor, "candidate d_input"], Int[Tensor, " candidate"]]  # v
 
 
 @dataclass(frozen=True)
-class Settings:
+class TokenSettings:
     """How much of the texts is kept, or read at a time."""
 
     pool: int = 8192  # tokens that represent all tokens of a data set
@@ -81,7 +81,7 @@ class Settings:
     memorised: int = 4096  # training words that the control is requested
 
 
-SETTINGS = Settings()
+SETTINGS = TokenSettings()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -154,7 +154,7 @@ def token_identifiability(
     """
     if not maps:
         raise BadRequestError(f"No map was named; choose {', '.join(MAPS)}.")
-    data = Texts(texts, seed)
+    data = SplitTexts(texts, seed)
     if not 1 <= top < 2**31:
         raise BadRequestError(f"The {top} nearest candidates were requested; give 1 or more.")
     vocabulary = None
@@ -209,7 +209,7 @@ class TokenTask:
     """The model, the texts, and how they are examined."""
 
     subject: Subject
-    data: Texts
+    data: SplitTexts
     metric: Metric
     candidates: CandidateSet
     seed: int

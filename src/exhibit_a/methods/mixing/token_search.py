@@ -51,7 +51,7 @@ Marks = Bool[Tensor, "text token"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class SearchSettings:
     """How texts are put into batches, and how often scores are resampled."""
 
     window: int = 2048  # texts that are sorted by shape together
@@ -59,7 +59,7 @@ class Settings:
     replicates: int = 500
 
 
-SETTINGS = Settings()
+SETTINGS = SearchSettings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class StateBatch:
 
 
 @dataclass(frozen=True, eq=False)
-class Texts:
+class SplitTexts:
     """Texts that can be read again and again, each in one split of the data."""
 
     source: Source

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Settings:
+class TriggerSettings:
     """Which pairs and patterns are worth keeping, and what they are compared with."""
 
     weak: float = 0.2  # a second pair below this share of the first is left out
@@ -56,7 +56,7 @@ class Settings:
     random_draws: int = 5  # of tokens in the places of each pattern
 
 
-SETTINGS = Settings()
+SETTINGS = TriggerSettings()
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from itertools import groupby, islice, product
 from torch import Tensor
 
 from exhibit_a.numerics.precision import to_float64
-from exhibit_a.report.blocks import Blocks, Maps, Mode, Row, Rows, Site, Table, Texts
+from exhibit_a.report.blocks import Blocks, Maps, MapSite, Mode, Row, Rows, Table, Texts
 from exhibit_a.report.describe.parts import OnSites, column
 from exhibit_a.results.result import Result
 from exhibit_a.results.tables import Leaf, leaves
@@ -63,7 +63,7 @@ def maps_of(result: Result) -> Blocks:
     return Texts(sequences), Maps(modes, sites)
 
 
-def _site(result: Result, leaf: Leaf, place: int, sequences: dict[str, tuple[str, ...]]) -> Site:
+def _site(result: Result, leaf: Leaf, place: int, sequences: dict[str, tuple[str, ...]]) -> MapSite:
     """Where a tensor stands; the tokens along its axes are added to ``sequences``."""
     tokens = result.tokens_along(leaf)
     along, names = [], []
@@ -73,7 +73,7 @@ def _site(result: Result, leaf: Leaf, place: int, sequences: dict[str, tuple[str
         along.append(_sequence_name(sequences, known))
     where = ", ".join(_place(result, axis, label) for axis, label in leaf.where.items())
     name = where or leaf.field.replace("_", " ")
-    return Site(name, str(place), along[0], along[1], names=(names[0], names[1]))
+    return MapSite(name, str(place), along[0], along[1], names=(names[0], names[1]))
 
 
 def _place(result: Result, axis: str, label: int | str) -> str:

@@ -15,6 +15,7 @@ from exhibit_a.methods.custom_methods import HeadMaps
 from exhibit_a.methods.explanation.heat_maps import label_of
 from exhibit_a.numerics.precision import to_float64
 from exhibit_a.report.blocks import (
+    AnswerSummary,
     Blocks,
     Cell,
     Chart,
@@ -29,7 +30,6 @@ from exhibit_a.report.blocks import (
     Series,
     ShadedSentence,
     SiteMaps,
-    Summary,
     Table,
     Texts,
     Tree,
@@ -56,12 +56,14 @@ MOST_EDGES = 4000  # of a tree
 LOWEST = 0.02  # threshold of the tree below which no edge is offered
 BEGINNING = 36  # characters of a passage
 
-SHARE = Column("share", "share", "What the answer loses when all heads look evenly: its part.")
+SHARE = Column(
+    "share", "share", "What the answer loses with uniform attention in all heads: its part."
+)
 OF_MARGIN = Column(
     "of_margin", "of margin", "The share as a part of the answer's margin; below zero it speaks "
     "against the answer.",
 )  # fmt: skip
-ALONE = Column("alone", "alone", "What the answer loses when this head alone looks evenly.")
+ALONE = Column("alone", "alone", "What the answer loses with uniform attention in this head alone.")
 POINTS = Column("points", "points", "Cosine of weights and contributions, row by row.")
 COHERENCE = Column(
     "coherence",
@@ -82,13 +84,13 @@ def attribution_mode(maps: SiteMaps) -> Mode:
 
 
 def reliance_mode(maps: SiteMaps) -> Mode:
-    """What each weight added, in place of an even look."""
+    """What each weight added, in place of uniform attention."""
     return Mode(
         "reliance",
         "Reliance",
         maps,
-        "Reliance: what this weight, in place of an even look at all words, added to the answer "
-        "(orange) or took from it (blue), while all heads go from even to what they were.",
+        "Reliance: what this weight, in place of uniform attention, added to the answer (orange) "
+        "or took from it (blue), while all heads go from uniform attention to their own.",
     )
 
 
@@ -115,7 +117,7 @@ def _(result: Reliance) -> Blocks:
     unknown = "" if result.determined else f" Not determined: {result.reason}."
     table = of_heads(" ".join(sentences) + unknown, result.sites, columns, result.heads)
     headline = sentences.pop(1) if result.determined else unknown.strip()
-    summary = Summary(
+    summary = AnswerSummary(
         advice=headline,
         answer=[],
         target=result.target,
@@ -125,7 +127,7 @@ def _(result: Reliance) -> Blocks:
         carriers="",
         sequence=main_stack(result.sites),
         shares=result.token_scores.tolist(),
-        caption="Shaded by what looking at each word, in place of an even look, added to the "
+        caption="Shaded by what looking at each word, in place of uniform attention, added to the "
         "answer (orange) or took from it (blue), all heads and layers together.",
         skipped=[],
     )
@@ -340,7 +342,7 @@ def _(result: ContextAttribution) -> Blocks:
     referees = {"leave one out": result.leave_one_out}
     if result.regression is not None:
         referees["regression"] = result.regression
-    summary = Summary(
+    summary = AnswerSummary(
         advice=result.verdict,
         answer=[(result.answer, math.exp(result.log_probability))],
         target="",

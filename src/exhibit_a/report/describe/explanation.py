@@ -10,6 +10,7 @@ from exhibit_a.methods.explanation.permutation import PermutationTest
 from exhibit_a.methods.explanation.pictures import Pictures
 from exhibit_a.numerics.distances import FARTHEST
 from exhibit_a.report.blocks import (
+    AnswerSummary,
     Blocks,
     Chart,
     Column,
@@ -20,7 +21,6 @@ from exhibit_a.report.blocks import (
     Line,
     Rows,
     Series,
-    Summary,
     Table,
     Texts,
 )
@@ -200,7 +200,7 @@ def _(result: Pictures) -> Blocks:
         result.scores / largest,
         tokens="",
     )
-    summary = Summary(
+    summary = AnswerSummary(
         advice=result.advice,
         answer=[],
         target=result.target,
@@ -267,7 +267,7 @@ def heat_maps(result: Pictures) -> HeatMaps:
             for picture in ranked_pictures(result)
         ],
         f"A picture says which words matter. So its first words are deleted ({cuts} of them), and "
-        f"the answer is asked again: a good picture costs it more than {orders} of the words do. p "
-        "is the chance of doing as well by luck. Colours only where a picture may be shown; faint "
-        "scores are not painted.",
+        f"the answer is computed again: a good picture costs it more than {orders} of the words "
+        "do. p is the chance of doing as well by luck. Rejected pictures are grey; near-zero "
+        "scores are blank.",
     )

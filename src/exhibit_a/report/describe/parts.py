@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from exhibit_a.numerics.precision import to_float64
-from exhibit_a.report.blocks import Cell, Column, Head, Point, Row, Rows, Site, SiteMaps, Table
+from exhibit_a.report.blocks import Cell, Column, Head, MapSite, Point, Row, Rows, SiteMaps, Table
 from exhibit_a.shapes import SiteHeads
 from exhibit_a.subject import anatomy
 from exhibit_a.subject.anatomy import key_stack, layer_name, layer_number
@@ -100,7 +100,7 @@ def head_numbers(sites: Sequence[anatomy.Site]) -> tuple[str, ...]:
     return tuple(map(str, range(max(site.heads for site in sites))))
 
 
-def sites_of(result: OnSites, maps: SiteMaps) -> tuple[Site, ...]:
+def sites_of(result: OnSites, maps: SiteMaps) -> tuple[MapSite, ...]:
     """The sites of a result, with the tokens along the axes of their maps where these are known."""
     found = []
     for site, scores in zip(result.sites, maps, strict=True):
@@ -112,7 +112,7 @@ def sites_of(result: OnSites, maps: SiteMaps) -> tuple[Site, ...]:
             tokens if len(tokens) == size else tuple(map(str, range(size)))
             for tokens, size in zip(names, scores.shape[1:], strict=True)
         )
-        found.append(Site(name.capitalize(), name, site.stack, keys, names=(queries, looked_at)))
+        found.append(MapSite(name.capitalize(), name, site.stack, keys, names=(queries, looked_at)))
     return tuple(found)
 
 

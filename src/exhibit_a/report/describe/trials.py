@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from exhibit_a.report.blocks import (
+    AnswerSummary,
     Block,
     Blocks,
     Chart,
@@ -21,7 +22,6 @@ from exhibit_a.report.blocks import (
     Sides,
     Slide,
     Slider,
-    Summary,
     Table,
     Texts,
 )
@@ -82,7 +82,7 @@ HEAD_COLUMNS = (
     Column(
         "alone",
         "alone",
-        "What is lost when only it looks evenly, in parts of the margin.",
+        "What is lost with uniform attention in it alone, in parts of the margin.",
         "percent",
         brief=True,
     ),
@@ -181,7 +181,7 @@ def _row(trial: Trial, head: HeadVerdict) -> Row:
     return shares | numbers | shares
 
 
-def _summary(trial: Trial) -> Summary:
+def _summary(trial: Trial) -> AnswerSummary:
     scores, caption = trial.token_scores, unshaded(trial)
     shares: list[float] = [] if scores is None or caption else scores.tolist()
     if not caption:
@@ -193,7 +193,7 @@ def _summary(trial: Trial) -> Summary:
     reliance, main = trial.reliance, main_stack(trial.sites)
     crossed = {site.stack for site in trial.sites if site.kind == "cross"}
     texts = [main, *(stack for stack in trial.sequences if stack in crossed and stack != main)]
-    return Summary(
+    return AnswerSummary(
         advice=trial.advice,
         answer=list(trial.answer.items()),
         target=trial.target,
