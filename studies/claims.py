@@ -8,7 +8,7 @@ measured again.
 not be verified is not repeated), the command that measures it (without one, that of the claim
 before), and the tests that decide its word. A test names a measurement and the range that the claim
 allows: *yes* where the whole 95 % interval lies in it,
-*no* where the whole interval lies outside, *open* where it has a foot on both sides. Tests below
+*no* where the whole interval lies outside, *open* where it includes both sides. Tests below
 ``each`` are put once for every name in the place of EACH. The word then follows, nobody types it:
 
 holds                every test says yes
@@ -56,7 +56,7 @@ class Test:
     high: float = math.inf
 
     def outcome(self, found: Measurement) -> str:
-        """Whether the interval lies inside, outside, or has a foot on both sides."""
+        """Whether the interval lies inside, outside, or includes both sides."""
         low, high = found.interval
         if self.low <= low and high <= self.high:
             return YES

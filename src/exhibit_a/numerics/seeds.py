@@ -23,7 +23,7 @@ def generator(*numbers: int) -> torch.Generator:
     False
     >>> generator(2**64)
     Traceback (most recent call last):
-    exhibit_a.errors.BadRequestError: A seed has 64 bits: 18446744073709551616 is none; take ...
+    exhibit_a.errors.BadRequestError: The seed must have at most 64 bits, not 1844...; take ...
     """
     for number in numbers:
         require_seed(number)
@@ -37,7 +37,9 @@ def generator(*numbers: int) -> torch.Generator:
 def require_seed(seed: int) -> None:
     """Refuse a number that torch cannot take as a seed."""
     if not isinstance(seed, Integral):
-        raise BadRequestError(f"A seed is a whole number; {seed!r} is none.")
+        raise BadRequestError(f"The seed must be a whole number, not {seed!r}.")
     if not LEAST <= seed <= LARGEST:
         shown = str(seed) if abs(seed) < 10**40 else f"a number of {seed.bit_length()} bits"
-        raise BadRequestError(f"A seed has 64 bits: {shown} is none; take one up to {LARGEST}.")
+        raise BadRequestError(
+            f"The seed must have at most 64 bits, not {shown}; take one up to {LARGEST}."
+        )

@@ -34,23 +34,23 @@ def reliance_sentences(reliance: Reliance, answer: dict[str, float]) -> list[str
     if not has_probability(reliance):
         return [
             f"The model answers {now}.",
-            f"If no head could choose where to look, it would answer {uniform}.",
+            f"With uniform attention it answers {uniform}.",
             f"With shuffled attention: {after} on average.",
         ]
-    again = short_answer_name(reliance)
+    short = short_answer_name(reliance)
+    probability = "P" if short == "it" else f"P({short})"
     top = max(answer, key=lambda label: answer[label], default="")
     others = [label for label in answer if label != name]
     if name in answer and len(others) == 1 and reliance.margin > 0 > reliance.even_margin:
-        without_choice = f"it would say {others[0]} ({name}: {uniform})"
+        uniformly = f"the model answers {others[0]} (P({name}) = {uniform})"
     else:
-        kept = "still have" if reliance.margin > 0 and reliance.even_margin > 0 else "have"
-        without_choice = f"{again} would {kept} {uniform}"
+        uniformly = f"{probability} = {uniform}"
     return [
-        f"The model says {name} with probability {now}."
+        f"The model answers {name} (P = {now})."
         if name == top
         else f"The model gives {name} the probability {now}.",
-        f"If no head could choose where to look, {without_choice}.",
-        f"With shuffled attention, {again} would have {after}.",
+        f"With uniform attention {uniformly}.",
+        f"With shuffled attention {probability} = {after}.",
     ]
 
 

@@ -220,8 +220,8 @@ def judge_text(
     if cancels(reliance, limits.whole):
         permuted_words = describe_change(reliance, reliance.permuted_margin)
         moved += f", because {CANCELS}; with shuffled attention, {permuted_words}"
-    shares = ", ".join(f"{part:.0%} {_OF[each]}" for each, part in parts.items() if part >= 0.005)
-    return word, f"{_MEANS[word]} {moved}. Of what heads add or take, {shares}."
+    shares = ", ".join(f"{each} {part:.0%}" for each, part in parts.items() if part >= 0.005)
+    return word, f"{_MEANS[word]} {moved}. Head effects by verdict: {shares}."
 
 
 def _parts(verdicts: Sequence[HeadVerdict], size: float, limits: Thresholds) -> dict[str, float]:
@@ -250,10 +250,4 @@ _MEANS = {
         "The answer rests on attention, but the weights lie on other words than those that count."
     ),
     UNDETERMINED: "Whether attention is evidence for this answer is not known.",
-}
-_OF = {
-    EVIDENCE: "is evidence",
-    CONTESTED: "is contested",
-    MISLEADING: "is misleading",
-    UNDETERMINED: "is not determined",
 }

@@ -17,7 +17,7 @@ LEVEL = 0.05
 NEAR_BEST = 0.8  # of the loss of the best picture
 PREFIXES = 10  # first words that are tried one by one
 NAMED = 5  # words that are written out
-SURVIVES = "this answer survives the loss of any few words; no ranking can be judged"
+SURVIVES = "deleting a few words never changes this answer, so no heat map can be tested"
 COUNTS = ("no", "", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
