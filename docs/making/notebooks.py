@@ -26,14 +26,20 @@ KEPT = {
     "language_info": {"name": "python"},
 }
 
+
+def executed(path: Path) -> nbformat.NotebookNode:
+    """A notebook with what it says now; a cell that fails raises."""
+    notebook = nbformat.read(path, as_version=4)
+    options = {"timeout": 900, "kernel_name": "python3", "coalesce_streams": True}
+    with tempfile.TemporaryDirectory() as folder:
+        place = {"metadata": {"path": folder}}
+        client = NotebookClient(notebook, record_timing=False, resources=place, **options)
+        client.execute(env=os.environ | QUIET)
+    notebook.metadata = KEPT
+    return notebook
+
+
 if __name__ == "__main__":
     for path in sorted(FOLDER.glob("*.ipynb")):
         if path.stem in sys.argv[1:] or not sys.argv[1:]:
-            notebook = nbformat.read(path, as_version=4)
-            options = {"timeout": 900, "kernel_name": "python3", "coalesce_streams": True}
-            with tempfile.TemporaryDirectory() as folder:  # a cell that fails raises
-                place = {"metadata": {"path": folder}}
-                client = NotebookClient(notebook, record_timing=False, resources=place, **options)
-                client.execute(env=os.environ | QUIET)
-            notebook.metadata = KEPT
-            nbformat.write(notebook, path)
+            nbformat.write(executed(path), path)
