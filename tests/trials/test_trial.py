@@ -293,7 +293,7 @@ def test_the_word_of_most_of_the_shares_is_the_word_for_the_text(short, unit):
     calm = dataclasses.replace(unit, permuted_margin=0.1)
     word, said = judge_text(with_words(EVIDENCE, CONTESTED, UNDETERMINED), calm, Thresholds())
     assert word == EVIDENCE
-    assert "60% is evidence" in said
+    assert "evidence 60%" in said
     # with permuted rows the answer stays: not told from chance, whatever the heads say
     lucky = dataclasses.replace(unit, permuted_margin=0.99)
     heads = with_words(EVIDENCE, CONTESTED, UNDETERMINED)
