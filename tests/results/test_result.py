@@ -97,3 +97,7 @@ def test_long_texts_are_cut_in_summaries():
     made = provenance("tiny", "nothing")
     words = tuple(f"w{number}" for number in range(1000))
     assert len(Result(tokens=words, provenance=made).summary()) < 600
+
+
+def test_a_summary_of_what_has_no_tokens_counts_none():
+    assert "token" not in Result(provenance=provenance("tiny", "nothing")).summary()
