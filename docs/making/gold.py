@@ -9,18 +9,8 @@ from typing import Any
 from page_tables import ledger, listed, paired, read, told_apart
 from scipy import stats
 
-METHODS = (
-    *(
-        "raw",
-        "mean_attention",
-        "rollout",
-        "effective",
-        "contribution_weights",
-        "attention_gradient",
-    ),
-    *("self_attribution", "reliance", "integrated_gradients", "occlusion"),
-)
-LENGTH = "length of the word"
+RANDOM, LENGTH = "random", "length of the word"
+METHODS = [name for name in read("gold.jsonl")[0]["scores"] if name not in (RANDOM, LENGTH)]
 SOURCES = {  # the file, how ids in the ledger begin, and what stands in other ids
     "trees": ("gold.jsonl", "agreement with people", ""),
     "movies": ("gold-movies.jsonl", "agreement with movie rationales", "movie rationales, "),

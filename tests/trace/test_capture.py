@@ -11,6 +11,7 @@ from torch.testing import assert_close
 from transformers.pytorch_utils import Conv1D
 
 from exhibit_a.errors import BadRequestError, BrokenInvariantError
+from exhibit_a.methods.attribution.self_attribution import self_attribution
 from exhibit_a.methods.identifiability.effective import observed_bias
 from exhibit_a.numerics.parallel import one_thread
 from exhibit_a.subject.prompts import prompted
@@ -253,4 +254,6 @@ def test_an_answer_near_zero_may_be_rounded_like_the_states_it_comes_from():
     with one_thread():
         traces = capture_alike(subject, [prompted(subject, text) for text in texts])
         for trace in traces:
-            trace.require_same_answer()
+            trace.require_same_answer()  # else raises
+        found = self_attribution(traces)
+    assert [len(each.scores) for each in found] == [6] * len(texts)

@@ -176,7 +176,7 @@ def trial(
     trace = stages.run(
         "capture", lambda: capture(subject, text, keep=KEPT, truncate=truncate, **options)
     )
-    requested = _trial_options(trace, target, stages.skipped)
+    requested = _requested_target(trace, target, stages.skipped)
     how = TrialOptions(probes, seed, thresholds.carries, pictures)
     judged = _judged(examine(trace, requested, stages, how), stages, thresholds, how)
     return replace(judged, label=truth)
@@ -235,7 +235,7 @@ def _truth(subject: Subject, label: str | None) -> str:
     return known[numbers.index(str(label))]
 
 
-def _trial_options(
+def _requested_target(
     trace: Trace, target: Target | str | int | None, skipped: dict[str, str]
 ) -> Target | None:
     """The number to explain; a model that has none is no mistake unless one was requested."""
