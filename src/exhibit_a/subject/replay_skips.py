@@ -1,6 +1,6 @@
 """Leaves out of a replay what need not be computed twice, or at all.
 
-Three things, and to leave them out changes no number beyond its rounding:
+Four things, and to leave them out changes no number beyond its rounding:
 
 * **Copies.** A batch often holds many copies of one text, each with an edit of its own. Until the
   edit acts they are equal: weights meet every text once, and what comes out is repeated. What is
@@ -14,11 +14,15 @@ Three things, and to leave them out changes no number beyond its rounding:
 
   That a layer is like this is not believed but tried, text by text (``trace/answer_rows.py``).
 * **Queries and keys**, where what heads average is given (``weight_makers.py``).
+* **Earlier positions.** In a causal model nothing that happens at a position reaches an earlier
+  one. Where only some rows are edited, the model is given these positions alone, and their queries
+  meet the keys and values that the others had (``KeptPositions``).
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Int
@@ -35,6 +39,33 @@ class _AttentionKnown(Exception):  # noqa: N818 - it is not an error
     """The attention of the layer is known, and the rest of it need not run."""
 
 
+@dataclass(frozen=True, eq=False)
+class KeptPositions:
+    """Keys and values of a pass, for a replay in which only some rows are computed."""
+
+    rows: RowIndex
+    keys: Sequence[Tensor]  # of every site, (1, kv_head, key, width)
+    values: Sequence[Tensor]
+    visible: Sequence[Tensor | None]  # (row, key); None where the site looks at another stack
+
+    def completed(
+        self, site: int, key: Tensor, value: Tensor, mask: object
+    ) -> tuple[Tensor, Tensor, object]:
+        """The keys, values and mask of a call, at all positions and not only at those computed."""
+        seen = self.visible[site]
+        if seen is None:
+            return key, value, mask
+        hidden = torch.zeros(seen.shape, dtype=key.dtype, device=key.device)
+        hidden.masked_fill_(~seen.to(key.device), torch.finfo(key.dtype).min)
+        key, value = self.placed(self.keys[site], key), self.placed(self.values[site], value)
+        return key, value, hidden[None, None]
+
+    def placed(self, kept: Tensor, computed: Tensor) -> Tensor:
+        """What was kept of all positions, with what was computed at its rows."""
+        every = kept.to(computed).expand(len(computed), -1, -1, -1)
+        return every.index_copy(2, self.rows.to(computed.device), computed)
+
+
 class ReplaySkips:
     """What one replay leaves out."""
 
@@ -44,7 +75,9 @@ class ReplaySkips:
         read: Sequence[int] | None = None,
         sites: int = 0,
         idle: Sequence[nn.Module] = (),
+        kept: KeptPositions | None = None,
     ) -> None:
+        self.kept = kept  # where only some rows are computed
         self.idle = idle  # modules that need not run
         self.read = None if read is None else torch.tensor(read, dtype=torch.long)
         self.sites = sites  # of the last layer

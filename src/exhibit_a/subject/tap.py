@@ -287,6 +287,8 @@ def serve(
         context = context if packing is None else packing.one_behind_the_other(context)
         spared.attended(context)
         return context, None
+    if spared.kept is not None:
+        key, value, mask = spared.kept.completed(site, key, value, mask)
     operands = Operands(query, key, value, mask)
     once = spared.sharing and (tap.context_only or not acts)
     if once:

@@ -13,7 +13,7 @@ input. And what the other rows of the last layer would hold need not be computed
 What does not pass is read from all rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import torch
@@ -23,6 +23,7 @@ from torch import Tensor
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.shapes import HasLogits
 from exhibit_a.subject.anatomy import VISION, Site, main_stack
+from exhibit_a.subject.replay_skips import KeptPositions
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.passes import Pass, hidden_of_output, with_states
 from exhibit_a.trace.replay import replay
@@ -62,6 +63,39 @@ def readout_rows(trace: Trace, target: Target) -> Row:
             f"{sorted(places)}. Capture those rows too, or fetch all with trace.whole()."
         )
     return kept
+
+
+def answering_rows(trace: Trace, target: Target) -> tuple[int, ...]:
+    """The positions of the stack that answers whose last states the target is read from.
+
+    >>> answering_rows(trace, xa.choose_target(trace))  # a classifier that reads its first token
+    (0,)
+    """
+    if target.position is not None:
+        return tuple(range(target.position, target.position + len(target.indices)))
+    return tuple((readout(trace, target) > 1 - ALMOST_ALL).nonzero().flatten().tolist())
+
+
+def kept_positions(trace: Trace) -> KeptPositions | None:
+    """What a replay of the kept rows alone needs of all other positions; None where none can be."""
+    if trace.rows is None or trace.subject.anatomy.tap != "registry":
+        return None
+    kept, answering = trace.keeping("keys", "values"), trace.sites[-1].stack
+    keys, values = list(kept.at("keys")), list(kept.at("values"))
+    if any(tensor is None for tensor in (*keys, *values)):
+        return None
+
+    def shared(by_site: Sequence[Tensor | None]) -> list[Tensor]:
+        pairs = zip(by_site, trace.sites, strict=True)
+        return [t[:, :: site.heads // site.kv_heads] for t, site in pairs if t is not None]
+
+    own = [site.stack == answering and site.kind == "self" for site in trace.sites]
+    return KeptPositions(
+        torch.tensor(trace.rows, dtype=torch.long),
+        shared(keys),
+        shared(values),
+        [seen if alone else None for seen, alone in zip(kept.visible, own, strict=True)],
+    )
 
 
 def one_stack(trace: Trace) -> tuple[Site, ...]:

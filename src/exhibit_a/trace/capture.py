@@ -42,7 +42,14 @@ from exhibit_a.subject.subject import TAPS, Subject
 from exhibit_a.subject.tap import AttentionCall, Tap
 from exhibit_a.trace.budget import require_room
 from exhibit_a.trace.layout import Layout
-from exhibit_a.trace.passes import LATER, Pass, Recorder, checked_keep, run_pass
+from exhibit_a.trace.passes import (
+    LATER,
+    PartialPass,
+    Pass,
+    Recorder,
+    checked_keep,
+    run_pass,
+)
 from exhibit_a.trace.positions import (
     Grid,
     Positions,
@@ -242,7 +249,12 @@ class Trace(Pass):
 
     def rerun(self, keep: tuple[str, ...]) -> "Trace":
         """The same text, run once more."""
-        again = self._again(keep, None if self.partial is None else RowRequest(self.partial.rows))
+        if self.partial is None:
+            again = self._again(keep, None)
+        elif not self.fused and not self.first_logit:  # rows that were cut out of a whole pass
+            again = self._again(keep, None).at_rows(self.partial.rows)
+        else:
+            again = self._again(keep, RowRequest(self.partial.rows))
         self._require_answers(floating(again.output))
         return again
 
@@ -254,6 +266,47 @@ class Trace(Pass):
         ((4,), (12, 1, 5), (12, 5, 5))
         """
         return self if self.partial is None else self._again(self.keep, None)
+
+    def at_rows(self, rows: Sequence[int]) -> "Trace":
+        """This pass with these rows of attention alone, of the stack that answers.
+
+        >>> last = trace.at_rows([7])
+        >>> last.rows, tuple(last.attention[0].shape)
+        ((7,), (12, 1, 8))
+        """
+        wanted, stack = tuple(sorted(rows)), self.sites[-1].stack
+        if self.rows == wanted:
+            return self
+        known = range(len(self.sequences[stack].tokens)) if self.rows is None else self.rows
+        missing = [row for row in wanted if row not in known]
+        if missing or not wanted:
+            raise BadRequestError(
+                f"The rows {missing} of this pass were not kept; it has {list(known)}. Capture "
+                "those rows too, or fetch all with trace.whole()."
+            )
+        places = torch.tensor([known.index(row) for row in wanted], dtype=torch.long)
+
+        def cut(kept: Tensor | None, site: int, axis: int) -> Tensor | None:
+            if kept is None:
+                return None
+            some = places if self.sites[site].stack == stack else places[:0]
+            return kept.index_select(axis, some.to(kept.device))
+
+        def of_rows(name: str) -> Sequence[Tensor | None]:
+            kept, sites = self.at_sites[name], range(len(self.sites))
+            if name not in ("attention", "queries"):
+                return kept
+            return LazySequence(sites, lambda site: cut(kept[site], site, 2))
+
+        sizes = tuple(tuple(seen.shape) for seen in self.visible)
+        partial = self.partial or PartialPass((), stack, sizes, 0.0, ())
+        visible = tuple(cut(seen, site, 0) for site, seen in enumerate(self.visible))
+        return replace(
+            self,
+            at_sites={name: of_rows(name) for name in self.at_sites},
+            visible=visible,
+            partial=replace(partial, rows=wanted),
+        )
 
     def _again(self, keep: tuple[str, ...], request: RowRequest | None) -> "Trace":
         """The same text, run once more with these rows, or all."""

@@ -5,6 +5,7 @@ time. Masks, positions, the final norm and the head are computed by the model it
 has to be known about them, and nothing below the change is computed twice.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -15,13 +16,13 @@ from torch.utils._pytree import tree_map_only
 
 from exhibit_a.errors import BadRequestError
 from exhibit_a.shapes import Inputs
-from exhibit_a.subject.anatomy import check_site
+from exhibit_a.subject.anatomy import check_site, first_hidden
 from exhibit_a.subject.guard import Forward, frozen_eval, without_padding
 from exhibit_a.subject.packing import wrap_layers
-from exhibit_a.subject.replay_skips import ReplaySkips
+from exhibit_a.subject.replay_skips import KeptPositions, ReplaySkips
 from exhibit_a.subject.tap import Tap
 from exhibit_a.trace.edits import Edit
-from exhibit_a.trace.passes import Pass
+from exhibit_a.trace.passes import LATER, Pass
 
 LONG = 256  # tokens, from which on maps cost more than what else an attention call does
 
@@ -33,6 +34,7 @@ def replay(
     start: int | None = None,
     copies: int = 1,
     read: Sequence[int] | None = None,
+    kept: KeptPositions | None = None,
 ) -> Any:
     """The model's answer with ``edit`` in place, computed from layer call ``start`` on.
 
@@ -54,6 +56,8 @@ def replay(
             way.
         read: the rows of the last layer that the answer is read from, as ``answer_rows.rows_read``
             finds them; the others are left out.
+        kept: where only some rows are computed, what the others were (``answer_rows.kept_positions``); answers
+            are given for these rows alone.
     """
     if edit is None:
         first_edited = len(trace.layers)
@@ -80,19 +84,20 @@ def replay(
     model = trace.model
     modules = {layer.module: model.get_submodule(layer.module) for layer in trace.layers}
     first = sum(site.call < start for site in trace.sites)
-    inputs, tap = repeated(trace.inputs, copies), edit or _Untouched()
+    inputs, tap = repeated(_inputs_at(trace, kept), copies), edit or _Untouched()
     last = len(trace.layers) - 1
     spared = ReplaySkips(
-        _texts(trace, copies),
+        _texts(trace, copies) if kept is None else None,
         read,
         sum(site.call == last for site in trace.sites),
         _idle(trace, tap, first),
+        kept,
     )
     first_run = None if start > last else modules[trace.layers[start].module]
     with (
         frozen_eval(model),
         without_padding(model),
-        trace.subject.tapping(tap, first=first, fused=runs_fused(trace, tap)),
+        trace.subject.tapping(tap, first=first, fused=kept is None and runs_fused(trace, tap)),
         spared.active(first_run),
         wrap_layers(list(modules.values()), _recalling(trace, start, copies, spared)),
     ):
@@ -153,16 +158,58 @@ def _recalling(
         def layer(*args: object, **kwargs: object) -> object:
             nonlocal entered
             call, entered = entered, entered + 1
+            if call == start == 0 and spared.kept is not None:
+                # What is added to tokens before the first layer depends on where they stand.
+                given, states = first_hidden(args, kwargs), trace.layer_inputs[0]
+                states = expand(_at_rows(states, spared.kept, trace, call), copies)
+                args = tuple(states if value is given else value for value in args)
+                kwargs = {k: states if value is given else value for k, value in kwargs.items()}
             if call >= start:
                 run = forward if call < last else partial(spared.finish, forward)
                 run = run if call > start else partial(spared.enter, run)
                 return run(*args, **kwargs)
-            output = expand(trace.layer_outputs[call], copies)
+            output = trace.layer_outputs[call]
+            if spared.kept is not None:
+                output = _at_rows(output, spared.kept, trace, call)
+            output = expand(output, copies)
             return tree_map_only(Tensor, _contiguous, output) if call in used else output
 
         return layer
 
     return recall
+
+
+def _inputs_at(trace: Pass, kept: KeptPositions | None) -> Inputs:
+    """What the model is given: the tokens of some rows alone, where no others are computed."""
+    if kept is None:
+        return trace.inputs
+    written = "decoder_" if trace.model.config.is_encoder_decoder else ""
+    rows = kept.rows.to(trace.subject.device)
+    given = {
+        name: value
+        for name, value in trace.inputs.items()
+        if name not in (LATER, f"{written}attention_mask", f"{written}position_ids")
+    }
+    ids = f"{written}input_ids"
+    count = given[ids].shape[1]
+    for name, value in given.items():
+        of_tokens = name == ids or (not written and isinstance(value, Tensor))
+        if of_tokens and value.ndim == 2 and value.shape[1] == count:
+            given[name] = value[:, rows]
+    if "position_ids" in inspect.signature(trace.model.forward).parameters and not written:
+        given["position_ids"] = rows.unsqueeze(0)
+    return given
+
+
+def _at_rows(tree: object, kept: KeptPositions, trace: Pass, call: int) -> object:
+    """The states of some rows, of what a layer of the stack that answers was given or gave."""
+    if trace.layers[call].stack != trace.sites[-1].stack:
+        return tree
+
+    def some(states: Tensor) -> Tensor:
+        return states[:, kept.rows.to(states.device)] if states.ndim == 3 else states
+
+    return tree_map_only(Tensor, some, tree)
 
 
 def expand(tree: object, copies: int) -> object:
