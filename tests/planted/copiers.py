@@ -188,6 +188,20 @@ def free_causal(random: torch.Generator, seed: int) -> Planted:
     return _asking("free-causal", seed, copier, model, worker, asked, "contested")
 
 
+def counting_sink(random: torch.Generator, seed: int) -> Planted:
+    """The first token is the answer: what looks like a sink is where the information comes from."""
+    copier = Copier(random, chooser(random, 1, 2, 3))
+    worker = _one_head(copier)
+    meanings = copier.meanings
+    first = meanings.place[:1].expand(TOKENS, -1)
+    finding = copier.job(meanings.asked / PART, first / PART, meanings.token / PART, meanings.said)
+    tokens = torch.randperm(TOKENS, generator=random)[: copier.count]
+    ids = torch.cat([tokens[:-1], tokens[-1:] + TOKENS])[None]
+    asked = Question(ids, 0, int(tokens[0]))
+    model = _gpt2(copier, {worker: finding}, reached(PART))
+    return _asking("counting-sink", seed, copier, model, worker, asked, "evidence")
+
+
 def misleading_causal(random: torch.Generator, seed: int) -> Planted:
     """… B … B? → B: three quarters of the weight stay on the question, which says no token.
 

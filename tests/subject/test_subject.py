@@ -205,3 +205,12 @@ def test_what_cannot_be_examined_is_refused_in_one_line(build, options, kind, wo
     with pytest.raises(kind, match=word) as caught:
         load(build(), **options)
     assert "\n" not in str(caught.value)
+
+
+def test_a_model_that_is_spread_over_devices_is_refused_in_one_line():
+    model = FAMILIES["bert"].build()
+    model.bert.encoder.layer[1].to("meta")
+    with pytest.raises(UnsupportedModelError, match="one device") as problem:
+        load(model)
+    assert "cpu, meta" in str(problem.value)
+    assert "\n" not in str(problem.value)

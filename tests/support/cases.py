@@ -123,13 +123,22 @@ def _reliance(shared: dict[str, Any], scores: list[Tensor]) -> Reliance:
     heads = tuple(site.sum((1, 2)) for site in edges)
     some = tuple(torch.full_like(site, 0.01) for site in heads)
     names = ("one_head", "standard_error", "null", "alignment", "pointing", "coherence")
+    names += ("steering", "steering_alone")
+    first = torch.zeros_like(edges[0][:, 0], dtype=torch.bool).index_fill(1, torch.tensor(0), True)
     return Reliance(
         **shared,
         **dict.fromkeys(names, some),
         heads=heads,
         edges=edges,
         margin=1.4,
-        even_margin=-0.8,
+        sinks=(first,) * len(edges),
+        baseline_margin=-0.8,
+        uniform_margin=-0.9,
+        steering_gap=0.0,
+        block_layers=(),
+        block_worth=0.0,
+        baseline="levelled",
+        steering_reason="",
         permuted_margin=-0.5,
         permuted_error=0.1,
         gap=0.0,

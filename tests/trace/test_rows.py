@@ -173,7 +173,7 @@ def test_reliance_with_all_rows_asked_is_reliance(name):
     target = xa.choose_target(full, position=-1) if full.output.logits.ndim == 3 else None
     every, asked = (xa.reliance(t, target=target, by="path", budget=5) for t in (full, everything))
     assert asked.margin == pytest.approx(every.margin, rel=1e-3, abs=1e-4)
-    assert asked.even_margin == pytest.approx(every.even_margin, rel=1e-3, abs=1e-4)
+    assert asked.baseline_margin == pytest.approx(every.baseline_margin, rel=1e-3, abs=1e-4)
     for ours, theirs in zip(asked.one_head, every.one_head, strict=True):
         assert_close(ours, theirs, rtol=1e-2, atol=1e-3)
     for ours, theirs in zip(asked.edges, every.edges, strict=True):
@@ -197,7 +197,7 @@ def test_reliance_of_rows_is_what_the_answer_loses_when_they_look_evenly():
         logits = model(**without_cache(model, long_inputs())).logits[0, -1]
     target = xa.choose_target(few, position=-1, scale="log_odds")
     even = float(target.of(logits[None, None]))
-    assert result.even_margin == pytest.approx(even, rel=1e-4, abs=1e-4)
+    assert result.baseline_margin == pytest.approx(even, rel=1e-4, abs=1e-4)
     assert [tuple(edges.shape) for edges in result.edges] == [(4, 2, LONG)] * 3
     shares = sum(float(heads.sum()) for heads in result.heads)
     assert shares + result.gap == pytest.approx(result.whole, abs=1e-3)

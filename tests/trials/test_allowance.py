@@ -7,12 +7,8 @@ from support.words import plain_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import exhibit_a as xa
-from exhibit_a.errors import NotComputableError
-from exhibit_a.methods.attribution.head_game import HeadGame
-from exhibit_a.trace.targets import margin_of
 from exhibit_a.trials import allowance as allowances
 from exhibit_a.trials.allowance import PASSES
-from exhibit_a.trials.carriers import steering
 
 TEXT = "a gripping , beautifully shot film , though the plot is thin at the end"
 
@@ -67,30 +63,3 @@ def test_it_says_what_it_left_out_and_why(examined):
     assert "forward passes" in trial.skipped["attribution"]
     assert trial.skipped["tree"].startswith("It needs attribution")
     assert "self_attribution" in trial.pictures.checks["left out"]
-
-
-def test_reliance_with_few_passes_is_undetermined_or_refused():
-    trace = xa.capture(xa.load("sentiment"), "a gripping , beautifully shot film")
-    game = HeadGame(trace, margin_of(xa.choose_target(trace)))
-    needed = 2 + 8 + game.one_by_one
-    limited = xa.reliance(trace, passes=int(needed) + 6)
-    assert limited.checks["points"] <= 6
-    assert limited.checks["forward passes"] <= needed + 6
-    with pytest.raises(NotComputableError, match="20"):
-        xa.reliance(trace, passes=20)
-    free, enough = xa.reliance(trace), xa.reliance(trace, passes=10_000)
-    for mine, theirs in zip(free.heads, enough.heads, strict=True):
-        assert torch.equal(mine, theirs)
-
-
-def test_heads_that_are_not_asked_one_by_one_count_as_their_site():
-    trace = xa.capture(xa.load("sentiment"), "a gripping , beautifully shot film")
-    relied = xa.reliance(trace)
-    game = HeadGame(trace, margin_of(xa.choose_target(trace)))
-    idle = torch.ones(len(game), dtype=torch.bool)
-    every = steering(game, relied.margin, idle, 0.0)
-    some = steering(game, relied.margin, idle, 0.0, most=5)
-    assert int(torch.isclose(every, some, atol=1e-5).sum()) >= 5
-    sites = game.by_site(some)
-    whole = [site for site in sites if len(set(site.tolist())) == 1]
-    assert len(whole) >= len(sites) - 1

@@ -249,7 +249,7 @@ def word_of(found, reliance, **limits):
 @pytest.fixture(scope="module")
 def unit(short):
     """A reliance whose margin is 1."""
-    return dataclasses.replace(short.reliance, margin=1.0, even_margin=0.0, permuted_error=0.01)
+    return dataclasses.replace(short.reliance, margin=1.0, baseline_margin=0.0, permuted_error=0.01)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -305,7 +305,7 @@ def test_the_word_of_most_of_the_shares_is_the_word_for_the_text(short, unit):
     assert "give or take 30% of its margin: too little for evidence" in said
     surer = dataclasses.replace(unsure, permuted_error=0.05)
     assert judge_text(heads, surer, Thresholds())[0] == EVIDENCE
-    still = dataclasses.replace(unit, even_margin=0.97)
+    still = dataclasses.replace(unit, baseline_margin=0.97)
     idle = with_words(NO_EFFECT, NO_EFFECT, NO_EFFECT)
     assert judge_text(idle, still, Thresholds())[0] == NO_EFFECT
 

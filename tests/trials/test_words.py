@@ -9,7 +9,7 @@ from planted.truth import margin_when_even
 
 import exhibit_a as xa
 from exhibit_a.methods.attribution.head_game import HeadGame
-from exhibit_a.methods.attribution.head_shares import along_rows
+from exhibit_a.methods.attribution.reliance import along_rows
 from exhibit_a.subject.subject import load
 from exhibit_a.trace.targets import chosen_target, margin_of
 from exhibit_a.trials.carriers import smallest_set
@@ -105,7 +105,7 @@ def test_a_key_without_value_is_not_pointed_at():
     even = torch.full_like(own, 1 / 7)
     gradients = torch.tensor([[[0.0, 1.0, 1.0, 0.0, -1.0, -1.0, -1.0]]])
     visible = torch.ones(1, 7, dtype=torch.bool)
-    pointing = along_rows(own, even, gradients, visible).pointing
+    pointing = along_rows(own, even, gradients, visible[None]).pointing
     contributions = own * gradients  # the median gradient is 0, the mean is not
     cosine = torch.cosine_similarity(own, contributions, -1)
     torch.testing.assert_close(pointing, cosine.flatten())

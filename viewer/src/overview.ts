@@ -163,7 +163,7 @@ function legendOf(context: Context, maps: Maps): Node[] {
           h("span", { class: "swatch shared" }),
           h("b", {}, "shared "),
           h("span", { class: "count" }, `${shared} · `),
-          "other heads stand in for it when its attention alone is uniform",
+          "other heads stand in for it when it alone is levelled",
         ),
       );
     return list;

@@ -113,7 +113,7 @@ def _facts(outcome: "Trial") -> Facts:
 
 
 def _reliance(reliance: "Reliance") -> Facts:
-    names = ("target", "margin", "even_margin", "permuted_margin", "permuted_error", "way")
+    names = ("target", "margin", "baseline_margin", "permuted_margin", "permuted_error", "way")
     return {name: getattr(reliance, name) for name in (*names, "determined", "reason")}
 
 

@@ -52,7 +52,7 @@ def with_options(kind: type[Verb], method: "Method") -> type[Verb]:
         for name, entry in method.options.items()
         if _can_be_said(entry) and name not in present
     ]
-    if method.rows and method.takes == ("trace",):
+    if method.rows and method.takes == ("trace",) and "rows" not in method.options:
         added.append(("rows", str | None, option(None, help=ROWS)))
     made: type[Verb] = make_dataclass(
         kind.__name__,
@@ -106,6 +106,8 @@ def _call(method: "Method", verb: Any, options: "Options", bar: "Bar") -> Any:
         data = [example.text for example in examples] if "texts" in method.takes else examples
         return method.function(verb.subject(), data, **options, **_heard(method, bar))
     requested = options.pop("target", None) or getattr(verb, "target", None)
+    if "rows" in method.options and options["rows"] not in (None, *method.options["rows"].choices):
+        options["rows"] = "all"  # that were captured
     trace = verb.trace()
     expect(bar, trace.subject, method.name, len(trace.tokens or ()))
     target = None if requested is None else chosen_target(trace, requested)

@@ -178,9 +178,10 @@ class OneText(WithModel):
         text = self.given_text()
         answer = {"target_text": self.reply, "generate": self.generate}
         options |= answer | {"pair": self.pair, "truncate": self.truncate}
-        rows = getattr(self, "rows", None)  # verbs have it whose method needs no others
-        options |= {} if rows is None else {"rows": read_rows(rows)}
-        return capture(self.subject(), text, **options)
+        subject, rows = self.subject(), getattr(self, "rows", None)  # of methods that need no more
+        if rows not in (None, "all"):
+            options["rows"] = read_rows(rows)
+        return capture(subject, text, **options)
 
 
 def read_rows(text: str) -> "str | slice | list[int]":

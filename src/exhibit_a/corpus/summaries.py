@@ -238,7 +238,7 @@ def _(result: Trial) -> TextSummary:
     # What the answer of a trial rests on, and what was advised: always the same columns.
     margins = {
         name: _number(None if reliance is None else getattr(reliance, name))
-        for name in ("margin", "even_margin", "permuted_margin")
+        for name in ("margin", "baseline_margin", "permuted_margin")
     }
     judged = {} if pictures is None else dict(zip(pictures.names, pictures.advices, strict=True))
     return TextSummary(

@@ -18,7 +18,7 @@ WORDS: dict[str, str] = {
         "How much of the answer is owed to something: to an edge, a word, a head. Always "
         "against a baseline."
     ),
-    "baseline": "What “without it” means: no attention, uniform attention, a deleted word.",
+    "baseline": "What “without it” means: no attention, levelled attention, a hidden word.",
     "check": (
         "A number that says how far to trust the others: parity, gap, tolerance, standard error. "
         "The terminal lists them last."
@@ -57,6 +57,10 @@ WORDS: dict[str, str] = {
         " no luck."
     ),
     "parity": "How far our run of the model is from its own. Zero for nearly every model.",
+    "levelled attention": (
+        "A head that keeps what it gives to its sinks, and spreads the rest of each row evenly over "
+        "the words it may see: a head that does not choose."
+    ),
     "pass": "One run of the model over one text. The unit in which costs are counted.",
     "picture": "Anything that gives each word a shade: a heat map of the text.",
     "points": "A head points when its weights lie on the words its contribution comes from.",
@@ -64,7 +68,7 @@ WORDS: dict[str, str] = {
         "How sure the model is of this answer, between 0 and 1, over all answers it could give."
     ),
     "reliance": (
-        "How much of the margin is lost with uniform attention instead of the heads’ own."
+        "How much of the margin is lost with levelled attention instead of the heads’ own."
     ),
     "result": (
         "What every method returns: numbers, the words they belong to, where they come from, "
@@ -72,16 +76,20 @@ WORDS: dict[str, str] = {
     ),
     "row": "The weights of one query over all keys.",
     "share": (
-        "What a head's attention adds to the margin, compared with uniform attention; in parts of "
-        "the margin as it is or with uniform attention, whichever is larger."
+        "What a head's attention adds to the margin, compared with levelled attention; in parts of "
+        "the margin as it is or with levelled attention, whichever is larger."
     ),
-    "shared": "A head whose work others do when its attention is uniform.",
+    "shared": "A head whose work others do when it is levelled.",
     "sink": "A token that collects weight without contributing, often the first one.",
     "site": (
         "In Python, the number of an attention layer, counted through the whole model: "
         "`site=3`. People read “layer 3”."
     ),
     "special token": "A token that the tokenizer added, such as `[CLS]`.",
+    "steering": (
+        "What a head adds to the margin by moving where other heads look: its share when other maps "
+        "follow, less its share when they are frozen."
+    ),
     "stack": (
         "The layers that read one text. A translator has two: the encoder reads the source, the "
         "decoder its own words; its “cross” layers look from the second to the first."
@@ -105,14 +113,14 @@ WORDS: dict[str, str] = {
 CHECKS: dict[str, str] = {  # that a trial carries
     "seed": "The number that random draws start from: the same seed gives the same numbers.",
     "reliance, by": (
-        "How the shares of heads were found: along a path from uniform attention, or by taking "
+        "How the shares of heads were found: along a path from levelled attention, or by taking "
         "heads in turn."
     ),
     "reliance, gap as a share of the whole": (
         "How far the shares of all heads miss what they should add up to, as a part of it."
     ),
     "reliance, points": (
-        "Steps between uniform attention and the model’s own at which the answer was computed."
+        "Steps between levelled attention and the model’s own at which the answer was computed."
     ),
     "margin with all rows permuted": (
         "The margin of the answer when the weights of each row are permuted among the words it "

@@ -27,29 +27,29 @@ MARKS = {"show": "✓", "caution": "!", "do not show": "✗"}  # of advice, next
 
 
 def reliance_sentences(reliance: Reliance, answer: dict[str, float]) -> list[str]:
-    """The answer, and what it becomes with every head uniform and with all rows permuted."""
+    """The answer, and what it becomes with every head levelled and with all rows permuted."""
     name, now = answer_name(reliance), format_margin(reliance, reliance.margin)
     after = format_margin(reliance, reliance.permuted_margin)
-    uniform = format_margin(reliance, reliance.even_margin)
+    levelled = format_margin(reliance, reliance.baseline_margin)
     if not has_probability(reliance):
         return [
             f"The model answers {now}.",
-            f"With uniform attention it answers {uniform}.",
+            f"With levelled attention it answers {levelled}.",
             f"With shuffled attention: {after} on average.",
         ]
     short = short_answer_name(reliance)
     probability = "P" if short == "it" else f"P({short})"
     top = max(answer, key=lambda label: answer[label], default="")
     others = [label for label in answer if label != name]
-    if name in answer and len(others) == 1 and reliance.margin > 0 > reliance.even_margin:
-        uniformly = f"the model answers {others[0]} (P({name}) = {uniform})"
+    if name in answer and len(others) == 1 and reliance.margin > 0 > reliance.baseline_margin:
+        then = f"the model answers {others[0]} (P({name}) = {levelled})"
     else:
-        uniformly = f"{probability} = {uniform}"
+        then = f"{probability} = {levelled}"
     return [
         f"The model answers {name} (P = {now})."
         if name == top
         else f"The model gives {name} the probability {now}.",
-        f"With uniform attention {uniformly}.",
+        f"With levelled attention {then}.",
         f"With shuffled attention {probability} = {after}.",
     ]
 
@@ -71,7 +71,7 @@ def carriers_sentence(trial: Trial) -> str:
     if abs(reliance.whole) < trial.thresholds.whole * reliance.size:
         if cancels(reliance, trial.thresholds.whole):
             return f"No small set of heads carries the answer: {CANCELS}."
-        return "No head carries the answer: it stays with uniform attention in all of them."
+        return "No head carries the answer: it stays when all of them are levelled."
     if not carriers.heads:
         return "No small set of heads carries the answer."
     count = len(carriers.heads)
@@ -85,12 +85,10 @@ def carriers_sentence(trial: Trial) -> str:
         format_margin(reliance, reliance.margin - loss)
         for loss in (0.0, carriers.loss, carriers.random_loss)
     )
-    sentence = (
-        f"{which} it: {names}{more}. With uniform attention in {those}, {what} would have {kept}"
-    )
+    sentence = f"{which} it: {names}{more}. With {those} levelled, {what} would have {kept}"
     if carriers.random_sets:
         others = "another head" if count == 1 else f"{count} other heads"
-        sentence += f"; with it in {others}, {random} ({carriers.random_sets} random draws)"
+        sentence += f"; with {others} levelled, {random} ({carriers.random_sets} random draws)"
     known = "" if carriers.confirmed else " That is no more than random heads do."
     return f"{sentence}. As it is, {what} has {now}.{known}"
 

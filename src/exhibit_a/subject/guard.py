@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
-from exhibit_a.errors import BadRequestError
+from exhibit_a.errors import BadRequestError, UnsupportedModelError
 from exhibit_a.shapes import Inputs
 from exhibit_a.subject.precision import float32_arithmetic
 from exhibit_a.subject.weights import every_module
@@ -62,6 +62,16 @@ def require_differentiable(model: nn.Module) -> None:
                 "torch.inference_mode(), and torch cannot differentiate through such tensors; "
                 "build the model outside of it."
             )
+
+
+def require_one_device(model: nn.Module) -> None:
+    """Refuse a model that is spread over devices: passes are run again in parts, in one place."""
+    places = sorted({str(weight.device) for weight in model.parameters()})
+    if len(places) > 1:
+        raise UnsupportedModelError(
+            f"The weights of {type(model).__name__} lie on {', '.join(places)}; they must lie on one "
+            'device. Load it with device="cuda", or with device_map={"": 0} in place of "auto".'
+        )
 
 
 class _DefaultType:

@@ -31,6 +31,7 @@ from exhibit_a.subject.guard import (
     floating,
     frozen_eval,
     require_differentiable,
+    require_one_device,
     without_cache,
 )
 from exhibit_a.subject.observing import observe
@@ -180,6 +181,7 @@ def load(
         wanted = tokenizer is None
         model, saved_tokenizer = fetch(name, device, dtype, from_pretrained, with_tokenizer=wanted)
         tokenizer = tokenizer or saved_tokenizer
+    require_one_device(model)
     revision = getattr(model.config, "_commit_hash", None)
     anatomy = examine(model, tokenizer, tap)
     return Subject(name, model, tokenizer, anatomy, revision, missing_beginning(model, tokenizer))

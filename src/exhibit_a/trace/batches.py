@@ -69,11 +69,12 @@ class Batch(Pass):
         inputs = repeated(self.inputs, len(index))
         if count > 1:
             inputs = {k: pick(v) if isinstance(v, Tensor) else v for k, v in self.inputs.items()}
-        outputs = tree_map_only(Tensor, pick, self.layer_outputs)
+        given, gave = tree_map_only(Tensor, pick, (self.layer_inputs, self.layer_outputs))
         return replace(
             self,
             inputs=inputs,
-            layer_outputs=outputs,
+            layer_inputs=given,
+            layer_outputs=gave,
             keep=("hidden",),
             at_sites={},
             real=pick(self.real),

@@ -24,8 +24,7 @@ _WITHOUT_PICTURES = {
         "Show self-attribution."
     ),
     NO_EFFECT: (
-        "Do not show an attention map for this answer: it stays as it is with uniform attention in "
-        "every head."
+        "Do not show an attention map for this answer: it stays as it is with every head levelled."
     ),
 }
 

@@ -1,16 +1,12 @@
 """Shares out the forward passes that a trial of a model with many heads may take.
 
-The verdict needs every head made uniform alone, so a model with many heads in many layers takes
-hundreds of passes for that. Where this is more than a hundred passes, a trial counts its passes and
-has 400 of them:
+Where every head levelled alone takes more than a hundred passes, a trial counts its passes and has
+400 of them:
 
-1. reliance gets at most 60 %: every head alone, the controls, and a path with as many points as are
-   left. What the path cannot resolve within that leaves the verdict undetermined.
-2. The heads that steer are tried one by one as long as there are passes, and the set that carries
-   the answer is looked for in larger steps.
-3. Self-attribution walks a path for every site. It is left out where that would take what the
+1. Reliance takes what it takes, and the set that carries the answer is looked for in larger steps.
+2. Self-attribution walks a path for every site. It is left out where that would take what the
    pictures need.
-4. Pictures get what is left.
+3. Pictures get what is left.
 
 Smaller models are examined without any of these limits.
 """
@@ -25,10 +21,8 @@ from exhibit_a.trace.counting import Spent, counting_passes
 
 PASSES = 400  # of a trial, where they are counted
 MANY = 100  # passes for every head alone; from here on they are counted
-FOR_RELIANCE = 0.6  # of all passes
 FOR_PICTURES = 110  # passes that are kept back: some 45 random orders at two cuts
 DRAWING = 6  # passes to draw the pictures
-STEERING = 16  # heads tried one by one
 STEPS = 4  # between two sizes of the set that carries the answer
 POINTS = 7  # of the path of one site, about
 
@@ -44,16 +38,6 @@ class Allowance:
     def left(self) -> float:
         """The passes that are left."""
         return PASSES - 1 - (0 if self.spent is None else self.spent.forwards)  # 1: the capture
-
-    @property
-    def reliance(self) -> int | None:
-        """The passes of reliance; None for as many as it takes."""
-        return None if self.spent is None else int(FOR_RELIANCE * PASSES)
-
-    @property
-    def steering(self) -> int | None:
-        """How many heads are tried one by one whether they steer."""
-        return None if self.spent is None else STEERING
 
     @property
     def steps(self) -> int | None:

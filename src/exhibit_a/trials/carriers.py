@@ -1,19 +1,16 @@
 """Finds the few heads that carry the answer, and confirms them.
 
-1. Heads are ranked by their share. The smallest set of the first k heads is looked for that, made
-   uniform together, takes at least half of what all heads take.
+1. Heads are ranked by their share. The smallest set of the first k heads is looked for that,
+   levelled together, takes at least half of what all heads take.
 2. The same is done with sets of k other heads, drawn at random: the set was well named if they take
    much less.
-3. Shares are measured with fixed maps, in which a head that only *steers* others (moving where they
-   look) has none. So heads without a share are made uniform together with all maps free to follow,
-   then site by site and head by head where the answer moves.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from exhibit_a.methods.attribution.head_game import Head, HeadGame
@@ -31,7 +28,7 @@ class MinimalHeadSet:
     """The smallest set of heads found that carries the answer, and what other sets do."""
 
     heads: tuple[Head, ...]  # site, head; empty where no set carries half of it
-    loss: float  # of the margin with uniform attention in these
+    loss: float  # of the margin with these levelled
     probability: float  # of the answer then; the number itself, where the answer is one
     random_loss: float  # mean over random sets of as many other heads
     random_error: float  # its standard error
@@ -104,42 +101,3 @@ def _random_losses(
         for _ in range(RANDOM_SETS)
     ]
     return margin - game.margins(torch.stack([game.setting(chosen) for chosen in sets]))
-
-
-def steering(
-    game: HeadGame,
-    margin: float,
-    idle: Bool[Tensor, " head"],
-    line: float,
-    *,
-    most: int | None = None,
-) -> Float[Tensor, " head"]:
-    """What the answer loses with uniform attention in a head and all maps free; 0 below ``line``.
-
-    Only heads that are marked idle are tried: all together, then site by site, then one by one.
-    With ``most``, no more than this many are tried one by one, those of the sites that move the
-    answer most; every other head of a site that moves it counts as if it were the whole site.
-    """
-    effects = torch.zeros(len(game))
-
-    def loss(sets: list[list[int]]) -> Tensor:
-        settings = torch.stack([game.setting(heads) for heads in sets])
-        return margin - game.margins(settings, following=True)
-
-    every = idle.nonzero().flatten().tolist()
-    if not every or float(loss([every]).abs()) < line:
-        return effects
-    numbers = game.by_site(torch.arange(len(game)))
-    sites = [[head for head in site.tolist() if idle[head]] for site in numbers]
-    sites = [heads for heads in sites if heads]
-    taken = loss(sites)
-    moving = [place for place in range(len(sites)) if abs(taken[place]) >= line]
-    requested = [head for place in moving for head in sites[place]]
-    if most is not None and len(requested) > most:
-        for place in moving:
-            effects[sites[place]] = taken[place]
-        moving.sort(key=lambda place: -float(taken[place].abs()))
-        requested = [head for place in moving for head in sites[place]][:most]
-    if requested:
-        effects[requested] = loss([[head] for head in requested])
-    return effects

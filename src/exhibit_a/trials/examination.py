@@ -12,7 +12,7 @@ import torch
 
 from exhibit_a.errors import NotComputableError
 from exhibit_a.methods.attribution.head_game import HeadGame
-from exhibit_a.methods.attribution.reliance import Reliance, reliance
+from exhibit_a.methods.attribution.reliance import SETTINGS, GameRows, Reliance, game_rows, reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution, self_attribution
 from exhibit_a.methods.attribution.tree import AttributionTree, attribution_tree
 from exhibit_a.methods.explanation.heat_maps import ONE_HEAD
@@ -26,11 +26,11 @@ from exhibit_a.methods.identifiability.effective import EffectiveAttention, effe
 from exhibit_a.methods.mixing.head_mixing import HeadMixing, hidden_and_heads
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
 from exhibit_a.numerics.spilling import spilled
-from exhibit_a.shapes import Options, SiteHeads, SiteRows
+from exhibit_a.shapes import Options, SiteRows
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target, margin_of
 from exhibit_a.trials.allowance import Allowance, allowance
-from exhibit_a.trials.carriers import MinimalHeadSet, smallest_set, steering
+from exhibit_a.trials.carriers import MinimalHeadSet, smallest_set
 from exhibit_a.trials.stages import Stages, affordable_probes
 from exhibit_a.trials.trained_weights import weights_look_trained
 
@@ -53,7 +53,6 @@ class Examination:
     alternatives: AlternativeMaps | None
     reliance: Reliance | None
     carriers: MinimalHeadSet | None
-    steering: tuple[SiteHeads, ...] | None
     learned: dict[str, bool] | None
     hidden: HiddenAttribution | None
     mixing: HeadMixing | None
@@ -98,11 +97,12 @@ def _examined(
     relied = attempt(
         "reliance",
         lambda: _spill_to_disk(
-            reliance(trace, target=requested(), seed=seed, passes=allowed.reliance), "edges"
+            reliance(trace, target=requested(), rows=_rows(trace), seed=seed), "edges"
         ),
     )
-    few = attempt("heads", lambda: _heads(requested(), needed(relied, "reliance"), how, allowed))
-    carriers, steered = few or (None, None)
+    carriers = attempt(
+        "heads", lambda: _carriers(requested(), needed(relied, "reliance"), how, allowed)
+    )
     counts = attempt("identifiability", lambda: attention_identifiability(trace))
     alternatives = attempt(
         "alternatives",
@@ -132,7 +132,6 @@ def _examined(
         alternatives=alternatives,
         reliance=relied,
         carriers=carriers,
-        steering=steered,
         learned=taught,
         hidden=None if mixed is None else mixed[0],
         mixing=None if mixed is None else mixed[1],
@@ -171,17 +170,17 @@ def _pictures(
     return pictures_knowing(known, allowed.trace, target, seed=how.seed, limits=limits)
 
 
-def _heads(
+def _rows(trace: Trace) -> GameRows | None:
+    """All rows where every set of heads can be tried, else those that are usual for the model."""
+    return "all" if sum(site.heads for site in trace.sites) <= SETTINGS.few else None
+
+
+def _carriers(
     target: Target, relied: Reliance, how: TrialOptions, allowed: Allowance
-) -> tuple[MinimalHeadSet, tuple[SiteHeads, ...]]:
-    """The smallest set that carries the answer, and which of the other heads steer."""
-    game = HeadGame(allowed.trace, margin_of(target))
-    line = how.carries * relied.size
-    share, alone = (torch.cat(numbers).abs() for numbers in (relied.heads, relied.one_head))
-    idle = (share < line) & (alone < line)
-    steered = steering(game, relied.margin, idle, line, most=allowed.steering)
-    carriers = smallest_set(game, relied, how.seed, finely=allowed.steps)
-    return carriers, game.by_site(steered)
+) -> MinimalHeadSet:
+    """The smallest set that carries the answer."""
+    game = HeadGame(game_rows(allowed.trace, target, _rows(allowed.trace)), margin_of(target))
+    return smallest_set(game, relied, how.seed, finely=allowed.steps)
 
 
 def _alternatives(
@@ -197,8 +196,8 @@ def _row_worth(relied: Reliance | None, carries: float) -> tuple[SiteRows, ...] 
     if relied is None:
         return None
     parts, line = [], carries * relied.size
-    for edges, share, alone in zip(relied.edges, relied.heads, relied.one_head, strict=True):
-        rows = edges.sum(-1).abs()
+    for site, (share, alone) in enumerate(zip(relied.heads, relied.one_head, strict=True)):
+        rows = relied.whole_edges(site).sum(-1).abs()
         part = rows / rows.sum(-1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
         carrying = (share.abs() >= line) | (alone.abs() >= line)
         parts.append(part * torch.where(carrying, CARRYING, 1.0).to(part)[:, None])

@@ -5,8 +5,9 @@ the answer rests on where it looks, whether its weights are the only valid ones,
 points where its contribution comes from. Rows of a head count by what they contribute.
 """
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
@@ -15,6 +16,7 @@ from torch import Tensor
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.identifiability.alternative_maps import AlternativeMaps
 from exhibit_a.numerics.precision import to_float64
+from exhibit_a.shapes import SiteHeads
 from exhibit_a.trials.allowance import PASSES
 from exhibit_a.trials.carriers import MinimalHeadSet
 
@@ -32,8 +34,8 @@ class HeadNumbers:
     head: int
     reliance: float | None = None  # its share, in log-odds of the answer
     error: float | None = None  # standard error of the share
-    one_head: float | None = None  # what the answer loses with uniform attention in it alone
-    steering: float | None = None  # the same with all other maps free to follow, if measured
+    one_head: float | None = None  # what the answer loses with it levelled alone; if measured
+    steering: float | None = None  # what its share gains where other maps follow, if known
     chance: float | None = None  # p-value: a share as large with permuted rows
     pointing: float | None = None  # cosine of weights and contributions, row by row
     coherence: float | None = None  # how far its rows speak for the same side, -1 to 1
@@ -63,9 +65,9 @@ def head_numbers(examined: "Examination") -> list[HeadNumbers]:
     return numbers
 
 
-def _columns(examined: "Examination", site: int) -> dict[str, list[float]]:
+def _columns(examined: "Examination", site: int) -> dict[str, list[Any]]:
     """What was measured about the heads of one site, by name."""
-    columns: dict[str, list[float]] = {}
+    columns: dict[str, list[Any]] = {}
     weights = row_weights(examined, site)
     counts = examined.identifiability
     if counts is not None:
@@ -80,8 +82,6 @@ def _columns(examined: "Examination", site: int) -> dict[str, list[float]]:
         columns["null_fraction"] = examined.effective.null_fraction[site].nanmean(1).tolist()
     if examined.reliance is not None:
         columns |= _reliance(examined.reliance, site)
-    if examined.steering is not None:
-        columns["steering"] = examined.steering[site].tolist()
     return columns
 
 
@@ -97,18 +97,23 @@ def _distances(
     return (moved / tried.sum(1).clamp_min(TINY) * free.sum(1)).tolist()
 
 
-def _reliance(reliance: Reliance, site: int) -> dict[str, list[float]]:
+def _reliance(reliance: Reliance, site: int) -> dict[str, list[Any]]:
     share, null = to_float64(reliance.heads[site]), to_float64(reliance.null[site])
     deviations = share.abs() / null.clamp_min(torch.finfo(torch.double).tiny)
     chance = torch.erfc(deviations / 2**0.5)
     return {
         "reliance": share.tolist(),
         "error": reliance.standard_error[site].tolist(),
-        "one_head": reliance.one_head[site].tolist(),
+        "one_head": _if_known(reliance.one_head[site]),
+        "steering": _if_known(reliance.steering[site]),
         "chance": chance.tolist(),
         "pointing": reliance.pointing[site].tolist(),
         "coherence": reliance.coherence[site].tolist(),
     }
+
+
+def _if_known(numbers: SiteHeads) -> list[float | None]:
+    return [None if math.isnan(number) else number for number in numbers.tolist()]
 
 
 def row_weights(examined: "Examination", site: int) -> Float[Tensor, "head query"]:
@@ -117,7 +122,7 @@ def row_weights(examined: "Examination", site: int) -> Float[Tensor, "head query
     if examined.reliance is None:
         weights = torch.ones(attention.shape[:2], dtype=torch.double)
     else:
-        weights = to_float64(examined.reliance.edges[site]).sum(-1).abs().cpu()
+        weights = to_float64(examined.reliance.whole_edges(site)).sum(-1).abs().cpu()
         weights = weights + TINY  # a head without any: all rows alike
     return weights / weights.sum(-1, keepdim=True)
 

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from exhibit_a.errors import BadRequestError, ExhibitError, require_choice
-from exhibit_a.methods.attribution.head_game import TOKENS_AT_ONCE
+from exhibit_a.methods.attribution.head_game import SETTINGS as GAME
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.attribution.tree import AttributionTree
@@ -120,7 +120,7 @@ class Trial(SiteResult):
         return next(v for v in self.verdicts if (v.site, v.head) == (site, head))
 
 
-COST = Cost(150, per_layer=20, algebra=60, maps=4, states=34, most=400, at_once=TOKENS_AT_ONCE)
+COST = Cost(150, per_layer=20, algebra=60, maps=4, states=34, most=400, at_once=GAME.tokens_at_once)
 
 
 @method(

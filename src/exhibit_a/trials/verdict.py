@@ -2,7 +2,7 @@
 
 Three questions, each answered with a number, and one word drawn from the answers:
 
-1. *Does the answer rest on where it looks?* Its share in what the answer loses with uniform
+1. *Does the answer rest on where it looks?* Its share in what the answer loses with levelled
    attention (``reliance``), its effect alone, and whether it steers other heads. A large share
    without an effect alone is *shared*: other heads stand in for it.
 2. *Are its weights determined?* Other valid weights with the same output, by their distance.
@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from exhibit_a.errors import BadRequestError
-from exhibit_a.methods.attribution.head_shares import CERTAIN, MOVED
+from exhibit_a.methods.attribution.reliance import SETTINGS as RELIANCE
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.numerics.intervals import discovery_rates
 from exhibit_a.trials.head_numbers import HeadNumbers
@@ -49,7 +49,7 @@ class Thresholds:
     """Where the words begin; docs/verdict.md has the curves that the defaults come from."""
 
     carries: float = 0.05  # share of a head, as a part of the answer's margin
-    whole: float = MOVED  # what all heads take together, as a part of the margin
+    whole: float = RELIANCE.moved  # what all heads take together, as a part of the margin
     shared: float = 0.5  # a head whose effect alone is below this part of its share is shared
     distance: float = 0.1  # of valid alternatives, in total variation
     points: float = 0.5  # cosine of weights and contributions
@@ -144,8 +144,8 @@ def _word(head: HeadVerdict, size: float, rests: bool, limits: Thresholds) -> tu
         steers = (head.steering or 0.0) / scale
         if abs(steers) >= limits.carries:
             return UNDETERMINED, (
-                f"it steers other heads: with uniform attention in it they look elsewhere, and the "
-                f"answer loses {steers:.0%} of its margin; its own map cannot show that"
+                f"it steers other heads: levelled, it makes them look elsewhere, and that is "
+                f"{steers:+.0%} of the margin; its own map cannot show that"
             )
         error = 2 * (head.error or 0.0) / scale
         if abs(share) + error >= limits.carries and error > 0:
@@ -153,10 +153,17 @@ def _word(head: HeadVerdict, size: float, rests: bool, limits: Thresholds) -> tu
                 f"whether the answer rests on it is not clear: {share:.1%} ± {error:.1%} of its "
                 "margin"
             )
-        by_share, by_alone = (round(part, 3) + 0.0 for part in (share, alone))  # no minus nought
+        if head.steering is None:
+            return UNDETERMINED, (
+                f"its share is {share:.1%} of the margin, but whether it steers other heads is not "
+                "known"
+            )
+        # no minus nought
+        by_share, by_alone, moving = (round(part, 3) + 0.0 for part in (share, alone, steers))
+        by_itself = "" if head.one_head is None else f"{by_alone:.1%} by this head alone, "
         return NO_EFFECT, (
             f"the answer does not rest on where it looks: {by_share:.1%} of its margin, "
-            f"{by_alone:.1%} by this head alone (below {limits.carries:.0%})"
+            f"{by_itself}{moving:.1%} by steering others (below {limits.carries:.0%})"
         )
     return quality(head, share, limits)
 
@@ -204,13 +211,13 @@ def judge_text(
         return UNDETERMINED, f"Not known whether the answer rests on where heads look: {reason}."
     size = reliance.size or 1.0
     whole, permuted = reliance.whole / size, (reliance.margin - reliance.permuted_margin) / size
-    moved = f"With uniform attention, {describe_change(reliance, reliance.even_margin)}"
+    moved = f"With levelled attention, {describe_change(reliance, reliance.baseline_margin)}"
     heads = [verdict for verdict in verdicts if verdict.word != NO_EFFECT]
     if abs(whole) < limits.whole and not heads:
         return NO_EFFECT, f"The answer does not rest on where attention looks. {moved}."
     parts = _parts(verdicts, size, limits)
     word = max(parts, key=lambda each: parts[each])
-    error = CERTAIN * reliance.permuted_error / size
+    error = RELIANCE.certain * reliance.permuted_error / size
     if word == EVIDENCE and permuted - error < limits.whole:
         shuffled = describe_change(reliance, reliance.permuted_margin)
         return UNDETERMINED, (

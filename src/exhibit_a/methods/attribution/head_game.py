@@ -26,7 +26,7 @@ and idle heads nothing:
                 opened share its small credit equally
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import comb
 
@@ -64,6 +64,7 @@ class GameSettings:
     """How many copies run together, and how orders are sampled."""
 
     tokens_at_once: int = 4096  # in one pass, copies included
+    tokens_of_one: int = 48  # up to here a pass takes the time that its weights take to be read
     memory_share: float = 0.25  # of what is free may be taken by maps of the copies
     backwards: float = 1.1e9  # bytes that copies with a graph may take by a generous count
     passing: int = 3  # maps of a site that a copy holds which looks where it would
@@ -180,15 +181,31 @@ class HeadGame:
 
     @torch.no_grad()
     def play(self, shares: Shares, *, following: bool = False) -> Answers:
-        """The answers with every head of every copy at its share."""
-        margins, probabilities = torch.empty(len(shares)), torch.empty(len(shares))
-        first = self._first_sites(shares)
-        for site in sorted(set(first.tolist())):
-            at_once = self._at_once(SETTINGS.passing if following else 0)
-            for chunk in torch.split((first == site).nonzero().flatten(), at_once):
-                answers = self._played(shares[chunk], site, following=following)
-                margins[chunk], probabilities[chunk] = answers.margins, answers.probabilities
-        return Answers(margins, probabilities)
+        """The answers with every head of every copy at its share; equal copies run once."""
+        different, place = torch.unique(shares, dim=0, return_inverse=True)
+        margins, probabilities = torch.empty(len(different)), torch.empty(len(different))
+        first = self._first_sites(different)
+        in_order = first.argsort(stable=True)
+        at_once = self._at_once(SETTINGS.passing if following else 0)
+        for chunk in self._together(first[in_order].tolist(), at_once):
+            copies = in_order[chunk.start : chunk.stop]
+            site = int(first[copies[0]])
+            answers = self._played(different[copies], site, following=following)
+            margins[copies], probabilities[copies] = answers.margins, answers.probabilities
+        return Answers(margins[place], probabilities[place])
+
+    def _together(self, first: Sequence[int], at_once: int) -> Iterator[range]:
+        """Copies that run together, of all in the order of their first sites.
+
+        Those with the same first site do, and of others as many as cost no more than one copy.
+        """
+        start = 0
+        for place in range(1, len(first) + 1):
+            few = (place - start) * self.computed < SETTINGS.tokens_of_one
+            same = place < len(first) and (few or first[place] == first[start])
+            if not same or place - start == at_once:
+                yield range(start, place)
+                start = place
 
     def margins(self, shares: Shares, *, following: bool = False) -> Margins:
         """The margins of the answer with every head of every copy at its share."""
@@ -365,11 +382,9 @@ def orders(
     units = units or [[head] for head in range(len(game))]
     moving = {head for unit in units for head in unit}
     still = [head for head in range(len(game)) if head not in moving]
-    walks = [
-        _walk(game, units, (0.0, 1.0), order, still, following=following)
-        for order in _antithetic(len(units), pairs, seeded)
-    ]
-    return _mean(torch.stack(walks))
+    drawn = _antithetic(len(units), pairs, seeded)
+    walks = [([units[place] for place in order], still) for order in drawn]
+    return _mean(_walked(game, walks, (0.0, 1.0), following=following))
 
 
 def staged(
@@ -386,23 +401,19 @@ def staged(
     numbers = game.by_site(torch.arange(len(game)))
     sites = [site.tolist() for site in numbers[first:]]
     still = [head for site in numbers[:first] for head in site.tolist()]
-    rough = torch.stack(
-        [
-            _walk(game, sites, stretch, order, still)
-            for order in _antithetic(len(sites), 1, seeded)
-        ]
-    ).mean(0)
+    drawn = _antithetic(len(sites), 1, seeded)
+    rough = _walked(game, [([sites[i] for i in order], still) for order in drawn], stretch).mean(0)
     by_site = torch.stack([rough[heads].sum() for heads in sites])
     line = SETTINGS.opened * by_site.abs().sum()
-    walks = []
+    walks: list[tuple[list[list[int]], list[int]]] = []
     for order in _antithetic(len(sites), pairs, seeded):
         units: list[list[int]] = []
         for place in order:
             heads = sites[place]
             opened = [heads[i] for i in torch.randperm(len(heads), generator=seeded)]
             units += [[head] for head in opened] if by_site[place].abs() > line else [heads]
-        walks.append(_walk(game, units, stretch, range(len(units)), still))
-    return _mean(torch.stack(walks))
+        walks.append((units, still))
+    return _mean(_walked(game, walks, stretch))
 
 
 def _antithetic(count: int, pairs: int, seeded: torch.Generator) -> list[list[int]]:
@@ -411,25 +422,30 @@ def _antithetic(count: int, pairs: int, seeded: torch.Generator) -> list[list[in
     return [order for forwards in drawn for order in (forwards, forwards[::-1])]
 
 
-def _walk(
+def _walked(
     game: HeadGame,
-    units: Sequence[Sequence[int]],
+    walks: Sequence[tuple[Sequence[Sequence[int]], Sequence[int]]],
     stretch: tuple[float, float],
-    order: Sequence[int],
-    still: Sequence[int],
     *,
     following: bool = False,
-) -> Credit:
-    """What the answer gains when units of heads move along a stretch in this order."""
-    settings: Shares = torch.full((len(order) + 1, len(game)), stretch[0])
-    settings[:, list(still)] = 1.0
-    for step, place in enumerate(order, start=1):
-        settings[step:, list(units[place])] = stretch[1]
-    gained = to_float64(game.margins(settings, following=following)).diff()
-    credit = torch.zeros(len(game), dtype=torch.double)
-    for gain, place in zip(gained, order, strict=True):
-        heads = list(units[place])
-        credit[heads] = gain / len(heads)
+) -> Float[Tensor, "walk head"]:
+    """What the answer gains when units of heads move along a stretch in the order of each walk.
+
+    A walk is its units in their order, and the heads that keep their maps. All run together.
+    """
+    settings: list[Shares] = []
+    for units, still in walks:
+        steps: Shares = torch.full((len(units) + 1, len(game)), stretch[0])
+        steps[:, list(still)] = 1.0
+        for step, unit in enumerate(units, start=1):
+            steps[step:, list(unit)] = stretch[1]
+        settings.append(steps)
+    margins = to_float64(game.margins(torch.cat(settings), following=following))
+    credit = torch.zeros(len(walks), len(game), dtype=torch.double)
+    of_walks = torch.split(margins, [len(steps) for steps in settings])
+    for row, (units, _), along in zip(credit, walks, of_walks, strict=True):
+        for gain, unit in zip(along.diff(), units, strict=True):
+            row[list(unit)] = gain / len(unit)
     return credit
 
 

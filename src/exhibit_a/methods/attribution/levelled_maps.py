@@ -49,7 +49,7 @@ Baseline = Literal["levelled", "uniform"]
 Averaged = Float[Tensor, "_copy _head _query d_head"]
 CopyValues = Float[Tensor, "_copy _kv_head _key d_head"]
 SiteShares = Float[Tensor, "head copy"]
-CopyMaps = Float[Tensor, "_copy head query key"]
+CopyMaps = Float[Tensor, "*copy head query key"]  # the same for all copies, or of each
 
 
 def average(maps: SiteMap, value: CopyValues) -> Averaged:
@@ -185,9 +185,7 @@ class GameMaps:
         return maps[..., self.kept.rows.to(maps.device)]
 
 
-def _levelled(
-    sinks: SiteSinks, weight: Tensor, correction: Tensor, value: CopyValues
-) -> Averaged:
+def _levelled(sinks: SiteSinks, weight: Tensor, correction: Tensor, value: CopyValues) -> Averaged:
     """What levelled maps average, from the weights of their rows and what sinks have more.
 
     Maps may be the same for all copies, (head, query, …), or differ, (copy, head, query, …).
@@ -270,10 +268,11 @@ class Permuted(Frozen):
         """The maps of a site with permuted rows; heads with the same sinks are drawn together."""
         own, sinks = self.maps.own[site], self.maps.sinks[site]
         seeded, permuted = generator(self.seed, site, repeat), torch.empty_like(own)
-        for kept in sinks.kept.unique(dim=0):
-            heads = (sinks.kept == kept).all(-1).nonzero().flatten()
-            seen = sinks.permutable(int(heads[0]))
-            permuted[heads] = permute_rows(own[heads], seen, seeded)
+        alike: dict[tuple[bool, ...], list[int]] = {}
+        for head, kept in enumerate(sinks.kept.tolist()):
+            alike.setdefault(tuple(kept), []).append(head)
+        for heads in alike.values():
+            permuted[heads] = permute_rows(own[heads], sinks.permutable(heads[0]), seeded)
         return permuted
 
 

@@ -16,12 +16,13 @@ to follow, what it moves by moving others comes on top, and the difference is wh
    is the share of head h (Aumann–Shapley), edge by edge. The path is walked in panels that are
    halved until the shares add up to what the answer did there (``numerics/paths.py``).
 3. The first layers build the tokens, and there the answer may jump. The smallest k is taken for
-   which the heads of the layers from k on close within 25 points; the layers before are one block,
-   "reading the words", whose worth is one number: whole = Σ heads + block, up to the gap.
+   which the heads of the layers from k on close within 25 points, in both games if there is one;
+   the layers before are one block, "reading the words", whose worth is one number:
+   whole = Σ heads + block, up to the gap.
 4. Where no k closes, the path goes on with more points, and what it jumps over is shared out by
    sampled orders of heads, with a standard error.
-5. Where shares cancel (they add up to three times what they leave), the joint path and the mean
-   over orders can differ: orders are tried, and what differs in them is *undetermined*.
+5. Where shares cancel (their sizes add up to three times what they leave), the joint path and the
+   mean over orders can differ: orders are tried, and the difference is an error of the share.
 6. Every share comes with the effect of the head alone. A head with a large share and a small effect
    alone is *shared*: others stand in for it.
 
@@ -30,8 +31,10 @@ null: a head whose weights had been permuted among its keys would have the mean 
 spread that follows from the edges in closed form (``null``).
 """
 
+import math
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar, Literal, NamedTuple
 
@@ -44,6 +47,7 @@ from exhibit_a.methods.attribution.head_game import (
     SETTINGS as GAME,
 )
 from exhibit_a.methods.attribution.head_game import (
+    Credit,
     HeadGame,
     coalitions,
     maps_of_sites,
@@ -60,8 +64,10 @@ from exhibit_a.numerics.spilling import few_heads
 from exhibit_a.results.making import build_result
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
-from exhibit_a.shapes import SiteHeads, SiteMap
+from exhibit_a.shapes import Options, SiteHeads, SiteMap
+from exhibit_a.subject.anatomy import ANSWERS
 from exhibit_a.trace.answer_rows import answering_rows, one_stack
+from exhibit_a.trace.answers import token_name
 from exhibit_a.trace.capture import Trace
 from exhibit_a.trace.targets import Target, chosen_target, margin_of
 
@@ -83,13 +89,17 @@ class RelianceSettings:
     floor: float = 0.05  # an answer that hardly moves is compared with this share of its margin,
     least: float = 0.05  # and with this many log-odds at least
     jump_pairs: int = 3  # of opposite orders inside a jump,
-    order_pairs: int = 16  # and instead of a path, or to check it
+    order_pairs: int = 16  # and instead of a path
+    checking: float = 8  # passes to check one that cancels, in as many pairs,
+    fewest_pairs: int = 3  # but not fewer;
+    apart: float = 0.5  # of all shares: where they differ by more, the split is arbitrary
     controls: tuple[int, ...] = (8, 16)  # times that all rows are permuted, until it is certain
     moved: float = 0.1  # of the size of the answer: by less it does not move
     certain: float = 2.0  # standard errors, beyond which a number is certain
     carries: float = 0.05  # of the size of the answer: a head with less carries nothing
     cancels: float = 3.0  # times what is left of all shares, or the margin: shares that cancel
-    alone: int = 60  # passes within which every head is levelled alone
+    alone: int = 60  # passes within which every head is levelled alone,
+    alone_in_rows: int = 10  # … where only some rows play
     first: int = 32  # heads that are, where all take more
 
 
@@ -134,6 +144,11 @@ class Reliance(SiteResult):
     reason: str  # why it is not determined; empty if it is
     steering_reason: str  # why what heads steer is not known; empty if it is
     target: str
+    answer_tokens: tuple[str, ...] = ()  # of an answer that was also shared out token by token,
+    heads_by_token: tuple[Float[Tensor, "token head"], ...] = ()  # … the shares in each of them,
+    whole_by_token: Float[Tensor, " token"] | None = None  # … what it loses with all levelled,
+    block_by_token: Float[Tensor, " token"] | None = None  # … what of that is the block's,
+    gap_by_token: Float[Tensor, " token"] | None = None  # … and what shares and block miss
 
     @property
     def whole(self) -> float:
@@ -153,7 +168,7 @@ class Reliance(SiteResult):
     @property
     def size(self) -> float:
         """The size of the answer, against which shares are small or large."""
-        return max(abs(self.margin), abs(self.baseline_margin))
+        return max(abs(self.margin), abs(self.baseline_margin + self.block_worth))
 
     def rows_of(self, site: int, head: int) -> Float[Tensor, " query"]:
         """How much a head acts in each row: the sizes of the row's edges, added up."""
@@ -199,7 +214,7 @@ def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     """
     sites = one_stack(trace)
     shares = HeadShares(HeadGame(game_rows(trace, target, None), margin_of(target)), "path")
-    shares.follow_path()
+    shares.choose_block()
     edges = shares.edges()
     return torch.stack([edges[site.index].sum((0, 1)) for site in sites]).sum(0).cpu()
 
@@ -219,6 +234,7 @@ def reliance(
     rows: GameRows | None = None,
     by: By = "auto",
     budget: int | None = None,
+    each_token: bool = False,
     seed: int = 0,
 ) -> Reliance:
     """The share of every head in what the answer loses when all heads are levelled.
@@ -239,6 +255,7 @@ def reliance(
             the answer's rows of a causal model, and all rows of others.
         by: path, orders or coalitions; auto takes all coalitions of few heads, else the path.
         budget: points of the path, or pairs of orders, at most; without, 300 or 16.
+        each_token: play the game of each token of an answer as well.
         seed: same seed, same numbers.
     """
     chosen = chosen_target(trace, target)
@@ -271,15 +288,64 @@ def reliance(
         permuted_error=float(shares.permuted.std()) / len(shares.permuted) ** 0.5,
         gap=shares.gap,
         steering_gap=shares.steering_gap,
-        block_layers=tuple(range(shares.first_layer)),
-        block_worth=shares.before - shares.levelled,
+        block_layers=shares.walk.block,
+        block_worth=shares.walk.start - shares.levelled,
         way=shares.way,
         baseline=baseline,
         determined=not shares.reason,
         reason=shares.reason,
         steering_reason=shares.steering_reason,
         target=str(game.target),
+        **(_by_token(trace, chosen, shares) if each_token else {}),
     )
+
+
+def _by_token(trace: Trace, answer: Target, whole: "HeadShares") -> Options:
+    """The game of each token of an answer, by itself."""
+    if answer.position is None:
+        raise NotComputableError(
+            f"The answer of this model is {ANSWERS[trace.subject.anatomy.answers]}, which has no "
+            "tokens to play for."
+        )
+    names, games = [], []
+    for place, index in enumerate(answer.indices):
+        name = token_name(trace.subject, index)
+        token = replace(
+            answer, index=index, position=answer.position + place, name=name, following=()
+        )
+        game = HeadGame(game_rows(trace, token, "answer"), margin_of(token), whole.game.baseline)
+        shares = HeadShares(game, whole.by, whole.budget, whole.seed)
+        shares.choose_block()
+        shares.share_out()
+        names.append(name)
+        games.append(shares)
+    return {
+        "answer_tokens": tuple(names),
+        "heads_by_token": tuple(
+            site.T for site in whole.game.by_site(torch.stack([each.credit for each in games], 1))
+        ),
+        "whole_by_token": torch.tensor([each.game.margin - each.levelled for each in games]),
+        "block_by_token": torch.tensor([each.walk.start - each.levelled for each in games]),
+        "gap_by_token": torch.tensor([each.gap for each in games]),
+    }
+
+
+class Following(NamedTuple):
+    """The share of every head with maps that follow, and whether the shares add up."""
+
+    credit: Credit
+    gap: float
+    reason: str  # why it is not known; empty if it is
+
+
+class Walk(NamedTuple):
+    """The joint path of the heads behind a block of first layers."""
+
+    block: tuple[int, ...]  # layer calls that are left out of the game
+    first: int  # the first site that plays
+    start: float  # the margin with all heads that play levelled
+    path: PathIntegral
+    following: Following | None
 
 
 class HeadShares:
@@ -300,61 +366,58 @@ class HeadShares:
         few = len(game) <= SETTINGS.few
         self.game, self.budget, self.seed = game, budget, seed
         self.by = by if by != "auto" else "coalitions" if few else "path"
-        self.first_layer = self.first = 0  # layer call and site from which heads have shares
-        ends = torch.zeros(1, len(game))
-        self.levelled = self.before = float(game.margins(ends))
-        self.size = max(abs(game.margin), abs(self.levelled))
+        self.levelled = float(game.margins(torch.zeros(1, len(game))))
         self.way: str = self.by
-        self.doubts: list[str] = []  # why the shares are not determined
+        self.reasons: list[str] = []  # why the shares are not determined
+        self.split = 0  # heads whose share depends on how effects are split
 
     def measure(self) -> None:
         """Everything that a result says."""
-        self.follow_path()
-        self._share_out()
-        self._let_follow()
+        self.choose_block(following=True)
+        self.share_out()
         self._check_cancelling()
         self._level_alone()
         self._permute()
         sinks = self.game.baseline == "levelled" and any(len(s.keys) for s in self.game.maps.sinks)
         self.uniform = self.game.uniform_margin() if sinks else self.levelled
 
-    def follow_path(self) -> None:
-        """Walk the joint path of all heads from levelled to what they were (steps 2 and 3)."""
-        game, most = self.game, self.budget if self.by != "orders" else None
-        most = SETTINGS.most_points if most is None else most
-        calls = [site.call for site in game.trace.sites if game.own[site.index].numel()]
-        layers = sorted(set(calls))[: SETTINGS.blocks + 1]
-        if self.by != "path":
-            layers = layers[:1]
-        tried: list[tuple[float, int]] = []
-        for layer in layers:
-            self._begin_at(layer)
-            self.path = self._walked(min(SETTINGS.points, most))
-            if not self.path.jumps:
-                return
-            tried.append((self.path.error, layer))
-        _, layer = min(tried)  # step 4: nothing closes soon
-        self._begin_at(layer)
-        self.path = self._walked(most)
+    def choose_block(self, *, following: bool = False) -> None:
+        """Walk the joint path behind the smallest block behind which it closes (steps 2 and 3).
 
-    def _begin_at(self, layer: int) -> None:
-        """Leave the layers before one out of the game."""
-        sites = self.game.trace.sites
-        self.first = next(site.index for site in sites if site.call >= layer)
-        self.first_layer = layer if layer > min(site.call for site in sites) else 0
-        self.before = self.levelled
-        if self.first_layer:
-            setting = torch.tensor([[float(site < self.first) for site, _ in self.game.heads]])
-            self.before = float(self.game.margins(setting))
+        With ``following``, the path of maps that follow must close as well, if it does for any.
+        """
+        game, budget = self.game, None if self.by == "orders" else self.budget
+        most = SETTINGS.most_points if budget is None else budget
+        calls = sorted({s.call for s in game.trace.sites if game.own[s.index].numel()})
+        blocks = SETTINGS.blocks if self.by == "path" else 0
+        walks: list[Walk] = []
+        for count in range(min(blocks, len(calls) - 1) + 1):
+            walk = self._walk(calls[:count], calls[count], min(SETTINGS.points, most))
+            if following and not (walk.path.jumps and self.by == "path"):
+                walk = walk._replace(following=self._follow(walk))
+            walks.append(walk)
+            if not walk.path.jumps and not (walk.following and walk.following.reason):
+                break
+        self.walk = min(walks, key=_unfinished)
+        if self.walk.path.jumps and most > SETTINGS.points:  # step 4: nothing closes soon
+            walk = self._walk(self.walk.block, calls[len(self.walk.block)], most)
+            self.walk = walk._replace(following=self._follow(walk) if following else None)
 
-    def _walked(self, points: int) -> PathIntegral:
+    def _walk(self, block: Sequence[int], call: int, points: int) -> Walk:
+        """The path of the heads from a layer call on."""
         game = self.game
-        return integrate_sums(
-            lambda alphas, weights: game.gradients(alphas, weights.float(), self.first),
-            (self.before, game.margin),
+        first = next(site.index for site in game.trace.sites if site.call >= call)
+        start = self.levelled
+        if block:
+            setting = torch.tensor([[float(site < first) for site, _ in game.heads]])
+            start = float(game.margins(setting))
+        path = integrate_sums(
+            lambda alphas, weights: game.gradients(alphas, weights.float(), first),
+            (start, game.margin),
             self._limits(points),
             jumps_apart=True,
         )
+        return Walk(tuple(block), first, start, path, None)
 
     def _limits(self, points: int) -> PathLimits:
         aimed = SETTINGS.accepted
@@ -366,11 +429,40 @@ class HeadShares:
             held=self.game.sums_held,
         )
 
-    def _scale(self, change: float) -> float:
+    def _scale(self, start: float) -> float:
         """What a gap is compared with: what is shared out, unless it is next to nothing."""
-        return max(abs(change), SETTINGS.floor * self.size, SETTINGS.least)
+        ends = self.game.margin, start
+        floor = SETTINGS.floor * max(map(abs, ends))
+        return max(abs(ends[0] - ends[1]), floor, SETTINGS.least)
 
-    def _share_out(self) -> None:
+    def _follow(self, walk: Walk) -> Following:
+        """The share of every head with maps that follow."""
+        game = self.game
+        playing = torch.tensor([[float(site < walk.first) for site, _ in game.heads]])
+        start = float(game.margins(playing, following=True))
+        change = game.margin - start
+        if self.by == "path":
+            path = integrate(
+                lambda alphas: game.followed_gradients(alphas, walk.first),
+                (start, game.margin),
+                limits=self._limits(SETTINGS.following_points),
+            )
+            credit, gap = path.integral.float().cpu(), path.gap
+            missed = max(abs(gap), path.error if path.jumps else 0.0)
+        else:
+            pairs = self.budget or SETTINGS.order_pairs
+            shapley = (
+                coalitions(game, following=True)
+                if self.by == "coalitions"
+                else orders(game, pairs, generator(self.seed), following=True)
+            )
+            credit, gap = shapley.credit, change - float(to_float64(shapley.credit).sum())
+            missed = max(abs(gap), float(shapley.standard_error.amax()))
+        missed /= self._scale(start)
+        reason = f"with maps that follow, the shares miss {missed:.0%} of what all heads take"
+        return Following(credit, gap, reason if missed > SETTINGS.accepted else "")
+
+    def share_out(self) -> None:
         """The share of every head, and its standard error."""
         game, seeded = self.game, generator(self.seed)
         if self.by == "coalitions":
@@ -382,95 +474,81 @@ class HeadShares:
         else:
             credit = torch.cat([float64_sum(edges, (1, 2)) for edges in self.edges()]).cpu()
             variance = torch.zeros_like(credit)
-            for jump in self.path.jumps:  # step 4
+            for jump in self.walk.path.jumps:  # step 4
                 self.way = "path and orders"
-                inside = staged(game, jump[:2], SETTINGS.jump_pairs, seeded, self.first)
+                inside = staged(game, jump[:2], SETTINGS.jump_pairs, seeded, self.walk.first)
                 credit += inside.credit
                 variance += to_float64(inside.standard_error).square()
             self.credit, self.error = credit.float(), variance.sqrt().float()
-        if abs(self.gap) > SETTINGS.accepted * self._scale(game.margin - self.before):
-            missed = abs(self.gap) / self._scale(game.margin - self.before)
-            self.doubts.append(f"the shares miss {missed:.0%} of what all heads take")
+        missed = abs(self.gap) / self._scale(self.walk.start)
+        if missed > SETTINGS.accepted:
+            self.reasons.append(f"the shares miss {missed:.0%} of what all heads take")
         largest = float(self.error.nan_to_num(torch.inf).amax())
         if largest > SETTINGS.accepted * max(self.size, SETTINGS.least):
-            self.doubts.append(
-                f"{self.path.reason or 'orders differ'}, and sampled orders leave a standard error "
-                f"of {largest / max(self.size, SETTINGS.least):.0%} of the margin"
+            self.reasons.append(
+                f"{self.walk.path.reason or 'orders differ'}, and sampled orders leave a standard "
+                f"error of {largest / max(self.size, SETTINGS.least):.0%} of the margin"
             )
 
-    def _let_follow(self) -> None:
-        """What heads steer: their shares with maps that follow, less those with frozen maps."""
-        game, change = self.game, self.game.margin
-        self.steering_reason, unknown = "", torch.full((len(game),), torch.nan)
-        if self.by == "path":
-            start = torch.tensor([[float(site < self.first) for site, _ in game.heads]])
-            low = float(game.margins(start, following=True))
-            change -= low
-            path = integrate(
-                lambda alphas: game.followed_gradients(alphas, self.first),
-                (low, game.margin),
-                limits=self._limits(SETTINGS.following_points),
-            )
-            followed, self.steering_gap = path.integral, path.gap
-            missed = max(abs(path.gap), path.error if path.jumps else 0.0)
-        else:
-            if self.by == "coalitions":
-                shapley = coalitions(game, following=True)
-            else:
-                pairs = self.budget or SETTINGS.order_pairs
-                shapley = orders(game, pairs, generator(self.seed), following=True)
-            followed = shapley.credit
-            change -= float(game.margins(torch.zeros(1, len(game)), following=True))
-            self.steering_gap = change - float(to_float64(followed).sum())
-            missed = max(abs(self.steering_gap), float(shapley.standard_error.amax()))
-        if missed > SETTINGS.accepted * self._scale(change):
-            self.steering_reason = (
-                f"with maps that follow, the shares miss {missed / self._scale(change):.0%} of "
-                "what all heads take"
-            )
-            self.steering = unknown
-        else:
-            self.steering = followed.float().cpu() - self.credit
+    @property
+    def size(self) -> float:
+        """The size of the answer, against which shares are small or large."""
+        return max(abs(self.game.margin), abs(self.walk.start))
+
+    @property
+    def steering(self) -> Credit:
+        """What the share of every head gains if other maps follow; NaN where it is not known."""
+        following = self.walk.following
+        if following is None or following.reason:
+            return torch.full((len(self.game),), torch.nan)
+        return following.credit - self.credit
 
     def _check_cancelling(self) -> None:
-        """Try orders where shares cancel: do the same heads carry the answer? (step 5)"""
-        size = max(abs(self.game.margin - self.before), abs(self.game.margin))
-        line = SETTINGS.carries * max(self.size, SETTINGS.least / SETTINGS.carries)
-        if self.by != "path" or float(self.credit.abs().sum()) <= SETTINGS.cancels * size:
+        """Compare shares that cancel with those by orders; what differs is an error (step 5)."""
+        game, line = self.game, max(SETTINGS.carries * self.size, SETTINGS.least)
+        left = max(abs(game.margin - self.walk.start), abs(game.margin))
+        if self.by != "path" or float(self.credit.abs().sum()) <= SETTINGS.cancels * left:
             return
-        playing = [head for head, (site, _) in enumerate(self.game.heads) if site >= self.first]
+        playing = [head for head, (site, _) in enumerate(game.heads) if site >= self.walk.first]
         clear = [head for head in playing if abs(float(self.credit[head])) >= line]
         rest = [head for head in playing if head not in set(clear)]
         units = [[head] for head in clear] + ([rest] if rest else [])
-        sampled = orders(self.game, SETTINGS.order_pairs, generator(self.seed, 1), units)
-        turned = [
-            head
-            for head in clear
-            if float(sampled.credit[head] * self.credit[head].sign())
-            + SETTINGS.certain * float(sampled.standard_error[head])
-            < line
-        ]
-        if turned:
-            self.doubts.append(
-                f"the shares of {len(turned)} of {len(clear)} heads depend on how effects are "
-                "split: shares cancel, and by sampled orders these heads carry nothing"
+        of_a_pair = len(units) * game.of_a_pass
+        pairs = min(SETTINGS.order_pairs, int(SETTINGS.checking / of_a_pair))
+        pairs = max(pairs, SETTINGS.fewest_pairs)
+        sampled = orders(game, pairs, generator(self.seed, 1), units)
+        apart = (sampled.credit - self.credit).abs()
+        differs = apart > SETTINGS.certain * sampled.standard_error
+        differs &= torch.zeros_like(differs).index_fill(0, torch.tensor(clear, dtype=int), True)
+        self.error = torch.where(differs, torch.hypot(self.error, apart), self.error)
+        sure = self.credit.abs() - SETTINGS.certain * self.error >= line
+        self.split = len(clear) - int(sure[clear].sum())
+        if apart[differs].sum() > SETTINGS.apart * self.credit[clear].abs().sum():
+            self.reasons.append(
+                "shares depend on how effects are split: they cancel, and by sampled orders they "
+                "are others"
             )
 
     def _level_alone(self) -> None:
-        """The effect of heads alone, frozen, and with maps that follow where they steer (step 6)."""
-        game, count = self.game, len(self.game)
+        """The effect of heads alone; of those that steer, also with maps that follow (step 6)."""
+        game, count, steering = self.game, len(self.game), self.steering
         line = SETTINGS.carries * self.size
-        most = torch.maximum(self.credit.abs(), self.steering.nan_to_num().abs())
+        most = torch.maximum(self.credit.abs(), steering.nan_to_num().abs())
         ranked = most.argsort(descending=True, stable=True)
-        first = ranked if game.one_by_one <= SETTINGS.alone else ranked[: SETTINGS.first]
-        alone = 1 - torch.eye(count)
+        first = ranked if game.one_by_one <= self.alone else ranked[: SETTINGS.first]
+        levelled = 1 - torch.eye(count)
         self.one_head = torch.full((count,), torch.nan)
         self.steering_alone = torch.full((count,), torch.nan)
-        self.one_head[first] = game.margin - game.margins(alone[first])
-        steers = first[self.steering[first].nan_to_num().abs() >= line][: SETTINGS.first]
+        self.one_head[first] = game.margin - game.margins(levelled[first])
+        steers = first[steering[first].nan_to_num().abs() >= line][: SETTINGS.first]
         if len(steers):
-            lost = game.margin - game.margins(alone[steers], following=True)
+            lost = game.margin - game.margins(levelled[steers], following=True)
             self.steering_alone[steers] = lost - self.one_head[steers]
+
+    @property
+    def alone(self) -> int:
+        """The passes within which every head is levelled alone."""
+        return SETTINGS.alone if self.game.of_a_pass == 1 else SETTINGS.alone_in_rows
 
     def _permute(self) -> None:
         """The control: all rows permuted, more often where it is not certain what that does."""
@@ -486,12 +564,23 @@ class HeadShares:
     @property
     def reason(self) -> str:
         """Why the shares are undetermined; empty where they are not."""
-        return "; ".join(self.doubts)
+        return "; ".join(self.reasons)
+
+    @property
+    def steering_reason(self) -> str:
+        """Why it is not known what heads steer; empty where it is."""
+        following = self.walk.following
+        return "the joint path does not close" if following is None else following.reason
+
+    @property
+    def steering_gap(self) -> float:
+        """What the shares with maps that follow miss."""
+        return math.nan if self.walk.following is None else self.walk.following.gap
 
     @property
     def gap(self) -> float:
         """What the shares and the block miss of what the answer loses."""
-        return self.game.margin - self.before - float(to_float64(self.credit).sum())
+        return self.game.margin - self.walk.start - float(to_float64(self.credit).sum())
 
     @property
     def sinks(self) -> tuple[Bool[Tensor, "_head _key"], ...]:
@@ -505,7 +594,7 @@ class HeadShares:
 
     def edges(self) -> list[SiteMap]:
         """What each edge added along the path, site by site."""
-        gradients = maps_of_sites(self.path.integral, self.game.own)
+        gradients = maps_of_sites(self.walk.path.integral, self.game.own)
         return [
             (maps - self.game.maps.levelled(site)) * gradients[site]
             for site, maps in enumerate(self.game.own)
@@ -513,7 +602,7 @@ class HeadShares:
 
     def along(self) -> list["AlongRows"]:
         """What the rows of every head say, site by site."""
-        game, gradients = self.game, maps_of_sites(self.path.integral, self.game.own)
+        game, gradients = self.game, maps_of_sites(self.walk.path.integral, self.game.own)
         return [
             along_rows(
                 maps,
@@ -527,13 +616,14 @@ class HeadShares:
     @property
     def checks(self) -> dict[str, object]:
         """What a reader of the shares may want to look at."""
-        shared = self.game.margin - self.before
+        path_start, path = self.walk.start, self.walk.path
         return {
-            "gap as a share of the whole": abs(self.gap) / self._scale(shared),
+            "gap as a share of the whole": abs(self.gap) / self._scale(path_start),
             "gap of steering shares": abs(self.steering_gap),
-            "points": self.path.points,
+            "points": path.points,
             "forward passes": round(self.game.passes),
-            "jumps": tuple((jump.start, jump.stop, jump.change) for jump in self.path.jumps),
+            "jumps": tuple((jump.start, jump.stop, jump.change) for jump in path.jumps),
+            "heads whose share depends on the split": self.split,
             "largest standard error": float(self.error.amax()),
             "weight kept on": self._named_sinks(),
             "rows that play": self._named_rows(),
@@ -553,6 +643,13 @@ class HeadShares:
         trace = self.game.trace
         tokens = trace.token_names[trace.sites[-1].stack]
         return "all" if trace.rows is None else f"{len(trace.rows)} of {len(tokens)}"
+
+
+def _unfinished(walk: Walk) -> tuple[bool, bool, float, int]:
+    """What is missing from a walk: the least of it is best, and the smallest block."""
+    jumps, following = bool(walk.path.jumps), walk.following
+    unknown = following is not None and bool(following.reason)
+    return jumps, unknown, walk.path.error if jumps else 0.0, len(walk.block)
 
 
 class AlongRows(NamedTuple):

@@ -56,14 +56,12 @@ MOST_EDGES = 4000  # of a tree
 LOWEST = 0.02  # threshold of the tree below which no edge is offered
 BEGINNING = 36  # characters of a passage
 
-SHARE = Column(
-    "share", "share", "What the answer loses with uniform attention in all heads: its part."
-)
+SHARE = Column("share", "share", "Its part in what the answer loses when all heads are levelled.")
 OF_MARGIN = Column(
     "of_margin", "of margin", "The share as a part of the answer's margin; below zero it speaks "
     "against the answer.",
 )  # fmt: skip
-ALONE = Column("alone", "alone", "What the answer loses with uniform attention in this head alone.")
+ALONE = Column("alone", "alone", "What the answer loses when this head alone is levelled.")
 POINTS = Column("points", "points", "Cosine of weights and contributions, row by row.")
 COHERENCE = Column(
     "coherence",
@@ -84,13 +82,13 @@ def attribution_mode(maps: SiteMaps) -> Mode:
 
 
 def reliance_mode(maps: SiteMaps) -> Mode:
-    """What each weight added, in place of uniform attention."""
+    """What each weight added, in place of levelled attention."""
     return Mode(
         "reliance",
         "Reliance",
         maps,
-        "Reliance: what this weight, in place of uniform attention, added to the answer (orange) "
-        "or took from it (blue), while all heads go from uniform attention to their own.",
+        "Reliance: what this weight, in place of levelled attention, added to the answer (orange) "
+        "or took from it (blue), while all heads go from levelled attention to their own.",
     )
 
 
@@ -127,7 +125,7 @@ def _(result: Reliance) -> Blocks:
         carriers="",
         sequence=main_stack(result.sites),
         shares=result.token_scores.tolist(),
-        caption="Shaded by what looking at each word, in place of uniform attention, added to the "
+        caption="Shaded by what looking at each word, in place of levelled attention, added to the "
         "answer (orange) or took from it (blue), all heads and layers together.",
         skipped=[],
     )

@@ -82,7 +82,7 @@ HEAD_COLUMNS = (
     Column(
         "alone",
         "alone",
-        "What is lost with uniform attention in it alone, in parts of the margin.",
+        "What is lost when it alone is levelled, in parts of the margin.",
         "percent",
         brief=True,
     ),
@@ -121,7 +121,8 @@ def _(trial: Trial) -> Blocks:
     if trial.attribution is not None:
         modes.append(attribution_mode(trial.attribution.scores))
     if trial.reliance is not None:
-        modes.append(reliance_mode(trial.reliance.edges))
+        edges = tuple(trial.reliance.whole_edges(site.index) for site in trial.sites)
+        modes.append(reliance_mode(edges))
     if trial.pictures is not None:
         judged = replace(heat_map_table(trial.pictures), title="pictures of the text")
         blocks += [heat_maps(trial.pictures), judged]
