@@ -161,9 +161,9 @@ def of_baselines(options: argparse.Namespace) -> Work:
 def both(subject: xa.Subject, text: object, pair: str | None = None) -> Row:
     """The game with both baselines, side by side."""
     trace = xa.capture(subject, text, pair=pair)
-    levelled, uniform = (xa.reliance(trace, baseline=each) for each in ("levelled", "uniform"))
-    shares = [torch.cat(each.heads).double() for each in (levelled, uniform)]
-    carry = [mine.abs() >= LINE * each.size for mine, each in zip(shares, (levelled, uniform))]
+    games = [xa.reliance(trace, baseline=each) for each in ("levelled", "uniform")]
+    levelled, shares = games[0], [torch.cat(each.heads).double() for each in games]
+    carry = [mine.abs() >= LINE * each.size for mine, each in zip(shares, games, strict=True)]
     return {
         "tokens": len(trace.tokens),
         "margin": levelled.margin,
@@ -181,9 +181,7 @@ def both(subject: xa.Subject, text: object, pair: str | None = None) -> Row:
                 "steering": not each.steering_reason,
                 "carry": int(some.sum()),
             }
-            for name, each, some in zip(
-                ("levelled", "uniform"), (levelled, uniform), carry, strict=True
-            )
+            for name, each, some in zip(("levelled", "uniform"), games, carry, strict=True)
         },
     }
 

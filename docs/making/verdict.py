@@ -7,26 +7,22 @@ from statistics import median
 from typing import Any
 
 import verdict_words
-from page_tables import columns, read
+from page_tables import read
 from verdict_words import COLUMNS
 
 from exhibit_a.trials.verdict import EVIDENCE, MISLEADING
 
-MODELS = {"stories": "stories15M (36 heads)", "smol135": "SmolLM2-135M-Instruct (270 heads)"}
 PLANTED = read("planted.jsonl")
 KNOWN = [row for row in PLANTED if row["kind"] != "random"]
 RANDOM = [row for row in PLANTED if row["kind"] == "random"]
 SENTENCES = read("sentences.jsonl")
-ESTIMATED = read("reliance.jsonl")
 PICTURES = read("pictures.json")
-EXACT = [row for row in read("reliance-planted.jsonl") if "path" in row]
 
 models, texts = len(PLANTED), len(SENTENCES)
 idle, together = verdict_words.decisive_without_effect(KNOWN), verdict_words.shared_heads(KNOWN)
 lucky = sum(row["word"] == EVIDENCE for row in RANDOM)
 lucky_heads = sum(head[2] == EVIDENCE for row in RANDOM for head in row["heads"])
 untaught = len(RANDOM)
-known, sure = len(EXACT), sum(row["determined"] for row in EXACT)
 
 
 def at() -> dict[str, dict[str, str]]:
@@ -73,38 +69,6 @@ def sentences() -> dict[str, Any]:
         "allowed": allowed,
         "reached": f"{reached:.0%}{'' if reached <= allowed else ', **which is too much**'}",
         "unseen": unseen,
-    }
-
-
-def medians(rows: list[dict[str, Any]], key: str) -> dict[str, Any]:
-    """How near an estimator comes, and for how many passes."""
-    of_key = [row[key] for row in rows if key in row]
-    found = {name: median(each[name] for each in of_key) for name in ("passes", "r", "error")}
-    same = sum(each["same word"] for each in of_key) / len(of_key)
-    return {"estimator": key, "count": len(of_key), "same": same, **found}
-
-
-def estimates(texts: str) -> str:
-    """Every estimator of reliance, on sentences or on planted models."""
-    rows = EXACT if texts == "models" else ESTIMATED
-    keys = dict.fromkeys(key for row in rows for key in row if isinstance(row[key], dict))
-    shown = {"estimator": "{estimator}", texts: "{count}", "passes": "{passes:.0f}"}
-    shown |= {"r with the truth": "{r:.3f}", "mean error": "{error:.4f}", "same side": "{same:.0%}"}
-    return columns([medians(rows, key) for key in keys], shown)
-
-
-def path() -> dict[str, Any]:
-    """The path beside sampled orders: how many passes these need to come as near."""
-    found = medians(ESTIMATED, "path")
-    asked = min(found["r"], 0.97)
-    orders = {key for row in ESTIMATED for key in row if key.startswith("orders")}
-    near = [each["passes"] for key in orders if (each := medians(ESTIMATED, key))["r"] >= asked]
-    noise = median(row["noise of the truth"] for row in ESTIMATED)
-    return found | {
-        "noise": noise,
-        "asked": asked,
-        "orders": min(near),
-        "times": min(near) / found["passes"],
     }
 
 
