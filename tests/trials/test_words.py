@@ -120,9 +120,9 @@ def test_pointing_does_not_change_with_what_all_keys_share():
     own = own / own.sum(-1, keepdim=True)
     even = visible.float() / visible.sum(-1, keepdim=True)
     gradients = torch.randn(2, 6, 6, generator=seeded)
-    before = along_rows(own, even.expand_as(own), gradients, visible)
-    after = along_rows(own, even.expand_as(own), gradients + torch.randn(2, 6, 1), visible)
-    against = along_rows(own, even.expand_as(own), -gradients, visible)
+    before = along_rows(own, even.expand_as(own), gradients, visible[None])
+    after = along_rows(own, even.expand_as(own), gradients + torch.randn(2, 6, 1), visible[None])
+    against = along_rows(own, even.expand_as(own), -gradients, visible[None])
     for first, second in zip(before, after, strict=True):
         torch.testing.assert_close(first, second, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(
@@ -135,6 +135,6 @@ def test_rows_that_speak_against_each_other_point_and_are_not_coherent():
     own = torch.tensor([[[0.94, 0.02, 0.02, 0.02], [0.02, 0.94, 0.02, 0.02]]])
     gradients = torch.tensor([[[8.0, 0.0, 0.0, 0.0], [0.0, -4.0, 0.0, 0.0]]])
     even = torch.full_like(own, 0.25)
-    said = along_rows(own, even, gradients, torch.ones(2, 4, dtype=torch.bool))
+    said = along_rows(own, even, gradients, torch.ones(1, 2, 4, dtype=torch.bool))
     assert float(said.pointing) > 0.99
     torch.testing.assert_close(said.coherence, torch.tensor([1 / 3]))
