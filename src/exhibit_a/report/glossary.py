@@ -8,7 +8,7 @@ WORDS: dict[str, str] = {
     "answer": "What the model says: a class, a token, several tokens, or a number.",
     "answer loses": (
         "What the answer loses, as a probability, when the first words of the picture are "
-        "deleted; mean over the cuts."
+        "hidden; mean over the cuts."
     ),
     "attention map": (
         "For one head, a table of weights: one row for each word that looks (*query*), one "
@@ -18,7 +18,7 @@ WORDS: dict[str, str] = {
         "How much of the answer is owed to something: to an edge, a word, a head. Always "
         "against a baseline."
     ),
-    "baseline": "What “without it” means: no attention, uniform attention, a deleted word.",
+    "baseline": "What “without it” means: no attention, uniform attention, a hidden word.",
     "check": (
         "A number that says how far to trust the others: parity, gap, tolerance, standard error. "
         "The terminal lists them last."
