@@ -136,6 +136,8 @@ studies: $(READY)  ## measure every claim at full size, for hours; stop it and s
 	$(BIN)/python studies/gold.py --data $(DATA) --sentences 400
 	$(BIN)/python studies/gold.py --data $(DATA) --texts movies --sentences 100 --figures docs/figures
 	$(BIN)/python studies/explanation.py --data $(DATA)/SST-2 --out $(WORK)/explanation
+	$(BIN)/python studies/hiding.py --data $(DATA) --work $(WORK)/hiding
+	$(BIN)/python studies/hiding.py --base $(WORK)/models/SmolLM2-135M-Instruct --work $(WORK)/hiding
 	for part in train heads curves effectiveness pairs trees triggers figures; do \
 	  $(BIN)/python studies/tasks.py $$part --data $(DATA) --work $(WORK)/tasks --figures docs/figures || exit 1; \
 	done

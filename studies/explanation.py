@@ -109,7 +109,8 @@ def faithful(subject: xa.Subject, dev: list[Example], options: Namespace) -> Non
         path = options.out / f"faithfulness-{first:04}.safetensors"
         if not path.exists():
             settings = {"attribution": tuple(options.by), "samples": options.samples, "seed": first}
-            xa.faithfulness(subject, dev[first : first + CHUNK], **settings).save(path)
+            chunk = dev[first : first + CHUNK]
+            xa.faithfulness(subject, chunk, erase="delete", **settings).save(path)
 
 
 # The report

@@ -174,7 +174,7 @@ def measured(subject: xa.Subject, text: Marked, together: int = 1, longest: int 
     if answer != ("positive" if text.good else "negative") or not 0 < sum(gold) < len(gold):
         return row
     by_words = [name for name in METHODS if together == 1 or name != "occlusion"]
-    found = xa.companions(trace, methods=by_words)
+    found = xa.companions(trace, methods=by_words, erase="delete")
     scores = {name: [float(found[name].scores[own].sum()) for own in members] for name in by_words}
     if together > 1:
         scores["occlusion"] = without_runs(trace, members, together)

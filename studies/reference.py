@@ -343,7 +343,7 @@ def one_sentence(subject: Any, text: str) -> Row:
     trace = xa.capture(subject, text)
     recurrent = isinstance(subject.model, RecurrentClassifier)
     names = ["occlusion"] if recurrent else ["raw", "gradient_input", "occlusion"]
-    found = xa.companions(trace, methods=names)
+    found = xa.companions(trace, methods=names, erase="delete")
     scores = {name: result.scores.double().abs() for name, result in found.items()}
     if recurrent:
         scores["raw"] = trace.attention[0][0, 0].double()

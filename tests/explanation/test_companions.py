@@ -192,7 +192,7 @@ def test_padding_gets_nothing_and_changes_nothing():
         assert longer[len(own) :].abs().amax() < 1e-6
 
 
-def _presence(trace, target, how="delete"):
+def _presence(trace, target, how="hide"):
     """The target for every subset of the written tokens."""
     written = removable(trace)
     places = written.nonzero()[:, 0]
@@ -246,7 +246,7 @@ def test_occlusion_is_leave_one_out(answered):
         )
 
 
-@pytest.mark.parametrize("how", ["delete", "pad"])
+@pytest.mark.parametrize("how", ["hide", "delete"])
 def test_what_was_written_stays_when_the_source_is_shortened(how):
     trace = trace_of("bart")
     target = choose_target(trace)
@@ -255,7 +255,7 @@ def test_what_was_written_stays_when_the_source_is_shortened(how):
         kept = torch.arange(len(trace.tokens)) != place
         mask = trace.inputs.get("attention_mask", torch.ones_like(trace.inputs["input_ids"]))
         shorter = {"input_ids": trace.inputs["input_ids"][:, kept], "attention_mask": mask[:, kept]}
-        if how == "pad":
+        if how == "hide":
             shorter = {"attention_mask": mask * kept}
         without = float(target(capture(trace.subject, dict(trace.inputs) | shorter).output))
         assert_close(
@@ -307,7 +307,7 @@ def test_an_unknown_companion_is_told_which_exist():
     trace = capture(opinionated(), TEXT)
     with pytest.raises(BadRequestError, match=r"gnorm.*raw"):
         companions(trace, methods=["gnorm"])
-    with pytest.raises(BadRequestError, match="choose delete, mask, pad"):
+    with pytest.raises(BadRequestError, match="choose hide, delete, mask"):
         companions(trace, erase="burn")
     plain = capture(talking("bert", "pad", "cls", "sep", "unk"), TEXT)
     with pytest.raises(BadRequestError, match="no mask token"):

@@ -38,7 +38,7 @@ def _answers(trace, lists):
     for leaving in lists:
         gone = torch.zeros_like(trace.special)
         gone[[1 + token for token in leaving]] = True
-        texts.append(erased(trace.subject, trace.inputs, gone, "delete"))
+        texts.append(erased(trace.subject, trace.inputs, gone, "hide"))
     return answers_to(trace.subject, texts)[:, choose_target(trace).index]
 
 
@@ -84,7 +84,7 @@ def test_a_ranking_that_knows_beats_chance_and_its_reverse_does_not():
     def best(trace, target):
         written = removable(trace).nonzero()[:, 0]
         texts = [
-            erased(trace.subject, trace.inputs, torch.arange(len(trace.tokens)) == token, "delete")
+            erased(trace.subject, trace.inputs, torch.arange(len(trace.tokens)) == token, "hide")
             for token in written
         ]
         scores = torch.zeros(len(trace.tokens))
@@ -130,7 +130,7 @@ def test_the_first_flip_is_that_of_one_token_in_a_long_text_too():
             return _Answers(1 - turned.float(), turned.long().unsqueeze(1))
 
     trace, written = capture(opinionated(), TEN), torch.ones(150, dtype=torch.bool)
-    case = TurnsWithTheSecond(trace, Target(0), written, "delete")
+    case = TurnsWithTheSecond(trace, Target(0), written, "hide")
     metrics, _ = _judge(case, [torch.arange(150.0)])
     named = dict(zip(METRICS, metrics[0].tolist(), strict=True))
     assert named["first_flip"] == 0
@@ -143,7 +143,7 @@ def test_wrong_requests_are_told_what_exists():
         faithfulness(subject, [FOUR], attribution="magic")
     with pytest.raises(BadRequestError, match="attribution"):
         faithfulness(subject, [FOUR], attribution=[])
-    with pytest.raises(BadRequestError, match="choose delete, mask, pad"):
+    with pytest.raises(BadRequestError, match="choose hide, delete, mask"):
         faithfulness(subject, [FOUR], attribution="raw", erase="burn")
     with pytest.raises(BadRequestError, match="6 tokens"):
         faithfulness(subject, [FOUR], attribution=lambda trace, target: torch.zeros(2))

@@ -68,7 +68,10 @@ def methods(name: str, subject: xa.Subject, text: Any) -> Iterator[tuple[str, Ca
     if quick and name != "bart":
         yield "hidden", lambda: xa.hidden_attribution(trace)
         yield "mixing", lambda: xa.head_mixing(trace)
-        yield "companions", lambda: xa.companions(trace, target=target, seed=1, samples=64)
+        yield (
+            "companions",
+            lambda: xa.companions(trace, target=target, erase="delete", seed=1, samples=64),
+        )
     if isinstance(text, str):
         yield "by-length", lambda: xa.identifiability_by_length(subject, text)
 
@@ -104,7 +107,10 @@ def set_methods(name: str, subject: xa.Subject) -> Iterator[tuple[str, Callable[
     yield (
         "faithfulness",
         lambda: xa.faithfulness(
-            subject, examples[:4], attribution=("raw", "effective", "self_attribution", "lime")
+            subject,
+            examples[:4],
+            attribution=("raw", "effective", "self_attribution", "lime"),
+            erase="delete",
         ),
     )
     yield "tokens", lambda: xa.token_identifiability(subject, texts, maps=("identity", "linear"))

@@ -178,6 +178,7 @@ def _pictures(words: tuple[str, ...], seeded: torch.Generator) -> Pictures:
         passes=12,
         orders=40,
         exact=False,
+        erase="hide",
     )
 
 

@@ -8,7 +8,7 @@ WORDS: dict[str, str] = {
     "answer": "What the model says: a class, a token, several tokens, or a number.",
     "answer loses": (
         "What the answer loses, as a probability, when the first words of the picture are "
-        "deleted; mean over the cuts."
+        "hidden; mean over the cuts."
     ),
     "attention map": (
         "For one head, a table of weights: one row for each word that looks (*query*), one "

@@ -196,6 +196,14 @@ def probe(model: PreTrainedModel) -> Inputs:
     return inputs
 
 
+def text_probe(model: PreTrainedModel) -> Inputs:
+    """A short made-up text, also for a model that takes pictures with it."""
+    inputs = probe(model)
+    text = _ids(model, 7, generator(0)).to(model.device)
+    kept = {name: row for name, row in inputs.items() if name == "decoder_input_ids"}
+    return {**kept, "input_ids": text, "attention_mask": torch.ones_like(text)}
+
+
 def decoder_ids(model: PreTrainedModel, inputs: Inputs) -> Tensor | None:
     """The ids that a model makes for its decoder by itself, or None where they must be given.
 

@@ -15,6 +15,17 @@ queries and keys are made for nothing. Which modules make them is tried once for
 
 A model that does not pass has none.
 
+**Hiding a token.** The attention mask says that no position looks at a token. That takes the token
+away, and nothing else, if it reaches the others by attention alone and the others stay where they
+are. Both are tried once for a model, with a probe that has a token hidden in its middle:
+
+1. another token in the hidden place must not change the answer;
+2. every row of the first map keeps the proportions of its other weights. Where it does not,
+   positions are counted along the mask; then the model is given the positions of the whole text,
+   and the proportions must be kept.
+
+A model that does not pass says so in one line when a token is to be hidden.
+
 **The beginning of a text.** Some language models were trained with a beginning token in front of
 every text, and some of their tokenizers do not put it there (converted checkpoints forget it).
 Nothing fails then: the model reads every text badly. So the perplexity of a short text is
@@ -23,6 +34,7 @@ the text at least twice as predictable, that is reported by the doctor, and amon
 every result about a text without it.
 """
 
+import inspect
 import math
 import warnings
 from collections.abc import Callable
@@ -35,8 +47,8 @@ from torch.utils._pytree import tree_iter, tree_map_only
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from exhibit_a.shapes import Context, Queries, SharedKeys, SharedValues
-from exhibit_a.subject.encoding import Tokenizer, probe
+from exhibit_a.shapes import Context, Inputs, Queries, SharedKeys, SharedValues
+from exhibit_a.subject.encoding import Tokenizer, probe, text_probe
 from exhibit_a.subject.guard import (
     Forward,
     floating,
@@ -46,7 +58,7 @@ from exhibit_a.subject.guard import (
     without_cache,
     wrap_forward,
 )
-from exhibit_a.subject.tap import Tap, shared_to_all
+from exhibit_a.subject.tap import AttentionCall, Tap, shared_to_all
 
 NUDGE = 1.5  # a change of numbers that no rounding hides
 
@@ -193,6 +205,73 @@ class _GivenContexts(Tap):
         """The mean of the values, for every query."""
         heads, queries = self.size
         return shared_to_all(value.mean(2, keepdim=True), heads).expand(-1, -1, queries, -1)
+
+
+class Hiding(NamedTuple):
+    """How tokens are hidden from a model."""
+
+    positions: bool  # whether it must be given positions, because it counts them along the mask
+    obstacle: str  # why nothing can be hidden; empty where it can
+
+
+MOVED = 0.01  # of a log weight, next to the other weights of its row: far above rounding
+
+
+@torch.no_grad()
+def hiding(
+    model: PreTrainedModel, watching: Watching, *, attends_first: bool, tolerance: float
+) -> Hiding:
+    """Whether tokens can be hidden; step 2 is left out where the first layer does not attend."""
+    whole = text_probe(model)
+    ids, visible = whole["input_ids"], torch.ones_like(whole["input_ids"])
+    place = ids.shape[1] // 2
+    others = torch.arange(ids.shape[1], device=ids.device) != place
+    without = {**whole, "attention_mask": visible * others}
+
+    def run(inputs: Inputs) -> tuple[Tensor, Tensor]:
+        """The answers at the other places, and the first map there."""
+        tap = _FirstMap()
+        with frozen_eval(model), watching(tap):
+            answer = floating(model(**without_cache(model, inputs)))[0]
+        along = answer.ndim == 3 and answer.shape[1] == len(others)
+        weights = tap.weights[0][:, others][..., others] if attends_first else tap.weights
+        return answer[:, others] if along else answer, weights.log()
+
+    def moved(weights: Tensor) -> bool:
+        """Whether some weights of a row changed more than others."""
+        change = weights - expected
+        known = change.isfinite()
+        high = change.masked_fill(~known, -torch.inf).amax(-1)
+        low = change.masked_fill(~known, torch.inf).amin(-1)
+        return bool((high - low > MOVED).any())
+
+    answer, weights = run(without)
+    changed = ids.clone()  # step 1
+    changed[0, place] = next((x for x in ids[0].tolist() if x != ids[0, place]), 0)
+    difference = (run({**without, "input_ids": changed})[0] - answer).abs().amax()
+    if not difference <= tolerance:
+        return Hiding(False, "its words reach each other by other ways than attention, too")
+    _, expected = run(whole)  # step 2
+    if not attends_first or not moved(weights):
+        return Hiding(False, "")
+    if "position_ids" in inspect.signature(model.forward).parameters:
+        given = {**without, "position_ids": visible.cumsum(-1) - 1}
+        if not moved(run(given)[1]):
+            return Hiding(True, "")
+    return Hiding(
+        False, "it counts positions along the words that are visible, and takes no others"
+    )
+
+
+class _FirstMap(Tap):
+    """Keeps the weights of the first site."""
+
+    weights: Tensor
+
+    def weighting(self, call: AttentionCall) -> None:
+        """Keep them."""
+        if call.site == 0:
+            self.weights = call.probs
 
 
 BOS_TEXT = (

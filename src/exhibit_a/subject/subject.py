@@ -36,7 +36,14 @@ from exhibit_a.subject.guard import (
 )
 from exhibit_a.subject.observing import observe
 from exhibit_a.subject.precision import computing_dtype
-from exhibit_a.subject.probing import Beginning, gradient_obstacle, missing_beginning, weight_makers
+from exhibit_a.subject.probing import (
+    Beginning,
+    Hiding,
+    gradient_obstacle,
+    hiding,
+    missing_beginning,
+    weight_makers,
+)
 from exhibit_a.subject.provenance import Provenance, provenance
 from exhibit_a.subject.softmax_tap import softmax_tapping
 from exhibit_a.subject.sources import accept, fetch
@@ -97,6 +104,16 @@ class Subject:
         names = dict.fromkeys(layer.module for layer in self.anatomy.layers)
         layers = [self.model.get_submodule(name) for name in names]
         return weight_makers(self.model, layers, self.tapping)
+
+    @cached_property
+    def hiding(self) -> Hiding:
+        """How tokens are hidden from this model, or why they cannot be."""
+        anatomy = self.anatomy
+        first = (anatomy.main_stack, 0)
+        attends_first = any((site.stack, site.layer) == first for site in anatomy.sites)
+        return hiding(
+            self.model, self.tapping, attends_first=attends_first, tolerance=anatomy.tolerance
+        )
 
     def require_gradients(self) -> None:
         """Refuse what needs gradients where they do not pass through the whole model."""

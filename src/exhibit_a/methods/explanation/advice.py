@@ -11,21 +11,22 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor
 
-from exhibit_a.methods.explanation.shortened import ShortenedTexts
+from exhibit_a.methods.explanation.erased_texts import ErasedTexts
+from exhibit_a.methods.explanation.erasure import TAKING
 
 LEVEL = 0.05
 NEAR_BEST = 0.8  # of the loss of the best picture
 PREFIXES = 10  # first words that are tried one by one
 NAMED = 5  # words that are written out
-SURVIVES = "deleting a few words never changes this answer, so no heat map can be tested"
+SURVIVES = "{} a few words never changes this answer, so no heat map can be tested"
 COUNTS = ("no", "", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Pictures of a text and what came of their deletions."""
+    """Pictures of a text and what came of taking their first words away."""
 
-    texts: ShortenedTexts
+    texts: ErasedTexts
     words: tuple[str, ...]
     labels: tuple[str, ...]
     rankings: tuple[tuple[int, ...], ...]
@@ -35,7 +36,7 @@ class Judged:
     adjusted: Float[Tensor, " picture"]
     surpassed: Float[Tensor, " picture"]  # share of random orders that lose clearly more
     finest: float  # the smallest p-value that could have come out
-    moved: bool  # whether any shortened text moved the answer
+    moved: bool  # whether any text with words taken away moved the answer
 
     @property
     def warning(self) -> str:
@@ -45,7 +46,7 @@ class Judged:
                 f"the text is too short: no ranking of {len(self.words)} "
                 f"{'word' if len(self.words) == 1 else 'words'} can be told from chance"
             )
-        return "" if self.moved else SURVIVES
+        return "" if self.moved else SURVIVES.format(TAKING[self.texts.erase])
 
 
 def word_for(judged: Judged, place: int) -> tuple[str, str]:

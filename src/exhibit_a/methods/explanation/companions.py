@@ -77,7 +77,7 @@ def companions(
     *,
     methods: Iterable[str] | None = None,
     target: Target | None = None,
-    erase: Erase = "delete",
+    erase: Erase = "hide",
     samples: int = 256,
     seed: int = 0,
 ) -> dict[str, TokenAttribution]:
@@ -94,7 +94,7 @@ def companions(
     Args:
         methods: names of methods; without, all that are registered.
         target: what is explained; without, what the model answers.
-        erase: how occlusion, LIME and SHAP take tokens away: delete, mask or pad.
+        erase: how occlusion, LIME and SHAP take tokens away: hide, delete or mask.
         samples: how many texts LIME and SHAP look at.
         seed: same seed, same numbers.
     """
@@ -270,11 +270,11 @@ def integrated_gradients(trace: Trace, target: Target) -> tuple[Scores, Checks]:
     "distribution",
     rows=True,
 )
-def occlusion(trace: Trace, target: Target, erase: Erase = "delete") -> tuple[Scores, Checks]:
+def occlusion(trace: Trace, target: Target, erase: Erase = "hide") -> tuple[Scores, Checks]:
     """How much the answer loses when each token alone is taken away.
 
     Args:
-        erase: how tokens are taken away: delete, mask or pad.
+        erase: how tokens are taken away: hide, delete or mask.
     """
     score, written = by_presence(trace, target, erase)
     change = (
@@ -294,12 +294,12 @@ def occlusion(trace: Trace, target: Target, erase: Erase = "delete") -> tuple[Sc
     rows=True,
 )
 def lime(
-    trace: Trace, target: Target, erase: Erase = "delete", samples: int = 256, seed: int = 0
+    trace: Trace, target: Target, erase: Erase = "hide", samples: int = 256, seed: int = 0
 ) -> tuple[Scores, Checks]:
     """The weights of a ridge regression on which tokens are there.
 
     Args:
-        erase: how tokens are taken away: delete, mask or pad.
+        erase: how tokens are taken away: hide, delete or mask.
         samples: how many texts with tokens taken away are run.
         seed: same seed, same numbers.
     """
@@ -329,12 +329,12 @@ def lime(
     rows=True,
 )
 def kernel_shap(
-    trace: Trace, target: Target, erase: Erase = "delete", samples: int = 256, seed: int = 0
+    trace: Trace, target: Target, erase: Erase = "hide", samples: int = 256, seed: int = 0
 ) -> tuple[Scores, Checks]:
     """Shapley values of the tokens: exact for few, else by weighted least squares.
 
     Args:
-        erase: how tokens are taken away: delete, mask or pad.
+        erase: how tokens are taken away: hide, delete or mask.
         samples: how many texts with tokens taken away are run.
         seed: same seed, same numbers.
     """

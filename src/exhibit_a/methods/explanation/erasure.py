@@ -2,15 +2,16 @@
 
 A token can be taken away in three ways, and a result always says which one was used:
 
+``hide``    no position may look at the token; all others stay where they are (the default);
 ``delete``  the token is gone and the text is shorter;
-``mask``    the tokenizer's mask token stands in its place;
-``pad``     the token stays where it is, but no other position may look at it.
+``mask``    the tokenizer's mask token stands in its place.
 
-What the tokenizer itself added ([CLS], [SEP], …) is never taken away, nor the token after which a
-language model goes on, nor what the decoder of a model with two stacks was given. Answers are
-compared as distributions: over the classes, or over the next token. Where a gradient is needed, it
-is taken by the input of the first layer and not by the word embeddings: a norm right after the
-embeddings makes input times gradient zero for every model.
+What the tokenizer itself added ([CLS], [SEP], …) is never taken away, nor the first token of a
+causal stack, on which heads rest that look at nothing, nor the token from which the answer is read,
+nor what the decoder of a model with two stacks was given. Answers are compared as distributions:
+over the classes, or over the next token. Where a gradient is needed, it is taken by the input of
+the first layer and not by the word embeddings: a norm right after the embeddings makes input times
+gradient zero for every model.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,7 +35,9 @@ from exhibit_a.trace.targets import Target
 
 Lengths = Int[Tensor, " row"]
 Reader = Callable[[HasLogits, Lengths], Tensor]  # to a number, or several, for every row
-Erase = Literal["delete", "mask", "pad"]
+Erase = Literal["hide", "delete", "mask"]
+TAKING = {"hide": "hiding", "delete": "deleting", "mask": "masking"}
+TAKEN = {"hide": "hidden", "delete": "deleted", "mask": "masked"}
 DECODER = "decoder_"  # how the inputs of the second stack are called
 DECODER_IDS = "decoder_input_ids"
 
@@ -50,25 +53,34 @@ def require_way(subject: Subject, erase: str) -> None:
     require_choice("way to take tokens away", erase, get_args(Erase))
     if erase == "mask" and getattr(subject.tokenizer, "mask_token_id", None) is None:
         raise BadRequestError(
-            'This tokenizer has no mask token to put in place of others; choose "delete" or "pad".'
+            'This tokenizer has no mask token to put in place of others; choose "hide" or "delete".'
         )
 
 
-def removable(trace: Trace) -> Bool[Tensor, " token"]:
+def removable(trace: Trace, target: Target | None = None) -> Bool[Tensor, " token"]:
     """The positions of the text itself: neither padding nor special tokens of the tokenizer.
 
-    Something must be left to read the answer from: a language model keeps the last token, or the
-    answer and the token before it, and a text to which the tokenizer added nothing its last token.
+    A causal stack keeps its first token, its sink. The answer must be read from something: the
+    token at the position of the target stays, the last one of a causal stack or of a text to which
+    the tokenizer added nothing, and an answer with the token before it.
     """
     if "input_ids" not in trace.inputs:
         raise NotComputableError("Only tokens of a text can be taken away; this input is no text.")
     if PIXELS in trace.inputs:
         raise NotComputableError("Only tokens of a text can be taken away; here is a picture too.")
     written = trace.real & ~trace.special
+    first, last = trace.real.nonzero()[[0, -1], 0].tolist()
+    stack = main_stack(trace.sites)
+    causal = any(site.causal for site in trace.sites if site.stack == stack)
+    reads_last = causal or trace.subject.anatomy.answers == "tokens"
     if trace.answer is not None:
         written[trace.answer.start - 1 :] = False
-    elif trace.subject.anatomy.answers == "tokens" or torch.equal(written, trace.real):
-        written[trace.real.nonzero()[-1]] = False
+    elif reads_last or torch.equal(written, trace.real):
+        written[last] = False
+    if causal:
+        written[first] = False
+    if target is not None and target.position is not None and DECODER_IDS not in trace.inputs:
+        written[target.position] = False
     if not bool(written.any()):
         raise NotComputableError("There is no token in this text that could be taken away.")
     return written
@@ -88,7 +100,15 @@ def erased(
     if erase == "mask":
         mask = subject.tokenizer.mask_token_id
         return {**rows, "input_ids": rows["input_ids"].masked_fill(removed, mask)}
+    given_positions, obstacle = subject.hiding
+    if obstacle:
+        raise NotComputableError(
+            f"Nothing can be hidden from {type(subject.model).__name__}: {obstacle}. Take words "
+            'away with erase="delete".'
+        )
     visible = rows.get("attention_mask", torch.ones_like(rows["input_ids"]))
+    if given_positions:
+        rows.setdefault("position_ids", (visible.cumsum(-1) - 1).clamp_min(0))
     return {**rows, "attention_mask": visible.masked_fill(removed, 0)}
 
 
@@ -118,21 +138,23 @@ def ids_of(encoding: Inputs) -> tuple[int, ...]:
     return tuple(number for name in sorted(encoding) for number in encoding[name][0].tolist())
 
 
-def moving_with_the_end(trace: Trace, target: Target) -> Callable[[Lengths], Lengths | None]:
-    """Where the target is read in shortened texts, by their lengths: as far from the end as here.
+def readout_position(
+    trace: Trace, target: Target, erase: str
+) -> Callable[[Lengths], Lengths | None]:
+    """Where the target is read in texts with tokens taken away, by their lengths.
 
-    What a decoder writes stays where it is, however much of the source is gone. An answer whose
-    place would move otherwise when tokens are taken away is refused.
+    Only what is deleted moves it, and then it is as far from the end as before. What a decoder
+    writes stays where it is. An answer whose place would move otherwise is refused.
     """
     if target.position is None:
         return lambda _: None
     written = target.position
-    if DECODER_IDS in trace.inputs:
+    if erase != "delete" or DECODER_IDS in trace.inputs:
         return lambda lengths: torch.full_like(lengths, written)
     last = int(trace.real.nonzero()[-1])
     read = last if trace.reply is None else trace.reply.position
     if written < read:
-        raise NotComputableError("Taking tokens away would move the position that is explained.")
+        raise NotComputableError("Deleting tokens would move the position that is explained.")
     back = last + 1 - written
     return lambda lengths: lengths - back
 
@@ -144,10 +166,10 @@ def by_presence(
 
     The function takes rows of 1 (present) and 0 (taken away), one entry for each such token.
     """
-    written = removable(trace)
+    written = removable(trace, target)
     trace.require_same_weights()
     require_way(trace.subject, erase)
-    place = moving_with_the_end(trace, target)
+    place = readout_position(trace, target, erase)
     places = written.nonzero()[:, 0]
 
     def score(present: Tensor) -> Tensor:

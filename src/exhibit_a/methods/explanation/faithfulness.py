@@ -34,8 +34,8 @@ from exhibit_a.methods.explanation.erasure import (
     Erase,
     cut_short,
     erased,
-    moving_with_the_end,
     read_from,
+    readout_position,
     removable,
     require_way,
 )
@@ -118,7 +118,7 @@ def faithfulness(
     examples: Source,
     *,
     attribution: Attribution,
-    erase: Erase = "delete",
+    erase: Erase = "hide",
     rankings: int = 5,
     samples: int = 256,
     seed: int = 0,
@@ -139,7 +139,7 @@ def faithfulness(
     Args:
         attribution: names of methods that score tokens; in Python also a function from a trace and
             a target to a score for each token, or several of them by name.
-        erase: how tokens are taken away: delete, mask or pad.
+        erase: how tokens are taken away: hide, delete or mask.
         rankings: how many random orders are the baseline.
         samples: how many texts LIME and SHAP look at.
         seed: same seed, same numbers.
@@ -173,7 +173,8 @@ def faithfulness(
     judged = []
     for number, prompt in enumerate(prompts, start=1):
         trace = capture(subject, **answered(prompt))
-        case = _Case(trace, choose_target(trace), removable(trace), erase)
+        target = choose_target(trace)
+        case = _Case(trace, target, removable(trace, target), erase)
         judged.append(_judged(case, explainers, rankings, seeded))
         tell(progress, number, len(prompts))
     names = (*explainers, RANDOM)
@@ -216,7 +217,7 @@ class _Case:
             marks = torch.zeros_like(self.written)
             marks[places[list(tokens)]] = True
             texts.append(erased(subject, self.trace.inputs, marks, self.erase))
-        place = moving_with_the_end(self.trace, self.target)
+        place = readout_position(self.trace, self.target, self.erase)
         indices = torch.tensor(self.target.indices)
 
         def read(output: HasLogits, lengths: Tensor) -> Tensor:
@@ -269,7 +270,7 @@ def _judge(
 ) -> tuple[Float[Tensor, "ranking metric"], Float[Tensor, "ranking 2 fraction"]]:
     """The metrics and curves of every ranking of one text.
 
-    Every shortened text that any ranking asks for is run in the same few passes.
+    Every text with tokens taken away that any ranking needs is run in the same few passes.
     """
     count = int(case.written.sum())
     sizes = [math.ceil(share * count - 1e-9) for share in FRACTIONS]

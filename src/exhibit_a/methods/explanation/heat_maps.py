@@ -23,6 +23,7 @@ from exhibit_a.errors import (
 from exhibit_a.methods.attribution.reliance import Reliance, reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.custom_methods import token_scores
+from exhibit_a.methods.explanation.erasure import Erase
 from exhibit_a.methods.registry import attributions
 from exhibit_a.results.result import Result
 from exhibit_a.trace.answer_rows import one_stack, readout_rows
@@ -103,8 +104,10 @@ class Drawing:
         target: Target,
         results: Mapping[str, Result],
         known_only: Sequence[str] = (),
+        erase: Erase = "hide",
     ) -> None:
         self.trace, self.target, self.results = trace, target, dict(results)
+        self.erase = erase  # how methods that take words away do so
         self.known = attributions()
         self.known_only = known_only  # drawn only if their result is known
 
@@ -122,7 +125,7 @@ class Drawing:
         ):
             sites = [site.index for site in one_stack(self.trace)]
             return known.by_token(sites), label_of(name)
-        scores, _ = token_scores(self.known[name], self.trace, self.target)
+        scores, _ = token_scores(self.known[name], self.trace, self.target, erase=self.erase)
         return scores.detach().cpu(), label_of(name)
 
     def _reliance(self) -> Reliance:

@@ -5,8 +5,8 @@ People show a *picture* of a text: some attention, or some attribution, as shade
 text:
 
 1. Every picture ranks the words: the scores of a word are those of its sub-words, added up.
-2. The first words of each ranking are deleted at a few cuts. The loss is that of the margin, the
-   log-odds of the answer, averaged over the cuts.
+2. The first words of each ranking are hidden at a few cuts: no position may look at them. The loss
+   is that of the margin, the log-odds of the answer, averaged over the cuts.
 3. Random orders of the same words lose something too. A picture is better than chance where few
    of them lose as much (``numerics/random_orders.py``, which says how many are run and why the
    p-values are valid).
@@ -15,8 +15,9 @@ text:
    *caution* where one of the two fails, where no random order does better although too many do as
    well (a single word decides a short text), or where nothing can be judged; else *do not show*.
 
-All shortened texts are shared by all pictures and run once: at most 250, fewer for long texts.
-Where no shortened text moves the answer, no ranking can be judged, and that is the advice.
+All texts with words hidden are shared by all pictures and run once: at most 250, fewer for long
+texts. Where none of them moves the answer, no ranking can be judged, and that is the advice. Words
+can also be deleted, or replaced by the mask token (``erasure.py``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,8 +30,9 @@ from torch import Tensor
 
 from exhibit_a.errors import NotComputableError
 from exhibit_a.methods.explanation.advice import Judged, sentence, word_for
+from exhibit_a.methods.explanation.erased_texts import ErasedTexts
+from exhibit_a.methods.explanation.erasure import Erase
 from exhibit_a.methods.explanation.heat_maps import Drawing, heat_maps
-from exhibit_a.methods.explanation.shortened import ShortenedTexts
 from exhibit_a.methods.explanation.words import Words, words_of
 from exhibit_a.methods.registry import Cost, method, rows_of
 from exhibit_a.numerics.intervals import discovery_rates
@@ -44,12 +46,12 @@ from exhibit_a.trace.units import UnitSpec
 
 Advice = Literal["show", "caution", "do not show"]
 
-PASSES, FEWEST_PASSES = 250, 125  # of shortened texts: at most, and for long texts
-TOKENS = 64_000  # in all shortened texts; fewer passes where they would be more
-WITHIN_LIMITS = 60  # shortened texts, where passes are limited: fewer say nothing
+PASSES, FEWEST_PASSES = 250, 125  # of texts with words hidden: at most, and for long texts
+TOKENS = 64_000  # in all texts with words hidden; fewer passes where they would be more
+WITHIN_LIMITS = 60  # texts with words hidden, where passes are limited: fewer say nothing
 FOR_ADVICE = 10  # passes kept back to find how few words turn the answer
 UNMOVED = 0.95  # an answer that keeps this share of its probability has not moved
-FIRST_LOOK = 60  # shortened texts after which an answer that never moved is known not to
+FIRST_LOOK = 60  # texts with words hidden, after which an answer that never moved is known not to
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,13 +79,13 @@ class Picture:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pictures(Result, Mapping[str, Picture]):
-    """Pictures of one text by name, judged by deletion against random orders of its words."""
+    """Pictures of one text by name, judged by hiding words, against random orders of its words."""
 
     words: tuple[str, ...]
     names: tuple[str, ...]
     labels: tuple[str, ...]
     target: str
-    sizes: tuple[int, ...]  # words deleted at each cut
+    sizes: tuple[int, ...]  # words taken away at each cut
     margin: float  # of the answer to the whole text
     probability: float
     scores: Float[Tensor, "picture word"]  # the shade of each word
@@ -97,16 +99,17 @@ class Pictures(Result, Mapping[str, Picture]):
     advices: tuple[str, ...]
     reasons: tuple[str, ...]
     advice: str  # one sentence for the person who must decide
-    passes: int  # of shortened texts
+    passes: int  # of texts with words taken away
     orders: int  # random orders compared
     exact: bool  # all orders were
+    erase: str  # how words were taken away: hide, delete, mask
 
     def by(self, units: UnitSpec = "word") -> "Pictures":
         """Pictures are judged over words, and over nothing else."""
         if units == "word":
             return self
         raise NotComputableError(
-            "Pictures are judged by deleting words, and their numbers hold for words only."
+            "Pictures are judged by taking words away, and their numbers hold for words only."
         )
 
     def __getitem__(self, name: str) -> Picture:
@@ -152,6 +155,7 @@ def pictures(
     *,
     target: Target | str | int | None = None,
     methods: Sequence[str] | Mapping[str, Float[Tensor, " token"]] | None = None,
+    erase: Erase = "hide",
     seed: int = 0,
 ) -> Pictures:
     """Judge pictures of a text: does the answer lose more without their first words than by chance?
@@ -170,9 +174,11 @@ def pictures(
         methods: names of methods that score tokens, and one_head; in Python also scores for each
             token by the name of a picture. Without, the pictures that people show most and those
             that cost little.
+        erase: how words are taken away: hide, delete or mask.
         seed: of the random orders; same seed, same numbers.
     """
-    return pictures_knowing({}, trace, chosen_target(trace, target), methods=methods, seed=seed)
+    chosen = chosen_target(trace, target)
+    return pictures_knowing({}, trace, chosen, methods=methods, erase=erase, seed=seed)
 
 
 def pictures_knowing(
@@ -181,14 +187,15 @@ def pictures_knowing(
     chosen: Target,
     *,
     methods: Sequence[str] | Mapping[str, Float[Tensor, " token"]] | None = None,
+    erase: Erase = "hide",
     seed: int = 0,
     limits: "PictureLimits | None" = None,
 ) -> Pictures:
     """The pictures of a text, where the results of some methods, by name, are known already."""
-    words = words_of(trace)
-    texts = ShortenedTexts(trace, chosen, words.places)
+    words = words_of(trace, chosen)
+    texts = ErasedTexts(trace, chosen, words.places, erase)
     known_only = () if limits is None else limits.known_only
-    maps = heat_maps(Drawing(trace, chosen, results, known_only), methods)
+    maps = heat_maps(Drawing(trace, chosen, results, known_only, erase), methods)
     by_word = torch.stack([_summed(token_scores, words) for token_scores in maps.scores.values()])
     rankings = [ranking_of(row) for row in by_word]
     plan = plan_orders(len(words), len(rankings), _budget(trace, limits) - FOR_ADVICE)
@@ -200,7 +207,7 @@ def pictures_knowing(
         trace,
         "pictures",
         seed=seed,
-        settings={"target": str(chosen), "methods": [*maps.scores]},
+        settings={"target": str(chosen), "methods": [*maps.scores], "erase": erase},
         checks=_checks(words, texts, compared, maps.left_out),
         words=words.names,
         names=tuple(maps.scores),
@@ -223,6 +230,7 @@ def pictures_knowing(
         passes=texts.passes,
         orders=plan.orders if plan.exact else len(compared.random),
         exact=plan.exact,
+        erase=erase,
     )
 
 
@@ -234,14 +242,14 @@ def ranking_of(scores: Float[Tensor, " word"]) -> list[int]:
 
 @dataclass(frozen=True)
 class PictureLimits:
-    """Shortened texts that may be run, and methods that are drawn only if their result is known."""
+    """How many texts may be run, and which methods are drawn only if their result is known."""
 
     texts: int
     known_only: tuple[str, ...]
 
 
 def _budget(trace: Trace, limits: PictureLimits | None) -> int:
-    """How many shortened texts may be run."""
+    """How many texts with words hidden may be run."""
     usual = max(FEWEST_PASSES, min(PASSES, TOKENS // len(trace.tokens)))
     if limits is None:
         return usual
@@ -253,7 +261,7 @@ def _budget(trace: Trace, limits: PictureLimits | None) -> int:
     return min(usual, limits.texts)
 
 
-def _unmoved(texts: ShortenedTexts) -> bool:
+def _unmoved(texts: ErasedTexts) -> bool:
     """Whether enough texts were run that an answer which never moved is known not to move."""
     return texts.passes >= FIRST_LOOK and texts.least_kept >= UNMOVED
 
@@ -265,7 +273,7 @@ def _summed(scores: Float[Tensor, " token"], words: Words) -> Float[Tensor, " wo
 
 def _judged(
     compared: OrderComparison,
-    texts: ShortenedTexts,
+    texts: ErasedTexts,
     rankings: Sequence[Sequence[int]],
     labels: Mapping[str, str],
     words: Words,
@@ -287,12 +295,13 @@ def _judged(
 
 
 def _checks(
-    words: Words, texts: ShortenedTexts, compared: OrderComparison, left_out: Mapping[str, str]
+    words: Words, texts: ErasedTexts, compared: OrderComparison, left_out: Mapping[str, str]
 ) -> dict[str, object]:
     plan = compared.plan
     checks: dict[str, object] = {
         "units": "words" if words.joined else "tokens: there is no tokenizer that knows words",
-        "shortened texts": texts.passes,
+        "words are taken away by": texts.erase,
+        "texts run": texts.passes,
         "random orders": f"all {plan.orders}" if plan.exact else len(compared.random),
         "p-values": "exact" if plan.exact else "by random orders",
         "ended early": len(compared.random) < plan.orders,

@@ -1,7 +1,7 @@
 """Finds the words of a text that can be taken away.
 
-Pictures of a text are judged by deleting words. These are the words of the text as it was written
-(``trace/units.py`` has the one rule for them), but for those that cannot be deleted whole.
+Heat maps of a text are judged by hiding words. These are the words of the text as it was written
+(``trace/units.py`` has the one rule for them), but for those that cannot be taken away whole.
 """
 
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from exhibit_a.methods.explanation.erasure import removable
 from exhibit_a.subject.anatomy import main_stack
 from exhibit_a.trace.capture import Trace
+from exhibit_a.trace.targets import Target
 from exhibit_a.trace.units import units_of
 
 
@@ -24,7 +25,7 @@ class Words:
         return len(self.names)
 
 
-def words_of(trace: Trace) -> Words:
+def words_of(trace: Trace, target: Target | None = None) -> Words:
     """The words of a text that can be taken away whole.
 
     >>> words_of(xa.capture(subject, "unflinchingly honest")).names
@@ -32,7 +33,7 @@ def words_of(trace: Trace) -> Words:
     >>> words_of(xa.capture(subject, "unflinchingly honest")).places
     ((1, 2, 3, 4, 5), (6,))
     """
-    free = removable(trace)
+    free = removable(trace, target)
     layout = trace.layouts.get(main_stack(trace.sites))
     if layout is None:
         single = tuple((place,) for place in free.nonzero()[:, 0].tolist())

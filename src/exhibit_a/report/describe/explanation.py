@@ -5,6 +5,7 @@ import torch
 from exhibit_a.methods.custom_methods import TokenAttribution
 from exhibit_a.methods.explanation.adversarial import AdversarialAttention
 from exhibit_a.methods.explanation.adversarial_keys import AdversarialKeys
+from exhibit_a.methods.explanation.erasure import TAKEN
 from exhibit_a.methods.explanation.faithfulness import RANDOM, Faithfulness
 from exhibit_a.methods.explanation.permutation import PermutationTest
 from exhibit_a.methods.explanation.pictures import Pictures
@@ -266,8 +267,8 @@ def heat_maps(result: Pictures) -> HeatMaps:
             )
             for picture in ranked_pictures(result)
         ],
-        f"A picture says which words matter. So its first words are deleted ({cuts} of them), and "
-        f"the answer is computed again: a good picture costs it more than {orders} of the words "
-        "do. p is the chance of doing as well by luck. Rejected pictures are grey; near-zero "
-        "scores are blank.",
+        f"A picture says which words matter. So its first words are {TAKEN[result.erase]} "
+        f"({cuts} of them), and the answer is computed again: a good picture costs it more than "
+        f"{orders} of the words do. p is the chance of doing as well by luck. Rejected pictures "
+        "are grey; near-zero scores are blank.",
     )

@@ -1,6 +1,6 @@
-"""Measures what is left of an answer when some words are deleted from its text.
+"""Measures what is left of an answer when some words of its text are taken away.
 
-Every shortened text is run once, however many pictures ask for it.
+Every text with words taken away is run once, however many heat maps need it.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,12 @@ from torch import Tensor
 
 from exhibit_a.errors import NotComputableError
 from exhibit_a.methods.explanation.erasure import (
+    Erase,
     erased,
     ids_of,
-    moving_with_the_end,
     read_from,
+    readout_position,
+    require_way,
 )
 from exhibit_a.numerics.precision import to_float64
 from exhibit_a.shapes import HasLogits
@@ -36,12 +38,19 @@ class TextAnswer:
     given: bool  # whether it is what the model answers, token by token
 
 
-class ShortenedTexts:
+class ErasedTexts:
     """The answers to one text without any of its words."""
 
-    def __init__(self, trace: Trace, target: Target, places: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self,
+        trace: Trace,
+        target: Target,
+        places: Sequence[Sequence[int]],
+        erase: Erase = "hide",
+    ) -> None:
         answers = trace.subject.anatomy.answers
-        self.place = moving_with_the_end(trace, target)
+        require_way(trace.subject, erase)
+        self.place, self.erase = readout_position(trace, target, erase), erase
         if answers in NUMBERS or margin_of(target).scale != "log_odds":
             raise NotComputableError(
                 f"Pictures are judged by the log-odds of an answer; this one is "
@@ -58,7 +67,7 @@ class ShortenedTexts:
 
     @property
     def passes(self) -> int:
-        """How many shortened texts were run."""
+        """How many texts with words taken away were run."""
         return len(self.answers)
 
     @property
@@ -71,7 +80,7 @@ class ShortenedTexts:
         """The answers without each set of words."""
         new = list(dict.fromkeys(subset for subset in subsets if subset not in self.known))
         if new:
-            texts = {subset: self._shortened(subset) for subset in new}
+            texts = {subset: self._erased(subset) for subset in new}
             left = {subset: ids_of(text) for subset, text in texts.items()}
             unread = {ids: texts[subset] for subset, ids in left.items() if ids not in self.answers}
             if unread:
@@ -98,10 +107,10 @@ class ShortenedTexts:
         answer = self.without([frozenset(ranking[:size])])[0]
         return self.whole.given and not answer.given
 
-    def _shortened(self, subset: frozenset[int]) -> dict[str, Tensor]:
+    def _erased(self, subset: frozenset[int]) -> dict[str, Tensor]:
         removed = torch.zeros(len(self.trace.tokens), dtype=torch.bool)
         removed[[place for word in subset for place in self.places[word]]] = True
-        return erased(self.trace.subject, self.trace.inputs, removed, "delete")
+        return erased(self.trace.subject, self.trace.inputs, removed, self.erase)
 
     def _numbers(self, output: HasLogits, lengths: Int[Tensor, " row"], first: int = 0) -> Numbers:
         """The margin, and whether the target is what the model answers.
