@@ -91,7 +91,8 @@ class RelianceSettings:
     jump_pairs: int = 3  # of opposite orders inside a jump,
     order_pairs: int = 16  # and instead of a path
     checking: float = 8  # passes to check one that cancels, in as many pairs,
-    fewest_pairs: int = 3  # but not fewer;
+    fewest_pairs: int = 2  # but not fewer,
+    checked: int = 16  # and of so many heads one by one;
     apart: float = 0.5  # of all shares: where they differ by more, the split is arbitrary
     controls: tuple[int, ...] = (8, 16)  # times that all rows are permuted, until it is certain
     moved: float = 0.1  # of the size of the answer: by less it does not move
@@ -511,6 +512,7 @@ class HeadShares:
             return
         playing = [head for head, (site, _) in enumerate(game.heads) if site >= self.walk.first]
         clear = [head for head in playing if abs(float(self.credit[head])) >= line]
+        clear = sorted(clear, key=lambda head: -abs(float(self.credit[head])))[: SETTINGS.checked]
         rest = [head for head in playing if head not in set(clear)]
         units = [[head] for head in clear] + ([rest] if rest else [])
         of_a_pair = len(units) * game.of_a_pass
