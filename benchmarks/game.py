@@ -26,21 +26,24 @@ subject = xa.load(folder, dtype="float32")
 xa.capture(subject, "a b", rows=[-1])
 ids = subject.encode(text)
 
-def peak():
-    return int(next(l for l in open("/proc/self/status") if l.startswith("VmHWM")).split()[1]) / 1024
-
-def now():
-    return int(next(l for l in open("/proc/self/status") if l.startswith("VmRSS")).split()[1]) / 1024
+def megabytes(of):
+    lines = open("/proc/self/status")
+    return int(next(line for line in lines if line.startswith(of)).split()[1]) / 1024
 
 with torch.no_grad():
-    begun = time.process_time(); subject.model(**ids, use_cache=False); own = time.process_time() - begun
+    begun = time.process_time()
+    subject.model(**ids, use_cache=False)
+    own = time.process_time() - begun
 open("/proc/self/clear_refs", "w").write("5")
-loaded, begun = now(), time.process_time()
+loaded, begun = megabytes("VmRSS"), time.process_time()
 result = xa.reliance(xa.capture(subject, text, rows=[-1]))
 spent = time.process_time() - begun
-print(json.dumps({"tokens": ids["input_ids"].shape[1], "passes": result.checks["forward passes"],
-    "points": result.checks["points"], "times": spent / own, "seconds": spent, "peak": peak() - loaded,
-    "result": "determined" if result.determined else "undetermined"}))
+print(json.dumps({
+    "tokens": ids["input_ids"].shape[1], "passes": result.checks["forward passes"],
+    "points": result.checks["points"], "times": spent / own, "seconds": spent,
+    "peak": megabytes("VmHWM") - loaded,
+    "result": "determined" if result.determined else "undetermined",
+}))
 """
 
 

@@ -43,6 +43,10 @@ WORDS: dict[str, str] = {
     "layer": (
         "One step of the model. In a model with two stacks: “encoder layer 3”, “decoder layer 3”."
     ),
+    "levelled attention": (
+        "A head that keeps what it gives to its sinks, and spreads the rest of each row evenly "
+        "over the words it may see: a head that does not choose."
+    ),
     "margin": (
         "How far the answer is ahead of all others together: its log-odds, 0 where it is as "
         "likely as not."
@@ -57,10 +61,6 @@ WORDS: dict[str, str] = {
         " no luck."
     ),
     "parity": "How far our run of the model is from its own. Zero for nearly every model.",
-    "levelled attention": (
-        "A head that keeps what it gives to its sinks, and spreads the rest of each row evenly over "
-        "the words it may see: a head that does not choose."
-    ),
     "pass": "One run of the model over one text. The unit in which costs are counted.",
     "picture": "Anything that gives each word a shade: a heat map of the text.",
     "points": "A head points when its weights lie on the words its contribution comes from.",
@@ -86,13 +86,13 @@ WORDS: dict[str, str] = {
         "`site=3`. People read “layer 3”."
     ),
     "special token": "A token that the tokenizer added, such as `[CLS]`.",
-    "steering": (
-        "What a head adds to the margin by moving where other heads look: its share when other maps "
-        "follow, less its share when they are frozen."
-    ),
     "stack": (
         "The layers that read one text. A translator has two: the encoder reads the source, the "
         "decoder its own words; its “cross” layers look from the second to the first."
+    ),
+    "steering": (
+        "What a head adds to the margin by moving where other heads look: its share when other "
+        "maps follow, less its share when they are frozen."
     ),
     "target": "The one number of the answer that is explained, such as the probability of a class.",
     "token": "A piece of text as the model reads it. Words are made of one or more tokens.",

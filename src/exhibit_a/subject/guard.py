@@ -69,8 +69,8 @@ def require_one_device(model: nn.Module) -> None:
     places = sorted({str(weight.device) for weight in model.parameters()})
     if len(places) > 1:
         raise UnsupportedModelError(
-            f"The weights of {type(model).__name__} lie on {', '.join(places)}; they must lie on one "
-            'device. Load it with device="cuda", or with device_map={"": 0} in place of "auto".'
+            f"The weights of {type(model).__name__} lie on {', '.join(places)}; they must lie on "
+            'one device. Load it with device="cuda", or with device_map={"": 0} in place of "auto".'
         )
 
 

@@ -286,9 +286,7 @@ class Trace(Pass):
             )
         places = torch.tensor([known.index(row) for row in wanted], dtype=torch.long)
 
-        def cut(kept: Tensor | None, site: int, axis: int) -> Tensor | None:
-            if kept is None:
-                return None
+        def cut(kept: Tensor, site: int, axis: int) -> Tensor:
             some = places if self.sites[site].stack == stack else places[:0]
             return kept.index_select(axis, some.to(kept.device))
 
@@ -296,9 +294,14 @@ class Trace(Pass):
             kept, sites = self.at_sites[name], range(len(self.sites))
             if name not in ("attention", "queries"):
                 return kept
-            return LazySequence(sites, lambda site: cut(kept[site], site, 2))
 
-        sizes = tuple(tuple(seen.shape) for seen in self.visible)
+            def at(site: int) -> Tensor | None:
+                tensor = kept[site]
+                return None if tensor is None else cut(tensor, site, 2)
+
+            return LazySequence(sites, at)
+
+        sizes = tuple((seen.shape[0], seen.shape[1]) for seen in self.visible)
         partial = self.partial or PartialPass((), stack, sizes, 0.0, ())
         visible = tuple(cut(seen, site, 0) for site, seen in enumerate(self.visible))
         return replace(

@@ -56,8 +56,8 @@ def replay(
             way.
         read: the rows of the last layer that the answer is read from, as ``answer_rows.rows_read``
             finds them; the others are left out.
-        kept: where only some rows are computed, what the others were (``answer_rows.kept_positions``); answers
-            are given for these rows alone.
+        kept: where only some rows are computed, what the others were
+            (``answer_rows.kept_positions``); answers are given for these rows alone.
     """
     if edit is None:
         first_edited = len(trace.layers)
@@ -160,10 +160,10 @@ def _recalling(
             call, entered = entered, entered + 1
             if call == start == 0 and spared.kept is not None:
                 # What is added to tokens before the first layer depends on where they stand.
-                given, states = first_hidden(args, kwargs), trace.layer_inputs[0]
-                states = expand(_at_rows(states, spared.kept, trace, call), copies)
-                args = tuple(states if value is given else value for value in args)
-                kwargs = {k: states if value is given else value for k, value in kwargs.items()}
+                given = first_hidden(args, kwargs)
+                some = expand(_at_rows(trace.layer_inputs[0], spared.kept, trace, call), copies)
+                args = tuple(some if value is given else value for value in args)
+                kwargs = {k: some if value is given else value for k, value in kwargs.items()}
             if call >= start:
                 run = forward if call < last else partial(spared.finish, forward)
                 run = run if call > start else partial(spared.enter, run)

@@ -138,10 +138,10 @@ class HeadGame:
     def _computes_alone(self, trace: Trace, kept: KeptPositions) -> bool:
         """Whether the kept rows, computed alone, give the answer of the pass in both games."""
         rows = kept.rows.tolist()
-        asked = self.target.position
-        contiguous = rows == list(range(rows[0], rows[0] + len(rows)))
-        last = None if asked is None else asked + len(self.target.following)
-        if not contiguous or (asked is not None and not rows[0] <= asked <= last <= rows[-1]):
+        if rows != list(range(rows[0], rows[0] + len(rows))):
+            return False
+        first = self.target.position
+        if first is not None and not rows[0] <= first <= rows[-1] - len(self.target.following):
             return False
         self._lay_out(trace, kept)
         try:

@@ -521,7 +521,7 @@ class HeadShares:
         sampled = orders(game, pairs, generator(self.seed, 1), units)
         apart = (sampled.credit - self.credit).abs()
         differs = apart > SETTINGS.certain * sampled.standard_error
-        differs &= torch.zeros_like(differs).index_fill(0, torch.tensor(clear, dtype=int), True)
+        differs[rest] = False
         self.error = torch.where(differs, torch.hypot(self.error, apart), self.error)
         sure = self.credit.abs() - SETTINGS.certain * self.error >= line
         self.split = len(clear) - int(sure[clear].sum())

@@ -20,6 +20,7 @@ from exhibit_a.errors import (
     UnsupportedModelError,
     require_choice,
 )
+from exhibit_a.methods.attribution.acting import acting_in, first_head_in_its_rows
 from exhibit_a.methods.attribution.reliance import Reliance, reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.custom_methods import token_scores
@@ -33,12 +34,15 @@ from exhibit_a.trace.targets import Target
 Methods = Sequence[str] | Mapping[str, Float[Tensor, " token"]]  # names, or scores by name
 
 ONE_HEAD = "one_head"
+OF_THE_GAME = (ONE_HEAD, "acting_attention", "head_in_its_rows")  # that need a reliance
 LABELS = {  # what a person who decides would call each picture
     "raw": "last-layer attention",
     "mean_attention": "mean attention of all heads",
     "rollout": "attention rollout",
     "effective": "effective attention",
     ONE_HEAD: "the most important head",
+    "acting_attention": "acting attention",
+    "head_in_its_rows": "the most important head, in the rows where it acts",
     "attention_gradient": "attention × gradient",
     "relevance": "attention relevance",
     "alti": "layer contributions (ALTI)",
@@ -56,7 +60,7 @@ LABELS = {  # what a person who decides would call each picture
     "hidden_attribution": "hidden token attribution",
     "contribution_weights": "contribution weights",
 }
-USUAL = tuple(LABELS)[:10]
+USUAL = tuple(LABELS)[:12]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,13 +117,20 @@ class Drawing:
 
     def of(self, name: str) -> tuple[Tensor, str]:
         """The scores of a picture, and what it is called."""
-        needed = "reliance" if name == ONE_HEAD else name
+        needed = "reliance" if name in OF_THE_GAME else name
         if name in self.known_only and needed not in self.results:
             raise NotComputableError(f"It needs {needed.replace('_', '-')}, which was left out.")
         if name == ONE_HEAD:
             return self._one_head()
         if name == "reliance":
             return self._reliance().token_scores, label_of(name)
+        if name == "acting_attention":
+            return acting_in(self._reliance(), self.trace), label_of(name)
+        if name == "head_in_its_rows":
+            relied = self._reliance()
+            scores, site, head = first_head_in_its_rows(relied, self.trace)
+            named = f"layer {relied.sites[site].layer}, head {head}, in the rows where it acts"
+            return scores, named
         if name == "self_attribution" and isinstance(
             known := self.results.get(name), SelfAttribution
         ):
@@ -143,7 +154,7 @@ class Drawing:
         head = int(shares.heads[site].argmax())
         maps = self.trace.keeping("attention").attention[site][head]
         scores = readout_rows(self.trace, self.target) @ maps
-        return scores.detach().cpu(), f"head {head} of layer {shares.sites[site].layer}"
+        return scores.detach().cpu(), f"layer {shares.sites[site].layer}, head {head}"
 
 
 def _names(methods: Sequence[str] | None) -> list[str]:
