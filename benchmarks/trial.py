@@ -14,11 +14,10 @@ from functools import partial
 from statistics import median
 
 import torch
-from exhibit_a.methods.attribution.head_orders import orders
 from support.measure import REVIEW, bare, begun, once, written
 
 import exhibit_a as xa
-from exhibit_a.methods.attribution.head_game import HeadGame
+from exhibit_a.methods.attribution.head_game import HeadGame, orders
 from exhibit_a.methods.identifiability.alternative_maps import alternative_maps
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.trace.targets import margin_of

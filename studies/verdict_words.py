@@ -56,10 +56,10 @@ Outcomes = Counter[tuple[str, str]]  # (right, given): how often
 def examined(trace: xa.Trace, limits: Thresholds = LIMITS) -> examination.Examination:
     """The stages of a trial that the words rest on; the others are left out."""
     target = chosen_target(trace, None)
-    relied = xa.reliance(trace, target=target)
+    relied = xa.reliance(trace, target=target, rows=examination._rows(trace))
     how = examination.TrialOptions(2, 0, limits.carries, pictures=False)
     with allowance(trace) as allowed:
-        carriers, steering = examination._heads(target, relied, how, allowed)
+        carriers = examination._carriers(target, relied, how, allowed)
     counts = attention_identifiability(trace)
     unasked = dict.fromkeys(("effective", "attribution", "tree", "hidden", "mixing", "pictures"))
     return examination.Examination(
@@ -69,7 +69,6 @@ def examined(trace: xa.Trace, limits: Thresholds = LIMITS) -> examination.Examin
         alternatives=examination._alternatives(trace, counts, relied, limits.carries),
         reliance=relied,
         carriers=carriers,
-        steering=steering,
         learned=weights_look_trained(trace.subject),
         **unasked,
     )
@@ -132,7 +131,7 @@ class Kept(xa.Reliance):
             name: row[key] for name, key in (names | {"permuted_error": "permuted error"}).items()
         }
         for name, value in (
-            values | {"determined": not row["reason"], "target": "", "heads": [heads]}
+            values | {"block_worth": 0.0, "determined": not row["reason"], "target": "", "heads": [heads]}
         ).items():
             object.__setattr__(self, name, value)  # a result is frozen
 

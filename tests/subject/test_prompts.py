@@ -99,16 +99,16 @@ def test_a_model_with_two_stacks_is_asked_for_its_target():
 
 
 def test_an_answer_is_left_alone_when_words_are_taken_away(trace):
-    scores = xa.companions(trace, methods=["occlusion"])["occlusion"].scores
-    assert scores[3:].eq(0).all()
+    scores = xa.companions(trace, methods=["occlusion"], erase="delete")["occlusion"].scores
+    assert scores[[0, *range(3, len(scores))]].eq(0).all()  # the sink stays, too
     target = xa.choose_target(trace)
-    shorter = {name: row[:, [1, *range(2, 9)]] for name, row in _rows(trace).items()}
+    shorter = {name: row[:, [0, *range(2, 9)]] for name, row in _rows(trace).items()}
     without = xa.capture(trace.subject, shorter)
     loss = target(trace.output) - replace(target, position=2)(without.output)
-    assert_close(scores[:1], loss)
+    assert_close(scores[1:2], loss)
     early = xa.choose_target(trace, token="film", position=1)
     with pytest.raises(NotComputableError, match="would move"):
-        xa.companions(trace, methods=["occlusion"], target=early)
+        xa.companions(trace, methods=["occlusion"], erase="delete", target=early)
 
 
 def _rows(trace):

@@ -171,7 +171,10 @@ def test_reliance_with_all_rows_asked_is_reliance(name):
     subject, inputs = subject_of(name), long_inputs(9)
     full, everything = (xa.capture(subject, inputs, rows=rows) for rows in (None, slice(None)))
     target = xa.choose_target(full, position=-1) if full.output.logits.ndim == 3 else None
-    every, asked = (xa.reliance(t, target=target, by="path", budget=5) for t in (full, everything))
+    every, asked = (
+        xa.reliance(trace, target=target, rows="all", by="path", budget=5)
+        for trace in (full, everything)
+    )
     assert asked.margin == pytest.approx(every.margin, rel=1e-3, abs=1e-4)
     assert asked.baseline_margin == pytest.approx(every.baseline_margin, rel=1e-3, abs=1e-4)
     for ours, theirs in zip(asked.one_head, every.one_head, strict=True):
@@ -180,27 +183,32 @@ def test_reliance_with_all_rows_asked_is_reliance(name):
         assert_close(ours, theirs, rtol=1e-2, atol=1e-3)
 
 
-def test_reliance_of_rows_is_what_the_answer_loses_when_they_look_evenly():
+@pytest.mark.parametrize("rows", ["all", None])
+def test_reliance_of_rows_is_what_the_answer_loses_when_they_are_uniform(rows):
+    """Of the rows that were captured, all play or only the one that the answer is read from."""
     subject = subject_of("llama")
     few = xa.capture(subject, long_inputs(), rows=[-2, -1])
-    result = xa.reliance(few, target=xa.choose_target(few, position=-1), by="path", budget=9)
+    playing = (38, 39) if rows == "all" else (39,)
+    target = xa.choose_target(few, position=-1)
+    result = xa.reliance(few, target=target, rows=rows, baseline="uniform", by="path", budget=9)
 
-    class Even(Tap):
+    class Uniform(Tap):
         def result(self, call, context):
             context = context.clone()
-            for row in (38, 39):
+            for row in playing:
                 context[:, :, row] = call.values[:, :, : row + 1].mean(2)
             return context
 
     model = subject.model
-    with torch.no_grad(), subject.tapping(Even(), fused=True):
+    with torch.no_grad(), subject.tapping(Uniform(), fused=True):
         logits = model(**without_cache(model, long_inputs())).logits[0, -1]
     target = xa.choose_target(few, position=-1, scale="log_odds")
-    even = float(target.of(logits[None, None]))
-    assert result.baseline_margin == pytest.approx(even, rel=1e-4, abs=1e-4)
-    assert [tuple(edges.shape) for edges in result.edges] == [(4, 2, LONG)] * 3
+    uniform = float(target.of(logits[None, None]))
+    assert result.baseline_margin == pytest.approx(uniform, rel=1e-4, abs=1e-4)
+    assert [tuple(edges.shape) for edges in result.edges] == [(4, len(playing), LONG)] * 3
     shares = sum(float(heads.sum()) for heads in result.heads)
-    assert shares + result.gap == pytest.approx(result.whole, abs=1e-3)
+    total = shares + result.block.worth + result.gap
+    assert total == pytest.approx(result.whole, abs=1e-3)
 
 
 def test_what_needs_all_rows_says_so_in_one_line():

@@ -251,10 +251,11 @@ class Trace(Pass):
         """The same text, run once more."""
         if self.partial is None:
             again = self._again(keep, None)
-        elif not self.fused and not self.first_logit:  # rows that were cut out of a whole pass
-            again = self._again(keep, None).at_rows(self.partial.rows)
-        else:
+        elif self.partial.captured is None:
             again = self._again(keep, RowRequest(self.partial.rows))
+        else:
+            request = RowRequest(self.partial.captured) if self.partial.captured else None
+            again = self._again(keep, request).at_rows(self.partial.rows)
         self._require_answers(floating(again.output))
         return again
 
@@ -302,7 +303,9 @@ class Trace(Pass):
             return LazySequence(sites, at)
 
         sizes = tuple((seen.shape[0], seen.shape[1]) for seen in self.visible)
-        partial = self.partial or PartialPass((), stack, sizes, 0.0, ())
+        partial = self.partial or PartialPass((), stack, sizes, 0.0, (), captured=())
+        if partial.captured is None:
+            partial = replace(partial, captured=partial.rows)
         visible = tuple(cut(seen, site, 0) for site, seen in enumerate(self.visible))
         return replace(
             self,

@@ -48,6 +48,7 @@ class PartialPass:
     sizes: tuple[tuple[int, int], ...]  # queries and keys of every site
     parity: float  # largest difference to the kernel's averages, of the largest average
     kernels: tuple[str, ...]  # fused kernels that ran; none where maps were formed and cut
+    captured: tuple[int, ...] | None = None  # rows these were cut from; none: all; None: not cut
 
 
 @dataclass(frozen=True, eq=False)

@@ -69,7 +69,7 @@ class GameSettings:
     backwards: float = 1.1e9  # bytes that copies with a graph may take by a generous count
     passing: int = 3  # maps of a site that a copy holds which looks where it would
     kept: int = 5  # floats that a layer keeps for a token at most, for each output of its weights
-    kept_maps: int = 6  # maps of all sites that a copy keeps for the way back, where maps follow
+    kept_maps: int = 2  # maps of all sites that a copy keeps for the way back, where maps follow
     held: float = 2e8  # bytes that sums of gradients of a text may take, each as large as its maps
     rounding: float = 1e-3  # log-odds by which an answer from a few rows may differ
     opened: float = 0.05  # a site that takes less than this share of the change is not opened
@@ -272,8 +272,8 @@ class HeadGame:
         self.trace.subject.require_gradients()
         margins, by_head = [], []
         at_once = min(self._at_once(backwards=True), self._at_once(SETTINGS.passing))
-        graph = SETTINGS.kept_maps * sum(maps.nbytes for maps in self.own)
-        at_once = max(1, min(at_once, int(SETTINGS.backwards / graph)))
+        a_set = sum(maps.nbytes for maps in self.own)
+        at_once = min(at_once, copies_at_once(a_set, SETTINGS.kept_maps * a_set))
         for chunk in torch.split(torch.arange(len(alphas)), at_once):
             shares = self._along(torch.tensor(alphas)[chunk], first).requires_grad_()
             by_site = self.by_site(shares.T)

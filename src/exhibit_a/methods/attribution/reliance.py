@@ -33,7 +33,7 @@ spread that follows from the edges in closed form (``null``).
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import ClassVar, Literal, NamedTuple
@@ -60,7 +60,7 @@ from exhibit_a.numerics.paths import PathIntegral, PathLimits, integrate, integr
 from exhibit_a.numerics.precision import float64_sum, to_float64
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.numerics.sorting import ascending
-from exhibit_a.numerics.spilling import few_heads
+from exhibit_a.numerics.spilling import few_heads, spilled
 from exhibit_a.results.making import build_result
 from exhibit_a.results.over_units import Rule
 from exhibit_a.results.result import SiteResult
@@ -216,8 +216,9 @@ def token_scores(trace: Trace, target: Target) -> Float[Tensor, " token"]:
     sites = one_stack(trace)
     shares = HeadShares(HeadGame(game_rows(trace, target, None), margin_of(target)), "path")
     shares.choose_block()
-    edges = shares.edges()
-    return torch.stack([edges[site.index].sum((0, 1)) for site in sites]).sum(0).cpu()
+    edges, places = shares.edges(), {site.index for site in sites}
+    keys = [of_site.sum((0, 1)) for site, of_site in enumerate(edges) if site in places]
+    return torch.stack(keys).sum(0).cpu()
 
 
 @method(
@@ -263,7 +264,7 @@ def reliance(
     game = HeadGame(game_rows(trace, chosen, rows), margin_of(chosen), baseline)
     shares = HeadShares(game, by, budget, seed)
     shares.measure()
-    along = shares.along()
+    along, a_set = shares.along(), sum(maps.nbytes for maps in game.own)
     return build_result(
         Reliance,
         game.trace,
@@ -280,7 +281,7 @@ def reliance(
         alignment=tuple(site.alignment for site in along),
         pointing=tuple(site.pointing for site in along),
         coherence=tuple(site.coherence for site in along),
-        edges=tuple(shares.edges()),
+        edges=tuple(spilled((edges,), of=a_set)[0] for edges in shares.edges()),
         sinks=shares.sinks,
         margin=game.margin,
         baseline_margin=shares.levelled,
@@ -594,13 +595,11 @@ class HeadShares:
             marks.append(kept)
         return tuple(marks)
 
-    def edges(self) -> list[SiteMap]:
+    def edges(self) -> Iterator[SiteMap]:
         """What each edge added along the path, site by site."""
         gradients = maps_of_sites(self.walk.path.integral, self.game.own)
-        return [
-            (maps - self.game.maps.levelled(site)) * gradients[site]
-            for site, maps in enumerate(self.game.own)
-        ]
+        for site, maps in enumerate(self.game.own):
+            yield (maps - self.game.maps.levelled(site)) * gradients[site]
 
     def along(self) -> list["AlongRows"]:
         """What the rows of every head say, site by site."""
