@@ -48,14 +48,14 @@ def main() -> None:
     )
     subject, name = xa.load(options.base), Path(options.base).name
     if subject.anatomy.answers == "tokens":
-        names, twice = MAPS, len(PROMPTS)
+        names = MAPS
         traces = of_prompts(subject, options.longest, options.texts)
     else:
-        names, twice = (*MAPS, OF_CLASSIFIERS), options.twice
+        names = (*MAPS, OF_CLASSIFIERS)
         traces = of_sentences(subject, options.data / "SST-2" / "dev.tsv", options.texts)
 
     def row(number: int, captured: Callable[[], xa.Trace]) -> Row:
-        return measured(captured(), names, SEEDS if number < twice else SEEDS[:1])
+        return measured(captured(), names, SEEDS if number < options.twice else SEEDS[:1])
 
     work = [
         ({"text": number}, lambda number=number, trace=trace: row(number, trace))

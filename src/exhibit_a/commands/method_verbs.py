@@ -108,7 +108,8 @@ def _call(method: "Method", verb: Any, options: "Options", bar: "Bar") -> Any:
     requested = options.pop("target", None) or getattr(verb, "target", None)
     if "rows" in method.options and options["rows"] not in (None, *method.options["rows"].choices):
         options["rows"] = "all"  # that were captured
-    trace = verb.trace()
+    usual = "rows" in method.options and options["rows"] is None and requested is None
+    trace = verb.trace(answer_rows=usual)
     expect(bar, trace.subject, method.name, len(trace.tokens or ()))
     target = None if requested is None else chosen_target(trace, requested)
     if method.takes == ("attribution",):

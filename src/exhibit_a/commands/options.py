@@ -171,16 +171,19 @@ class OneText(WithModel):
         limit = subject.anatomy.max_length or sys.maxsize
         return min(len(subject.tokenizer.tokenize(written)) + (self.generate or 0) + 2, limit)
 
-    def trace(self, **options: Any) -> "Trace":
-        """The model's pass over the text."""
+    def trace(self, *, answer_rows: bool = False, **options: Any) -> "Trace":
+        """The model's pass over the text; of a language model perhaps the answer's rows alone."""
+        from exhibit_a.subject.prompts import is_causal_lm
         from exhibit_a.trace.capture import capture
 
-        text = self.given_text()
+        text, subject = self.given_text(), self.subject()
         answer = {"target_text": self.reply, "generate": self.generate}
         options |= answer | {"pair": self.pair, "truncate": self.truncate}
-        subject, rows = self.subject(), getattr(self, "rows", None)  # of methods that need no more
+        rows = getattr(self, "rows", None)  # verbs have it whose method needs no others
         if rows not in (None, "all"):
             options["rows"] = read_rows(rows)
+        elif answer_rows and is_causal_lm(subject):
+            options["rows"] = "answer"
         return capture(subject, text, **options)
 
 

@@ -23,6 +23,7 @@ from exhibit_a.trials.trial import Trial
 from exhibit_a.trials.verdict import HeadVerdict
 
 NAMED = 8  # heads that are listed by name
+NOTABLE = 0.05  # of the margin: what sinks do by themselves is said from here on
 MARKS = {"show": "✓", "caution": "!", "do not show": "✗"}  # of advice, next to its colour
 
 
@@ -52,6 +53,30 @@ def reliance_sentences(reliance: Reliance, answer: dict[str, float]) -> list[str
         f"With levelled attention {then}.",
         f"With shuffled attention {probability} = {after}.",
     ]
+
+
+def game_sentences(reliance: Reliance) -> list[str]:
+    """What stands beside the shares: the block, the sinks, and what is not known of steering."""
+    sentences = []
+    if reliance.block_layers:
+        layers = listed([s.layer for s in reliance.sites if s.call in reliance.block_layers])
+        sentences.append(
+            f"Of the {reliance.whole:.1f} log-odds that levelling all heads costs, "
+            f"{reliance.block_worth:.1f} are reading the words ({layers}), which is not shared out."
+        )
+    if abs(reliance.sink_effect) >= NOTABLE * reliance.size:
+        sentences.append(
+            f"The weight on the sinks by itself is worth {reliance.sink_effect:+.1f} log-odds."
+        )
+    if reliance.steering_reason:
+        sentences.append(f"What heads steer is not known: {reliance.steering_reason}.")
+    return sentences
+
+
+def listed(layers: Sequence[int]) -> str:
+    """Layers as people read them."""
+    first, last = min(layers), max(layers)
+    return f"layer {first}" if first == last else f"layers {first} to {last}"
 
 
 def carrying_heads(trial: Trial) -> list[tuple[int, int]]:

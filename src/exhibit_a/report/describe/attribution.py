@@ -48,7 +48,7 @@ from exhibit_a.report.describe.parts import (
     strongest_heads,
 )
 from exhibit_a.report.describe.registry import describe
-from exhibit_a.report.sentences import reliance_sentences
+from exhibit_a.report.sentences import game_sentences, reliance_sentences
 from exhibit_a.subject.anatomy import layer_name, layer_number, main_stack
 
 NOISE = 2.0  # standard deviations; a share that is not beyond chance is left white
@@ -61,6 +61,9 @@ OF_MARGIN = Column(
     "of_margin", "of margin", "The share as a part of the answer's margin; below zero it speaks "
     "against the answer.",
 )  # fmt: skip
+STEERING = Column(
+    "steering", "steering", "What the head adds by moving where other heads look; empty if unknown."
+)
 ALONE = Column("alone", "alone", "What the answer loses when this head alone is levelled.")
 POINTS = Column("points", "points", "Cosine of weights and contributions, row by row.")
 COHERENCE = Column(
@@ -98,6 +101,7 @@ def _(result: Reliance) -> Blocks:
     columns = {
         SHARE: result.heads,
         OF_MARGIN: [to_float64(heads) / scale for heads in result.heads],
+        STEERING: result.steering,
         ALONE: result.one_head,
         Column(
             "error", "error", "Standard error of the share; 0 where nothing was sampled."
@@ -105,13 +109,11 @@ def _(result: Reliance) -> Blocks:
         Column(
             "by_chance", "by chance", "Spread of the share, had the rows been permuted."
         ): result.null,
-        POINTS: result.pointing,
-        COHERENCE: result.coherence,
         Column(
             "alignment", "alignment", "Correlation of weights and gradients along rows."
         ): result.alignment,
     }
-    sentences = reliance_sentences(result, {})
+    sentences = [*reliance_sentences(result, {}), *game_sentences(result)]
     unknown = "" if result.determined else f" Not determined: {result.reason}."
     table = of_heads(" ".join(sentences) + unknown, result.sites, columns, result.heads)
     headline = sentences.pop(1) if result.determined else unknown.strip()
