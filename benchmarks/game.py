@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--base", type=Path, required=True)
     parser.add_argument("--before", type=Path)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--limit", type=float, default=240, help="seconds for one measurement")
     given = parser.parse_args()
     here = Path(__file__).parents[1]
     rows = []
@@ -60,19 +61,25 @@ def main() -> None:
         for version, folder in (("now", here), ("before", given.before)):
             if folder is None:
                 continue
-            rows.append({"version": version} | measured(folder, given.base, text.strip()))
+            row = measured(folder, given.base, text.strip(), given.limit)
+            rows.append({"length": length, "version": version} | row)
             print(rows[-1], flush=True)
     if given.out is not None:
         given.out.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def measured(checkout: Path, base: Path, text: str) -> dict[str, object]:
-    """One game in a process of its own."""
+def measured(checkout: Path, base: Path, text: str, limit: float) -> dict[str, object]:
+    """One game in a process of its own; where it takes too long, that."""
     environment = os.environ | {"PYTHONPATH": str(checkout / "src"), "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, "-c", CHILD, str(base), text]
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    try:
+        run = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=limit
+        )
+    except subprocess.TimeoutExpired:
+        return {"result": f"not done in {limit:g} seconds"}
     if run.returncode:
-        return {"error": run.stderr.strip().splitlines()[-1][:200]}
+        return {"result": run.stderr.strip().splitlines()[-1][:200]}
     row: dict[str, object] = json.loads(run.stdout.splitlines()[-1])
     return row
 

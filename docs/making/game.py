@@ -164,13 +164,20 @@ def exact() -> dict[str, Any]:
 
 def costs() -> str:
     """The game at three lengths, this version beside 0.2.0."""
-    shown = {
-        "tokens": "{tokens}",
-        "version": "{version}",
-        "passes of the text": "{passes}",
-        "processor, of the text's own pass": "{times:.1f} ×",
-        "seconds": "{seconds:.1f}",
-        "peak above the model": "{peak:.0f} MB",
-        "result": "{result}",
-    }
-    return columns(read("game-costs.jsonl"), shown)
+    body = []
+    for row in read("game-costs.jsonl"):
+        known = "times" in row
+        body.append(
+            [
+                row["length"],
+                {"now": "this", "before": "0.2.0"}[row["version"]],
+                row["points"] if known else NONE,
+                row["passes"] if known else NONE,
+                f"{row['times']:.0f} ×" if known else NONE,
+                f"{row['peak']:.0f} MB" if known else NONE,
+                row["result"],
+            ]
+        )
+    head = ["tokens, about", "version", "points", "passes of the text beside them"]
+    head += ["processor time, of the text's own pass", "memory above the model", "result"]
+    return table(head, body)

@@ -7,10 +7,11 @@ import torch
 from planted.copiers import counting_sink
 from planted.kinds import planted
 from support.subjects import opinionated, precise, speaker, subject_of
-from support.zoo import FAMILIES
+from support.zoo import CONTRACT, FAMILIES
 from torch.testing import assert_close
 
 from exhibit_a.errors import BadRequestError, NotComputableError
+from exhibit_a.methods.attribution import head_game
 from exhibit_a.methods.attribution.head_game import HeadGame, coalitions, orders
 from exhibit_a.methods.attribution.reliance import HeadShares, along_rows, game_rows, reliance
 from exhibit_a.numerics.seeds import generator
@@ -501,3 +502,26 @@ def test_an_answer_is_shared_out_as_a_whole_and_token_by_token():
             assert_close(site[place], heads)
     with pytest.raises(NotComputableError, match="no tokens"):
         reliance(capture(opinionated(), TEXT), each_token=True)
+
+
+WHOLE = {"llava", "qwen2-vl", "gptj", "gpt-neo", "bloom", "falcon"}  # these run whole
+
+
+@pytest.mark.parametrize("name", [name for name in CONTRACT if name != "clip-text"])
+def test_rows_that_are_computed_alone_are_those_of_a_whole_pass(name, monkeypatch):
+    """Every causal family: in both games, from rotary to learned positions, with windows or not."""
+    trace = capture(subject_of(name), CONTRACT[name].inputs())
+    if not trace.sites[-1].causal or trace.subject.anatomy.answers != "tokens":
+        pytest.skip("not a causal language model")
+    target = margin_of(chosen_target(trace, None))
+    few = game_rows(trace, target, "answer")
+    alone = HeadGame(few, target)
+    assert (alone.kept is None) == (name in WHOLE)
+    monkeypatch.setattr(head_game, "kept_positions", lambda _: None)
+    whole = HeadGame(few, target)
+    settings = [whole.setting(), whole.setting([1]), whole.setting(rest=0.3), whole.setting(rest=0)]
+    for following in (False, True):
+        answers = [
+            game.margins(torch.stack(settings), following=following) for game in (alone, whole)
+        ]
+        assert_close(*answers, atol=1e-5, rtol=1e-5)
