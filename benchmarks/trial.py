@@ -6,7 +6,7 @@
    for each row (timed on a few, scaled to all);
 2. the reliance on each head: one joint path, against sampled orders of all heads (timed on a few,
    scaled to the number that is as exact);
-3. a whole trial without pictures, stage by stage, in forward passes of the same model on the same
+3. a whole trial without heat_maps, stage by stage, in forward passes of the same model on the same
    text: the processor time of the trial over that of a pass, medians of some before and after it.
 """
 
@@ -81,18 +81,18 @@ def whole(subject: xa.Subject, tokens: int) -> dict[str, object]:
     """What a trial of so many tokens takes, in forward passes."""
     text = " ".join((REVIEW.split() * tokens)[:tokens])
     given = subject.tokenizer(text, truncation=True, max_length=tokens, return_tensors="pt")
-    xa.trial(subject, "a warm film", pictures=False)  # what is only done once
+    xa.trial(subject, "a warm film", heat_maps=False)  # what is only done once
     a_pass = partial(once, partial(bare, subject, given), 11)
     before = a_pass().times
-    spent = once(lambda: xa.trial(subject, dict(given), pictures=False))
+    spent = once(lambda: xa.trial(subject, dict(given), heat_maps=False))
     unit, trial = median(before + a_pass().times), spent.made
     by_clock = (
         sum(trial.seconds.values()) * unit / spent.least
     )  # of a pass, in seconds of the clock
     stages = {
-        name: round(one / by_clock, 1) for name, one in trial.seconds.items() if name != "pictures"
+        name: round(one / by_clock, 1) for name, one in trial.seconds.items() if name != "heat_maps"
     }
-    left_out = sorted(set(trial.skipped) - {"pictures"})
+    left_out = sorted(set(trial.skipped) - {"heat_maps"})
     row: dict[str, object] = {"tokens": len(trial.tokens), "passes": round(spent.least / unit, 1)}
     row |= {"stages": stages, "left_out": left_out}
     print(row, flush=True)

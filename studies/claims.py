@@ -156,21 +156,21 @@ SENTIMENT, REFERENCE = "`sentiment`", "python studies/reference.py"
 
 def stored(options: argparse.Namespace) -> None:
     """Write what claims rest on; a file that is not there yet is passed over."""
-    for read in (pictures, sentences, complexity, translators, keys_and_heads, first_layer):
+    for read in (heat_maps, sentences, complexity, translators, keys_and_heads, first_layer):
         read(options.ledger)
 
 
-def pictures(path: Path) -> None:
+def heat_maps(path: Path) -> None:
     """Whether words that a heat map names take more of the answer with them."""
-    if not (DOCS / "pictures.json").exists():
+    if not (DOCS / "heat-maps.json").exists():
         return
-    known = json.loads((DOCS / "pictures.json").read_text("utf-8"))
+    known = json.loads((DOCS / "heat-maps.json").read_text("utf-8"))
     count, command = (
         known["sentences"],
-        "python studies/pictures.py --data DATA/SST-2 --out docs/data",
+        "python studies/heat_maps.py --data DATA/SST-2 --out docs/data",
     )
     ledger = Ledger(path, SENTIMENT, "SST-2 dev", command)
-    lost = {name: entry["lost"] for name, entry in known["pictures"].items()}
+    lost = {name: entry["lost"] for name, entry in known["heat_maps"].items()}
     lost["random"] = known["following"]["random orders"]
     for first, second, said in (
         ("self_attribution", "raw", "self-attribution less raw attention"),
@@ -185,7 +185,7 @@ def pictures(path: Path) -> None:
         )
         title = f"answer lost without the words that are named first, {said}"
         ledger.write(title, one["mean"] - other["mean"], widest, count, "sentences")
-    shown = known["pictures"]["raw"]["advice"]["show"]
+    shown = known["heat_maps"]["raw"]["advice"]["show"]
     title = "texts on which the picture of last-layer attention clearly beats chance"
     ledger.write(title, shown["share"], shown["interval"], count, "sentences")
 

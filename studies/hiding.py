@@ -100,7 +100,7 @@ def measured(trace: xa.Trace, names: Sequence[str], seeds: Sequence[int]) -> Row
         for seed in seeds:
             try:
                 seconds, result = spent(
-                    lambda way=way, seed=seed: xa.pictures(
+                    lambda way=way, seed=seed: xa.heat_maps(
                         trace, methods=maps, erase=way, seed=seed
                     )
                 )
@@ -111,16 +111,16 @@ def measured(trace: xa.Trace, names: Sequence[str], seeds: Sequence[int]) -> Row
     return row
 
 
-def judged(result: xa.Pictures) -> Row:
+def judged(result: xa.HeatMaps) -> Row:
     """What is kept of every heat map."""
     return {
         name: {
-            "advice": picture.advice,
-            "p": picture.p_value,
-            "loss": picture.loss,
-            "probability_loss": picture.probability_loss,
+            "advice": heat_map.advice,
+            "p": heat_map.p_value,
+            "loss": heat_map.loss,
+            "probability_loss": heat_map.probability_loss,
         }
-        for name, picture in result.items()
+        for name, heat_map in result.items()
     }
 
 

@@ -191,11 +191,11 @@ def passes(_: argparse.Namespace) -> Work:
     def of_length(tokens: int) -> Row:
         text = " ".join((PRAISE.split() * tokens)[: tokens - 2])
         with counting(modules) as counted:
-            trial = xa.trial(subject, text, pictures=False)
+            trial = xa.trial(subject, text, heat_maps=False)
         return {
             "trial": round(sum(counted) / len(modules), 1),
-            "left out": sorted(set(trial.skipped) - {"pictures"}),
-            "pictures": xa.pictures(xa.capture(subject, text)).passes,
+            "left out": sorted(set(trial.skipped) - {"heat_maps"}),
+            "heat_maps": xa.heat_maps(xa.capture(subject, text)).passes,
         }
 
     for tokens in LENGTHS:

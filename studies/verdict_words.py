@@ -57,11 +57,11 @@ def examined(trace: xa.Trace, limits: Thresholds = LIMITS) -> examination.Examin
     """The stages of a trial that the words rest on; the others are left out."""
     target = chosen_target(trace, None)
     relied = xa.reliance(trace, target=target, rows=examination._rows(trace))
-    how = examination.TrialOptions(2, 0, limits.carries, pictures=False)
+    how = examination.TrialOptions(2, 0, limits.carries, heat_maps=False)
     with allowance(trace) as allowed:
         carriers = examination._carriers(target, relied, how, allowed)
     counts = attention_identifiability(trace)
-    unasked = dict.fromkeys(("effective", "attribution", "tree", "hidden", "mixing", "pictures"))
+    unasked = dict.fromkeys(("effective", "attribution", "tree", "hidden", "mixing", "heat_maps"))
     return examination.Examination(
         trace=trace,
         target=target,
@@ -131,7 +131,8 @@ class Kept(xa.Reliance):
             name: row[key] for name, key in (names | {"permuted_error": "permuted error"}).items()
         }
         for name, value in (
-            values | {"block_worth": 0.0, "determined": not row["reason"], "target": "", "heads": [heads]}
+            values
+            | {"block_worth": 0.0, "determined": not row["reason"], "target": "", "heads": [heads]}
         ).items():
             object.__setattr__(self, name, value)  # a result is frozen
 

@@ -1,7 +1,7 @@
 """From an average to masked heads, with code and numbers: tables of docs/models.md.
 
 Lines of code are taken from the package, tables from docs/data, where ``studies/reference.py`` puts
-them. Pictures are drawn from the embedded models by
+them. Heat maps are drawn from the embedded models by
 
     python docs/making/models.py
 """
@@ -21,7 +21,7 @@ TITLES = {
 }
 BLEU = {row["key"]: row for row in read("reference-bleu.jsonl")}
 WIDTHS = read("reference-identifiable.jsonl")
-PICTURES = {  # figure: the embedded model it is drawn from, and the text
+HEAT_MAPS = {  # figure: the embedded model it is drawn from, and the text
     "models-additive": ("translation-additive", "two dogs run through the snow"),
     "models-cross": ("translation", "two dogs run through the snow"),
     "models-heads": ("sentiment", "a gripping , beautifully shot film"),
@@ -93,7 +93,7 @@ def draw() -> None:
 
     import exhibit_a as xa
 
-    for name, (model, text) in PICTURES.items():
+    for name, (model, text) in HEAT_MAPS.items():
         subject = xa.load(model)
         trace = xa.capture(subject, text)
         cross = [n for n, site in enumerate(trace.sites) if site.kind == "cross"]

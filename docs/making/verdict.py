@@ -16,7 +16,7 @@ PLANTED = read("planted.jsonl")
 KNOWN = [row for row in PLANTED if row["kind"] != "random"]
 RANDOM = [row for row in PLANTED if row["kind"] == "random"]
 SENTENCES = read("sentences.jsonl")
-PICTURES = read("pictures.json")
+HEAT_MAPS = read("heat-maps.json")
 
 models, texts = len(PLANTED), len(SENTENCES)
 idle, together = verdict_words.decisive_without_effect(KNOWN), verdict_words.shared_heads(KNOWN)
@@ -74,7 +74,7 @@ def sentences() -> dict[str, Any]:
 
 def following() -> dict[str, str]:
     """What following the advice gains."""
-    found = PICTURES["following"]
+    found = HEAT_MAPS["following"]
     return {name: with_ends(each) for name, each in found.items() if isinstance(each, dict)}
 
 

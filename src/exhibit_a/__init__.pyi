@@ -30,11 +30,11 @@ from .methods.explanation.adversarial_keys import adversarial_keys as adversaria
 from .methods.explanation.companions import companions as companions
 from .methods.explanation.faithfulness import Faithfulness as Faithfulness
 from .methods.explanation.faithfulness import faithfulness as faithfulness
+from .methods.explanation.heat_maps import HeatMap as HeatMap
+from .methods.explanation.heat_maps import HeatMaps as HeatMaps
+from .methods.explanation.heat_maps import heat_maps as heat_maps
 from .methods.explanation.permutation import PermutationTest as PermutationTest
 from .methods.explanation.permutation import permutation_test as permutation_test
-from .methods.explanation.pictures import Picture as Picture
-from .methods.explanation.pictures import Pictures as Pictures
-from .methods.explanation.pictures import pictures as pictures
 from .methods.heads.curve import Pruning as Pruning
 from .methods.heads.curve import PruningCurve as PruningCurve
 from .methods.heads.curve import effectiveness as effectiveness

@@ -52,6 +52,6 @@ def test_a_head_is_shown_where_it_acts_and_not_where_the_answer_is_read(kind):
 
 def test_they_are_heat_maps_like_others():
     trace = xa.capture(xa.load("sentiment"), "a gripping , beautifully shot film")
-    shown = xa.pictures(trace, methods=["acting_attention", "head_in_its_rows", "raw"])
+    shown = xa.heat_maps(trace, methods=["acting_attention", "head_in_its_rows", "raw"])
     assert set(shown) == {"acting_attention", "head_in_its_rows", "raw"}
     assert shown["head_in_its_rows"].label.startswith("layer ")

@@ -519,7 +519,12 @@ def test_rows_that_are_computed_alone_are_those_of_a_whole_pass(name, monkeypatc
     assert (alone.kept is None) == (name in WHOLE)
     monkeypatch.setattr(head_game, "kept_positions", lambda _: None)
     whole = HeadGame(few, target)
-    settings = [whole.setting(), whole.setting([1]), whole.setting(rest=0.3), whole.setting(rest=0.0)]
+    settings = [
+        whole.setting(),
+        whole.setting([1]),
+        whole.setting(rest=0.3),
+        whole.setting(rest=0.0),
+    ]
     for following in (False, True):
         answers = [
             game.margins(torch.stack(settings), following=following) for game in (alone, whole)

@@ -31,7 +31,7 @@ def test_for_machines_and_for_later(capsys, folder, here):
     assert told["heads"][0]["word"] in WORDS
     assert told["advice"]
     assert told["reliance"]["target"] == "log odds of LABEL_2"
-    assert all(len(picture["scores"]) == len(picture["words"]) for picture in told["pictures"])
+    assert all(len(each["scores"]) == len(each["words"]) for each in told["heat_maps"])
     assert len(told["token_scores"]) == len(told["tokens"])
     assert told["written"] == ["trial", "trial.svg"]
     assert "seconds" not in told  # so that the same seed gives the same bytes

@@ -125,7 +125,7 @@ def test_two_seeds_are_refused(outcome):
 
 
 def test_a_trial_is_given_each_answer_once(tmp_path):
-    run = functools.partial(corpus.run, speaker("gpt2"), ANSWERS, "trial", pictures=False)
+    run = functools.partial(corpus.run, speaker("gpt2"), ANSWERS, "trial", heat_maps=False)
     assert run(tmp_path / "run").counts["examples"] == 2
     with pytest.raises(BadRequestError, match="target_text"):
         run(tmp_path / "twice", target_text="fine")

@@ -22,23 +22,23 @@ def test_a_trial_keeps_its_word_its_advice_and_what_the_answer_rests_on(trial):
     assert numbers["margin"] == trial.reliance.margin
     assert numbers["baseline_margin"] == trial.reliance.baseline_margin
     assert numbers["carriers"] == 2
-    assert numbers["picture raw"] == "show"
-    assert numbers["picture rollout"] == ""  # was not drawn
+    assert numbers["heat map raw"] == "show"
+    assert numbers["heat map rollout"] == ""  # was not drawn
     assert sum(numbers[f"heads {word}"] for word in WORDS) == len(trial.verdicts)
     assert [word for word in WORDS if numbers[f"text {word}"]] == [trial.word]
     assert numbers["show raw"] == 1
     assert isnan(numbers["show rollout"])
-    advices = ("do not show", *trial.pictures.advices[1:])
-    not_shown = replace(trial, pictures=replace(trial.pictures, advices=advices))
-    assert summary_of(not_shown).numbers[f"show {trial.pictures.names[0]}"] == 0
+    advices = ("do not show", *trial.heat_maps.advices[1:])
+    not_shown = replace(trial, heat_maps=replace(trial.heat_maps, advices=advices))
+    assert summary_of(not_shown).numbers[f"show {trial.heat_maps.names[0]}"] == 0
 
 
 def test_texts_of_which_less_could_be_asked_have_the_same_columns(trial):
-    less = replace(trial, reliance=None, carriers=None, pictures=None)
+    less = replace(trial, reliance=None, carriers=None, heat_maps=None)
     summaries = [summary_of(trial), summary_of(less)]
     assert list(summaries[0].numbers) == list(summaries[1].numbers)
     kinds = [[type(value) for value in each.numbers.values()] for each in summaries]
     assert kinds[0] == kinds[1]  # a column has one kind
     findings = joined(summaries, dense=False)
-    assert findings.numbers["picture raw"] == ["show", ""]
+    assert findings.numbers["heat map raw"] == ["show", ""]
     assert str(findings.numbers["margin"][1]) == "nan"

@@ -173,7 +173,7 @@ def test_hidden_texts_are_of_one_length_and_equal_sets_run_once():
 
 def test_heat_maps_are_judged_by_the_way_that_is_named():
     trace = capture(opinionated(), "w1 w2 w3 w4 w5 w6 w7 w8")
-    judged = {way: xa.pictures(trace, methods=["raw"], erase=way) for way in ("hide", "delete")}
+    judged = {way: xa.heat_maps(trace, methods=["raw"], erase=way) for way in ("hide", "delete")}
     for way, result in judged.items():
         target = xa.choose_target(trace)
         first = torch.zeros(len(trace.tokens), dtype=torch.bool)
@@ -182,4 +182,4 @@ def test_heat_maps_are_judged_by_the_way_that_is_named():
         probability = without.softmax(-1)[0, target.index]
         assert_close(float(result.probabilities[0, 0]), float(probability), rtol=1e-4, atol=1e-5)
         assert result.erase == result.checks["words are taken away by"] == way
-    assert xa.pictures(trace, methods=["raw"]).erase == "hide"
+    assert xa.heat_maps(trace, methods=["raw"]).erase == "hide"

@@ -34,7 +34,7 @@ def test_an_option_without_sense_is_refused(name, options, words):
 
 @pytest.mark.slow
 def test_every_bad_value_gets_one_line():
-    """Rows, spans, answers, passages, pictures, pairs, options of a training, own functions."""
+    """Rows, spans, answers, passages, heat_maps, pairs, options of a training, own functions."""
     outcomes = given_apart(0, 10**6)
     assert outcomes.total > 500
     assert outcomes.bad == 0, outcomes.examples

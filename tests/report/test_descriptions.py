@@ -58,7 +58,7 @@ def printed(result):
 def test_every_kind_of_result_is_shown_in_five_ways(kind):
     result = every_result()[kind]
     shown = view(result).header
-    panels = {"maps", "story", "tree", "pictures", "passages", "comparison"} & set(shown)
+    panels = {"maps", "story", "tree", "heat_maps", "passages", "comparison"} & set(shown)
     assert panels or shown["charts"] or shown["tables"]
     assert Header.__required_keys__ <= set(shown)
     assert printed(result).strip()

@@ -99,16 +99,18 @@ def test_the_page_says_what_the_trial_says(seen, tiny):
 
 def test_faint_scores_and_pictures_that_should_not_be_shown_get_no_colour(browser, large):
     trial, path = large
-    scores = trial.pictures.scores.clone()
+    scores = trial.heat_maps.scores.clone()
     scores[:, 0], scores[:, 1] = 4.0, 0.2
-    few = replace(trial.pictures, words=trial.pictures.words[:3], scores=scores[:, :3].clamp(-1, 4))
+    few = replace(
+        trial.heat_maps, words=trial.heat_maps.words[:3], scores=scores[:, :3].clamp(-1, 4)
+    )
     address = few.html(path.with_name("few.html")).as_uri()
     with visit(browser, address) as seen:
-        shades = seen[".pictures tr"].filter(has_text="✓ show").locator(".shade")
+        shades = seen[".heat-maps tr"].filter(has_text="✓ show").locator(".shade")
         colours = [shade.evaluate("e => e.style.backgroundColor") for shade in shades.all()]
         assert colours[0] != ""
         assert colours[1] == ""  # a twentieth of the strongest
-        refused = seen[".pictures tr"].filter(has_text="✗ do not show").locator(".shade")
+        refused = seen[".heat-maps tr"].filter(has_text="✗ do not show").locator(".shade")
         assert all(not e.evaluate("e => e.style.backgroundColor") for e in refused.all())
         assert "grey" in refused.first.get_attribute("class")
         assert seen.complaints == []
@@ -332,7 +334,7 @@ def drawings(text):
 
 
 OTHERS = (
-    *("EffectiveAttention", "SelfAttribution", "AttributionTree", "HiddenAttribution", "Pictures"),
+    *("EffectiveAttention", "SelfAttribution", "AttributionTree", "HiddenAttribution", "HeatMaps"),
     *("Reliance", "AttentionIdentifiability", "HeadMixing", "PruningCurve", "HeadImportance"),
     *("IdentifiabilityByLength", "TokenIdentifiability"),
 )

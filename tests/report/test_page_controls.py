@@ -54,7 +54,7 @@ def end(side, place):
 def test_the_text_stands_as_it_was_written(browser, tmp_path):
     subject = xa.load("sentiment")
     text = "Unflinchingly honest; it never drags!"
-    effective = xa.trial(subject, text, probes=2, pictures=False)
+    effective = xa.trial(subject, text, probes=2, heat_maps=False)
     with visit(browser, effective.html(tmp_path / "page.html").as_uri()) as seen:
         seen.page.wait_for_selector("canvas[data-shown]")
         shown = re.sub(r"\s+", " ", seen.text(".text")).strip()
@@ -178,7 +178,8 @@ def test_a_map_grows_and_its_labels_stay(browser, address):
 def test_every_number_says_what_it_is(seen):
     nameless = seen.page.evaluate(
         """() => [...document.querySelector('[data-exhibit-a]').shadowRoot.querySelectorAll(
-          'header.summary .figure, .facts .figure, .fact b, .pictures td.figure, .heads td.figure')]
+          'header.summary .figure, .facts .figure, .fact b, .heat-maps td.figure, '
+          + '.heads td.figure')]
           .filter(e => !e.closest('[data-tip]')).map(e => e.outerHTML.slice(0, 90))"""
     )
     assert nameless == []
@@ -283,7 +284,7 @@ def test_axe_finds_nothing_serious_in_other_pages(browser, tiny, tmp_path):
         xa.compare(tiny, other, names=("one", "two")),
         tiny.effective,
         tiny.tree,
-        tiny.pictures,
+        tiny.heat_maps,
         tiny.attribution,
         tiny.reliance,
         tiny.hidden,
@@ -323,7 +324,7 @@ def test_two_results_are_linked_and_their_difference_is_drawn(browser, tiny, tmp
 def test_a_comparison_of_different_texts_aligns_their_words(browser, tmp_path):
     subject = xa.load("sentiment")
     compared = xa.compare(
-        "a fine film", "a very dull film", subject=subject, probes=2, pictures=False
+        "a fine film", "a very dull film", subject=subject, probes=2, heat_maps=False
     )
     with visit(browser, compared.html(tmp_path / "page.html").as_uri()) as seen:
         seen.page.wait_for_selector(".aligned .column")

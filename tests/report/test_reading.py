@@ -27,7 +27,7 @@ def raw(trace):
 
 @pytest.fixture(scope="module")
 def trial():
-    return xa.trial(xa.load("sentiment"), TEXT, probes=2, pictures=False)
+    return xa.trial(xa.load("sentiment"), TEXT, probes=2, heat_maps=False)
 
 
 def printed(result, **options):

@@ -54,15 +54,15 @@ def test_the_grid_has_a_sign_for_every_head_and_the_counts_agree(trial):
 
 @pytest.fixture
 def shaded(trial):
-    """The trial before its pictures were judged: its words are shaded whatever they say."""
-    return dataclasses.replace(trial, pictures=None)
+    """The trial before its heat maps were judged: its words are shaded whatever they say."""
+    return dataclasses.replace(trial, heat_maps=None)
 
 
 def advised(trial, advice):
-    pictures = trial.pictures
-    place = pictures.names.index("self_attribution")
-    advices = (*pictures.advices[:place], advice, *pictures.advices[place + 1 :])
-    return dataclasses.replace(trial, pictures=dataclasses.replace(pictures, advices=advices))
+    heat_maps = trial.heat_maps
+    place = heat_maps.names.index("self_attribution")
+    advices = (*heat_maps.advices[:place], advice, *heat_maps.advices[place + 1 :])
+    return dataclasses.replace(trial, heat_maps=dataclasses.replace(heat_maps, advices=advices))
 
 
 def test_words_are_not_shaded_where_that_picture_should_not_be_shown(trial):

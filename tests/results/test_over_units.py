@@ -31,7 +31,7 @@ def trace(reader):
 
 @pytest.fixture(scope="module")
 def trial(reader):
-    return xa.trial(reader, TEXT, probes=2, pictures=False)
+    return xa.trial(reader, TEXT, probes=2, heat_maps=False)
 
 
 def slow_sum(tensor, dim, of, mean=False):

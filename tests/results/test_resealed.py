@@ -81,7 +81,7 @@ UNKNOWN = {
     "effective": {f"spectrum/{site} 1" for site in range(3)},
     "tokens": {"interval/identity 1"},
     "tree": {"tokens"},
-    "trial": {"pictures/random_margins 0"}
+    "trial": {"heat_maps/random_margins 0"}
     | {f"{name}/{site} {axis}" for name, axis in TRIAL.items() for site in range(3)},
 }
 

@@ -157,7 +157,7 @@ def test_what_cannot_be_answered_is_said(speaker, options, message):
 
 
 def test_a_trial_is_about_the_answer(speaker):
-    trial = xa.trial(speaker, TALK, probes=2, pictures=False)
+    trial = xa.trial(speaker, TALK, probes=2, heat_maps=False)
     assert trial.target == "log probability of the answer 'not the plot' (3 tokens)"
     assert list(trial.answer) == ["'not the plot'"]
-    assert set(trial.skipped) == {"pictures"}
+    assert set(trial.skipped) == {"heat_maps"}

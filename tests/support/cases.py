@@ -9,7 +9,7 @@ from torch import Tensor
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.attribution.tree import AttributionTree, TreeEdge
-from exhibit_a.methods.explanation.pictures import Pictures
+from exhibit_a.methods.explanation.heat_maps import HeatMaps
 from exhibit_a.methods.identifiability.effective import EffectiveAttention
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
 from exhibit_a.subject.anatomy import Site
@@ -102,7 +102,7 @@ def large_trial(tokens: int = 512, layers: int = 12, heads: int = 12, width: int
         **(shared | examined | not_examined),
         reliance=_reliance(shared, scores),
         carriers=MinimalHeadSet(((0, 1), (1, 2)), 2.0, 0.4, 0.1, 0.05, 12),
-        pictures=_pictures(words[1:-1], seeded),
+        heat_maps=_heat_maps(words[1:-1], seeded),
         advice="Do not show this for that answer: it was made up.",
         special=special,
         target="probability of good",
@@ -149,14 +149,14 @@ def _reliance(shared: dict[str, Any], scores: list[Tensor]) -> Reliance:
     )
 
 
-def _pictures(words: tuple[str, ...], seeded: torch.Generator) -> Pictures:
-    """Three pictures, one for each advice."""
+def _heat_maps(words: tuple[str, ...], seeded: torch.Generator) -> HeatMaps:
+    """Three heat_maps, one for each advice."""
     names, count = ("raw", "flow", "lime"), len(words)
     numbers = torch.tensor([0.01, 0.03, 0.5])
     cuts = torch.full((3, 2), 0.4)
-    return Pictures(
+    return HeatMaps(
         tokens=words,
-        provenance=provenance("made-up", "pictures"),
+        provenance=provenance("made-up", "heat_maps"),
         words=words,
         names=names,
         labels=("last-layer attention", "attention flow", "LIME"),

@@ -27,7 +27,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "permutation_test": {"repeats": 2},
     "token_identifiability": {"maps": ("identity", "linear")},
     "pruning_curve": {"counts": [0, 3], "overlap": True},
-    "trial": {"pictures": False, "probes": 2},  # pictures are a method of their own
+    "trial": {"heat_maps": False, "probes": 2},  # heat maps are a method of their own
     "context_attribution": {
         "answer": " w35",
         "template": "{passages} {question}",

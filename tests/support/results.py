@@ -10,8 +10,8 @@ from exhibit_a.methods.custom_methods import HeadMaps, TokenAttribution
 from exhibit_a.methods.explanation.adversarial import adversarial_attention
 from exhibit_a.methods.explanation.adversarial_keys import adversarial_keys
 from exhibit_a.methods.explanation.faithfulness import faithfulness
+from exhibit_a.methods.explanation.heat_maps import heat_maps
 from exhibit_a.methods.explanation.permutation import permutation_test
-from exhibit_a.methods.explanation.pictures import pictures
 from exhibit_a.methods.heads.curve import measure_pruning, pruning_curve
 from exhibit_a.methods.heads.importance import head_importance, head_similarity
 from exhibit_a.methods.heads.patching import head_patching
@@ -110,7 +110,7 @@ def every_result():
         importance,
         measure_pruning(subject, prune(subject, [(0, 0)]), [(0, 0)], examples, repeats=1),
         permutation_test(subject, examples, repeats=2),
-        pictures(trace, methods=["raw", "mean_attention", "attention_gradient"]),
+        heat_maps(trace, methods=["raw", "mean_attention", "attention_gradient"]),
         pruning_curve(subject, examples, importance, fractions=[0, 1], overlap=True),
         contribution_weights(trace),
         sink_diagnosis(trace),

@@ -32,7 +32,7 @@ def deep(layers=30, heads=9):
 def examined():
     subject = deep()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(allowances, "FOR_PICTURES", 300)  # so that paths must be left out
+        patched.setattr(allowances, "FOR_HEAT_MAPS", 300)  # so that paths must be left out
         yield _examined(subject)
 
 
@@ -59,7 +59,7 @@ def test_it_keeps_to_its_passes_and_the_doctor_knows_how_many(examined):
 def test_it_says_what_it_left_out_and_why(examined):
     _, trial, _ = examined
     assert trial.reliance is not None
-    assert trial.pictures is not None
+    assert trial.heat_maps is not None
     assert "forward passes" in trial.skipped["attribution"]
     assert trial.skipped["tree"].startswith("It needs attribution")
-    assert "self_attribution" in trial.pictures.checks["left out"]
+    assert "self_attribution" in trial.heat_maps.checks["left out"]

@@ -24,7 +24,7 @@ def test_a_trial_takes_at_most_150_passes(tokens):
     subject = xa.load("sentiment")
     modules = [subject.model.get_submodule(layer.module) for layer in subject.anatomy.layers]
     with counting(modules) as rows:
-        trial = xa.trial(subject, text_of(tokens), pictures=False)
+        trial = xa.trial(subject, text_of(tokens), heat_maps=False)
     assert len(trial.tokens) == tokens
     assert sum(rows) / len(modules) <= 150
 
@@ -50,10 +50,10 @@ def test_a_trial_takes_the_processor_time_of_as_many(tokens):
     given = subject.tokenizer(text_of(tokens), return_tensors="pt")
     taken = []
     with one_thread():
-        xa.trial(subject, "a warm film", pictures=False)  # what is only done once
+        xa.trial(subject, "a warm film", heat_maps=False)  # what is only done once
         while not taken or (min(taken) > 150 and len(taken) < 3):
             before, start = seconds_of_a_pass(subject, given), time.process_time()
-            xa.trial(subject, text_of(tokens), pictures=False)
+            xa.trial(subject, text_of(tokens), heat_maps=False)
             spent = time.process_time() - start
             taken.append(2 * spent / (before + seconds_of_a_pass(subject, given)))
     assert min(taken) <= 1.2 * 150

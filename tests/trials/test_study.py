@@ -24,7 +24,7 @@ def reported():
 def test_the_study_gives_the_words_of_a_trial(kind):
     model = planted(kind, 101)
     row = words.measured(model.subject, model.inputs)
-    trial = xa.trial(model.subject, model.inputs, probes=2, pictures=False)
+    trial = xa.trial(model.subject, model.inputs, probes=2, heat_maps=False)
     assert row["word"] == trial.word
     assert [head[:4] for head in row["heads"]] == [
         [v.site, v.head, v.word, v.shared] for v in trial.verdicts

@@ -148,7 +148,7 @@ def test_a_trial_can_be_kept_and_read_in_another_process(long, tmp_path):
 @pytest.mark.parametrize("family", ["bart", "t5"])
 def test_both_stacks_and_what_crosses_between_them_are_judged(family):
     found = xa.trial(subject_of(family), FAMILIES[family].inputs(), probes=4)
-    assert set(found.skipped) == {"pictures"}
+    assert set(found.skipped) == {"heat_maps"}
     assert {site.kind for site in found.sites} == {"self", "cross"}
     assert {name: len(tokens) for name, tokens in found.sequences.items()} == {
         "encoder": 7,
@@ -162,7 +162,7 @@ def test_both_stacks_and_what_crosses_between_them_are_judged(family):
 
 def test_a_model_without_a_head_is_judged_as_far_as_it_goes():
     found = xa.trial(subject_of("clip-text"), ids(20), probes=4)
-    missing = {"target", "attribution", "tree", "reliance", "heads", "pictures"}
+    missing = {"target", "attribution", "tree", "reliance", "heads", "heat_maps"}
     assert set(found.skipped) == missing
     assert "hidden states only" in found.skipped["reliance"]
     assert "It needs attribution" in found.skipped["tree"]
@@ -318,9 +318,9 @@ def test_a_table_has_a_row_for_every_head_with_its_verdict(long):
         assert (row.word, row.reason) == (verdict.word, verdict.reason)
         assert row.reliance == pytest.approx(verdict.reliance, nan_ok=True)
     assert set(long.to_pandas(what="long")["field"]) >= {"attention", "values"}
-    pictures = long.to_pandas(what="pictures")
-    assert list(pictures["advice"]) == [picture.advice for picture in long.pictures.values()]
-    with pytest.raises(BadRequestError, match="heads, pictures, long"):
+    heat_maps = long.to_pandas(what="heat_maps")
+    assert list(heat_maps["advice"]) == [heat_map.advice for heat_map in long.heat_maps.values()]
+    with pytest.raises(BadRequestError, match="heads, heat_maps, long"):
         long.to_pandas(what="rows")
 
 

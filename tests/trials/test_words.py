@@ -31,7 +31,7 @@ def tried():
     def of(kind):
         if kind not in kept:
             model = planted(kind, SEED)
-            kept[kind] = model, xa.trial(model.subject, model.inputs, probes=2, pictures=False)
+            kept[kind] = model, xa.trial(model.subject, model.inputs, probes=2, heat_maps=False)
         return kept[kind]
 
     return of
@@ -65,7 +65,7 @@ def test_a_head_that_only_steers_is_not_without_effect(tried):
 @pytest.mark.parametrize("seed", [SEED, SEED + 1, SEED + 12, SEED + 23])  # a family each
 def test_random_weights_are_never_evidence(seed):
     model = planted("random", seed)
-    trial = xa.trial(model.subject, model.inputs, probes=2, pictures=False)
+    trial = xa.trial(model.subject, model.inputs, probes=2, heat_maps=False)
     assert trial.word != "evidence"
     assert all(verdict.word != "evidence" for verdict in trial.verdicts)
 

@@ -10,7 +10,7 @@ import type { Header } from "./model";
 import { overviewView } from "./overview";
 import { passagesView } from "./passages";
 import { Payload } from "./payload";
-import { picturesView } from "./pictures";
+import { heatMapsView } from "./heatmaps";
 import { Store } from "./state";
 import { storyView } from "./storyview";
 import style from "./style.css?inline";
@@ -82,7 +82,7 @@ function drawn(host: HTMLElement, header: Header, text: string, options: Options
     header.comparison ? comparisonView(context, header.comparison, text) : summaryView(context),
     header.maps && apart(header) ? overviewView(context, header.maps) : null,
     header.passages ? passagesView(context, header.passages) : null,
-    header.pictures ? picturesView(context, header.pictures) : null,
+    header.heat_maps ? heatMapsView(context, header.heat_maps) : null,
     header.maps ? exhibit(context, header.maps) : null,
     header.story ? storyView(context, header.story) : null,
     header.tree ? treeView(context, header.tree) : null,

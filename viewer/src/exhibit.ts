@@ -55,9 +55,9 @@ export function exhibit(context: Context, maps: Maps): HTMLElement {
   );
 }
 
-/** Whether the heads stand by themselves, before the pictures, and not beside the map of one. */
+/** Whether the heads stand by themselves, before the heat maps, and not beside the map of one. */
 export function apart(header: Header): boolean {
-  return header.pictures !== undefined && (header.maps?.heads.length ?? 0) > 1;
+  return header.heat_maps !== undefined && (header.maps?.heads.length ?? 0) > 1;
 }
 
 function nothingToSlide(): HTMLElement {

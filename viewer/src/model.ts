@@ -70,7 +70,7 @@ export interface Header {
   sequences: Record<string, Sequence>;
   scene?: Image;
   summary?: AnswerSummary;
-  pictures?: HeatMaps;
+  heat_maps?: HeatMapPanel;
   passages?: Passages;
   comparison?: Comparison;
   maps?: Maps;
@@ -86,7 +86,13 @@ export interface Header {
   blocks: Record<string, [number, number]>;
 }
 
-export interface HeatMap {
+export interface HeatMapPanel {
+  words: string[];
+  rows: HeatMapRow[];
+  caption: string;
+}
+
+export interface HeatMapRow {
   label: string;
   advice: string;
   mark: string;
@@ -95,12 +101,6 @@ export interface HeatMap {
   probability: number;
   loss: number;
   scores: number[];
-}
-
-export interface HeatMaps {
-  words: string[];
-  pictures: HeatMap[];
-  caption: string;
 }
 
 export interface Image {
@@ -142,7 +142,7 @@ export interface Panels {
   sequences?: Record<string, Sequence>;
   scene?: Image;
   summary?: AnswerSummary;
-  pictures?: HeatMaps;
+  heat_maps?: HeatMapPanel;
   passages?: Passages;
   maps?: Maps;
   slider?: Slider;

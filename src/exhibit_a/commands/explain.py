@@ -15,7 +15,7 @@ from exhibit_a.progress import progress_bar
 
 if TYPE_CHECKING:
     from exhibit_a.methods.attribution.reliance import Reliance
-    from exhibit_a.methods.explanation.pictures import Pictures
+    from exhibit_a.methods.explanation.heat_maps import HeatMaps
     from exhibit_a.trials.trial import Trial
 
 
@@ -103,7 +103,7 @@ def _facts(outcome: "Trial") -> Facts:
         "verdict": outcome.verdict,
         "reliance": None if outcome.reliance is None else _reliance(outcome.reliance),
         "carriers": None if outcome.carriers is None else asdict(outcome.carriers),
-        "pictures": None if outcome.pictures is None else _pictures(outcome.pictures),
+        "heat_maps": None if outcome.heat_maps is None else _heat_maps(outcome.heat_maps),
         "heads": [asdict(verdict) for verdict in outcome.verdicts],
         "tree": None if outcome.tree is None else [asdict(edge) for edge in outcome.tree.edges],
         "thresholds": asdict(outcome.thresholds),
@@ -117,5 +117,7 @@ def _reliance(reliance: "Reliance") -> Facts:
     return {name: getattr(reliance, name) for name in (*names, "determined", "reason")}
 
 
-def _pictures(pictures: "Pictures") -> list[Facts]:
-    return [{**vars(picture), "scores": picture.scores.tolist()} for picture in pictures.values()]
+def _heat_maps(heat_maps: "HeatMaps") -> list[Facts]:
+    return [
+        {**vars(heat_map), "scores": heat_map.scores.tolist()} for heat_map in heat_maps.values()
+    ]

@@ -21,7 +21,7 @@ from exhibit_a.errors import BadRequestError
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.custom_methods import HeadMaps, TokenAttribution, result_of
-from exhibit_a.methods.explanation.heat_maps import USUAL
+from exhibit_a.methods.explanation.drawing import USUAL
 from exhibit_a.methods.identifiability.counts import AttentionIdentifiability
 from exhibit_a.methods.identifiability.effective import VERDICTS, EffectiveAttention
 from exhibit_a.methods.mixing.hidden_attribution import HiddenAttribution
@@ -234,13 +234,13 @@ def _(result: Trial) -> TextSummary:
     words = {f"text {word}": float(result.word == word) for word in WORDS} | {
         f"heads {word}": float(sum(v.word == word for v in verdicts)) for word in WORDS
     }
-    reliance, carriers, pictures = result.reliance, result.carriers, result.pictures
+    reliance, carriers, heat_maps = result.reliance, result.carriers, result.heat_maps
     # What the answer of a trial rests on, and what was advised: always the same columns.
     margins = {
         name: _number(None if reliance is None else getattr(reliance, name))
         for name in ("margin", "baseline_margin", "permuted_margin")
     }
-    judged = {} if pictures is None else dict(zip(pictures.names, pictures.advices, strict=True))
+    judged = {} if heat_maps is None else dict(zip(heat_maps.names, heat_maps.advices, strict=True))
     return TextSummary(
         {
             "word": result.word,
@@ -248,7 +248,7 @@ def _(result: Trial) -> TextSummary:
             "advice": result.advice,
             **margins,
             "carriers": _number(None if carriers is None else len(carriers.heads)),
-            **{f"picture {name}": judged.get(name, "") for name in USUAL},
+            **{f"heat map {name}": judged.get(name, "") for name in USUAL},
             **{f"show {name}": _number(_shown(judged.get(name))) for name in USUAL},
         },
         heads=heads,
@@ -256,7 +256,7 @@ def _(result: Trial) -> TextSummary:
 
 
 def _shown(advice: str | None) -> float | None:
-    """Whether a picture may be shown, where it was judged."""
+    """Whether a heat map may be shown, where it was judged."""
     return None if advice is None else float(advice == "show")
 
 

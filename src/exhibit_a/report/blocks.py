@@ -14,13 +14,13 @@ Where a block is shown (a still notebook is one without scripts; a figure is wha
 ``Tree``                    page, figure; in the story of a text as lines, too
 ``Story``                   page, figure
 ``Grid``                    figure
-``Slider``, ``HeatMaps``    page
+``Slider``, ``HeatMapPanel``    page
 ``Passages``, ``Sides``     page
 ``Section``                 terminal, in the story of a text
 ``Texts``                   nowhere alone: it names the tokens of the others
 =========================== ==================================================================
 
-``Series``, ``Line``, ``AnswerSummary``, ``HeatMaps``, ``Passages`` and ``Image`` (which a page
+``Series``, ``Line``, ``AnswerSummary``, ``HeatMapPanel``, ``Passages`` and ``Image`` (which a page
 makes of the picture that a vision model read) go into the header of a page as they are
 (``header.py``); the others are packed first.
 """
@@ -281,7 +281,7 @@ class AnswerSummary:
 
 
 @dataclass(frozen=True)
-class HeatMap:
+class HeatMapRow:
     """One heat map of the words, and whether it may be shown."""
 
     label: str
@@ -295,11 +295,11 @@ class HeatMap:
 
 
 @dataclass(frozen=True)
-class HeatMaps:
+class HeatMapPanel:
     """All heat maps that were judged, the best first."""
 
     words: list[str]
-    pictures: list[HeatMap]
+    rows: list[HeatMapRow]
     caption: str
 
 
@@ -366,7 +366,7 @@ class Section:
 
 Block = (
     Texts | Table | Maps | Grid | Chart | Figure | Tree | Story | Slider
-    | AnswerSummary | HeatMaps | Passages | Sides | Section
+    | AnswerSummary | HeatMapPanel | Passages | Sides | Section
 )  # fmt: skip
 Blocks = tuple[Block, ...]
 Kind = TypeVar("Kind")

@@ -7,7 +7,7 @@ WORDS: dict[str, str] = {
     "advice": "One sentence for the person who must decide what to show.",
     "answer": "What the model says: a class, a token, several tokens, or a number.",
     "answer loses": (
-        "What the answer loses, as a probability, when the first words of the picture are "
+        "What the answer loses, as a probability, when the first words of the heat map are "
         "hidden; mean over the cuts."
     ),
     "attention map": (
@@ -39,6 +39,7 @@ WORDS: dict[str, str] = {
         "One of the parallel attention maps of a layer. Written “layer 3, head 9”; both are "
         "counted from 0."
     ),
+    "heat map": "A score for each word, shown as shades of the text.",
     "identifiable": "No other valid map would have given the same output.",
     "layer": (
         "One step of the model. In a model with two stacks: “encoder layer 3”, “decoder layer 3”."
@@ -62,7 +63,6 @@ WORDS: dict[str, str] = {
     ),
     "parity": "How far our run of the model is from its own. Zero for nearly every model.",
     "pass": "One run of the model over one text. The unit in which costs are counted.",
-    "picture": "Anything that gives each word a shade: a heat map of the text.",
     "points": "A head points when its weights lie on the words its contribution comes from.",
     "probability": (
         "How sure the model is of this answer, between 0 and 1, over all answers it could give."

@@ -7,7 +7,7 @@ name of a list of tokens.
 
 from typing import Literal, NotRequired, TypedDict
 
-from exhibit_a.report.blocks import AnswerSummary, HeatMaps, Image, Line, Passages, Series
+from exhibit_a.report.blocks import AnswerSummary, HeatMapPanel, Image, Line, Passages, Series
 
 Bits = Literal[16, 32]
 
@@ -187,7 +187,7 @@ class Header(TypedDict):
     sequences: dict[str, Sequence]
     scene: NotRequired[Image]
     summary: NotRequired[AnswerSummary]
-    pictures: NotRequired[HeatMaps]
+    heat_maps: NotRequired[HeatMapPanel]
     passages: NotRequired[Passages]
     comparison: NotRequired[PageComparison]
     maps: NotRequired[PageMaps]
@@ -209,7 +209,7 @@ class Panels(TypedDict, total=False):
     sequences: dict[str, Sequence]
     scene: Image
     summary: AnswerSummary
-    pictures: HeatMaps
+    heat_maps: HeatMapPanel
     passages: Passages
     maps: PageMaps
     slider: PageSlider

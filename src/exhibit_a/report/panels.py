@@ -42,8 +42,8 @@ def panels(description: Blocks, result: Result, packed: PackedBlocks) -> Panels:
         match block:
             case described.AnswerSummary():
                 shown["summary"] = block
-            case described.HeatMaps():
-                shown["pictures"] = block
+            case described.HeatMapPanel():
+                shown["heat_maps"] = block
             case described.Passages():
                 shown["passages"] = block
             case described.Maps() if "maps" not in shown:
@@ -347,7 +347,7 @@ def _between(layout: Layout, first: Span | None, second: Span | None) -> str:
 def _image(scene: Scene, sequences: dict[str, header.Sequence]) -> described.Image:
     """The image that was looked at, no larger than a page needs, and its grids by sequence."""
     height, width = scene.pixels.shape[:2]
-    grids = {stack: pictures[0].tolist() for stack, pictures in scene.grids.items()}
+    grids = {stack: grids[0].tolist() for stack, grids in scene.grids.items()}
     for name, sequence in sequences.items():  # a result over one stack calls it "tokens"
         for grid in list(grids.values()):
             fits = max(map(max, grid)) < len(sequence["tokens"])

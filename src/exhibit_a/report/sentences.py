@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from exhibit_a.methods.attribution.reliance import Reliance
-from exhibit_a.methods.explanation.pictures import Picture, Pictures
+from exhibit_a.methods.explanation.heat_maps import HeatMap, HeatMaps
 from exhibit_a.subject.anatomy import Site, head_name, heads_by_layer
 from exhibit_a.trials.sentences import (
     CANCELS,
@@ -127,26 +127,26 @@ def most_important(trial: Trial) -> Sequence[HeadVerdict]:
     return sorted(trial.verdicts, key=lambda head: -weight(head))
 
 
-def ranked_pictures(pictures: Pictures) -> list[Picture]:
+def ranked_heat_maps(heat_maps: HeatMaps) -> list[HeatMap]:
     """Those that may be shown first, then by what the answer loses."""
     order = list(MARKS)
     return sorted(
-        pictures.values(), key=lambda picture: (order.index(picture.advice), picture.rank)
+        heat_maps.values(), key=lambda heat_map: (order.index(heat_map.advice), heat_map.rank)
     )
 
 
 def unshaded(trial: Trial) -> str:
     """Why the words of a trial are not shaded; empty where they are.
 
-    The shades are self-attribution, which is a picture like any other: where it ranks the words no
+    The shades are self-attribution, which is a heat map like any other: where it ranks the words no
     better than chance, colours would say what is not known.
     """
     if trial.token_scores is None:
         why = "did not apply" if trial.attribution is None else "is complete for no layer"
         return f"Attribution {why}, so the words are not shaded."
-    picture = None if trial.pictures is None else trial.pictures.get("self_attribution")
-    if picture is not None and picture.advice == "do not show":
-        return f"The words are not shaded by self-attribution: {picture.reason}."
+    heat_map = None if trial.heat_maps is None else trial.heat_maps.get("self_attribution")
+    if heat_map is not None and heat_map.advice == "do not show":
+        return f"The words are not shaded by self-attribution: {heat_map.reason}."
     return ""
 
 

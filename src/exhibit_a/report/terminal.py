@@ -1,7 +1,7 @@
 """Sums a result up on one screen.
 
 The advice, the text with its tokens shaded by attribution, the answer and what it rests on, the
-heads, the pictures; then the tree and the checks. Everything that a colour shows is shown by a
+heads, the heat maps; then the tree and the checks. Everything that a colour shows is shown by a
 sign as well, so that nothing is lost in a pipe, in a file or to the colour-blind, in 80 columns.
 """
 

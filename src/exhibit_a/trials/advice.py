@@ -1,6 +1,6 @@
 """One sentence of advice for a person who must decide.
 
-Where pictures were judged, their sentence is the advice: which heat map to show and which not.
+Where heat maps were judged, their sentence is the advice: which heat map to show and which not.
 Where they were not, the verdict still says whether a map of attention can speak for the answer.
 """
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from exhibit_a.trials.examination import Examination
 
 FEW = 3  # heads that are named
-_WITHOUT_PICTURES = {
+_WITHOUT_HEAT_MAPS = {
     EVIDENCE: "Maps of {heads} can be shown for this answer: it rests on where they look.",
     CONTESTED: (
         "Do not show raw attention for this answer: other weights would have given the same. Show "
@@ -37,8 +37,8 @@ def advice_for(word: str, examined: "Examination", least: float) -> str:
         examined: all that is known of the text.
         least: the part of its margin that the answer must owe to all heads for a few to carry it.
     """
-    if examined.pictures is not None:
-        return examined.pictures.advice
+    if examined.heat_maps is not None:
+        return examined.heat_maps.advice
     carriers, reliance = examined.carriers, examined.reliance
     carried = reliance is not None and abs(reliance.whole) >= least * reliance.size
     named = f"the heads whose verdict is {word}"
@@ -48,4 +48,4 @@ def advice_for(word: str, examined: "Examination", least: float) -> str:
         "Do not show an attention map for this answer: whether it rests on where attention looks "
         "is not determined."
     )
-    return _WITHOUT_PICTURES.get(word, unknown).format(heads=named)
+    return _WITHOUT_HEAT_MAPS.get(word, unknown).format(heads=named)

@@ -5,8 +5,8 @@ Where every head levelled alone takes more than a hundred passes, a trial counts
 
 1. Reliance takes what it takes, and the set that carries the answer is looked for in larger steps.
 2. Self-attribution walks a path for every site. It is left out where that would take what the
-   pictures need.
-3. Pictures get what is left.
+   heat maps need.
+3. Heat maps get what is left.
 
 Smaller models are examined without any of these limits.
 """
@@ -21,8 +21,8 @@ from exhibit_a.trace.counting import Spent, counting_passes
 
 PASSES = 400  # of a trial, where they are counted
 MANY = 100  # passes for every head alone; from here on they are counted
-FOR_PICTURES = 110  # passes that are kept back: some 45 random orders at two cuts
-DRAWING = 6  # passes to draw the pictures
+FOR_HEAT_MAPS = 110  # passes that are kept back: some 45 random orders at two cuts
+DRAWING = 6  # passes to draw the heat maps
 STEPS = 4  # between two sizes of the set that carries the answer
 POINTS = 7  # of the path of one site, about
 
@@ -45,21 +45,21 @@ class Allowance:
         return None if self.spent is None else STEPS
 
     @property
-    def pictures(self) -> int | None:
-        """The passes of the pictures."""
+    def heat_maps(self) -> int | None:
+        """The passes of the heat_maps."""
         return None if self.spent is None else max(0, int(self.left) - DRAWING)
 
     def require_paths(self) -> None:
-        """Refuse a path for every site where that takes what the pictures need."""
+        """Refuse a path for every site where that takes what the heat maps need."""
         if self.spent is None:
             return
         layers = len(self.trace.layers)
         needed = POINTS * sum((layers - site.call) / layers for site in self.trace.sites)
-        if needed > self.left - FOR_PICTURES - DRAWING:
+        if needed > self.left - FOR_HEAT_MAPS - DRAWING:
             raise NotComputableError(
                 f"A path for each of {len(self.trace.sites)} sites takes some {needed:.0f} forward "
                 f"passes; of the {PASSES} that a trial of this model has, {self.left:.0f} are "
-                f"left, {FOR_PICTURES} of them for the pictures. Call the method itself on a "
+                f"left, {FOR_HEAT_MAPS} of them for the heat_maps. Call the method itself on a "
                 "capture of the text."
             )
 

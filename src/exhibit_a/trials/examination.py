@@ -15,8 +15,8 @@ from exhibit_a.methods.attribution.head_game import HeadGame
 from exhibit_a.methods.attribution.reliance import SETTINGS, GameRows, Reliance, game_rows, reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution, self_attribution
 from exhibit_a.methods.attribution.tree import AttributionTree, attribution_tree
-from exhibit_a.methods.explanation.heat_maps import ONE_HEAD
-from exhibit_a.methods.explanation.pictures import PictureLimits, Pictures, pictures_knowing
+from exhibit_a.methods.explanation.drawing import ONE_HEAD
+from exhibit_a.methods.explanation.heat_maps import HeatMapLimits, HeatMaps, heat_maps_knowing
 from exhibit_a.methods.identifiability.alternative_maps import AlternativeMaps, alternative_maps
 from exhibit_a.methods.identifiability.counts import (
     AttentionIdentifiability,
@@ -56,7 +56,7 @@ class Examination:
     learned: dict[str, bool] | None
     hidden: HiddenAttribution | None
     mixing: HeadMixing | None
-    pictures: Pictures | None
+    heat_maps: HeatMaps | None
     passes: float | None = None  # forward passes, where they are counted
 
 
@@ -67,7 +67,7 @@ class TrialOptions:
     probes: int | None  # as many as there is time for, if none
     seed: int
     carries: float  # share of the margin from which a head carries
-    pictures: bool
+    heat_maps: bool
 
 
 def examine(trace: Trace, target: Target | None, stages: Stages, how: TrialOptions) -> Examination:
@@ -135,8 +135,8 @@ def _examined(
         learned=taught,
         hidden=None if mixed is None else mixed[0],
         mixing=None if mixed is None else mixed[1],
-        pictures=attempt(
-            "pictures", lambda: _pictures(requested(), how, allowed, (relied, attribution))
+        heat_maps=attempt(
+            "heat_maps", lambda: _heat_maps(requested(), how, allowed, (relied, attribution))
         ),
     )
 
@@ -153,21 +153,21 @@ def _attribution(target: Target, allowed: Allowance) -> SelfAttribution:
     return self_attribution(allowed.trace, target=target)
 
 
-def _pictures(
+def _heat_maps(
     target: Target,
     how: TrialOptions,
     allowed: Allowance,
     results: tuple[Reliance | None, SelfAttribution | None],
-) -> Pictures:
-    """The pictures of the text, drawn from what is known already."""
-    if not how.pictures:
-        raise NotComputableError("They were not requested (pictures=False).")
+) -> HeatMaps:
+    """The heat maps of the text, drawn from what is known already."""
+    if not how.heat_maps:
+        raise NotComputableError("They were not requested (heat_maps=False).")
     named = zip(("reliance", "self_attribution"), results, strict=True)
     known = {name: result for name, result in named if result is not None}
-    if allowed.pictures is None:
-        return pictures_knowing(known, allowed.trace, target, seed=how.seed)
-    limits = PictureLimits(allowed.pictures, ("reliance", "self_attribution", ONE_HEAD))
-    return pictures_knowing(known, allowed.trace, target, seed=how.seed, limits=limits)
+    if allowed.heat_maps is None:
+        return heat_maps_knowing(known, allowed.trace, target, seed=how.seed)
+    limits = HeatMapLimits(allowed.heat_maps, ("reliance", "self_attribution", ONE_HEAD))
+    return heat_maps_knowing(known, allowed.trace, target, seed=how.seed, limits=limits)
 
 
 def _rows(trace: Trace) -> GameRows | None:

@@ -24,7 +24,7 @@ STAGES = (
     "tree",
     "weights",
     "mixing",
-    "pictures",
+    "heat_maps",
 )
 EFFORT = 2**39  # multiplications that one stage may cost: some 10 to 20 s on two cores
 TANGENTS = 40  # directions that a trial follows, of all tokens: some 25 passes of a short text

@@ -16,7 +16,7 @@ from exhibit_a.methods.attribution.head_game import SETTINGS as GAME
 from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.attribution.tree import AttributionTree
-from exhibit_a.methods.explanation.pictures import Pictures
+from exhibit_a.methods.explanation.heat_maps import HeatMaps
 from exhibit_a.methods.identifiability.counts import AttentionIdentifiability
 from exhibit_a.methods.identifiability.effective import EffectiveAttention
 from exhibit_a.methods.mixing.head_mixing import HeadMixing
@@ -43,7 +43,7 @@ from exhibit_a.trials.verdict import HeadVerdict, Thresholds, judge, judge_text
 if TYPE_CHECKING:
     import pandas
 
-TableOf = Literal["heads", "pictures", "long"]
+TableOf = Literal["heads", "heat_maps", "long"]
 
 KEPT = ("attention", "values", "hidden", "keys")
 
@@ -78,7 +78,7 @@ class Trial(SiteResult):
     tree: AttributionTree | None
     alternative: tuple[SiteMap, ...]  # other valid maps, same output; rows that have none are raw
     reliance: Reliance | None = None
-    pictures: Pictures | None = None
+    heat_maps: HeatMaps | None = None
     carriers: MinimalHeadSet | None = (
         None  # the smallest set of heads found that carries the answer
     )
@@ -107,13 +107,13 @@ class Trial(SiteResult):
         """A table of the trial.
 
         "heads": one row for each head, with its verdict, every number behind it and the reason.
-        "pictures": one row for each picture, with its advice. "long": every tensor as one long
+        "heat_maps": one row for each heat map, with its advice. "long": every tensor as one long
         table, as for other results.
         """
         require_choice("table", what, get_args(TableOf))
         if what == "long":
             return super().to_pandas()
-        return record_table(_head_rows(self) if what == "heads" else _picture_rows(self))
+        return record_table(_head_rows(self) if what == "heads" else _heat_map_rows(self))
 
     def of(self, site: int, head: int) -> HeadVerdict:
         """The verdict on one head."""
@@ -140,7 +140,7 @@ def trial(
     thresholds: Thresholds = Thresholds(),  # noqa: B008 (frozen)
     seed: int = 0,
     probes: int | None = None,
-    pictures: bool = True,
+    heat_maps: bool = True,
     truncate: bool = False,
     progress: StageProgress | None = None,
 ) -> Trial:
@@ -163,7 +163,7 @@ def trial(
         seed: same seed, same numbers.
         probes: random directions per token with which mixing is estimated; without, up to 8, as
             many as fit next to everything else, and none for a text of more than 20 tokens.
-        pictures: also judge whether heat maps of this text may be shown.
+        heat_maps: also judge whether heat maps of this text may be shown.
         truncate: cut a text that is too long for the model.
         progress: is called when a stage begins; what it raises ends the trial.
     """
@@ -177,7 +177,7 @@ def trial(
         "capture", lambda: capture(subject, text, keep=KEPT, truncate=truncate, **options)
     )
     requested = _requested_target(trace, target, stages.skipped)
-    how = TrialOptions(probes, seed, thresholds.carries, pictures)
+    how = TrialOptions(probes, seed, thresholds.carries, heat_maps)
     judged = _judged(examine(trace, requested, stages, how), stages, thresholds, how)
     return replace(judged, label=truth)
 
@@ -211,7 +211,7 @@ def _judged(
         tree=examined.tree,
         alternative=tuple(trace.attention) if alternatives is None else alternatives.maps,
         reliance=relied,
-        pictures=examined.pictures,
+        heat_maps=examined.heat_maps,
         carriers=examined.carriers,
         advice=advice_for(word, examined, thresholds.whole),
         thresholds=thresholds,
@@ -277,10 +277,10 @@ def _head_rows(trial: Trial) -> list[Options]:
     ]
 
 
-def _picture_rows(trial: Trial) -> list[Options]:
-    """What was measured of each picture, and its words from the most important on."""
+def _heat_map_rows(trial: Trial) -> list[Options]:
+    """What was measured of each heat map, and its words from the most important on."""
     return [
-        {name: value for name, value in vars(picture).items() if name not in ("words", "scores")}
-        | {"words": tuple(picture.words[place] for place in picture.ranking)}
-        for picture in (trial.pictures or {}).values()
+        {name: value for name, value in vars(heat_map).items() if name not in ("words", "scores")}
+        | {"words": tuple(heat_map.words[place] for place in heat_map.ranking)}
+        for heat_map in (trial.heat_maps or {}).values()
     ]

@@ -1,6 +1,6 @@
 """Bad values for what people give to functions of Python: refused in one line, or answered.
 
-Rows, spans, answers, conversations, passages, pictures, pairs to translate, options of a training,
+Rows, spans, answers, conversations, passages, heat_maps, pairs to translate, options of a training,
 results to compare, functions of one's own. Each has a pool of values that do not make sense there.
 """
 
@@ -311,7 +311,7 @@ def bad_files(folder: Path) -> dict[str, Path]:
 
 
 def _png(width: int, height: int) -> bytes:
-    """A picture whose data end early; a large one is small as a file."""
+    """A heat map whose data end early; a large one is small as a file."""
     packed = zlib.compress(bytes(min(10**6, 3 * width * height)))
     parts = [(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)), (b"IDAT", packed)]
     chunks = [

@@ -1,6 +1,6 @@
 """Says which heat maps may be shown, in one sentence.
 
-Each picture gets a word and the reason for it, and the text one sentence: which picture not to
+Each heat map gets a word and the reason for it, and the text one sentence: which heat map not to
 show, which to show, and what happens to the answer without its first words. Everything that the
 sentence says was run.
 """
@@ -15,7 +15,7 @@ from exhibit_a.methods.explanation.erased_texts import ErasedTexts
 from exhibit_a.methods.explanation.erasure import TAKING
 
 LEVEL = 0.05
-NEAR_BEST = 0.8  # of the loss of the best picture
+NEAR_BEST = 0.8  # of the loss of the best heat map
 PREFIXES = 10  # first words that are tried one by one
 NAMED = 5  # words that are written out
 SURVIVES = "{} a few words never changes this answer, so no heat map can be tested"
@@ -24,23 +24,23 @@ COUNTS = ("no", "", "two", "three", "four", "five", "six", "seven", "eight", "ni
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """Pictures of a text and what came of taking their first words away."""
+    """Heat maps of a text and what came of taking their first words away."""
 
     texts: ErasedTexts
     words: tuple[str, ...]
     labels: tuple[str, ...]
     rankings: tuple[tuple[int, ...], ...]
     sizes: tuple[int, ...]
-    loss: Float[Tensor, " picture"]
-    p_value: Float[Tensor, " picture"]
-    adjusted: Float[Tensor, " picture"]
-    surpassed: Float[Tensor, " picture"]  # share of random orders that lose clearly more
+    loss: Float[Tensor, " heat_map"]
+    p_value: Float[Tensor, " heat_map"]
+    adjusted: Float[Tensor, " heat_map"]
+    surpassed: Float[Tensor, " heat_map"]  # share of random orders that lose clearly more
     finest: float  # the smallest p-value that could have come out
     moved: bool  # whether any text with words taken away moved the answer
 
     @property
     def warning(self) -> str:
-        """Why no picture can be judged; empty where they can."""
+        """Why no heat map can be judged; empty where they can."""
         if self.finest > LEVEL:
             return (
                 f"the text is too short: no ranking of {len(self.words)} "
@@ -50,7 +50,7 @@ class Judged:
 
 
 def word_for(judged: Judged, place: int) -> tuple[str, str]:
-    """The advice about one picture, and its reason."""
+    """The advice about one heat map, and its reason."""
     p_value, adjusted = float(judged.p_value[place]), float(judged.adjusted[place])
     best = int(judged.loss.argmax())
     if judged.warning:
@@ -64,7 +64,7 @@ def word_for(judged: Judged, place: int) -> tuple[str, str]:
     if adjusted > LEVEL:
         return "caution", (
             f"it ranks the words better than chance ({_p(p_value)}), but one of "
-            f"{len(judged.labels)} pictures may do so by luck ({_p(adjusted)} when corrected)"
+            f"{len(judged.labels)} heat maps may do so by luck ({_p(adjusted)} when corrected)"
         )
     if judged.loss[place] < NEAR_BEST * judged.loss[best]:
         return "caution", (
@@ -75,7 +75,7 @@ def word_for(judged: Judged, place: int) -> tuple[str, str]:
 
 
 def sentence(judged: Judged, advices: Sequence[str]) -> str:
-    """The advice about the text; of pictures with the same word, the first or the best is named."""
+    """The advice about the text; of heat maps with one word, the first or the best is named."""
     if judged.warning:
         return f"{judged.warning[0].upper()}{judged.warning[1:]}. Show any heat map with caution."
     parts = []
@@ -91,12 +91,12 @@ def sentence(judged: Judged, advices: Sequence[str]) -> str:
             parts.append(f"{verb.format(judged.labels[best])}: {_effect(judged, best)}.")
             return " ".join(parts)
     if len(advices) > 1:
-        parts.append("None of the other pictures is better than chance either.")
+        parts.append("None of the other heat maps is better than chance either.")
     return " ".join(parts)
 
 
 def _effect(judged: Judged, place: int) -> str:
-    """What happens without the first words of a picture, few of them if they turn the answer."""
+    """What happens without the first words of a heat map, few of them if they turn the answer."""
     texts, ranking = judged.texts, judged.rankings[place]
     longest = judged.sizes[-1]
     sizes = sorted({*range(1, min(PREFIXES, longest) + 1), *judged.sizes})

@@ -53,7 +53,7 @@ class ErasedTexts:
         self.place, self.erase = readout_position(trace, target, erase), erase
         if answers in NUMBERS or margin_of(target).scale != "log_odds":
             raise NotComputableError(
-                f"Pictures are judged by the log-odds of an answer; this one is "
+                f"Heat maps are judged by the log-odds of an answer; this one is "
                 f"{ANSWERS[answers]}, as {target.scale.replace('_', ' ')}."
             )
         self.trace, self.target, self.places = trace, target, places

@@ -12,7 +12,7 @@ from exhibit_a.methods.attribution.reliance import Reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution
 from exhibit_a.methods.attribution.tree import AttributionTree
 from exhibit_a.methods.custom_methods import HeadMaps
-from exhibit_a.methods.explanation.heat_maps import label_of
+from exhibit_a.methods.explanation.drawing import label_of
 from exhibit_a.numerics.precision import to_float64
 from exhibit_a.report.blocks import (
     AnswerSummary,

@@ -7,8 +7,8 @@ from exhibit_a.methods.explanation.adversarial import AdversarialAttention
 from exhibit_a.methods.explanation.adversarial_keys import AdversarialKeys
 from exhibit_a.methods.explanation.erasure import TAKEN
 from exhibit_a.methods.explanation.faithfulness import RANDOM, Faithfulness
+from exhibit_a.methods.explanation.heat_maps import HeatMaps
 from exhibit_a.methods.explanation.permutation import PermutationTest
-from exhibit_a.methods.explanation.pictures import Pictures
 from exhibit_a.numerics.distances import FARTHEST
 from exhibit_a.report.blocks import (
     AnswerSummary,
@@ -17,8 +17,8 @@ from exhibit_a.report.blocks import (
     Column,
     Figure,
     Grid,
-    HeatMap,
-    HeatMaps,
+    HeatMapPanel,
+    HeatMapRow,
     Line,
     Rows,
     Series,
@@ -37,7 +37,7 @@ from exhibit_a.report.describe.parts import (
     size_of,
 )
 from exhibit_a.report.describe.registry import describe
-from exhibit_a.report.sentences import MARKS, ranked_pictures
+from exhibit_a.report.sentences import MARKS, ranked_heat_maps
 
 FIRST_WORDS = 3  # of a heat map
 
@@ -193,10 +193,10 @@ def _(result: Faithfulness) -> Blocks:
 
 
 @describe.register
-def _(result: Pictures) -> Blocks:
+def _(result: HeatMaps) -> Blocks:
     largest = result.scores.abs().amax(-1, keepdim=True).clamp_min(torch.finfo(torch.float).tiny)
     grid = Grid(
-        tuple(f"{picture.label}: {picture.advice}" for picture in result.values()),
+        tuple(f"{heat_map.label}: {heat_map.advice}" for heat_map in result.values()),
         tuple(result.words),
         result.scores / largest,
         tokens="",
@@ -215,29 +215,29 @@ def _(result: Pictures) -> Blocks:
         skipped=list(dict(result.checks.get("left out", {})).items()),
     )
     texts = Texts({"tokens": result.tokens or ()})
-    return texts, summary, heat_maps(result), heat_map_table(result), grid
+    return texts, summary, heat_map_panel(result), heat_map_table(result), grid
 
 
-def heat_map_table(result: Pictures) -> Table:
+def heat_map_table(result: HeatMaps) -> Table:
     """Every heat map in numbers: may it be shown, how far from luck, what the answer loses."""
     rows: Rows = [
         {
-            "advice": f"{MARKS[picture.advice]} {picture.advice}",
-            "picture": picture.label,
-            "p": picture.p_value,
-            "probability_loss": picture.probability_loss,
+            "advice": f"{MARKS[heat_map.advice]} {heat_map.advice}",
+            "heat_map": heat_map.label,
+            "p": heat_map.p_value,
+            "probability_loss": heat_map.probability_loss,
             "first_words": ", ".join(
-                picture.words[place] for place in picture.ranking[:FIRST_WORDS]
+                heat_map.words[place] for place in heat_map.ranking[:FIRST_WORDS]
             ),
-            "adjusted": picture.adjusted,
-            "percentile": picture.percentile,
-            "loss": picture.loss,
+            "adjusted": heat_map.adjusted,
+            "percentile": heat_map.percentile,
+            "loss": heat_map.loss,
         }
-        for picture in ranked_pictures(result)
+        for heat_map in ranked_heat_maps(result)
     ]
     columns = (
         Column("advice", "advice", brief=True),
-        Column("picture", "picture", brief=True),
+        Column("heat_map", "heat map", brief=True),
         Column("p", "p", "Chance that random words do as well.", "p", brief=True),
         Column(
             "probability_loss", "loses", "What the answer loses without them.", "z.2f", brief=True
@@ -248,27 +248,27 @@ def heat_map_table(result: Pictures) -> Table:
     return Table(result.advice, columns, rows, on_page=False)
 
 
-def heat_maps(result: Pictures) -> HeatMaps:
+def heat_map_panel(result: HeatMaps) -> HeatMapPanel:
     """The heat maps of a text, in the order of their advice."""
     cuts = ", ".join(map(str, result.sizes))
     orders = f"all {result.orders} orders" if result.exact else f"{result.orders} random orders"
-    return HeatMaps(
+    return HeatMapPanel(
         list(result.words),
         [
-            HeatMap(
-                picture.label,
-                picture.advice,
-                MARKS[picture.advice],
-                picture.reason,
-                picture.p_value,
-                picture.probability_loss,
-                picture.loss,
-                picture.scores.tolist(),
+            HeatMapRow(
+                heat_map.label,
+                heat_map.advice,
+                MARKS[heat_map.advice],
+                heat_map.reason,
+                heat_map.p_value,
+                heat_map.probability_loss,
+                heat_map.loss,
+                heat_map.scores.tolist(),
             )
-            for picture in ranked_pictures(result)
+            for heat_map in ranked_heat_maps(result)
         ],
-        f"A picture says which words matter. So its first words are {TAKEN[result.erase]} "
-        f"({cuts} of them), and the answer is computed again: a good picture costs it more than "
-        f"{orders} of the words do. p is the chance of doing as well by luck. Rejected pictures "
+        f"A heat map says which words matter. So its first words are {TAKEN[result.erase]} "
+        f"({cuts} of them), and the answer is computed again: a good heat map costs it more than "
+        f"{orders} of the words do. p is the chance of doing as well by luck. Rejected heat maps "
         "are grey; near-zero scores are blank.",
     )

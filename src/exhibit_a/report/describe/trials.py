@@ -31,7 +31,7 @@ from exhibit_a.report.describe.attribution import (
     reliance_mode,
     tree_of,
 )
-from exhibit_a.report.describe.explanation import heat_map_table, heat_maps
+from exhibit_a.report.describe.explanation import heat_map_panel, heat_map_table
 from exhibit_a.report.describe.identifiability import (
     NULL_FRACTION,
     demands,
@@ -123,9 +123,9 @@ def _(trial: Trial) -> Blocks:
     if trial.reliance is not None:
         edges = tuple(trial.reliance.whole_edges(site.index) for site in trial.sites)
         modes.append(reliance_mode(edges))
-    if trial.pictures is not None:
-        judged = replace(heat_map_table(trial.pictures), title="pictures of the text")
-        blocks += [heat_maps(trial.pictures), judged]
+    if trial.heat_maps is not None:
+        judged = replace(heat_map_table(trial.heat_maps), title="heat maps of the text")
+        blocks += [heat_map_panel(trial.heat_maps), judged]
     if trial.hidden is not None:
         blocks.append(story_of(trial.hidden))
     if trial.tree is not None:

@@ -1,16 +1,16 @@
-// Which heat maps of this text may be shown: a row for every picture, its words shaded as it would.
+// Which heat maps of this text may be shown: a row for each, its words shaded as it would.
 
 import { SignedScale } from "./colour";
 import { type Context, meaning } from "./context";
 import { caption, css, fill, h } from "./dom";
 import { type Cell, exportsOf } from "./files";
 import { number, word } from "./format";
-import type { HeatMap, HeatMaps } from "./model";
+import type { HeatMapPanel, HeatMapRow } from "./model";
 import { tip } from "./tips";
 
 const FAINT = 1 / 8; // of the largest score; what is fainter is not painted
 const HEADINGS = [
-  ["Picture", "picture"],
+  ["Heat map", "heat map"],
   ["Advice", "advice"],
   ["p", "p"],
   ["Answer loses", "answer loses"],
@@ -18,19 +18,19 @@ const HEADINGS = [
 ] as const;
 const MOST_WORDS = 60; // in a row; of longer texts the strongest, in reading order
 
-export function picturesView(context: Context, pictures: HeatMaps): HTMLElement {
+export function heatMapsView(context: Context, panel: HeatMapPanel): HTMLElement {
   const body = h("tbody", {});
   context.store.watch([], () =>
-    fill(body, ...pictures.pictures.map((picture) => line(context, pictures.words, picture))),
+    fill(body, ...panel.rows.map((row) => line(context, panel.words, row))),
   );
   return h(
     "section",
-    { class: "pictures", "aria-label": "pictures of the text" },
-    h("h2", {}, "Which pictures may be shown"),
-    caption(pictures.caption),
+    { class: "heat-maps", "aria-label": "heat maps of the text" },
+    h("h2", {}, "Which heat maps may be shown"),
+    caption(panel.caption),
     h(
       "div",
-      { class: "scroll whole", tabindex: 0, role: "group", "aria-label": "pictures" },
+      { class: "scroll whole", tabindex: 0, role: "group", "aria-label": "heat maps" },
       h(
         "table",
         {},
@@ -46,26 +46,26 @@ export function picturesView(context: Context, pictures: HeatMaps): HTMLElement 
         body,
       ),
     ),
-    exportsOf(context, { name: () => "pictures", rows: () => rowsOf(pictures) }),
+    exportsOf(context, { name: () => "heat maps", rows: () => rowsOf(panel) }),
   );
 }
 
-function rowsOf(pictures: HeatMaps): Cell[][] {
+function rowsOf(panel: HeatMapPanel): Cell[][] {
   return [
-    ["picture", "advice", "p", "answer loses", ...pictures.words],
-    ...pictures.pictures.map((one): Cell[] => [one.label, one.advice, one.p, one.probability, ...one.scores]),
+    ["heat map", "advice", "p", "answer loses", ...panel.words],
+    ...panel.rows.map((one): Cell[] => [one.label, one.advice, one.p, one.probability, ...one.scores]),
   ];
 }
 
-function line(context: Context, words: string[], picture: HeatMap): HTMLElement {
+function line(context: Context, words: string[], row: HeatMapRow): HTMLElement {
   return h(
     "tr",
-    { "data-advice": picture.advice },
-    h("td", {}, picture.label),
-    h("td", {}, tip(h("span", { class: "advised", "data-advice": picture.advice }, `${picture.mark} ${picture.advice}`), picture.reason)),
-    tip(h("td", { class: "figure" }, number(picture.p)), meaning(context, "p"), false),
-    tip(h("td", { class: "figure" }, lost(picture.probability)), `${meaning(context, "answer loses") ?? ""} In log-odds ${number(picture.loss)}.`, false),
-    h("td", { class: "shades" }, ...shades(context, words, picture)),
+    { "data-advice": row.advice },
+    h("td", {}, row.label),
+    h("td", {}, tip(h("span", { class: "advised", "data-advice": row.advice }, `${row.mark} ${row.advice}`), row.reason)),
+    tip(h("td", { class: "figure" }, number(row.p)), meaning(context, "p"), false),
+    tip(h("td", { class: "figure" }, lost(row.probability)), `${meaning(context, "answer loses") ?? ""} In log-odds ${number(row.loss)}.`, false),
+    h("td", { class: "shades" }, ...shades(context, words, row)),
   );
 }
 
@@ -75,12 +75,12 @@ export function lost(probability: number): string {
   return probability <= -0.005 ? `+${text} gained` : text;
 }
 
-function shades(context: Context, words: string[], picture: HeatMap): Node[] {
-  const limit = Math.max(...picture.scores.map(Math.abs), 0);
+function shades(context: Context, words: string[], row: HeatMapRow): Node[] {
+  const limit = Math.max(...row.scores.map(Math.abs), 0);
   const scale = new SignedScale(limit, context.isDark());
-  const advised = picture.advice !== "do not show";
-  return kept(picture.scores).flatMap((place, order, places) => {
-    const score = picture.scores[place];
+  const advised = row.advice !== "do not show";
+  return kept(row.scores).flatMap((place, order, places) => {
+    const score = row.scores[place];
     const element = h("span", { class: "shade", title: `${words[place]}: ${number(score, true)}` }, word(words[place]));
     const share = limit > 0 ? score / limit : 0;
     if (Math.abs(share) >= FAINT && advised) {

@@ -1,9 +1,9 @@
 """How often is each heat map worth showing, and does it pay to follow the advice?
 
-    python studies/pictures.py --data SST-2-FOLDER --out FOLDER [--count 872] [--model sentiment]
+    python studies/heat_maps.py --data SST-2-FOLDER --out FOLDER [--count 872] [--model sentiment]
 
-Every sentence is one line of FOLDER/pictures.jsonl, and the study goes on where it stopped.
-FOLDER/pictures.json has, for each map, how often each word of advice came, the median p-value and
+Every sentence is one line of FOLDER/heat-maps.jsonl, and the study goes on where it stopped.
+FOLDER/heat-maps.json has, for each map, how often each word of advice came, the median p-value and
 the mean comprehensiveness: the probability that the answer loses without the first 1, 5, 10, 20 and
 50 % of the words. Then: does the map that the advice names lose more than last-layer attention,
 with a bootstrap interval and the p-value of the paired difference? The advice itself rests on
@@ -31,7 +31,7 @@ ALWAYS = "raw"  # the map that people show
 
 
 def main() -> None:
-    given = {"data": Path, "out": Path("pictures-study"), "count": 872, "model": "sentiment"}
+    given = {"data": Path, "out": Path("heat-maps-study"), "count": 872, "model": "sentiment"}
     options = parse(__doc__, need=["data"], **given)
     subject = xa.load(options.model)
 
@@ -43,16 +43,16 @@ def main() -> None:
     work = [
         ({"number": number}, lambda text=text: measure(text)) for number, text in enumerate(texts)
     ]
-    table = summary(resumed(options.out / "pictures.jsonl", work))
-    (options.out / "pictures.json").write_text(json.dumps(table, indent=1), "utf-8")
+    table = summary(resumed(options.out / "heat-maps.jsonl", work))
+    (options.out / "heat-maps.json").write_text(json.dumps(table, indent=1), "utf-8")
     print(json.dumps(table, indent=1))
 
 
 def measured(trace: xa.Trace) -> Row:
     """What is kept of one sentence."""
-    result, words = xa.pictures(trace, erase=ERASE), words_of(trace)
+    result, words = xa.heat_maps(trace, erase=ERASE), words_of(trace)
     texts = ErasedTexts(trace, xa.choose_target(trace), words.places, ERASE)
-    rankings = [picture.ranking for picture in result.values()]
+    rankings = [heat_map.ranking for heat_map in result.values()]
     seeded = torch.Generator().manual_seed(len(words))
     random = [torch.randperm(len(words), generator=seeded).tolist() for _ in range(3)]
     sizes = [math.ceil(share * len(words) - 1e-9) for share in BINS]
@@ -64,16 +64,16 @@ def measured(trace: xa.Trace) -> Row:
         "orders": result.orders,
     }
     row |= {"exact": result.exact, "probability": result.probability}
-    row |= {"random": sum(lost[len(rankings) :]) / len(random), "pictures": {}}
-    for place, picture in enumerate(result.values()):
+    row |= {"random": sum(lost[len(rankings) :]) / len(random), "heat_maps": {}}
+    for place, heat_map in enumerate(result.values()):
         said = {
-            "advice": picture.advice,
-            "p": picture.p_value,
-            "adjusted": picture.adjusted,
-            "loss": picture.loss,
+            "advice": heat_map.advice,
+            "p": heat_map.p_value,
+            "adjusted": heat_map.adjusted,
+            "loss": heat_map.loss,
         }
-        said |= {"probability_loss": picture.probability_loss, "comprehensiveness": lost[place]}
-        row["pictures"][picture.name] = said
+        said |= {"probability_loss": heat_map.probability_loss, "comprehensiveness": lost[place]}
+        row["heat_maps"][heat_map.name] = said
     return row
 
 
@@ -86,15 +86,15 @@ def summary(rows: list[Row]) -> Row:
         "most passes": float(passes.amax()),
         "mean seconds": float(torch.tensor([row["seconds"] for row in rows]).mean()),
         "no ranking can be judged": sum("can be" in row["advice"] for row in rows) / len(rows),
-        "pictures": {
-            name: of_picture([row["pictures"][name] for row in rows])
-            for name in rows[0]["pictures"]
+        "heat_maps": {
+            name: of_heat_map([row["heat_maps"][name] for row in rows])
+            for name in rows[0]["heat_maps"]
         },
         "following": following(rows),
     }
 
 
-def of_picture(entries: list[Row]) -> Row:
+def of_heat_map(entries: list[Row]) -> Row:
     """How often each advice was given, the median p-value and the mean comprehensiveness."""
     shares = {}
     for word in ADVICE:
@@ -119,10 +119,10 @@ def following(rows: list[Row]) -> Row:
     The advised map is that with the largest loss among those to show, else among those to show with
     caution where anything could be judged; else people see last-layer attention.
     """
-    names = [advised_picture(row) for row in rows]
+    names = [advised_heat_map(row) for row in rows]
     pairs = list(zip(rows, names, strict=True))
-    advised = [row["pictures"][name or ALWAYS]["comprehensiveness"] for row, name in pairs]
-    always = [row["pictures"][ALWAYS]["comprehensiveness"] for row in rows]
+    advised = [row["heat_maps"][name or ALWAYS]["comprehensiveness"] for row, name in pairs]
+    always = [row["heat_maps"][ALWAYS]["comprehensiveness"] for row in rows]
     better = torch.tensor(advised) - torch.tensor(always)
     chosen = better[torch.tensor([name is not None for name in names])]
     return {
@@ -130,18 +130,18 @@ def following(rows: list[Row]) -> Row:
         "always last-layer attention": of_mean(always),
         "random orders": of_mean([row["random"] for row in rows]),
         "difference": of_mean(better.tolist()) | {"p": float(sign_flip_p_value(better, seed=0))},
-        "sentences with a picture to show": len(chosen) / len(rows),
+        "sentences with a heat map to show": len(chosen) / len(rows),
         "difference there": of_mean(chosen.tolist()) if len(chosen) else None,
     }
 
 
-def advised_picture(row: Row) -> str | None:
+def advised_heat_map(row: Row) -> str | None:
     """The map that the advice names; None where nothing can be judged or shown."""
     if "can be" in row["advice"]:
         return None
     for word in ADVICE[:2]:
         entries = {
-            name: entry for name, entry in row["pictures"].items() if entry["advice"] == word
+            name: entry for name, entry in row["heat_maps"].items() if entry["advice"] == word
         }
         if entries:
             return max(entries, key=lambda name: entries[name]["loss"])
