@@ -39,7 +39,7 @@ from torch import Tensor
 from exhibit_a.methods.identifiability.alternatives import DEPENDENT, TIGHT
 from exhibit_a.methods.identifiability.ranks import key_sets
 from exhibit_a.numerics.parallel import one_thread, parallel_map
-from exhibit_a.numerics.precision import to_float64
+from exhibit_a.numerics.precision import returned, to_float64
 
 AGREES = 1e-7  # of the row's weight: how well a program and its certificate must agree
 HALF = 0.5  # of the row's weight lies on the keys of S, at least
@@ -123,8 +123,8 @@ def movable_weight(
         solved += found
     failed = [row for row in solved if np.isnan(row.movable)]
     return MovableWeight(
-        movable=numbers[0],
-        shown=numbers[1],
+        movable=returned(numbers[0], attention.device),
+        shown=returned(numbers[1], attention.device),
         rows=len(solved),
         programs=sum(row.program for row in solved),
         failed=len(failed),
