@@ -142,6 +142,9 @@ def _(result: AttentionIdentifiability) -> TextSummary:
         if name != "reach"
     }
     numbers: Numbers = {f"mean_{name}": _over_heads(sites) for name, sites in unique.items()}
+    if movable := [rows for rows in result.movable if rows is not None]:
+        heads["movable"] = [to_float64(rows).nanmean(-1) for rows in movable]
+        numbers["mean_movable"] = _over_heads(heads["movable"])
     return TextSummary(numbers, heads=heads | unique)
 
 

@@ -12,6 +12,8 @@ counted under one demand after the other (Brunner et al., 2020; Bhardwaj et al.,
    moves of q do to the row and not to its output (``key_moves.py``).
 
 The last demand is counted for small moves; rows far away that meet it too are not counted.
+Dimensions do not say how far a row can go: on request, ``movable.py`` measures for some rows how
+much of the weight that they show could lie on other keys.
 ``identifiability_by_length`` measures the first of these for growing beginnings of one text.
 """
 
@@ -31,6 +33,7 @@ from exhibit_a.methods.identifiability.effective import (
     with_padding,
 )
 from exhibit_a.methods.identifiability.key_moves import key_moves
+from exhibit_a.methods.identifiability.movable import MovableWeight, movable_weight
 from exhibit_a.methods.identifiability.ranks import (
     Counts,
     HeadMaps,
@@ -68,6 +71,7 @@ class AttentionIdentifiability(Result):
     generated: tuple[SiteCounts | None, ...]  # None where keys cannot be seen
     reach: tuple[SiteCounts | None, ...]  # dimensions in which the keys can move the row
     visibility: tuple[SiteRows | None, ...]  # least visible such move over the most visible one
+    movable: tuple[SiteRows | None, ...]  # weight that could lie elsewhere; NaN if not computed
     sites: tuple[Site, ...]
 
     def unique(self, site: int) -> Float[Tensor, " demand"]:
@@ -82,8 +86,13 @@ class AttentionIdentifiability(Result):
     needs=rows_of("attention", "values", "keys"),
     cost=Cost(forwards=2, algebra=28, maps=2),
 )
-def attention_identifiability(trace: Trace) -> AttentionIdentifiability:
+def attention_identifiability(trace: Trace, *, movable: int = 0) -> AttentionIdentifiability:
     """Count in how many ways every attention row could have been different, under four demands.
+
+    Args:
+        movable: number of rows of every head, evenly spaced and the last one among them, for which
+            to compute how much of the weight on the fewest keys that hold half of it could lie on
+            other keys; 0 for none. It takes a linear program for each row.
 
     A text with no more tokens than a head is wide leaves no freedom. In a longer one, most rows are
     unique only if the model's own keys must be able to produce them:
@@ -96,7 +105,17 @@ def attention_identifiability(trace: Trace) -> AttentionIdentifiability:
     (38, 6, 5)
     >>> [round(float(share), 1) for share in counts.unique(site=0)]
     [0.0, 0.0, 0.0, 1.0]
+
+    Of the weight that the last row of a head shows, some could lie on other keys:
+
+    >>> counts = xa.attention_identifiability(longer, movable=1)
+    >>> counts.movable[0].shape, 0 < float(counts.movable[0][0, -1]) < 0.5
+    (torch.Size([12, 38]), True)
     """
+    if isinstance(movable, bool) or movable < 0:
+        raise BadRequestError(
+            f"Movable weight is computed for a number of rows of every head, not for {movable}."
+        )
     trace = trace.keeping("attention", "values", "keys")
     by_site = [_counted(trace, site) for site in trace.sites]
     without_keys = [
@@ -114,13 +133,34 @@ def attention_identifiability(trace: Trace) -> AttentionIdentifiability:
             f"not seen, or scores are no products, at sites {without_keys}; the key-aware count is "
             "missing there"
         )
+    moves = [_movable(trace, site.index, movable) for site in trace.sites] if movable else []
+    if moves:
+        checks["rows with movable weight"] = sum(site.rows for site in moves)
+        checks["linear programs"] = sum(site.programs for site in moves)
+        checks["programs without certificate"] = sum(site.failed for site in moves)
+        checks["largest disagreement of program and certificate"] = max(
+            site.disagreement for site in moves
+        )
     return build_result(
         AttentionIdentifiability,
         trace,
         "attention_identifiability",
+        settings={"movable": movable},
         checks=checks,
+        movable=tuple(site.movable for site in moves) or (None,) * len(trace.sites),
         **counted,
     )
+
+
+def _movable(trace: Trace, site: int, count: int) -> MovableWeight:
+    """The movable weight of some rows of every head of a site, none of which is padding."""
+    attention, real = trace.attention[site], trace.queries_of(site).real.cpu()
+    queries = real.nonzero().flatten()
+    count = min(count, len(queries))
+    ends = [(place + 1) * len(queries) // count - 1 for place in range(count)]
+    marks = torch.zeros(attention.shape[:2], dtype=torch.bool)
+    marks[:, queries[ends]] = True
+    return movable_weight(attention, trace.values[site], trace.visible[site], marks)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

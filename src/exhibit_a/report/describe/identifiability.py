@@ -51,6 +51,12 @@ NULL_FRACTION = Column(
     "Length of the part of a row that cannot reach the output, over the length of the row; mean "
     "over rows.",
 )
+MOVABLE = Column(
+    "movable",
+    "movable weight",
+    "Weight on the fewest keys that hold half of a row, as far as it could lie on other keys with "
+    "the same output; mean over the rows that were computed.",
+)
 MOVED = Column("moved", "moved", "Half the sum of absolute differences.")
 
 
@@ -225,9 +231,12 @@ def demands(result: AttentionIdentifiability) -> Table:
         rows.append(
             {"layer": layer_number(site, result.sites), **dict(zip(names, shares, strict=True))}
         )
+        if (movable := result.movable[site.index]) is not None:
+            rows[-1][MOVABLE.key] = float(movable.nanmean())
+    columns = (column("layer"), *(Column(key, name) for key, name in names.items()))
     return Table(
         "share of rows that are unique, under more and more demands",
-        (column("layer"), *(Column(key, name) for key, name in names.items())),
+        columns if None in result.movable else (*columns, MOVABLE),
         rows,
         "Share of rows that are unique when more and more is demanded of an alternative. The last "
         "demand is local: small moves that the model’s own keys could make.",
