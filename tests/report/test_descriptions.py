@@ -96,9 +96,9 @@ def one_of_each(child):
         "maps": blocks.Maps((blocks.Mode("m", f"{CORNER} mode", (maps,)),), (site,)),
         "chart": blocks.Chart("x", f"{CORNER} y", series, names=("left", "right")),
         "grid": blocks.Grid(("r",), ("c", "d"), torch.rand(1, 2), f"{CORNER} grid"),
-        "heat maps": blocks.HeatMaps(
+        "heat maps": blocks.HeatMapPanel(
             list(names),
-            [blocks.HeatMap(CORNER, "show", "✓", "", 0.01, 0.5, 1.0, [0.1, 0.4, 0.3, 0.2])],
+            [blocks.HeatMapRow(CORNER, "show", "✓", "", 0.01, 0.5, 1.0, [0.1, 0.4, 0.3, 0.2])],
             "",
         ),
         "summary": blocks.AnswerSummary(

@@ -15,7 +15,6 @@ from exhibit_a.methods.attribution.head_game import HeadGame
 from exhibit_a.methods.attribution.reliance import SETTINGS, GameRows, Reliance, game_rows, reliance
 from exhibit_a.methods.attribution.self_attribution import SelfAttribution, self_attribution
 from exhibit_a.methods.attribution.tree import AttributionTree, attribution_tree
-from exhibit_a.methods.explanation.drawing import ONE_HEAD
 from exhibit_a.methods.explanation.heat_maps import HeatMapLimits, HeatMaps, heat_maps_knowing
 from exhibit_a.methods.identifiability.alternative_maps import AlternativeMaps, alternative_maps
 from exhibit_a.methods.identifiability.counts import (
@@ -166,7 +165,7 @@ def _heat_maps(
     known = {name: result for name, result in named if result is not None}
     if allowed.heat_maps is None:
         return heat_maps_knowing(known, allowed.trace, target, seed=how.seed)
-    limits = HeatMapLimits(allowed.heat_maps, ("reliance", "self_attribution", ONE_HEAD))
+    limits = HeatMapLimits(allowed.heat_maps, ("reliance", "self_attribution"))
     return heat_maps_knowing(known, allowed.trace, target, seed=how.seed, limits=limits)
 
 

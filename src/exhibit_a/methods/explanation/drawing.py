@@ -118,7 +118,7 @@ class Drawing:
     def of(self, name: str) -> tuple[Tensor, str]:
         """The scores of a heat map, and what it is called."""
         needed = "reliance" if name in OF_THE_GAME else name
-        if name in self.known_only and needed not in self.results:
+        if needed in self.known_only and needed not in self.results:
             raise NotComputableError(f"It needs {needed.replace('_', '-')}, which was left out.")
         if name == ONE_HEAD:
             return self._one_head()
