@@ -14,6 +14,7 @@ from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.attribution import head_game
 from exhibit_a.methods.attribution.head_game import HeadGame, coalitions, orders
 from exhibit_a.methods.attribution.reliance import HeadShares, along_rows, game_rows, reliance
+from exhibit_a.numerics import spilling
 from exhibit_a.numerics.seeds import generator
 from exhibit_a.subject.guard import without_cache
 from exhibit_a.subject.subject import load
@@ -302,6 +303,18 @@ def test_the_null_is_the_spread_over_all_permutations():
     assert -1 <= float(alignment[0]) <= 1
     assert -1 <= float(pointing[0]) <= 1
     assert -1 <= float(coherence[0]) <= 1
+
+
+def test_what_rows_say_is_the_same_a_few_heads_at_a_time(monkeypatch):
+    random = torch.Generator().manual_seed(1)
+    own = torch.softmax(torch.randn(12, 9, 9, generator=random), -1)
+    gradients = torch.randn(12, 9, 9, generator=random)
+    seen = torch.ones(1, 9, 9, dtype=torch.bool)
+    together = along_rows(own, torch.full_like(own, 1 / 9), gradients, seen)
+    monkeypatch.setattr(spilling, "LARGE", 16 * 4 * 81 * 2)  # two heads of float32, eight of marks
+    apart = along_rows(own, torch.full_like(own, 1 / 9), gradients, seen)
+    for one, other in zip(together, apart, strict=True):
+        assert_close(one, other)
 
 
 def test_a_head_points_where_its_weight_contributes():

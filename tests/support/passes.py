@@ -45,17 +45,17 @@ def counted_passes(method: Method) -> Passes | None:
 
 
 @contextmanager
-def counting(modules: list[nn.Module]) -> Iterator[list[int]]:
+def counting(modules: list[nn.Module]) -> Iterator[list[float]]:
     """The rows of every layer call that is really computed; what a replay recalls is not."""
-    kind, rows = type(modules[0]), list[int]()
+    kind, rows = type(modules[0]), list[float]()
     forward = kind.forward
 
     def counted(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         hidden = first_hidden(args, kwargs)
-        is_causal_lm = bool(
-            replay_skips().known
-        )  # with attention that was computed, and counted, before
-        rows.append(0 if hidden is None or is_causal_lm else len(hidden))
+        known = bool(replay_skips().known)  # its attention was computed, and counted, before
+        kept = replay_skips().kept
+        part = 1.0 if kept is None else kept.part
+        rows.append(0 if hidden is None or known else len(hidden) * part)
         return forward(self, *args, **kwargs)
 
     kind.forward = counted

@@ -28,15 +28,8 @@ def deep(layers=30, heads=9):
     return xa.load(LlamaForCausalLM(config), tokenizer=tokenizer)
 
 
-@pytest.fixture(scope="module")
 def examined():
     subject = deep()
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(allowances, "FOR_HEAT_MAPS", 300)  # so that paths must be left out
-        yield _examined(subject)
-
-
-def _examined(subject):
     modules = [subject.model.get_submodule(layer.module) for layer in subject.anatomy.layers]
     assert not subject.gradient_obstacle  # looked at once for a model, not for a text
     with counting(modules) as rows:
@@ -44,8 +37,8 @@ def _examined(subject):
     return subject, trial, sum(rows) / len(modules)
 
 
-def test_it_keeps_to_its_passes_and_the_doctor_knows_how_many(examined):
-    subject, trial, passes = examined
+def test_it_keeps_to_its_passes_and_the_doctor_knows_how_many():
+    subject, trial, passes = examined()
     assert passes <= PASSES
     assert trial.checks[f"forward passes, of {PASSES} allowed"] == pytest.approx(passes, abs=0.1)
     (told,) = (
@@ -56,8 +49,9 @@ def test_it_keeps_to_its_passes_and_the_doctor_knows_how_many(examined):
     assert passes / 1.5 <= told <= 1.5 * passes
 
 
-def test_it_says_what_it_left_out_and_why(examined):
-    _, trial, _ = examined
+def test_it_says_what_it_left_out_and_why(monkeypatch):
+    monkeypatch.setattr(allowances, "FOR_HEAT_MAPS", 320)  # so that paths must be left out
+    _, trial, _ = examined()
     assert trial.reliance is not None
     assert trial.heat_maps is not None
     assert "forward passes" in trial.skipped["attribution"]

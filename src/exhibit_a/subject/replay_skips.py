@@ -48,6 +48,11 @@ class KeptPositions:
     values: Sequence[Tensor]
     visible: Sequence[Tensor | None]  # (row, key); None where the site looks at another stack
 
+    @property
+    def part(self) -> float:
+        """How many of all positions are computed."""
+        return len(self.rows) / self.keys[-1].shape[2]
+
     def completed(
         self, site: int, key: Tensor, value: Tensor, mask: object
     ) -> tuple[Tensor, Tensor, object]:

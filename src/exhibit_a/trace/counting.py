@@ -1,13 +1,14 @@
 """How many passes of the model something takes, and how much work one is.
 
 An attention call that is really computed is seen by a hook; what a replay recalls is not. A pass
-is a call of every attention site, for one row of a batch; one that keeps a graph is also run
-backwards.
+is a call of every attention site, for one row of a batch; where only some positions are computed,
+it is as much of a pass. One that keeps a graph is also run backwards.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import ceil
 
 import torch
 from torch import nn
@@ -24,8 +25,8 @@ class Spent:
     """Rows of attention calls since the last time they were requested."""
 
     sites: int
-    forward_rows: int = 0
-    backward_rows: int = 0
+    forward_rows: float = 0.0
+    backward_rows: float = 0.0
 
     @property
     def forwards(self) -> float:
@@ -34,8 +35,8 @@ class Spent:
 
     def taken(self) -> tuple[int, int]:
         """Forward and backward passes since the last time, rounded up."""
-        counts = (-(-self.forward_rows // self.sites), -(-self.backward_rows // self.sites))
-        self.forward_rows = self.backward_rows = 0
+        counts = (ceil(self.forward_rows / self.sites), ceil(self.backward_rows / self.sites))
+        self.forward_rows = self.backward_rows = 0.0
         return counts
 
 
@@ -63,7 +64,8 @@ def counting_passes(subject: Subject) -> Iterator[Spent]:
         if replay_skips().known:
             return  # a layer that goes on with attention which was counted
         hidden = first_hidden(args, kwargs)
-        rows = 1 if hidden is None else len(hidden)
+        kept = replay_skips().kept
+        rows = (1 if hidden is None else len(hidden)) * (1.0 if kept is None else kept.part)
         spent.forward_rows += rows
         if torch.is_grad_enabled() and hidden is not None and hidden.requires_grad:
             spent.backward_rows += rows

@@ -46,7 +46,7 @@ class Allowance:
 
     @property
     def heat_maps(self) -> int | None:
-        """The passes of the heat_maps."""
+        """The passes of the heat maps."""
         return None if self.spent is None else max(0, int(self.left) - DRAWING)
 
     def require_paths(self) -> None:
@@ -59,7 +59,7 @@ class Allowance:
             raise NotComputableError(
                 f"A path for each of {len(self.trace.sites)} sites takes some {needed:.0f} forward "
                 f"passes; of the {PASSES} that a trial of this model has, {self.left:.0f} are "
-                f"left, {FOR_HEAT_MAPS} of them for the heat_maps. Call the method itself on a "
+                f"left, {FOR_HEAT_MAPS} of them for the heat maps. Call the method itself on a "
                 "capture of the text."
             )
 

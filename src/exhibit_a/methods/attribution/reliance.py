@@ -92,14 +92,14 @@ class RelianceSettings:
     order_pairs: int = 16  # and instead of a path
     checking: float = 8  # passes to check one that cancels, in as many pairs,
     fewest_pairs: int = 2  # but not fewer,
-    checked: int = 16  # and of so many heads one by one;
+    checked: int = 8  # and of so many heads one by one;
     apart: float = 0.5  # of all shares: where they differ by more, the split is arbitrary
     controls: tuple[int, ...] = (8, 16)  # times that all rows are permuted, until it is certain
     moved: float = 0.1  # of the size of the answer: by less it does not move
     certain: float = 2.0  # standard errors, beyond which a number is certain
     carries: float = 0.05  # of the size of the answer: a head with less carries nothing
     cancels: float = 3.0  # times what is left of all shares, or the margin: shares that cancel
-    alone: int = 60  # passes within which every head is levelled alone,
+    alone: int = 30  # passes within which every head is levelled alone,
     alone_in_rows: int = 10  # … where only some rows play
     first: int = 32  # heads that are, where all take more
 
@@ -670,7 +670,8 @@ def along_rows(
     ``seen`` are the keys among which weights could be permuted: visible ones that are no sinks.
     """
     every = seen.expand(maps.shape)
-    runs = zip(*(few_heads(each) for each in (maps, level, gradients, every)), strict=True)
+    sizes = [len(run) for run in few_heads(maps)]  # the same heads of all, whatever they take
+    runs = zip(*(torch.split(each, sizes) for each in (maps, level, gradients, every)), strict=True)
     by_run = [_along_rows(*run) for run in runs]
     return AlongRows(*(torch.cat(numbers) for numbers in zip(*by_run, strict=True)))
 
