@@ -7,7 +7,6 @@ from support.words import plain_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import exhibit_a as xa
-from exhibit_a.trials import allowance as allowances
 from exhibit_a.trials.allowance import PASSES
 
 TEXT = "a gripping , beautifully shot film , though the plot is thin at the end"
@@ -28,6 +27,7 @@ def deep(layers=30, heads=9):
     return xa.load(LlamaForCausalLM(config), tokenizer=tokenizer)
 
 
+@pytest.fixture(scope="module")
 def examined():
     subject = deep()
     modules = [subject.model.get_submodule(layer.module) for layer in subject.anatomy.layers]
@@ -37,8 +37,8 @@ def examined():
     return subject, trial, sum(rows) / len(modules)
 
 
-def test_it_keeps_to_its_passes_and_the_doctor_knows_how_many():
-    subject, trial, passes = examined()
+def test_it_keeps_to_its_passes_and_the_doctor_knows_how_many(examined):
+    subject, trial, passes = examined
     assert passes <= PASSES
     assert trial.checks[f"forward passes, of {PASSES} allowed"] == pytest.approx(passes, abs=0.1)
     (told,) = (
@@ -49,9 +49,8 @@ def test_it_keeps_to_its_passes_and_the_doctor_knows_how_many():
     assert passes / 1.5 <= told <= 1.5 * passes
 
 
-def test_it_says_what_it_left_out_and_why(monkeypatch):
-    monkeypatch.setattr(allowances, "FOR_HEAT_MAPS", 320)  # so that paths must be left out
-    _, trial, _ = examined()
+def test_it_says_what_it_left_out_and_why(examined):
+    _, trial, _ = examined
     assert trial.reliance is not None
     assert trial.heat_maps is not None
     assert "forward passes" in trial.skipped["attribution"]

@@ -24,7 +24,7 @@ MANY = 100  # passes for every head alone; from here on they are counted
 FOR_HEAT_MAPS = 110  # passes that are kept back: some 45 random orders at two cuts
 DRAWING = 6  # passes to draw the heat maps
 STEPS = 4  # between two sizes of the set that carries the answer
-POINTS = 7  # of the path of one site, about
+POINTS = 20  # of the path of one site, where the answer jumps
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Finds the few heads that carry the answer, and confirms them.
 
 1. Heads are ranked by their share. The smallest set of the first k heads is looked for that,
-   levelled together, takes at least half of what all heads take.
+   levelled together, takes at least half of what all heads that have shares take.
 2. The same is done with sets of k other heads, drawn at random: the set was well named if they take
    much less.
 """
@@ -50,20 +50,22 @@ def smallest_set(
     shares = torch.cat(reliance.heads)
     supporting = [int(head) for head in shares.argsort(descending=True) if shares[head] > 0]
     sizes = [size for size in SIZES if size < len(supporting)] + [len(supporting)]
-    wanted = ENOUGH * reliance.whole
+    wanted = ENOUGH * (reliance.whole - reliance.block_worth)  # of what heads share
     if not supporting or wanted <= 0:
         return MinimalHeadSet((), 0.0, 0.0, 0.0, 0.0, 0)
-    first = _first_enough(game, reliance, supporting, sizes)
+    first = _first_enough(game, wanted, supporting, sizes)
     if first is None:
         return MinimalHeadSet((), 0.0, 0.0, 0.0, 0.0, 0)
     place = sizes.index(first)
     between = range(sizes[place - 1] + 1 if place else 1, first)
     if finely is not None and between:
         between = between[:: -(-len(between) // finely)]
-    size = _first_enough(game, reliance, supporting, between) or first
+    size = _first_enough(game, wanted, supporting, between) or first
     chosen = supporting[:size]
     play = game.play(game.setting(chosen)[None])
-    others = [head for head in range(len(game)) if head not in set(chosen)]
+    block = {s.index for s in reliance.sites if s.call in reliance.block_layers}
+    playing = [head for head, (site, _) in enumerate(game.heads) if site not in block]
+    others = [head for head in playing if head not in set(chosen)]
     random = _random_losses(game, reliance.margin, others, size, seed)
     return MinimalHeadSet(
         tuple(game.heads[head] for head in chosen),
@@ -76,13 +78,13 @@ def smallest_set(
 
 
 def _first_enough(
-    game: HeadGame, reliance: Reliance, heads: list[int], sizes: Sequence[int]
+    game: HeadGame, wanted: float, heads: list[int], sizes: Sequence[int]
 ) -> int | None:
-    """The first of the sizes at which the first heads take half; a few are tried at a time."""
+    """The first of the sizes at which the first heads take that; a few are tried at a time."""
     for start in range(0, len(sizes), AT_A_TIME):
         some = sizes[start : start + AT_A_TIME]
         tried = torch.stack([game.setting(heads[:size]) for size in some])
-        enough = reliance.margin - game.margins(tried) >= ENOUGH * reliance.whole
+        enough = game.margin - game.margins(tried) >= wanted
         if bool(enough.any()):
             return some[int(enough.nonzero()[0])]
     return None

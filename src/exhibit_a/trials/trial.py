@@ -120,7 +120,7 @@ class Trial(SiteResult):
         return next(v for v in self.verdicts if (v.site, v.head) == (site, head))
 
 
-COST = Cost(200, per_layer=2, algebra=60, maps=4, states=34, most=400, at_once=GAME.tokens_at_once)
+COST = Cost(165, algebra=60, maps=4, states=34, most=400, at_once=GAME.tokens_at_once)
 
 
 @method(

@@ -102,7 +102,7 @@ def _effect(judged: Judged, place: int) -> str:
     sizes = sorted({*range(1, min(PREFIXES, longest) + 1), *judged.sizes})
     for size in sizes:
         if texts.turns(ranking, size):
-            return f"without {_first(judged, ranking, size)} the answer turns"
+            return f"without {_first(judged, ranking, size)} the model answers otherwise"
     kept = texts.without([frozenset(ranking[:longest])])[0].probability
     return (
         f"without {_first(judged, ranking, longest)} the probability of "
