@@ -132,7 +132,14 @@ class Kept(xa.Reliance):
         }
         for name, value in (
             values
-            | {"block_worth": 0.0, "determined": not row["reason"], "target": "", "heads": [heads]}
+            | {
+                "block_worth": 0.0,
+                "block_layers": (),
+                "sites": (),
+                "determined": not row["reason"],
+                "target": "",
+                "heads": [heads],
+            }
         ).items():
             object.__setattr__(self, name, value)  # a result is frozen
 

@@ -357,3 +357,12 @@ def test_without_a_wish_mixing_takes_the_probes_that_fit():
     with pytest.raises(NotComputableError, match="probes=8"):
         stages.affordable_probes(trace, None)
     assert stages.affordable_probes(trace, 8) == 8
+
+
+def test_heads_of_the_block_have_no_word_of_their_own(short):
+    """What reads the words is one number, and no head of it is without effect by that."""
+    relied = dataclasses.replace(short.reliance, block_layers=(0,), block_worth=1.0)
+    numbers = [HeadNumbers(site, head, reliance=0.0) for site in (0, 1) for head in range(2)]
+    numbers = [dataclasses.replace(each, steering=0.0, one_head=0.0) for each in numbers]
+    words = [verdict.word for verdict in judge(numbers, relied, Thresholds())]
+    assert words == [UNDETERMINED, UNDETERMINED, NO_EFFECT, NO_EFFECT]

@@ -44,6 +44,11 @@ EVIDENCE, CONTESTED, MISLEADING, NO_EFFECT, UNDETERMINED = WORDS = (
 )
 
 
+IN_THE_BLOCK = (
+    "its layer reads the words, and only what all heads of such layers do together is known"
+)
+
+
 @dataclass(frozen=True)
 class Thresholds:
     """Where the words begin; docs/verdict.md has the curves that the defaults come from."""
@@ -89,8 +94,11 @@ def judge(
     carrying = _discoveries(chances, limits.rate)
     by_chance = [1.0 if head.chance is None else head.chance for head in numbers]
     discovered = _discoveries(by_chance, limits.rate)
+    block = {site.index for site in reliance.sites if site.call in reliance.block_layers}
     return tuple(
-        _judged(head, reliance.size, carries, by_chance=not clear, limits=limits)
+        _undetermined(head, IN_THE_BLOCK)
+        if head.site in block
+        else _judged(head, reliance.size, carries, by_chance=not clear, limits=limits)
         for head, carries, clear in zip(numbers, carrying, discovered, strict=True)
     )
 
