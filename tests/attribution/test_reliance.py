@@ -4,12 +4,13 @@ from itertools import permutations
 
 import pytest
 import torch
-from planted.copiers import counting_sink
+from planted.copiers import counting_sink, twin_steerers
 from planted.kinds import planted
 from support.subjects import opinionated, precise, speaker, subject_of
 from support.zoo import CONTRACT, FAMILIES
 from torch.testing import assert_close
 
+import exhibit_a as xa
 from exhibit_a.errors import BadRequestError, NotComputableError
 from exhibit_a.methods.attribution import head_game
 from exhibit_a.methods.attribution.head_game import HeadGame, coalitions, orders
@@ -482,6 +483,20 @@ def test_a_sink_that_counts_is_a_number_of_its_own(seed):
     assert levelled.sink_effect > 0.5 * levelled.size
     assert uniform.sink_effect == 0
     assert float(uniform.heads[site][head]) > 0.5 * uniform.whole
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_heads_that_steer_in_each_others_place_share_that(seed):
+    """Levelled one by one they do nothing, and together they are what the answer needs."""
+    model = twin_steerers(torch.Generator().manual_seed(seed), seed)
+    result = reliance(capture(model.subject, model.inputs), rows="all")
+    steering = [float(result.steering[site][head]) for site, head in model.through_maps]
+    alone = [float(result.steering_alone[site][head]) for site, head in model.through_maps]
+    assert min(steering) > 0.1 * result.size
+    assert max(steering) < 2 * min(steering)
+    assert max(alone) < 0.5 * min(steering)
+    trial = xa.trial(model.subject, model.inputs, probes=2, heat_maps=False)
+    assert all(trial.of(*head).shared for head in model.through_maps)
 
 
 def test_shares_that_cancel_are_compared_with_orders():

@@ -146,6 +146,27 @@ def induction(random: torch.Generator, seed: int) -> Planted:
     return replace(_helped(planted, first), heads=words, through_maps=frozenset({first}))
 
 
+def twin_steerers(random: torch.Generator, seed: int) -> Planted:
+    """Induction with two heads that leave the same note: either of them steers the second alone."""
+    copier = Copier(random, 2)
+    meanings, note = copier.meanings, HINT * PART
+    twins, second = ((0, 0), (0, 1)), (1, chooser(random, *range(copier.shape.heads)))
+    finding = copier.job(
+        meanings.token / reached(note),
+        meanings.before / reached(note, part=note),
+        meanings.token / reached(note),
+        PART * meanings.said,
+    )
+    tokens = torch.randperm(TOKENS, generator=random)[: copier.count - 1]
+    place = chooser(random, *range(1, copier.count - 2))
+    jobs = {twin: _look_back(copier, note) for twin in twins} | {second: finding}
+    model = _gpt2(copier, jobs, reached(note, PART))
+    ids = torch.cat([tokens, tokens[place : place + 1]])[None]
+    asked = Question(ids, place + 1, int(tokens[place + 1]))
+    planted = _asking("twin-steerers", seed, copier, model, second, asked, "evidence")
+    return replace(planted, through_maps=frozenset(twins))
+
+
 def relay(random: torch.Generator, seed: int) -> Planted:
     """… A B … B? → A: the second head finds B, and copies what the first brought there."""
     copier = Copier(random, chooser(random, 2, 3))

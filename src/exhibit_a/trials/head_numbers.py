@@ -36,6 +36,7 @@ class HeadNumbers:
     error: float | None = None  # standard error of the share
     one_head: float | None = None  # what the answer loses with it levelled alone; if measured
     steering: float | None = None  # what its share gains where other maps follow, if known
+    steering_alone: float | None = None  # what its effect alone gains then, if it was measured
     chance: float | None = None  # p-value: a share as large with permuted rows
     pointing: float | None = None  # cosine of weights and contributions, row by row
     coherence: float | None = None  # how far its rows speak for the same side, -1 to 1
@@ -106,6 +107,7 @@ def _reliance(reliance: Reliance, site: int) -> dict[str, list[Any]]:
         "error": reliance.standard_error[site].tolist(),
         "one_head": _if_known(reliance.one_head[site]),
         "steering": _if_known(reliance.steering[site]),
+        "steering_alone": _if_known(reliance.steering_alone[site]),
         "chance": chance.tolist(),
         "pointing": reliance.pointing[site].tolist(),
         "coherence": reliance.coherence[site].tolist(),

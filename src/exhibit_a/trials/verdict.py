@@ -130,7 +130,11 @@ def _judged(
     requested = HeadVerdict(
         word=UNDETERMINED,
         reason="",
-        shared=carries and abs(alone) < limits.shared * abs(share),
+        shared=(carries and abs(alone) < limits.shared * abs(share))
+        or (
+            head.steering_alone is not None
+            and abs(head.steering_alone) < limits.shared * abs(head.steering or 0.0)
+        ),
         determined=None if head.distance is None else head.distance < limits.distance,
         points=None if head.pointing is None else head.pointing >= limits.points,
         coherent=None if head.coherence is None else _coherent(head, by_chance, limits),
