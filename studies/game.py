@@ -143,7 +143,7 @@ def not_in_block(relied: xa.Reliance, site: int) -> bool:
 def of_baselines(options: argparse.Namespace) -> Work:
     """Both baselines on texts of two tasks."""
     sst = [example.text for example in read_sst(options.data / "SST-2" / "dev.tsv")]
-    pairs = [(e.text, e.pair) for e in read_nli(options.data / "MNLI-subset" / "dev.tsv")]
+    pairs = [(e.text, e.pair) for e in read_nli(options.data, "MNLI", "dev")]
     count = options.count or 100
     texts = {
         "sentiment": [(text, None) for text in random.Random(3).sample(sst, count)],

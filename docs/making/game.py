@@ -51,6 +51,18 @@ def summed(rows: list[Row]) -> Row:
     }
 
 
+def before() -> dict[str, Any]:
+    """What 0.2.0 did with 20 short prompts and SmolLM2-135M, as it was measured then."""
+    rows = read("game-before.jsonl")
+    points, passes = ([row[name] for row in rows] for name in ("points", "passes"))
+    return {
+        "count": len(rows),
+        "points": f"{median(points):g} (median; {max(points)} at most)",
+        "passes": f"{median(passes):g} ({max(passes)} at most)",
+        "determined": sum(row["determined"] for row in rows),
+    }
+
+
 def kinds() -> str:
     """The heads that most often have the largest share, by kind of prompt."""
     rows = [row for row in read("game-prompts.jsonl") if row["dtype"] == "float32"]
@@ -133,7 +145,7 @@ def planted() -> str:
     """Shares of the heads that decide in models whose truth is known."""
     rows = read("game-planted.jsonl")
     head = ["kind", "models"]
-    games = [name for name in rows[0] if name.endswith("rows")]
+    games = ("levelled, default rows", "levelled, all rows", "uniform, all rows")
     body = []
     for kind in dict.fromkeys(row["kind"] for row in rows):
         some = [row for row in rows if row["kind"] == kind]
