@@ -15,6 +15,7 @@ from exhibit_a.methods.explanation.erased_texts import ErasedTexts
 from exhibit_a.methods.explanation.erasure import TAKING
 
 LEVEL = 0.05
+AVERAGE = 0.5  # a p-value from which a ranking does no better than the average random order
 NEAR_BEST = 0.8  # of the loss of the best heat map
 PREFIXES = 10  # first words that are tried one by one
 NAMED = 5  # words that are written out
@@ -60,7 +61,8 @@ def word_for(judged: Judged, place: int) -> tuple[str, str]:
             f"no order of the words does better, but chance does as well too often ({_p(p_value)})"
         )
     if p_value > LEVEL:
-        return "do not show", f"it ranks the words no better than chance ({_p(p_value)})"
+        chance = "does no better than" if p_value >= AVERAGE else "cannot be told from"
+        return "do not show", f"its order of the words {chance} chance ({_p(p_value)})"
     if adjusted > LEVEL:
         return "caution", (
             f"it ranks the words better than chance ({_p(p_value)}), but one of "
