@@ -87,7 +87,8 @@ def kept_positions(trace: Trace) -> KeptPositions | None:
 
     def shared(by_site: Sequence[Tensor | None]) -> list[Tensor]:
         pairs = zip(by_site, trace.sites, strict=True)
-        return [t[:, :: site.heads // site.kv_heads] for t, site in pairs if t is not None]
+        # in memory of their own: slices would keep what was repeated for every head
+        return [t[:, :: site.heads // site.kv_heads].clone() for t, site in pairs if t is not None]
 
     own = [site.stack == answering and site.kind == "self" for site in trace.sites]
     return KeptPositions(

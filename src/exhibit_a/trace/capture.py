@@ -43,6 +43,7 @@ from exhibit_a.subject.tap import AttentionCall, Tap
 from exhibit_a.trace.budget import require_room
 from exhibit_a.trace.layout import Layout
 from exhibit_a.trace.passes import (
+    AT_SITES,
     LATER,
     PartialPass,
     Pass,
@@ -481,6 +482,8 @@ def _run(
     active, inputs, first_logit = None, prompt.inputs, 0
     if request is not None:
         inputs, first_logit = later_answers(subject, inputs, request)
+        if set(keep) & set(AT_SITES):  # rows are computed from all of these, so they are there
+            keep = checked_keep((*keep, *AT_SITES))
     count = written_length(subject, inputs)
     known = None if request is None or count is None else len(request.of(count))
     require_room(subject, inputs, keep, known)

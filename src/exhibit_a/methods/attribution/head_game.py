@@ -70,6 +70,7 @@ class GameSettings:
     passing: int = 3  # maps of a site that a copy holds which looks where it would
     kept: int = 5  # floats that a layer keeps for a token at most, for each output of its weights
     kept_maps: int = 2  # maps of all sites that a copy keeps for the way back, where maps follow
+    kept_states: float = 3e8  # bytes of all keys and values that copies with a graph may take
     held: float = 2e8  # bytes that sums of gradients of a text may take, each as large as its maps
     rounding: float = 1e-3  # log-odds by which an answer from a few rows may differ
     opened: float = 0.05  # a site that takes less than this share of the change is not opened
@@ -274,6 +275,13 @@ class HeadGame:
         at_once = min(self._at_once(backwards=True), self._at_once(SETTINGS.passing))
         a_set = sum(maps.nbytes for maps in self.own)
         at_once = min(at_once, copies_at_once(a_set, SETTINGS.kept_maps * a_set))
+        if self.kept is not None:  # the graph holds keys and values of all positions, by head
+            sites = self.trace.sites
+            graph = sum(
+                8 * maps.shape[2] * site.heads * site.d_head
+                for maps, site in zip(self.own, sites, strict=True)
+            )
+            at_once = max(1, min(at_once, int(SETTINGS.kept_states / graph)))
         for chunk in torch.split(torch.arange(len(alphas)), at_once):
             shares = self._along(torch.tensor(alphas)[chunk], first).requires_grad_()
             by_site = self.by_site(shares.T)
