@@ -83,7 +83,7 @@ def test_a_forgotten_beginning_token_is_noticed_and_said():
     for result in (
         xa.effective_attention(trace),
         xa.companions(trace, methods="raw")["raw"],
-        xa.trial(subject, "The sun rises in the east", probes=2, pictures=False),
+        xa.trial(subject, "The sun rises in the east", probes=2, heat_maps=False),
     ):
         assert result.checks["beginning token"] == subject.beginning.warning
     begun = xa.capture(subject, "<s>The sun rises in the east")
