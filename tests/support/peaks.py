@@ -57,7 +57,7 @@ def works() -> dict[str, Callable[[Any, Any], Any]]:
         "contribution_weights": lambda s, inputs: xa.contribution_weights(xa.capture(s, inputs)),
         "sink_diagnosis": lambda s, inputs: xa.sink_diagnosis(xa.capture(s, inputs)),
         "self_attribution": lambda s, inputs: xa.self_attribution(xa.capture(s, inputs)),
-        "reliance": lambda s, inputs: xa.reliance(xa.capture(s, inputs)),
+        "reliance": lambda s, inputs: xa.reliance(xa.capture(s, inputs), rows="all"),
         "trial": lambda s, inputs: xa.trial(s, inputs, heat_maps=False),
     }
 

@@ -5,6 +5,7 @@ from support.live_maps import LiveMaps
 
 import exhibit_a as xa
 from exhibit_a.numerics import spilling
+from exhibit_a.trace.batches import TOKENS_AT_ONCE
 
 TEXT = "a gripping , beautifully shot film that never lets go of its audience " * 4
 LONG = TEXT * 3  # long enough for a trial to leave token mixing out, which holds more
@@ -55,10 +56,11 @@ def test_two_sets_of_maps_at_most(work, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("large_sets")
 def test_a_trial_holds_two_sets_of_maps_at_most(monkeypatch):
-    held, passing = sets_held(
-        xa.load("sentiment"), lambda s: xa.trial(s, LONG), monkeypatch, text=LONG
-    )
-    assert held <= 2 + passing
+    subject = xa.load("sentiment")
+    held, passing = sets_held(subject, lambda s: xa.trial(s, LONG), monkeypatch, text=LONG)
+    # Texts with words hidden are as long as the text, and run together, site by site.
+    together = TOKENS_AT_ONCE // int(subject.encode(LONG)["input_ids"].shape[1])
+    assert held <= 2 + passing + together / len(subject.anatomy.sites)
 
 
 def test_more_sets_are_noticed(monkeypatch):
