@@ -92,7 +92,7 @@ class RelianceSettings:
     order_pairs: int = 16  # and instead of a path
     checking: float = 8  # passes to check one that cancels, in as many pairs,
     fewest_pairs: int = 2  # but not fewer,
-    checked: int = 8  # and of so many heads one by one;
+    checked: int = 8  # heads that move one by one in these orders;
     apart: float = 0.5  # of all shares: where they differ by more, the split is arbitrary
     controls: tuple[int, ...] = (8, 16)  # times that all rows are permuted, until it is certain
     moved: float = 0.1  # of the size of the answer: by less it does not move

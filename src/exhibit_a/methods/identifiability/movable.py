@@ -63,8 +63,8 @@ class MovableWeight:
     movable: Float[Tensor, "head query"]  # μ
     shown: Float[Tensor, "head query"]  # a(S), the weight of the fewest keys that hold half
     rows: int  # how many rows were computed,
-    programs: int  # of which so many needed a linear program
-    failed: int  # and so many have no certificate; they are NaN
+    programs: int  # rows that needed a linear program
+    failed: int  # rows without a certificate; they are NaN
     disagreement: float  # the largest of the others
 
 
