@@ -70,13 +70,14 @@ def readme(browser: Browser, figures: Path) -> None:
 
 def gallery(browser: Browser, figures: Path) -> None:
     """Every page of the gallery on a desk, in the dark, on a phone and on paper; half as large."""
-    pages = runpy.run_path(str(ROOT / "docs/making/gallery.py"))
-    made = pages["made"]()
-    for shown in pages["SHOWN"]:
-        name = shown.maker.__name__
-        for view in ("desktop", *shown.views):
-            image = small(taken(browser, made[name], view, ready="footer"), SMALLER, 640)
-            (figures / f"gallery-{name}-{view}.png").write_bytes(image)
+    made = runpy.run_path(str(ROOT / "docs/making/gallery.py"))["made"]()
+    shown = (ROOT / "docs/gallery.md").read_text("utf-8")
+    for name, page in made.items():
+        for view in VIEWS:
+            file = f"gallery-{name}-{view}.png"
+            if file in shown:
+                image = small(taken(browser, page, view, ready="footer"), SMALLER, 640)
+                (figures / file).write_bytes(image)
 
 
 def verdict(browser: Browser, figures: Path) -> None:
