@@ -11,7 +11,7 @@ TEXTS = {"sentiment": "sentences of the SST-2 development set"}  # other models 
 def counts() -> str:
     """How many texts each model was given."""
     return ", ".join(
-        f"{found['texts']} {TEXTS.get(name, 'prompts of our own')} with `{name}` "
+        f"{found['texts']} {TEXTS.get(name, 'of the shortest prompts of our own')} with `{name}` "
         f"(another seed: {found['twice']})"
         for name, found in read("hiding.json").items()
     )

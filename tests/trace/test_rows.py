@@ -53,7 +53,8 @@ def test_rows_are_those_of_the_eager_maps(family):
     for site in full.sites:
         rows = list(few.rows) if site.stack == full.sites[-1].stack else []
         i = site.index
-        assert_close(few.attention[i], full.attention[i][:, rows], rtol=0, atol=3e-5)
+        # 2e-5: T5 does not scale its scores, and two kernels round them apart by 1.01e-5
+        assert_close(few.attention[i], full.attention[i][:, rows], rtol=0, atol=2e-5)
         assert_close(few.values[i], full.values[i], rtol=1e-4, atol=1e-5)
         assert torch.equal(few.visible[i], full.visible[i][rows])
         assert len(few.queries_of(i).tokens) == few.attention[i].shape[1]
@@ -138,16 +139,16 @@ def test_effective_attention_of_rows(pair):
     every, asked = xa.effective_attention(full), xa.effective_attention(few)
     for site in full.sites:
         i = site.index
-        assert_close(asked.effective[i], every.effective[i][:, rows], rtol=0, atol=3e-5)
+        assert_close(asked.effective[i], every.effective[i][:, rows], rtol=0, atol=1e-5)
         for name in ("rank", "nullity", "verdict"):
             assert torch.equal(getattr(asked, name)[i], getattr(every, name)[i][:, rows])
-        assert_close(asked.null_fraction[i], every.null_fraction[i][:, rows], rtol=0, atol=3e-5)
+        assert_close(asked.null_fraction[i], every.null_fraction[i][:, rows], rtol=0, atol=1e-5)
     assert asked.rows == tuple(rows)
     assert asked.tokens_of(0)[0] == tuple(full.tokens[row] for row in rows)
     assert asked.checks["rows"] == "4 of 40"
     exclude = xa.effective_attention(few, value_bias="exclude")
     whole = xa.effective_attention(full, value_bias="exclude")
-    assert_close(exclude.effective[0], whole.effective[0][:, rows], rtol=0, atol=3e-5)
+    assert_close(exclude.effective[0], whole.effective[0][:, rows], rtol=0, atol=1e-5)
 
 
 def test_self_attribution_of_rows_is_part_of_that_of_all():
@@ -256,7 +257,7 @@ def test_alternatives_of_an_asked_row():
     asked = xa.alternative_attention(few, **where)
     assert asked.query == every.query == 39
     assert asked.freedom == every.freedom
-    assert_close(asked.row, every.row, rtol=0, atol=3e-5)
+    assert_close(asked.row, every.row, rtol=0, atol=1e-5)
     assert xa.alternative_attention(few, query=20, **where).query == 20
     with pytest.raises(BadRequestError, match="query 3"):
         xa.alternative_attention(few, query=3, **where)
